@@ -1,0 +1,1 @@
+//! The cpu back end: an interpreter, the definition of what every op means.

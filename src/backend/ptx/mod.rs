@@ -1,0 +1,1 @@
+//! The ptx back end: layouts, shared memory, instruction selection, PTX text.

@@ -1,0 +1,108 @@
+//! Element types as the IR sees them: width and class, without signedness.
+//!
+//! The host side (which Rust type carries which element type, and the exact conversions of the
+//! small floats) is in [`crate::element`]. Knows no back end.
+
+use std::fmt;
+
+/// An element type of the Tile IR. Integers carry no sign; the ops say how to read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum DType {
+    I1,
+    I4,
+    I8,
+    I16,
+    I32,
+    I64,
+    F16,
+    BF16,
+    F32,
+    TF32,
+    F64,
+    F8E4M3FN,
+    F8E5M2,
+    F8E8M0FNU,
+    F4E2M1FN,
+    F8E5M3FNU,
+}
+
+impl DType {
+    /// Every element type.
+    pub const ALL: [DType; 16] = {
+        use DType::*;
+        [I1, I4, I8, I16, I32, I64, F16, BF16, F32, TF32, F64, F8E4M3FN, F8E5M2, F8E8M0FNU, F4E2M1FN, F8E5M3FNU]
+    };
+
+    /// Width of the value in bits (tf32: 19, bool: 1).
+    pub const fn bits(self) -> u32 {
+        use DType::*;
+        match self {
+            I1 => 1,
+            I4 | F4E2M1FN => 4,
+            I8 | F8E4M3FN | F8E5M2 | F8E8M0FNU | F8E5M3FNU => 8,
+            I16 | F16 | BF16 => 16,
+            TF32 => 19,
+            I32 | F32 => 32,
+            I64 | F64 => 64,
+        }
+    }
+
+    /// Bits that one element takes in memory (tf32: 32, bool: 8, 4-bit types: 4).
+    pub const fn storage_bits(self) -> u32 {
+        match self {
+            DType::I1 => 8,
+            DType::TF32 => 32,
+            other => other.bits(),
+        }
+    }
+
+    /// Bytes that `count` contiguous elements take in memory.
+    pub const fn bytes_of(self, count: usize) -> usize {
+        (count * self.storage_bits() as usize).div_ceil(8)
+    }
+
+    /// True for i1 to i64.
+    pub const fn is_int(self) -> bool {
+        matches!(self, DType::I1 | DType::I4 | DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+
+    /// True for every floating-point type.
+    pub const fn is_float(self) -> bool {
+        !self.is_int()
+    }
+
+    /// True for the types that arithmetic is defined on: f16, bf16, f32, f64.
+    pub const fn is_base_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    /// The spelling in Tile IR text.
+    pub const fn name(self) -> &'static str {
+        use DType::*;
+        match self {
+            I1 => "i1",
+            I4 => "i4",
+            I8 => "i8",
+            I16 => "i16",
+            I32 => "i32",
+            I64 => "i64",
+            F16 => "f16",
+            BF16 => "bf16",
+            F32 => "f32",
+            TF32 => "tf32",
+            F64 => "f64",
+            F8E4M3FN => "f8E4M3FN",
+            F8E5M2 => "f8E5M2",
+            F8E8M0FNU => "f8E8M0FNU",
+            F4E2M1FN => "f4E2M1FN",
+            F8E5M3FNU => "fnv8E5M3FNU",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,159 @@
+//! Errors as values: what a launch, a compilation or a device can answer.
+//!
+//! Knows no other room. A [`Diagnostic`] is one problem in the user's own words with the user's own
+//! source location; an [`Error`] is what a public function returns.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A place in source text: file, line and column (both 1-based).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Location {
+    /// File name as the compiler saw it.
+    pub file: Cow<'static, str>,
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Column, counted from 1.
+    pub column: u32,
+}
+
+impl Location {
+    /// The place of the nearest caller that is not `#[track_caller]`.
+    ///
+    /// ```
+    /// let here = cutlet::Location::caller();
+    /// assert!(here.line > 0);
+    /// ```
+    #[track_caller]
+    pub fn caller() -> Location {
+        let place = std::panic::Location::caller();
+        Location { file: Cow::Borrowed(place.file()), line: place.line(), column: place.column() }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// One problem found in a kernel or its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What is wrong, with the shapes and element types involved.
+    pub message: String,
+    /// Where the user wrote it.
+    pub location: Option<Location>,
+    /// Further lines: related places and the way out.
+    pub notes: Vec<Note>,
+}
+
+/// A further line of a [`Diagnostic`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The text.
+    pub message: String,
+    /// A related place, if there is one.
+    pub location: Option<Location>,
+}
+
+impl Diagnostic {
+    /// A diagnostic without notes.
+    pub fn new(message: impl Into<String>, location: Option<Location>) -> Diagnostic {
+        Diagnostic { message: message.into(), location, notes: Vec::new() }
+    }
+
+    /// Adds a line without a place of its own.
+    pub fn note(mut self, message: impl Into<String>) -> Diagnostic {
+        self.notes.push(Note { message: message.into(), location: None });
+        self
+    }
+
+    /// Adds a line about another place.
+    pub fn note_at(mut self, message: impl Into<String>, location: Option<Location>) -> Diagnostic {
+        self.notes.push(Note { message: message.into(), location });
+        self
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.location {
+            Some(place) => write!(f, "{place}: {}", self.message)?,
+            None => write!(f, "{}", self.message)?,
+        }
+        for note in &self.notes {
+            match &note.location {
+                Some(place) => write!(f, "\n  {place}: {}", note.message)?,
+                None => write!(f, "\n  {}", note.message)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What can go wrong between a call of this crate and its result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel is ill-formed; every problem of the trace is listed.
+    #[error("{}", DisplayAll(.0))]
+    Kernel(Vec<Diagnostic>),
+    /// The kernel is well-formed but the back end or the target cannot run it.
+    #[error("{}", DisplayAll(.0))]
+    Unsupported(Vec<Diagnostic>),
+    /// An argument of a launch or of an array method does not fit.
+    #[error("{0}")]
+    Argument(Diagnostic),
+    /// Generated code was refused by the assembler or the driver: a defect of this crate.
+    #[error("{stage} refused the generated code of kernel `{kernel}`: {log}")]
+    Compile {
+        /// Kernel name.
+        kernel: String,
+        /// Who refused it.
+        stage: &'static str,
+        /// What it said.
+        log: String,
+    },
+    /// A CUDA driver call failed.
+    #[error("{call} failed: {code} ({text})")]
+    Driver {
+        /// The driver function.
+        call: &'static str,
+        /// Name of the error code.
+        code: String,
+        /// The driver's own sentence.
+        text: String,
+    },
+    /// There is no such device, or no driver.
+    #[error("{0}")]
+    NoDevice(String),
+    /// A kernel did something that has no meaning (found by the cpu back end while it ran).
+    #[error("{0}")]
+    Execution(Diagnostic),
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+/// Result with this crate's [`enum@Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+struct DisplayAll<'a>(&'a [Diagnostic]);
+
+impl fmt::Display for DisplayAll<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, diagnostic) in self.0.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{diagnostic}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! The only way to add ops at a place: an insertion point, a current location, one method for all ops.
+
+use super::attr::{Attr, ConstData};
+use super::module::{BlockId, Entry, Loc, Module, OpId, Value};
+use super::table::Opcode;
+use super::types::{Type, TypeId};
+use crate::dtype::DType;
+use crate::error::Location;
+
+/// Appends ops to the innermost open block of a module.
+#[derive(Debug, Default)]
+pub struct Builder {
+    /// The module under construction.
+    pub module: Module,
+    open: Vec<BlockId>,
+    loc: Loc,
+}
+
+impl Default for Loc {
+    fn default() -> Loc {
+        Loc::UNKNOWN
+    }
+}
+
+impl Builder {
+    /// A builder of an empty module, with no open block.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Starts an entry whose parameters have these types; its body is the open block.
+    pub fn begin_entry(&mut self, name: &str, params: &[Type]) -> Vec<Value> {
+        let types: Vec<TypeId> = params.iter().map(|t| self.module.intern(t.clone())).collect();
+        let body = self.module.add_block(&types);
+        let loc = self.loc;
+        self.module.entries.push(Entry { name: name.into(), body, hints: Default::default(), loc });
+        self.open = vec![body];
+        self.module.block(body).args.clone()
+    }
+
+    /// The location of the ops that follow.
+    pub fn set_location(&mut self, location: &Location) {
+        self.loc = self.module.add_location(location.clone());
+    }
+
+    /// The handle of the current location.
+    pub fn loc(&self) -> Loc {
+        self.loc
+    }
+
+    /// Opens a new block for a region; ops go there until [`Builder::end_block`].
+    pub fn begin_block(&mut self, arg_types: &[TypeId]) -> BlockId {
+        let block = self.module.add_block(arg_types);
+        self.open.push(block);
+        block
+    }
+
+    /// Closes the innermost open block.
+    pub fn end_block(&mut self) -> BlockId {
+        self.open.pop().expect("an open block")
+    }
+
+    /// The innermost open block.
+    pub fn block(&self) -> BlockId {
+        *self.open.last().expect("an open block")
+    }
+
+    /// Open blocks, outermost first.
+    pub fn open_blocks(&self) -> &[BlockId] {
+        &self.open
+    }
+
+    /// Appends an op (see [`Module::add_op`]) and gives its handle.
+    pub fn op(
+        &mut self,
+        code: Opcode,
+        groups: &[&[Value]],
+        attrs: Vec<Attr>,
+        regions: Vec<BlockId>,
+        result_types: &[TypeId],
+    ) -> OpId {
+        let id = self.module.add_op(code, groups, attrs, regions, result_types, self.loc);
+        let block = self.block();
+        self.module.block_mut(block).ops.push(id);
+        id
+    }
+
+    /// Appends an op whose groups all have one operand and that has one result.
+    pub fn simple(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, result: TypeId) -> Value {
+        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let id = self.op(code, &groups, attrs, Vec::new(), &[result]);
+        self.module.op(id).results[0]
+    }
+
+    /// A constant tile with the same bits in every element.
+    pub fn splat(&mut self, dtype: DType, bits: u64, shape: &[i64]) -> Value {
+        let ty = self.module.intern(Type::tile(dtype, shape));
+        self.simple(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], ty)
+    }
+}

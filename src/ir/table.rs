@@ -1,0 +1,424 @@
+//! The op table: every operation of CUDA Tile IR 13.1 to 13.5, one row each.
+//!
+//! A row says all that is regular about an op: its opcode number and first bytecode version, its
+//! operands, attributes and results, its effect and the class whose rule types it. Builder,
+//! verifier, printer, passes and the bytecode reader and writer work from these rows; nothing else
+//! lists ops for such purposes. Facts from the public CUDA Tile IR dialect and bytecode
+//! documentation.
+
+use super::attr::{AttrKind, Flag};
+
+/// Whether an operand group has one value, may be absent, or is a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Arity {
+    One,
+    Optional,
+    Many,
+}
+
+/// A named group of operands.
+#[derive(Clone, Copy, Debug)]
+pub struct OperandSpec {
+    /// Name in the public documentation.
+    pub name: &'static str,
+    /// How many values.
+    pub arity: Arity,
+}
+
+/// How operands are counted in bytecode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// One after another, no count.
+    Plain,
+    /// One count of all of them.
+    Total,
+    /// A count for each list; optional ones by flag bit.
+    Segmented,
+}
+
+/// An attribute of an op.
+#[derive(Clone, Copy, Debug)]
+pub struct AttrSpec {
+    /// What it is.
+    pub kind: AttrKind,
+    /// Name in the public documentation.
+    pub name: &'static str,
+    /// Must every op carry it? (Optional ones have a flag bit in bytecode.)
+    pub optional: bool,
+    /// First minor version whose bytecode has the field.
+    pub since: u8,
+}
+
+/// What a bit of the flags word stands for.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum FlagBit {
+    Attr(AttrKind),
+    Operand(&'static str),
+}
+
+/// How many results, and whether bytecode counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Results {
+    /// Always this many, no count in bytecode.
+    Fixed(u8),
+    /// Always this many, with a count in bytecode.
+    Counted(u8),
+    /// Any number, with a count.
+    Variable,
+}
+
+/// What an op does besides computing its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing: may be duplicated, moved and removed.
+    Pure,
+    /// Nothing, but a region decides when it runs (`if`, `for`, …): as effectful as its regions.
+    Region,
+    /// Reads memory.
+    Read,
+    /// Writes memory.
+    Write,
+    /// Reads and writes memory.
+    ReadWrite,
+    /// Visible outside (print, assert) or ordering: stays where it is.
+    Other,
+    /// Ends a block.
+    Terminator,
+}
+
+/// The typing rule of an op; `Own` ops have a rule of their own in the verifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Class {
+    FloatUnary,
+    FloatBinary,
+    FloatTernary,
+    IntUnary,
+    IntBinary,
+    CmpF,
+    CmpI,
+    Cast,
+    Own,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct OpSpec {
+    /// Spelling in text, without dialect prefix.
+    pub name: &'static str,
+    /// First bytecode minor version (1 for 13.1).
+    pub since: u8,
+    /// Results.
+    pub results: Results,
+    /// Bits of the flags word, from bit 0.
+    pub flags: &'static [FlagBit],
+    /// First minor version that has the flags word.
+    pub flags_since: u8,
+    /// Attributes in bytecode order (flags excepted).
+    pub attrs: &'static [AttrSpec],
+    /// Operand groups.
+    pub operands: &'static [OperandSpec],
+    /// How operands are counted.
+    pub counting: Counting,
+    /// Number of regions.
+    pub regions: u8,
+    /// Effect.
+    pub effect: Effect,
+    /// Typing rule.
+    pub class: Class,
+    /// `f(a, b) = f(b, a)`.
+    pub commutative: bool,
+}
+
+impl OpSpec {
+    const fn new(name: &'static str, since: u8) -> OpSpec {
+        OpSpec {
+            name,
+            since,
+            results: Results::Fixed(1),
+            flags: &[],
+            flags_since: since,
+            attrs: &[],
+            operands: &[],
+            counting: Counting::Plain,
+            regions: 0,
+            effect: Effect::Pure,
+            class: Class::Own,
+            commutative: false,
+        }
+    }
+    const fn results(mut self, results: Results) -> Self {
+        self.results = results;
+        self
+    }
+    const fn operands(mut self, operands: &'static [OperandSpec]) -> Self {
+        self.operands = operands;
+        self
+    }
+    const fn total(mut self) -> Self {
+        self.counting = Counting::Total;
+        self
+    }
+    const fn segmented(mut self) -> Self {
+        self.counting = Counting::Segmented;
+        self
+    }
+    const fn attrs(mut self, attrs: &'static [AttrSpec]) -> Self {
+        self.attrs = attrs;
+        self
+    }
+    const fn flags(mut self, flags: &'static [FlagBit]) -> Self {
+        self.flags = flags;
+        self
+    }
+    const fn flags_since(mut self, minor: u8) -> Self {
+        self.flags_since = minor;
+        self
+    }
+    const fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+    const fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+    const fn regions(mut self, count: u8) -> Self {
+        self.regions = count;
+        self
+    }
+    const fn commutative(mut self) -> Self {
+        self.commutative = true;
+        self
+    }
+    const fn unary(self, class: Class) -> Self {
+        self.operands(SOURCE).class(class)
+    }
+    const fn binary(self, class: Class) -> Self {
+        self.operands(LHS_RHS).class(class)
+    }
+    const fn cast(self) -> Self {
+        self.operands(FROM).class(Class::Cast)
+    }
+    const fn terminator(self) -> Self {
+        self.results(Results::Counted(0)).operands(LIST).total().effect(Effect::Terminator)
+    }
+}
+
+const fn one(name: &'static str) -> OperandSpec {
+    OperandSpec { name, arity: Arity::One }
+}
+const fn opt(name: &'static str) -> OperandSpec {
+    OperandSpec { name, arity: Arity::Optional }
+}
+const fn many(name: &'static str) -> OperandSpec {
+    OperandSpec { name, arity: Arity::Many }
+}
+const fn attr(kind: AttrKind, name: &'static str) -> AttrSpec {
+    AttrSpec { kind, name, optional: false, since: 1 }
+}
+const fn attr_opt(kind: AttrKind, name: &'static str) -> AttrSpec {
+    AttrSpec { kind, name, optional: true, since: 1 }
+}
+const fn attr_since(kind: AttrKind, name: &'static str, since: u8) -> AttrSpec {
+    AttrSpec { kind, name, optional: false, since }
+}
+
+use AttrKind as K;
+use Effect::{Other, Read, ReadWrite, Region, Write};
+use FlagBit::{Attr as BitAttr, Operand as BitOperand};
+use Results::{Counted, Fixed, Variable};
+
+const SOURCE: &[OperandSpec] = &[one("source")];
+const LHS_RHS: &[OperandSpec] = &[one("lhs"), one("rhs")];
+const FROM: &[OperandSpec] = &[one("from")];
+const LIST: &[OperandSpec] = &[many("operands")];
+const ROUNDING: AttrSpec = attr(K::Rounding, "rounding_mode");
+const OVERFLOW: AttrSpec = attr(K::Overflow, "overflow");
+const SIGN: AttrSpec = attr(K::Sign, "signedness");
+const ORDER: AttrSpec = attr(K::MemOrder, "memory_ordering_semantics");
+const SCOPE: AttrSpec = attr(K::MemScope, "memory_scope");
+const SCOPE_OPT: AttrSpec = attr_opt(K::MemScope, "memory_scope");
+const HINTS_OPT: AttrSpec = attr_opt(K::Hints, "optimization_hints");
+const FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::FlushToZero))];
+const NAN_FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::PropagateNan)), BitAttr(K::Flag(Flag::FlushToZero))];
+const MASK_TOKEN: &[FlagBit] = &[BitOperand("mask"), BitOperand("token")];
+const SCOPE_HINTS_TOKEN: &[FlagBit] = &[BitAttr(K::MemScope), BitAttr(K::Hints), BitOperand("token")];
+
+macro_rules! ops {
+    ($($variant:ident $code:literal $name:literal $since:literal => $($build:ident($($arg:expr),*))*;)+) => {
+        /// An operation of the Tile IR.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(missing_docs)]
+        pub enum Opcode { $($variant = $code),+ }
+
+        impl Opcode {
+            /// Every op, by opcode number.
+            pub const ALL: &'static [Opcode] = &[$(Opcode::$variant),+];
+
+            /// The row of this op.
+            pub const fn spec(self) -> &'static OpSpec {
+                match self {
+                    $(Opcode::$variant => {
+                        const SPEC: &OpSpec = &OpSpec::new($name, $since)$(.$build($($arg),*))*;
+                        SPEC
+                    })+
+                }
+            }
+
+            /// The op with this bytecode number.
+            pub fn from_code(code: u64) -> Option<Opcode> {
+                match code {
+                    $($code => Some(Opcode::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+ops! {
+    AbsF 0 "absf" 1 => unary(Class::FloatUnary);
+    AbsI 1 "absi" 1 => unary(Class::IntUnary);
+    AddF 2 "addf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]) commutative();
+    AddI 3 "addi" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]) commutative();
+    AndI 4 "andi" 1 => binary(Class::IntBinary) commutative();
+    Assert 5 "assert" 1 => results(Fixed(0)) attrs(&[attr(K::Text, "message")]) operands(&[one("condition")]) effect(Other);
+    Assume 6 "assume" 1 => attrs(&[attr(K::Predicate, "predicate")]) operands(&[one("value")]);
+    AtomicCas 7 "atomic_cas_tko" 1 => results(Fixed(2)) flags(MASK_TOKEN) attrs(&[ORDER, SCOPE])
+        operands(&[one("pointers"), one("cmp"), one("val"), opt("mask"), opt("token")]) segmented() effect(ReadWrite);
+    AtomicRmw 8 "atomic_rmw_tko" 1 => results(Fixed(2)) flags(MASK_TOKEN)
+        attrs(&[ORDER, SCOPE, attr(K::AtomicMode, "mode")])
+        operands(&[one("pointers"), one("arg"), opt("mask"), opt("token")]) segmented() effect(ReadWrite);
+    Bitcast 9 "bitcast" 1 => unary(Class::Cast);
+    Break 10 "break" 1 => terminator();
+    Broadcast 11 "broadcast" 1 => operands(&[one("source")]);
+    Cat 12 "cat" 1 => attrs(&[attr(K::Dim, "dim")]) operands(&[one("lhs"), one("rhs")]);
+    Ceil 13 "ceil" 1 => unary(Class::FloatUnary);
+    CmpF 14 "cmpf" 1 => binary(Class::CmpF)
+        attrs(&[attr(K::CmpPred, "comparison_predicate"), attr(K::CmpOrder, "comparison_ordering")]);
+    CmpI 15 "cmpi" 1 => binary(Class::CmpI) attrs(&[attr(K::CmpPred, "comparison_predicate"), SIGN]);
+    Constant 16 "constant" 1 => attrs(&[attr(K::Value, "value")]);
+    Continue 17 "continue" 1 => terminator();
+    Cos 18 "cos" 1 => unary(Class::FloatUnary);
+    Cosh 19 "cosh" 1 => unary(Class::FloatUnary);
+    DivF 20 "divf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]);
+    DivI 21 "divi" 1 => binary(Class::IntBinary) attrs(&[SIGN, attr(K::Rounding, "rounding")]);
+    Exp 23 "exp" 1 => unary(Class::FloatUnary) attrs(&[attr_since(K::Rounding, "rounding_mode", 3)]);
+    Exp2 24 "exp2" 1 => unary(Class::FloatUnary) flags(FTZ);
+    ExtI 37 "exti" 1 => cast() attrs(&[SIGN]);
+    Extract 38 "extract" 1 => results(Counted(1)) operands(&[one("source"), many("indices")]) total();
+    Floor 39 "floor" 1 => unary(Class::FloatUnary);
+    Fma 40 "fma" 1 => operands(&[one("lhs"), one("rhs"), one("acc")]) class(Class::FloatTernary)
+        flags(FTZ) attrs(&[ROUNDING]);
+    For 41 "for" 1 => results(Variable) flags(&[BitAttr(K::Flag(Flag::UnsignedCmp))]) flags_since(2)
+        operands(&[one("lower_bound"), one("upper_bound"), one("step"), many("init_values")]) total()
+        regions(1) effect(Region);
+    FToF 42 "ftof" 1 => cast() attrs(&[ROUNDING]);
+    FToI 43 "ftoi" 1 => cast() flags(&[BitAttr(K::Flag(Flag::Saturating))]) flags_since(4) attrs(&[SIGN, ROUNDING]);
+    GetGlobal 44 "get_global" 1 => attrs(&[attr(K::Text, "name")]);
+    GetIndexSpaceShape 45 "get_index_space_shape" 1 => results(Variable) operands(&[one("src")]);
+    GetNumTileBlocks 46 "get_num_tile_blocks" 1 => results(Fixed(3));
+    GetTensorShape 47 "get_tensor_shape" 1 => results(Variable) operands(&[one("src")]);
+    GetTileBlockId 48 "get_tile_block_id" 1 => results(Fixed(3));
+    If 50 "if" 1 => results(Variable) operands(&[one("condition")]) regions(2) effect(Region);
+    IntToPtr 51 "int_to_ptr" 1 => unary(Class::Cast);
+    Iota 58 "iota" 1 => results(Fixed(1));
+    IToF 59 "itof" 1 => cast() attrs(&[SIGN, ROUNDING]);
+    JoinTokens 60 "join_tokens" 1 => results(Counted(1)) operands(&[many("tokens")]) total();
+    LoadPtr 61 "load_ptr_tko" 1 => results(Fixed(2))
+        flags(&[BitAttr(K::MemScope), BitAttr(K::Hints), BitOperand("mask"), BitOperand("padding_value"), BitOperand("token")])
+        attrs(&[ORDER, SCOPE_OPT, HINTS_OPT])
+        operands(&[one("source"), opt("mask"), opt("padding_value"), opt("token")]) segmented() effect(Read);
+    LoadView 62 "load_view_tko" 1 => results(Counted(2)) flags(SCOPE_HINTS_TOKEN)
+        attrs(&[ORDER, SCOPE_OPT, HINTS_OPT, attr_since(K::Inbounds, "inbounds", 4)])
+        operands(&[one("view"), many("index"), opt("token")]) segmented() effect(Read);
+    Log 63 "log" 1 => unary(Class::FloatUnary);
+    Log2 64 "log2" 1 => unary(Class::FloatUnary);
+    Loop 65 "loop" 1 => results(Variable) operands(&[many("init_values")]) total() regions(1) effect(Region);
+    MakePartitionView 66 "make_partition_view" 1 => operands(&[one("tensor_view")]);
+    MakeTensorView 67 "make_tensor_view" 1 => results(Counted(1))
+        operands(&[one("base"), many("dynamic_shape"), many("dynamic_strides")]) segmented();
+    MakeToken 68 "make_token" 1 => results(Fixed(1));
+    MaxF 69 "maxf" 1 => binary(Class::FloatBinary) flags(NAN_FTZ) commutative();
+    MaxI 70 "maxi" 1 => binary(Class::IntBinary) attrs(&[SIGN]) commutative();
+    MinF 71 "minf" 1 => binary(Class::FloatBinary) flags(NAN_FTZ) commutative();
+    MinI 72 "mini" 1 => binary(Class::IntBinary) attrs(&[SIGN]) commutative();
+    MmaF 73 "mmaf" 1 => flags(&[BitAttr(K::Flag(Flag::FastAcc))]) flags_since(3)
+        operands(&[one("lhs"), one("rhs"), one("acc")]);
+    MmaI 74 "mmai" 1 => attrs(&[attr(K::SignLhs, "signedness_lhs"), attr(K::SignRhs, "signedness_rhs")])
+        operands(&[one("lhs"), one("rhs"), one("acc")]);
+    MulF 76 "mulf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]) commutative();
+    MulHiI 77 "mulhii" 1 => operands(&[one("x"), one("y")]) class(Class::IntBinary) commutative();
+    MulI 78 "muli" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]) commutative();
+    NegF 79 "negf" 1 => unary(Class::FloatUnary);
+    NegI 80 "negi" 1 => unary(Class::IntUnary) attrs(&[attr_since(K::Overflow, "overflow", 2)]);
+    Offset 81 "offset" 1 => operands(&[one("ptr"), one("offset")]);
+    OrI 82 "ori" 1 => binary(Class::IntBinary) commutative();
+    Permute 83 "permute" 1 => attrs(&[attr(K::Permutation, "permutation")]) operands(&[one("source")]);
+    PowF 84 "fpowf" 1 => operands(&[one("source"), one("exponent")]) class(Class::FloatBinary);
+    Print 85 "print_tko" 1 => results(Variable) flags(&[BitOperand("token")]) flags_since(2)
+        attrs(&[attr(K::Text, "str")]) operands(&[many("args"), opt("token")]) segmented() effect(Other);
+    PtrToInt 86 "ptr_to_int" 1 => unary(Class::Cast);
+    PtrToPtr 87 "ptr_to_ptr" 1 => unary(Class::Cast);
+    Reduce 88 "reduce" 1 => results(Variable) attrs(&[attr(K::Dim, "dim"), attr(K::Identities, "identities")])
+        operands(&[many("operands")]) total() regions(1) effect(Region);
+    RemF 89 "remf" 1 => binary(Class::FloatBinary);
+    RemI 90 "remi" 1 => binary(Class::IntBinary) attrs(&[SIGN]);
+    Reshape 91 "reshape" 1 => operands(&[one("source")]);
+    Return 92 "return" 1 => terminator();
+    Rsqrt 93 "rsqrt" 1 => unary(Class::FloatUnary) flags(FTZ);
+    Scan 94 "scan" 1 => results(Variable)
+        attrs(&[attr(K::Dim, "dim"), attr(K::Reverse, "reverse"), attr(K::Identities, "identities")])
+        operands(&[many("operands")]) total() regions(1) effect(Region);
+    Select 95 "select" 1 => operands(&[one("cond"), one("val_if_true"), one("val_if_false")]);
+    ShlI 96 "shli" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]);
+    ShrI 97 "shri" 1 => binary(Class::IntBinary) attrs(&[SIGN]);
+    Sin 98 "sin" 1 => unary(Class::FloatUnary);
+    Sinh 99 "sinh" 1 => unary(Class::FloatUnary);
+    Sqrt 100 "sqrt" 1 => unary(Class::FloatUnary) flags(FTZ) attrs(&[ROUNDING]);
+    StorePtr 101 "store_ptr_tko" 1 => results(Fixed(1))
+        flags(&[BitAttr(K::MemScope), BitAttr(K::Hints), BitOperand("mask"), BitOperand("token")])
+        attrs(&[ORDER, SCOPE_OPT, HINTS_OPT])
+        operands(&[one("destination"), one("value"), opt("mask"), opt("token")]) segmented() effect(Write);
+    StoreView 102 "store_view_tko" 1 => results(Counted(1)) flags(SCOPE_HINTS_TOKEN)
+        attrs(&[ORDER, SCOPE_OPT, HINTS_OPT, attr_since(K::Inbounds, "inbounds", 4)])
+        operands(&[one("tile"), one("view"), many("index"), opt("token")]) segmented() effect(Write);
+    SubF 103 "subf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]);
+    SubI 104 "subi" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]);
+    Tan 105 "tan" 1 => unary(Class::FloatUnary);
+    Tanh 106 "tanh" 1 => unary(Class::FloatUnary) attrs(&[attr_since(K::Rounding, "rounding_mode", 2)]);
+    TruncI 107 "trunci" 1 => cast() attrs(&[OVERFLOW]);
+    XorI 108 "xori" 1 => binary(Class::IntBinary) commutative();
+    Yield 109 "yield" 1 => terminator();
+    Atan2 110 "atan2" 2 => operands(&[one("x"), one("y")]) class(Class::FloatBinary);
+    Pack 111 "pack" 3 => operands(&[one("source")]);
+    Unpack 112 "unpack" 3 => operands(&[one("source")]);
+    Alloca 113 "alloca" 3 => flags(&[BitAttr(K::Flag(Flag::Global))])
+        attrs(&[attr(K::NumElem, "num_elem"), attr(K::Alignment, "alignment")]) effect(Other);
+    MmaFScaled 114 "mmaf_scaled" 3 =>
+        operands(&[one("lhs"), one("rhs"), one("acc"), one("lhs_scale"), one("rhs_scale")]);
+    MakeGatherScatterView 115 "make_gather_scatter_view" 3 => operands(&[one("tensor_view")]);
+    MakeStridedView 116 "make_strided_view" 3 => operands(&[one("tensor_view")]);
+    AtomicRedView 117 "atomic_red_view_tko" 3 => results(Counted(1)) flags(&[BitOperand("token")])
+        attrs(&[ORDER, SCOPE, attr(K::AtomicMode, "mode"), attr_since(K::Inbounds, "inbounds", 5)])
+        operands(&[one("view"), many("index"), one("value"), opt("token")]) segmented() effect(ReadWrite);
+    Insert 118 "insert" 4 => results(Counted(1)) operands(&[one("source"), one("destination"), many("indices")]) total();
+    GdcLaunchDependents 119 "gdc_launch_dependents_tko" 4 => operands(&[opt("token")]) total() effect(Other);
+    GdcWait 120 "gdc_wait_tko" 4 => operands(&[opt("token")]) total() effect(Other);
+    PowI 121 "fpowi" 4 => operands(&[one("source"), one("exponent")]);
+    MemoryFenceAlias 122 "memory_fence_alias_tko" 4 => operands(&[one("token")]) effect(Other);
+    MultimemLoadReduce 123 "multimem_load_reduce_view_tko" 5 => results(Counted(2))
+        flags(&[BitAttr(K::MemScope), BitOperand("token")])
+        attrs(&[ORDER, SCOPE_OPT, attr(K::MultimemKind, "reduction"), attr(K::Inbounds, "inbounds")])
+        operands(&[one("view"), many("index"), opt("token")]) segmented() effect(Read);
+    MultimemReduce 124 "multimem_reduce_view_tko" 5 => results(Counted(1)) flags(&[BitOperand("token")])
+        attrs(&[ORDER, SCOPE, attr(K::MultimemKind, "reduction"), attr(K::Inbounds, "inbounds")])
+        operands(&[one("view"), one("tile"), many("index"), opt("token")]) segmented() effect(ReadWrite);
+    MultimemStore 125 "multimem_store_view_tko" 5 => results(Counted(1))
+        flags(&[BitAttr(K::MemScope), BitOperand("token")])
+        attrs(&[ORDER, SCOPE_OPT, attr(K::Inbounds, "inbounds")])
+        operands(&[one("view"), one("tile"), many("index"), opt("token")]) segmented() effect(Write);
+}

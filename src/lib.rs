@@ -1,0 +1,13 @@
+//! cutlet: GPU kernels as plain Rust functions over tiles.
+
+pub mod backend;
+pub mod dtype;
+mod error;
+pub mod ir;
+pub mod kernel;
+pub mod pass;
+mod target;
+pub mod tile;
+
+pub use error::{Diagnostic, Error, Location, Note, Result};
+pub use target::Target;
