@@ -24,11 +24,15 @@
 mod attr;
 mod builder;
 mod module;
+mod print;
 pub mod table;
 mod types;
+mod verify;
 
 pub use attr::*;
 pub use builder::Builder;
 pub use module::*;
+pub use print::PrintOptions;
 pub use table::Opcode;
 pub use types::*;
+pub use verify::verify;
