@@ -1,1 +1,66 @@
-//! The ptx back end: layouts, shared memory, instruction selection, PTX text.
+//! The ptx back end: our own code generator, from a Tile IR module to PTX text.
+//!
+//! Stages, each a room of its own:
+//! 1. [`plan`] — how many warps a tile block has;
+//! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
+//!    matrix products;
+//! 3. `lower` — ops to instructions, one family a file, on the typed builder;
+//! 4. `emit` — instructions to text.
+//!
+//! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
+
+#[allow(dead_code)]
+mod plan;
+
+use crate::error::{Error, Result};
+use crate::ir::Module;
+use crate::target::Target;
+
+/// Choices of the user that overrule the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CompileOptions {
+    /// Warps of a tile block: a power of two from 1 to 32.
+    pub num_warps: Option<u32>,
+    /// Tile blocks that should fit on one multiprocessor at a time.
+    pub occupancy: Option<u32>,
+}
+
+/// Where the bytes of one kernel parameter come from at launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// Entry parameter `index`, `bytes` wide.
+    Word {
+        /// Position among the entry's parameters.
+        index: u32,
+        /// Width in bytes: 1, 2, 4 or 8.
+        bytes: u32,
+    },
+}
+
+/// A kernel as PTX text, and what a launch has to know about it.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// PTX of one entry.
+    pub text: String,
+    /// Name of the entry in the text.
+    pub entry: String,
+    /// Threads of a tile block.
+    pub threads: u32,
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+    /// Tile blocks of a cluster (1: none).
+    pub cluster: u32,
+    /// Kernel parameters in order.
+    pub params: Vec<ParamKind>,
+    /// The register layouts, as text for people.
+    pub layout: String,
+}
+
+/// Compiles the only entry of a verified and optimised module.
+///
+/// # Errors
+/// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's place.
+pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
+    let _ = (module, target, options);
+    Err(Error::Unsupported(Vec::new()))
+}
