@@ -5,6 +5,7 @@ pub mod dtype;
 mod error;
 pub mod ir;
 pub mod kernel;
+pub mod layout;
 pub mod pass;
 mod target;
 pub mod tile;

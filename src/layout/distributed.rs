@@ -1,0 +1,566 @@
+//! The distributed layout of a tile over registers, lanes and warps.
+
+use super::linear::{self, Span};
+
+/// Bits of the lane number: a warp has 32 lanes.
+pub(super) const LANE_BITS: usize = 5;
+
+/// Where the elements of a tile live: an F2-linear map from (register, lane, warp) to elements.
+///
+/// The image of a hardware bit is its XOR contribution to the flat row-major element index; an image
+/// of 0 is replication along that bit. Every extent of the shape is a power of two. Two layouts are
+/// equal if their [canonical](Layout::canonical) forms are.
+///
+/// ```
+/// use cutlet::layout::Layout;
+///
+/// // 4 consecutive elements a thread, 4 warps; a tile of 16 x 64.
+/// let layout = Layout::blocked(&[16, 64], &[1, 0], 4, 4);
+/// assert_eq!((layout.num_registers(), layout.num_warps()), (8, 4));
+/// assert_eq!(layout.coordinates(layout.element(1, 16, 0)), [1, 1]);
+/// assert_eq!(layout.vector_len(1), 4);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Layout {
+    shape: Vec<i64>,
+    register: Vec<u32>,
+    lane: Vec<u32>,
+    warp: Vec<u32>,
+}
+
+impl Layout {
+    /// The layout of a tile of this shape with these images of the register, lane and warp bits.
+    ///
+    /// # Panics
+    /// If an extent is not a power of two, there are not 5 lane images, or an image is no element index.
+    pub fn new(shape: impl Into<Vec<i64>>, register: Vec<u32>, lane: Vec<u32>, warp: Vec<u32>) -> Layout {
+        let shape = shape.into();
+        assert!(shape.iter().all(|n| *n > 0 && n.count_ones() == 1), "extents {shape:?} are not powers of two");
+        assert_eq!(lane.len(), LANE_BITS, "a warp has 32 lanes");
+        let count: i64 = shape.iter().product();
+        assert!(
+            [&register, &lane, &warp].into_iter().flatten().all(|&image| i64::from(image) < count),
+            "an image lies outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
+        );
+        Layout { shape, register, lane, warp }
+    }
+
+    /// The coalesced layout: `vector` elements a thread along the fastest axis `order[0]`, then lanes
+    /// fill the axes in order, then warps, and registers take what remains.
+    ///
+    /// Where the tile has fewer elements than threads, surplus lanes and warps hold replicas; a vector
+    /// longer than the fastest axis is shortened.
+    ///
+    /// # Panics
+    /// If `order` is not a permutation of the axes, or an extent, `vector` or `num_warps` is no power of two.
+    pub fn blocked(shape: &[i64], order: &[usize], vector: usize, num_warps: usize) -> Layout {
+        assert!(vector.is_power_of_two() && num_warps.is_power_of_two(), "vector {vector}, {num_warps} warps");
+        assert!(is_permutation(order, shape.len()), "{order:?} is no order of {} axes", shape.len());
+        let mut bits: Vec<u32> = order.iter().flat_map(|&axis| axis_bits(shape, axis)).map(|bit| 1 << bit).collect();
+        let fastest = order.first().map_or(1, |&axis| shape[axis] as usize);
+        let mut take = |count: usize| -> Vec<u32> { bits.drain(..count.min(bits.len())).collect() };
+        let mut register = take(vector.min(fastest).ilog2() as usize);
+        let mut lane = take(LANE_BITS);
+        let mut warp = take(num_warps.ilog2() as usize);
+        register.extend(take(usize::MAX));
+        lane.resize(LANE_BITS, 0);
+        warp.resize(num_warps.ilog2() as usize, 0);
+        Layout::new(shape, register, lane, warp)
+    }
+
+    /// Every thread holds the whole tile: register `r` is element `r`.
+    pub fn replicated(shape: &[i64], num_warps: usize) -> Layout {
+        let bits = shape.iter().product::<i64>().ilog2();
+        let warp = vec![0; num_warps.ilog2() as usize];
+        Layout::new(shape, (0..bits).map(|bit| 1 << bit).collect(), vec![0; LANE_BITS], warp)
+    }
+
+    /// Extents of the tile.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    /// Images of the register bits.
+    pub fn register_images(&self) -> &[u32] {
+        &self.register
+    }
+
+    /// Images of the five lane bits.
+    pub fn lane_images(&self) -> &[u32] {
+        &self.lane
+    }
+
+    /// Images of the warp bits.
+    pub fn warp_images(&self) -> &[u32] {
+        &self.warp
+    }
+
+    /// Elements that one thread holds, replicas counted.
+    pub fn num_registers(&self) -> usize {
+        1 << self.register.len()
+    }
+
+    /// Warps that the layout is for.
+    pub fn num_warps(&self) -> usize {
+        1 << self.warp.len()
+    }
+
+    /// Elements of the tile.
+    pub fn num_elements(&self) -> usize {
+        self.shape.iter().product::<i64>() as usize
+    }
+
+    /// Flat row-major index of the element in a register of a lane of a warp.
+    pub fn element(&self, register: usize, lane: usize, warp: usize) -> u32 {
+        linear::apply(&self.register, register as u32)
+            ^ linear::apply(&self.lane, lane as u32)
+            ^ linear::apply(&self.warp, warp as u32)
+    }
+
+    /// Coordinates of a flat index.
+    pub fn coordinates(&self, flat: u32) -> Vec<i64> {
+        let mut rest = i64::from(flat);
+        let mut coordinates: Vec<i64> = self
+            .shape
+            .iter()
+            .rev()
+            .map(|&extent| {
+                let coordinate = rest % extent;
+                rest /= extent;
+                coordinate
+            })
+            .collect();
+        coordinates.reverse();
+        coordinates
+    }
+
+    /// The same elements in the same places under another shape.
+    ///
+    /// # Panics
+    /// If the number of elements differs.
+    pub fn reshape(&self, shape: &[i64]) -> Layout {
+        assert_eq!(
+            shape.iter().product::<i64>(),
+            self.num_elements() as i64,
+            "{:?} cannot be reshaped to {shape:?}",
+            self.shape
+        );
+        Layout { shape: shape.to_vec(), ..self.clone() }
+    }
+
+    /// The layout of the permuted tile whose dimension `i` is dimension `permutation[i]` of this one.
+    ///
+    /// # Panics
+    /// If it is no permutation of the axes.
+    pub fn permute(&self, permutation: &[usize]) -> Layout {
+        assert!(is_permutation(permutation, self.shape.len()), "{permutation:?} for {:?}", self.shape);
+        let shape: Vec<i64> = permutation.iter().map(|&axis| self.shape[axis]).collect();
+        // New bit number of each old bit, by walking the result's axes.
+        let mut moved = vec![0; self.num_elements().ilog2() as usize];
+        for (axis, &source) in permutation.iter().enumerate() {
+            for (new, old) in axis_bits(&shape, axis).zip(axis_bits(&self.shape, source)) {
+                moved[old as usize] = 1 << new;
+            }
+        }
+        self.map_images(shape, |image| linear::apply(&moved, image))
+    }
+
+    /// Removes an axis of extent 1.
+    ///
+    /// # Panics
+    /// If its extent is not 1.
+    pub fn squeeze(&self, axis: usize) -> Layout {
+        assert_eq!(self.shape[axis], 1, "axis {axis} of {:?} is not of extent 1", self.shape);
+        let mut shape = self.shape.clone();
+        shape.remove(axis);
+        self.reshape(&shape)
+    }
+
+    /// Inserts an axis of extent 1 before `axis`.
+    pub fn unsqueeze(&self, axis: usize) -> Layout {
+        let mut shape = self.shape.clone();
+        shape.insert(axis, 1);
+        self.reshape(&shape)
+    }
+
+    /// The layout of the result of a reduction along `axis`, whose extent becomes 1: lanes and warps
+    /// that differed along it hold replicas, and registers that did are gone.
+    pub fn reduce(&self, axis: usize) -> Layout {
+        let mut shape = self.shape.clone();
+        shape[axis] = 1;
+        self.project(&shape)
+    }
+
+    /// The layout of a source of shape `source` that, broadcast to this layout's shape, is this layout:
+    /// no data moves. Zero register bits are dropped.
+    ///
+    /// # Panics
+    /// If an extent of `source` is neither 1 nor that of this layout.
+    pub fn project(&self, source: &[i64]) -> Layout {
+        let images = self.projection(source);
+        self.map_images(source.to_vec(), |image| linear::apply(&images, image)).canonical()
+    }
+
+    /// For each register of this layout, the register of `self.project(source)` that is broadcast to it.
+    pub fn projected_registers(&self, source: &[i64]) -> Vec<usize> {
+        let images = self.projection(source);
+        let kept: Vec<usize> =
+            (0..self.register.len()).filter(|&bit| linear::apply(&images, self.register[bit]) != 0).collect();
+        (0..self.num_registers())
+            .map(|register| kept.iter().enumerate().map(|(new, old)| (register >> old & 1) << new).sum())
+            .collect()
+    }
+
+    /// Image in the flat index of `source` of each bit of this layout's flat index.
+    fn projection(&self, source: &[i64]) -> Vec<u32> {
+        assert_eq!(source.len(), self.shape.len(), "{source:?} is no source of {:?}", self.shape);
+        let mut images = vec![0; self.num_elements().ilog2() as usize];
+        for axis in 0..source.len() {
+            assert!(source[axis] == 1 || source[axis] == self.shape[axis], "{source:?} to {:?}", self.shape);
+            for (new, old) in axis_bits(source, axis).zip(axis_bits(&self.shape, axis)) {
+                images[old as usize] = 1 << new;
+            }
+        }
+        images
+    }
+
+    /// Without the register bits whose image is 0.
+    pub fn canonical(&self) -> Layout {
+        Layout { register: self.register.iter().copied().filter(|&image| image != 0).collect(), ..self.clone() }
+    }
+
+    /// True if no element is held twice.
+    pub fn is_injective(&self) -> bool {
+        linear::rank(&self.images()) == self.hardware_bits()
+    }
+
+    /// True if every element is held somewhere.
+    pub fn covers(&self) -> bool {
+        1 << linear::rank(&self.images()) == self.num_elements()
+    }
+
+    /// Number of places that hold each element which is held at all.
+    pub fn replication(&self) -> usize {
+        1 << (self.hardware_bits() - linear::rank(&self.images()))
+    }
+
+    /// The places of the elements, or `None` if some element has none.
+    pub fn invert(&self) -> Option<Inverse> {
+        let span = Span::of(&self.images());
+        let bits = self.num_elements().ilog2();
+        let images = (0..bits).map(|bit| span.solve(1 << bit)).collect::<Option<Vec<u64>>>()?;
+        Some(Inverse { images, register_bits: self.register.len() })
+    }
+
+    /// This layout with each element replaced by a whole `inner` tile: extents multiply, and the bits of
+    /// `inner` come first.
+    ///
+    /// `None` if the ranks differ or both use lanes (a warp has only 32; [`Modes`](super::Modes) has
+    /// partial warps).
+    pub fn compose(&self, inner: &Layout) -> Option<Layout> {
+        let rank = self.shape.len();
+        if rank != inner.shape.len() || (is_used(&self.lane) && is_used(&inner.lane)) {
+            return None;
+        }
+        let shape: Vec<i64> = self.shape.iter().zip(&inner.shape).map(|(a, b)| a * b).collect();
+        let place = |part: &[i64], axis_offset: &dyn Fn(usize) -> u32| -> Vec<u32> {
+            let mut images = vec![0; part.iter().product::<i64>().ilog2() as usize];
+            for axis in 0..rank {
+                let start = axis_bits(&shape, axis).start + axis_offset(axis);
+                for (i, old) in axis_bits(part, axis).enumerate() {
+                    images[old as usize] = 1 << (start + i as u32);
+                }
+            }
+            images
+        };
+        let outer_images = place(&self.shape, &|axis| inner.shape[axis].ilog2());
+        let inner_images = place(&inner.shape, &|_| 0);
+        let join = |low: &[u32], high: &[u32]| -> Vec<u32> {
+            let low = low.iter().map(|&image| linear::apply(&inner_images, image));
+            low.chain(high.iter().map(|&image| linear::apply(&outer_images, image))).collect()
+        };
+        let lane = if is_used(&self.lane) { join(&[], &self.lane) } else { join(&inner.lane, &[]) };
+        Some(Layout {
+            register: join(&inner.register, &self.register),
+            warp: join(&inner.warp, &self.warp),
+            lane,
+            shape,
+        })
+    }
+
+    /// The layout `outer` with `outer.compose(inner)` equal to this one, or `None` if there is none.
+    pub fn divide(&self, inner: &Layout) -> Option<Layout> {
+        if self.shape.len() != inner.shape.len() || self.shape.iter().zip(&inner.shape).any(|(a, b)| a % b != 0) {
+            return None;
+        }
+        let shape: Vec<i64> = self.shape.iter().zip(&inner.shape).map(|(a, b)| a / b).collect();
+        let mut images = vec![0; self.num_elements().ilog2() as usize];
+        for axis in 0..shape.len() {
+            let kept = axis_bits(&self.shape, axis).skip(inner.shape[axis].ilog2() as usize);
+            for (old, new) in kept.zip(axis_bits(&shape, axis)) {
+                images[old as usize] = 1 << new;
+            }
+        }
+        let rest = |own: &[u32], inner: &[u32]| -> Option<Vec<u32>> {
+            Some(own.get(inner.len()..)?.iter().map(|&image| linear::apply(&images, image)).collect())
+        };
+        let (register, warp) = (rest(&self.register, &inner.register)?, rest(&self.warp, &inner.warp)?);
+        let lane = if is_used(&inner.lane) { vec![0; LANE_BITS] } else { rest(&self.lane, &[])? };
+        let outer = Layout { shape, register, lane, warp };
+        outer.compose(inner).filter(|product| product.is_same(self)).map(|_| outer)
+    }
+
+    /// The layout of the concatenation of two tiles of this layout along `axis`: one more register bit,
+    /// the highest, tells the halves apart.
+    pub fn concat(&self, axis: usize) -> Layout {
+        let mut halves = vec![1; self.shape.len()];
+        halves[axis] = 2;
+        let outer = Layout::replicated(&halves, 1);
+        outer.compose(self).unwrap_or_else(|| unreachable!("the outer layout uses no lanes"))
+    }
+
+    /// Length of the runs of consecutive registers that hold consecutive elements along `axis`, aligned
+    /// to that length.
+    pub fn vector_len(&self, axis: usize) -> usize {
+        let bits: Vec<u32> = axis_bits(&self.shape, axis).map(|bit| 1 << bit).collect();
+        let run = self.register.iter().zip(&bits).take_while(|(image, bit)| image == bit).count();
+        let images = self.images();
+        // A swizzled layout may flip low element bits by other hardware bits: no aligned run then.
+        let undisturbed = |count: usize| {
+            let mask = bits[..count].iter().sum::<u32>();
+            images.iter().enumerate().all(|(i, image)| i < count || image & mask == 0)
+        };
+        1 << (0..=run).rev().find(|&count| undisturbed(count)).unwrap_or(0)
+    }
+
+    /// How many low register bits are the elements 1, 2, 4, … along the last axis.
+    pub fn contiguous_bits(&self) -> u32 {
+        match self.shape.len() {
+            0 => 0,
+            rank => self.vector_len(rank - 1).ilog2(),
+        }
+    }
+
+    /// Images of all hardware bits: registers, lanes, warps.
+    pub fn images(&self) -> Vec<u32> {
+        [&self.register[..], &self.lane, &self.warp].concat()
+    }
+
+    /// Equal bit for bit, register bits of image 0 counted.
+    pub fn is_same(&self, other: &Layout) -> bool {
+        self.shape == other.shape
+            && self.register == other.register
+            && self.lane == other.lane
+            && self.warp == other.warp
+    }
+
+    fn hardware_bits(&self) -> usize {
+        self.register.len() + self.lane.len() + self.warp.len()
+    }
+
+    fn map_images(&self, shape: Vec<i64>, map: impl Fn(u32) -> u32) -> Layout {
+        let all = |images: &[u32]| images.iter().map(|&image| map(image)).collect();
+        Layout { shape, register: all(&self.register), lane: all(&self.lane), warp: all(&self.warp) }
+    }
+}
+
+impl PartialEq for Layout {
+    fn eq(&self, other: &Layout) -> bool {
+        self.canonical().is_same(&other.canonical())
+    }
+}
+
+impl Eq for Layout {}
+
+impl std::hash::Hash for Layout {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        let Layout { shape, register, lane, warp } = self.canonical();
+        (shape, register, lane, warp).hash(state);
+    }
+}
+
+/// The inverse of a [`Layout`]: for every element one place that holds it, with as few hardware bits set
+/// as replication allows.
+#[derive(Clone, Debug)]
+pub struct Inverse {
+    /// Hardware bits of each bit of the flat index: registers, lanes, warps from low to high.
+    images: Vec<u64>,
+    register_bits: usize,
+}
+
+impl Inverse {
+    /// Register, lane and warp that hold the element with this flat index.
+    pub fn place(&self, flat: u32) -> (usize, usize, usize) {
+        let bits = self.images.iter().enumerate().filter(|(bit, _)| flat >> bit & 1 == 1);
+        let place = bits.fold(0u64, |sum, (_, image)| sum ^ image) as usize;
+        let lanes = place >> self.register_bits;
+        (place & ((1 << self.register_bits) - 1), lanes & 31, lanes >> LANE_BITS)
+    }
+}
+
+/// Bits of the flat row-major index that belong to an axis, from low to high.
+pub(super) fn axis_bits(shape: &[i64], axis: usize) -> std::ops::Range<u32> {
+    let start = shape[axis + 1..].iter().product::<i64>().ilog2();
+    start..start + shape[axis].ilog2()
+}
+
+fn is_permutation(order: &[usize], rank: usize) -> bool {
+    order.len() == rank && (0..rank).all(|axis| order.contains(&axis))
+}
+
+fn is_used(images: &[u32]) -> bool {
+    images.iter().any(|&image| image != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{column_local, column_spatial, local, spatial};
+    use super::*;
+
+    /// Layouts of many shapes, with replication and odd orders.
+    fn samples() -> Vec<Layout> {
+        let mut all = Vec::new();
+        for (shape, order) in [
+            (vec![16, 64], vec![1, 0]),
+            (vec![16, 64], vec![0, 1]),
+            (vec![4, 8, 16], vec![1, 2, 0]),
+            (vec![2, 4], vec![1, 0]),
+            (vec![256], vec![0]),
+            (vec![1, 1], vec![0, 1]),
+        ] {
+            for vector in [1, 4] {
+                all.push(Layout::blocked(&shape, &order, vector, 4));
+            }
+        }
+        all.push((local([2, 1]) * spatial([8, 4]) * local([1, 2])).to_layout(2).unwrap());
+        all.push((column_local([2, 4]) * column_spatial([4, 8]) * local([2, 2])).to_layout(1).unwrap());
+        all.push(Layout::new([8, 8], vec![1, 9], vec![2, 4, 8, 16, 32], vec![3]));
+        all.push(Layout::replicated(&[4, 2], 2));
+        all
+    }
+
+    fn places(layout: &Layout) -> impl Iterator<Item = (usize, usize, usize)> {
+        let (registers, warps) = (layout.num_registers(), layout.num_warps());
+        (0..warps).flat_map(move |w| (0..32).flat_map(move |l| (0..registers).map(move |r| (r, l, w))))
+    }
+
+    fn flat(coordinates: &[i64], shape: &[i64]) -> u32 {
+        coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32
+    }
+
+    #[test]
+    fn coordinates_are_row_major() {
+        for layout in samples() {
+            for index in 0..layout.num_elements() as u32 {
+                assert_eq!(flat(&layout.coordinates(index), layout.shape()), index);
+            }
+        }
+    }
+
+    #[test]
+    fn counts_by_enumeration() {
+        for layout in samples() {
+            let mut held = vec![0; layout.num_elements()];
+            places(&layout).for_each(|(r, l, w)| held[layout.element(r, l, w) as usize] += 1);
+            let most = *held.iter().max().unwrap();
+            assert_eq!(layout.covers(), held.iter().all(|n| *n > 0));
+            assert_eq!(layout.is_injective(), most == 1);
+            assert_eq!(layout.replication(), most);
+            assert!(held.iter().all(|n| *n == 0 || *n == most));
+        }
+    }
+
+    #[test]
+    fn inverse_finds_each_element() {
+        for layout in samples().into_iter().filter(Layout::covers) {
+            let inverse = layout.invert().unwrap();
+            for index in 0..layout.num_elements() as u32 {
+                let (r, l, w) = inverse.place(index);
+                assert_eq!(layout.element(r, l, w), index, "{layout}");
+            }
+        }
+        assert!(Layout::new([4], vec![1], vec![0; 5], vec![]).invert().is_none());
+    }
+
+    #[test]
+    fn permute_moves_coordinates() {
+        for layout in samples() {
+            let rank = layout.shape().len();
+            let turns: Vec<usize> = (0..rank).map(|axis| (axis + 1) % rank).collect();
+            let permuted = layout.permute(&turns);
+            for (r, l, w) in places(&layout) {
+                let old = layout.coordinates(layout.element(r, l, w));
+                let new = permuted.coordinates(permuted.element(r, l, w));
+                assert_eq!(new, turns.iter().map(|&axis| old[axis]).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn project_drops_axes() {
+        for layout in samples() {
+            for axis in 0..layout.shape().len() {
+                let mut source = layout.shape().to_vec();
+                source[axis] = 1;
+                let projected = layout.project(&source);
+                let registers = layout.projected_registers(&source);
+                assert_eq!(projected, layout.reduce(axis));
+                assert_eq!(projected.canonical().num_registers(), projected.num_registers());
+                for (r, l, w) in places(&layout) {
+                    let mut at = layout.coordinates(layout.element(r, l, w));
+                    at[axis] = 0;
+                    let element = projected.element(registers[r], l, w);
+                    assert_eq!(projected.coordinates(element), at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn compose_and_divide() {
+        let fragment = (local([2, 1]) * spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap();
+        let outer = Layout::new([2, 4], vec![1, 2], vec![0; 5], vec![4]);
+        let tile = outer.compose(&fragment).unwrap();
+        assert_eq!(tile.shape(), [32, 32]);
+        for (r, l, w) in places(&tile) {
+            let (inner, outer) =
+                (fragment.coordinates(fragment.element(r & 3, l, 0)), outer.coordinates(outer.element(r >> 2, 0, w)));
+            let want = [outer[0] * 16 + inner[0], outer[1] * 8 + inner[1]];
+            assert_eq!(tile.coordinates(tile.element(r, l, w)), want);
+        }
+        assert!(tile.divide(&fragment).unwrap().is_same(&outer));
+        assert!(tile.divide(&fragment.permute(&[1, 0]).reshape(&[16, 8])).is_none());
+        assert!(fragment.compose(&fragment).is_none(), "64 lanes do not exist");
+        assert_eq!(fragment.concat(1).shape(), [16, 16]);
+        assert_eq!(fragment.concat(1).element(4, 0, 0), 8);
+    }
+
+    #[test]
+    fn vectors_by_enumeration() {
+        for layout in samples() {
+            for axis in 0..layout.shape().len() {
+                let length = layout.vector_len(axis);
+                let stride = 1 << axis_bits(layout.shape(), axis).start;
+                for (r, l, w) in places(&layout).filter(|(r, ..)| r % length == 0) {
+                    let first = layout.element(r, l, w);
+                    assert_eq!(layout.coordinates(first)[axis] as usize % length, 0);
+                    (0..length).for_each(|i| {
+                        assert_eq!(layout.element(r + i, l, w), first + i as u32 * stride, "{layout}");
+                    });
+                }
+            }
+        }
+        assert_eq!(Layout::new([8], vec![1], vec![3, 4, 0, 0, 0], vec![]).vector_len(0), 1);
+    }
+
+    #[test]
+    fn blocked_is_coalesced() {
+        let layout = Layout::blocked(&[8, 256], &[1, 0], 4, 2);
+        for (r, l, w) in places(&layout).filter(|(r, ..)| *r < 4) {
+            assert_eq!(layout.element(r, l, w) as usize, r + 4 * l + 128 * w);
+        }
+        assert_eq!(layout.num_registers(), 32);
+        let small = Layout::blocked(&[8], &[0], 2, 4);
+        assert_eq!((small.num_registers(), small.replication()), (2, 32));
+    }
+}

@@ -1,0 +1,124 @@
+//! Linear algebra over F2 on bit columns.
+//!
+//! A matrix is a slice of columns, each a `u32` whose bits are the rows: column `i` is the image of
+//! unit vector `i`. Applying it is XOR; at most 32 rows.
+
+/// The image of `input` under the map with these columns. Bits of `input` beyond the last column
+/// count for nothing.
+pub fn apply(columns: &[u32], input: u32) -> u32 {
+    columns.iter().enumerate().filter(|(bit, _)| input >> bit & 1 == 1).fold(0, |sum, (_, image)| sum ^ image)
+}
+
+/// Dimension of the space that the vectors span.
+pub fn rank(vectors: &[u32]) -> usize {
+    Span::of(vectors).dimension()
+}
+
+/// A subspace of F2^32, kept in echelon form.
+#[derive(Clone, Debug, Default)]
+pub struct Span {
+    /// Basis vectors with pairwise different leading bits, and for each the combination of inserted
+    /// vectors that it is (a set of insertion numbers).
+    basis: Vec<(u32, u64)>,
+    inserted: u32,
+}
+
+impl Span {
+    /// The span of the vectors.
+    pub fn of(vectors: &[u32]) -> Span {
+        let mut span = Span::default();
+        vectors.iter().for_each(|&v| {
+            span.insert(v);
+        });
+        span
+    }
+
+    /// Adds a vector; true if it was not in the span.
+    pub fn insert(&mut self, vector: u32) -> bool {
+        let (rest, combination) = self.reduce(vector);
+        let number = self.inserted;
+        self.inserted += 1;
+        if rest == 0 {
+            return false;
+        }
+        self.basis.push((rest, combination ^ 1 << number));
+        self.basis.sort_by_key(|(v, _)| std::cmp::Reverse(*v));
+        true
+    }
+
+    /// True if the vector is a combination of the inserted ones.
+    pub fn contains(&self, vector: u32) -> bool {
+        self.reduce(vector).0 == 0
+    }
+
+    /// The set of insertion numbers whose vectors sum to `vector`, of those that were new when
+    /// inserted.
+    pub fn solve(&self, vector: u32) -> Option<u64> {
+        let (rest, combination) = self.reduce(vector);
+        (rest == 0).then_some(combination)
+    }
+
+    /// Number of basis vectors.
+    pub fn dimension(&self) -> usize {
+        self.basis.len()
+    }
+
+    fn reduce(&self, vector: u32) -> (u32, u64) {
+        self.basis.iter().fold((vector, 0), |(rest, used), &(base, combination)| {
+            if rest ^ base < rest { (rest ^ base, used ^ combination) } else { (rest, used) }
+        })
+    }
+}
+
+/// A basis of the intersection of the two spans.
+pub fn intersection(a: &[u32], b: &[u32]) -> Vec<u32> {
+    // Zassenhaus: eliminate the pairs (a, a) and (b, 0) by the first half; what has a zero first half
+    // is a basis of the intersection in the second.
+    let mut rows: Vec<u64> = a.iter().map(|&v| (v as u64) << 32 | v as u64).collect();
+    rows.extend(b.iter().map(|&v| (v as u64) << 32));
+    let mut basis: Vec<u64> = Vec::new();
+    for mut row in rows {
+        for &other in &basis {
+            row = row.min(row ^ other);
+        }
+        if row != 0 {
+            basis.push(row);
+            basis.sort_by_key(|v| std::cmp::Reverse(*v));
+        }
+    }
+    basis.into_iter().filter(|row| row >> 32 == 0).map(|row| row as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn solve_gives_a_combination() {
+        let vectors = [0b0110, 0b0011, 0b0101, 0b1000];
+        let span = Span::of(&vectors);
+        assert_eq!(span.dimension(), 3);
+        for target in 0..16u32 {
+            let possible = (0..16u32).any(|set| apply(&vectors, set) == target);
+            assert_eq!(span.contains(target), possible);
+            if let Some(set) = span.solve(target) {
+                assert_eq!(apply(&vectors, set as u32), target);
+                assert_eq!(set & 0b0100, 0, "dependent vectors are never used");
+            }
+        }
+    }
+
+    #[test]
+    fn intersection_by_enumeration() {
+        let spaces: [&[u32]; 4] = [&[1, 2, 4], &[3, 5], &[8, 6], &[0b1111, 0b1010]];
+        for a in spaces {
+            for b in spaces {
+                let both = Span::of(&intersection(a, b));
+                let (a, b) = (Span::of(a), Span::of(b));
+                for v in 0..16 {
+                    assert_eq!(both.contains(v), a.contains(v) && b.contains(v), "{v}");
+                }
+            }
+        }
+    }
+}
