@@ -1,6 +1,7 @@
 //! cutlet: GPU kernels as plain Rust functions over tiles.
 
 pub mod backend;
+pub mod codec;
 pub mod dtype;
 mod error;
 pub mod ir;
