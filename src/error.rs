@@ -141,6 +141,14 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// An [`Error::Argument`] at the place of the nearest caller that is not `#[track_caller]`.
+    #[track_caller]
+    pub(crate) fn argument(message: impl Into<String>) -> Error {
+        Error::Argument(Diagnostic::new(message, Some(Location::caller())))
+    }
+}
+
 /// Result with this crate's [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

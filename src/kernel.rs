@@ -7,6 +7,7 @@
 use std::any::Any;
 
 use crate::backend::ParamWord;
+use crate::runtime::MemoryUse;
 
 /// What the launch knows about an array and compiles in.
 ///
@@ -85,6 +86,10 @@ pub trait LaunchArg {
 
     /// Declares the entry parameters of this argument and gives the traced value.
     fn trace(&self, tracer: &mut crate::tile::Tracer) -> Self::Traced;
+
+    /// Visits the memory behind the arrays of this argument: what a launch checks for its device and orders
+    /// on its stream.
+    fn memory(&self, _visit: &mut dyn FnMut(MemoryUse<'_>)) {}
 
     /// Writes the parameter words, in the order in which [`LaunchArg::trace`] declares them.
     fn pack(&self, params: &mut dyn FnMut(ParamWord));

@@ -8,8 +8,11 @@ pub mod ir;
 pub mod kernel;
 pub mod layout;
 pub mod pass;
+pub mod runtime;
 mod target;
 pub mod tile;
 
+pub use backend::Hints;
 pub use error::{Diagnostic, Error, Location, Note, Result};
+pub use runtime::{Backend, Device, Event, Stream};
 pub use target::Target;

@@ -9,3 +9,18 @@ pub mod ptx;
 
 /// The bits of one entry parameter: an address, or a number in the low bits.
 pub type ParamWord = u64;
+
+/// Wishes for the code of one launch; what is `None` the back end chooses itself.
+///
+/// Hints never change results. The cpu back end ignores them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hints {
+    /// Warps of one tile block (1 to 32, a power of two).
+    pub num_warps: Option<u32>,
+    /// Depth of software-pipelined loops: how many loads are in flight.
+    pub stages: Option<u32>,
+    /// Tile blocks of one cluster.
+    pub num_ctas: Option<u32>,
+    /// Tile blocks that should fit on one multiprocessor.
+    pub occupancy: Option<u32>,
+}

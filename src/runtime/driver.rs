@@ -1,0 +1,213 @@
+//! The CUDA driver as a table of checked functions.
+//!
+//! The only file that names cudarc: its library loading and its types. Each function of the table
+//! answers with a [`Result`] naming the driver call. Symbols are looked up here, once and all
+//! together, because the bindings of cudarc panic on a missing one; status codes are plain numbers
+//! here, because a driver newer than the bindings may answer with a code that their enum lacks.
+//! Knows no device, no memory, no kernel.
+
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use std::sync::OnceLock;
+
+pub use cudarc::driver::sys;
+use sys::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUlaunchConfig, CUlinkState, CUmemPoolProps, CUmemoryPool,
+    CUmodule, CUstream,
+};
+
+use crate::error::{Error, Result};
+
+/// Status of a driver call; 0 is success.
+type Status = c_uint;
+
+macro_rules! driver_table {
+    ($($(#[$meta:meta])* $name:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(,)?);)+) => {
+        /// Entry points of the loaded driver library.
+        pub struct Driver {
+            $($name: unsafe extern "C" fn($($ty),*) -> Status,)+
+        }
+
+        impl Driver {
+            fn load() -> Result<Driver, String> {
+                // SAFETY: loading libcuda runs its initialisers, which is what the call is for.
+                if !unsafe { sys::is_culib_present() } {
+                    return Err("the CUDA driver library (libcuda) is not installed".into());
+                }
+                // SAFETY: the library is present, so this does not panic; it is never unloaded.
+                let library = unsafe { sys::culib() };
+                Ok(Driver {
+                    $($name: {
+                        // SAFETY: the signature is the one that the driver's header gives for this symbol.
+                        let symbol = unsafe { library.get($symbol.as_bytes()) };
+                        *symbol.map_err(|_| format!("the CUDA driver is too old: it has no {}", $symbol))?
+                    },)+
+                })
+            }
+
+            $($(#[$meta])*
+            ///
+            /// # Safety
+            /// As the driver documents for the function of this name.
+            #[inline]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe fn $name(&self, $($arg: $ty),*) -> Result<()> {
+                // SAFETY: promised by the caller.
+                let status = unsafe { (self.$name)($($arg),*) };
+                if status == 0 { Ok(()) } else { Err(self.error($symbol, status)) }
+            })+
+        }
+    };
+}
+
+driver_table! {
+    /// Initialises the driver.
+    init = "cuInit"(flags: c_uint);
+    /// Latest CUDA version that the driver supports.
+    driver_version = "cuDriverGetVersion"(version: *mut c_int);
+    /// Number of devices.
+    device_count = "cuDeviceGetCount"(count: *mut c_int);
+    /// Handle of a device.
+    device_get = "cuDeviceGet"(device: *mut CUdevice, ordinal: c_int);
+    /// Name of a device.
+    device_name = "cuDeviceGetName"(name: *mut c_char, len: c_int, device: CUdevice);
+    /// A property of a device.
+    device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_uint, device: CUdevice);
+    /// Memory of a device in bytes.
+    device_total_memory = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: CUdevice);
+    /// Retains the primary context of a device.
+    primary_context_retain = "cuDevicePrimaryCtxRetain"(context: *mut CUcontext, device: CUdevice);
+    /// The context of the calling thread.
+    context_get_current = "cuCtxGetCurrent"(context: *mut CUcontext);
+    /// Sets the context of the calling thread.
+    context_set_current = "cuCtxSetCurrent"(context: CUcontext);
+    /// Waits for all work of the current context.
+    context_synchronize = "cuCtxSynchronize"();
+    /// Makes a stream.
+    stream_create = "cuStreamCreate"(stream: *mut CUstream, flags: c_uint);
+    /// Destroys a stream once its work is done.
+    stream_destroy = "cuStreamDestroy_v2"(stream: CUstream);
+    /// Waits for the work of a stream.
+    stream_synchronize = "cuStreamSynchronize"(stream: CUstream);
+    /// Makes a stream wait for an event.
+    stream_wait_event = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: c_uint);
+    /// Makes an event.
+    event_create = "cuEventCreate"(event: *mut CUevent, flags: c_uint);
+    /// Destroys an event.
+    event_destroy = "cuEventDestroy_v2"(event: CUevent);
+    /// Records an event after the present work of a stream.
+    event_record = "cuEventRecord"(event: CUevent, stream: CUstream);
+    /// Waits for an event.
+    event_synchronize = "cuEventSynchronize"(event: CUevent);
+    /// Time between two recorded events.
+    event_elapsed = "cuEventElapsedTime"(milliseconds: *mut f32, start: CUevent, end: CUevent);
+    /// Makes a memory pool.
+    pool_create = "cuMemPoolCreate"(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
+    /// Sets a property of a memory pool.
+    pool_set_attribute = "cuMemPoolSetAttribute"(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
+    /// Gives unused memory of a pool back.
+    pool_trim = "cuMemPoolTrimTo"(pool: CUmemoryPool, bytes_to_keep: usize);
+    /// Allocates in stream order from a pool.
+    alloc_from_pool = "cuMemAllocFromPoolAsync"(
+        address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream);
+    /// Frees in stream order.
+    free_async = "cuMemFreeAsync"(address: CUdeviceptr, stream: CUstream);
+    /// Allocates at once.
+    alloc = "cuMemAlloc_v2"(address: *mut CUdeviceptr, bytes: usize);
+    /// Frees after waiting for the device.
+    free = "cuMemFree_v2"(address: CUdeviceptr);
+    /// Fills bytes in stream order.
+    fill_bytes = "cuMemsetD8Async"(address: CUdeviceptr, byte: c_uchar, bytes: usize, stream: CUstream);
+    /// Copies to the device in stream order.
+    copy_to_device = "cuMemcpyHtoDAsync_v2"(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+    /// Copies to the host in stream order.
+    copy_to_host = "cuMemcpyDtoHAsync_v2"(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    /// Copies within a device in stream order.
+    copy_on_device = "cuMemcpyDtoDAsync_v2"(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    /// Copies between devices in stream order.
+    copy_between_devices = "cuMemcpyPeerAsync"(
+        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize, stream: CUstream);
+    /// Starts a link.
+    link_create = "cuLinkCreate_v2"(
+        count: c_uint, options: *mut c_uint, values: *mut *mut c_void, state: *mut CUlinkState);
+    /// Adds input to a link.
+    link_add_data = "cuLinkAddData_v2"(
+        state: CUlinkState, kind: c_uint, data: *mut c_void, bytes: usize, name: *const c_char, count: c_uint,
+        options: *mut c_uint, values: *mut *mut c_void);
+    /// Ends a link and gives the cubin.
+    link_complete = "cuLinkComplete"(state: CUlinkState, cubin: *mut *mut c_void, bytes: *mut usize);
+    /// Frees a link and its cubin.
+    link_destroy = "cuLinkDestroy"(state: CUlinkState);
+    /// Loads a cubin into the current context.
+    module_load_data = "cuModuleLoadData"(module: *mut CUmodule, image: *const c_void);
+    /// Unloads a module.
+    module_unload = "cuModuleUnload"(module: CUmodule);
+    /// Finds a kernel of a module.
+    module_function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    /// Sets a property of a kernel.
+    function_set_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: c_uint, value: c_int);
+    /// Reads a property of a kernel.
+    function_attribute = "cuFuncGetAttribute"(value: *mut c_int, attribute: c_uint, function: CUfunction);
+    /// Launches a kernel.
+    launch_kernel = "cuLaunchKernel"(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared_bytes: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void);
+    /// Launches a kernel with attributes.
+    launch_kernel_ex = "cuLaunchKernelEx"(
+        config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void);
+    /// Name of a status code.
+    error_name = "cuGetErrorName"(status: c_uint, name: *mut *const c_char);
+    /// Sentence for a status code.
+    error_string = "cuGetErrorString"(status: c_uint, text: *mut *const c_char);
+}
+
+/// Status codes that poison a context: the work that failed came before the call that reports it.
+const ASYNCHRONOUS: [Status; 8] = [700, 702, 710, 714, 715, 716, 717, 719];
+
+impl Driver {
+    /// The driver, loaded and initialised at the first call.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] when there is no driver library, it is too old, or it finds no device.
+    pub fn get() -> Result<&'static Driver> {
+        static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+        let driver = DRIVER.get_or_init(|| {
+            let driver = Driver::load()?;
+            // SAFETY: cuInit may be called at any time.
+            unsafe { driver.init(0) }.map_err(|error| error.to_string())?;
+            Ok(driver)
+        });
+        driver.as_ref().map_err(|message| Error::NoDevice(message.clone()))
+    }
+
+    /// Version of the driver as `1000 * major + 10 * minor` of its CUDA release.
+    pub fn version(&self) -> Result<i32> {
+        let mut version = 0;
+        // SAFETY: the pointer is valid.
+        unsafe { self.driver_version(&mut version) }?;
+        Ok(version)
+    }
+
+    #[cold]
+    fn error(&self, call: &'static str, status: Status) -> Error {
+        let mut code = describe(self.error_name, status).unwrap_or_else(|| format!("CUDA error {status}"));
+        if code.is_empty() {
+            code = format!("CUDA error {status}");
+        }
+        let mut text = describe(self.error_string, status).unwrap_or_else(|| "unknown to this driver".into());
+        if ASYNCHRONOUS.contains(&status) {
+            text.push_str("; caused by work launched earlier on this device, whose context is lost");
+        }
+        Error::Driver { call, code, text }
+    }
+}
+
+fn describe(lookup: unsafe extern "C" fn(c_uint, *mut *const c_char) -> Status, status: Status) -> Option<String> {
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: the driver writes the address of a static string, or leaves null for an unknown code.
+    unsafe {
+        if lookup(status, &mut text) != 0 || text.is_null() {
+            return None;
+        }
+        Some(CStr::from_ptr(text).to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,343 @@
+//! Memory of arrays: one allocation, freed in the order of the work that uses it.
+//!
+//! **Ordering.** A GPU allocation remembers the stream that wrote it last and the streams that have
+//! read it since. Using it on another stream first makes that stream wait for those, through an
+//! event recorded at that moment; on the same stream nothing is done. Shared and unique borrows of
+//! arrays keep a conflicting use from happening before the first one is queued. Freeing is stream
+//! ordered behind all of them, so dropping an array while a launch runs is fine.
+//!
+//! Knows bytes; element types and shapes are the arrays' affair.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::device::{Device, Gpu};
+use super::stream::{GpuStream, Stream, StreamKind};
+use crate::error::{Error, Result};
+
+/// Alignment of every allocation in bytes.
+pub const ALIGNMENT: usize = 256;
+
+/// One allocation on one device.
+pub struct Memory {
+    address: u64,
+    bytes: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    Cpu,
+    Gpu { gpu: &'static Gpu, order: Order },
+}
+
+// SAFETY: the bytes are reached only through launches and copies, which the borrow rules of the
+// arrays serialise where they conflict; the driver handles may be used from any thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// How a launch uses the memory behind one of its array arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryUse<'a> {
+    /// The allocation.
+    pub memory: &'a Memory,
+    /// May the kernel write it?
+    pub writes: bool,
+}
+
+/// Which streams have used an allocation.
+struct Order {
+    /// The stream that may read and write without waiting for any other, or null.
+    sole: AtomicPtr<GpuStream>,
+    uses: Mutex<Uses>,
+}
+
+struct Uses {
+    /// The stream of the last write.
+    writer: Arc<GpuStream>,
+    /// Other streams that have waited for the last write and read since.
+    readers: Vec<Arc<GpuStream>>,
+}
+
+impl Order {
+    fn new(stream: Arc<GpuStream>) -> Order {
+        let sole = AtomicPtr::new(Arc::as_ptr(&stream).cast_mut());
+        Order { sole, uses: Mutex::new(Uses { writer: stream, readers: Vec::new() }) }
+    }
+
+    #[inline]
+    fn before_use(&self, stream: &Arc<GpuStream>, writes: bool) -> Result<()> {
+        if std::ptr::eq(self.sole.load(Ordering::Acquire), Arc::as_ptr(stream)) {
+            return Ok(());
+        }
+        self.wait(stream, writes)
+    }
+
+    #[cold]
+    fn wait(&self, stream: &Arc<GpuStream>, writes: bool) -> Result<()> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_reader = uses.readers.iter().any(|reader| Arc::ptr_eq(reader, stream));
+        if !is_reader && !Arc::ptr_eq(&uses.writer, stream) {
+            stream.wait_for(&uses.writer)?;
+        }
+        if writes {
+            for reader in &uses.readers {
+                stream.wait_for(reader)?;
+            }
+            uses.readers.clear();
+            uses.writer = stream.clone();
+            self.sole.store(Arc::as_ptr(stream).cast_mut(), Ordering::Release);
+        } else if !is_reader && !Arc::ptr_eq(&uses.writer, stream) {
+            self.sole.store(std::ptr::null_mut(), Ordering::Release);
+            uses.readers.push(stream.clone());
+        }
+        Ok(())
+    }
+
+    fn writer(&self) -> Arc<GpuStream> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner).writer.clone()
+    }
+}
+
+impl Memory {
+    /// Allocates on a device; the content is unspecified on a GPU and zero on the cpu device.
+    pub(crate) fn alloc(device: Device, bytes: usize) -> Result<Memory> {
+        if bytes == 0 {
+            // Never dereferenced: an array without elements has nothing in bounds.
+            let kind = match device.as_gpu() {
+                None => Kind::Cpu,
+                Some(gpu) => Kind::Gpu { gpu, order: Order::new(gpu.default_stream().clone()) },
+            };
+            return Ok(Memory { address: ALIGNMENT as u64, bytes, kind });
+        }
+        match device.as_gpu() {
+            None => {
+                let layout = cpu_layout(bytes)?;
+                // SAFETY: the layout is not empty.
+                let address = unsafe { std::alloc::alloc_zeroed(layout) };
+                if address.is_null() {
+                    return Err(out_of_memory(bytes));
+                }
+                Ok(Memory { address: address.expose_provenance() as u64, bytes, kind: Kind::Cpu })
+            }
+            Some(gpu) => {
+                let stream = gpu.default_stream().clone();
+                let address = gpu_alloc(gpu, &stream, bytes)?;
+                Ok(Memory { address, bytes, kind: Kind::Gpu { gpu, order: Order::new(stream) } })
+            }
+        }
+    }
+
+    /// The device it is on.
+    pub fn device(&self) -> Device {
+        match &self.kind {
+            Kind::Cpu => Device::cpu(),
+            Kind::Gpu { gpu, .. } => Device::of(gpu),
+        }
+    }
+
+    /// Address of the first byte.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Has it no bytes?
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Makes a stream of the same device wait for what other streams do with this memory.
+    #[inline]
+    pub(crate) fn before_use(&self, stream: &Stream, writes: bool) -> Result<()> {
+        match (&self.kind, &stream.0) {
+            (Kind::Gpu { order, .. }, StreamKind::Gpu(stream)) => order.before_use(stream, writes),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets all bytes to zero.
+    pub(crate) fn clear(&mut self) -> Result<()> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        match &self.kind {
+            // SAFETY: the allocation has this many bytes and `self` is borrowed uniquely.
+            Kind::Cpu => unsafe { cpu_pointer(self.address).write_bytes(0, self.bytes) },
+            Kind::Gpu { gpu, order } => {
+                let stream = order.writer();
+                order.before_use(&stream, true)?;
+                gpu.make_current()?;
+                // SAFETY: the range is the allocation.
+                unsafe { gpu.driver.fill_bytes(self.address, 0, self.bytes, stream.raw) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes from the host to `offset`. The host bytes may be changed when this returns.
+    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
+        assert!(offset + from.len() <= self.bytes, "write of {} bytes at {offset} of {}", from.len(), self.bytes);
+        if from.is_empty() {
+            return Ok(());
+        }
+        match &self.kind {
+            // SAFETY: in bounds as checked; callers hold the array uniquely.
+            Kind::Cpu => unsafe {
+                cpu_pointer(self.address).add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len());
+            },
+            Kind::Gpu { gpu, order } => {
+                let stream = order.writer();
+                order.before_use(&stream, true)?;
+                gpu.make_current()?;
+                // SAFETY: in bounds as checked. Pageable host memory is staged before the call returns.
+                unsafe {
+                    gpu.driver.copy_to_device(
+                        self.address + offset as u64,
+                        from.as_ptr().cast(),
+                        from.len(),
+                        stream.raw,
+                    )
+                }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes at `offset` to the host, after all work that writes them.
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result<()> {
+        assert!(offset + to.len() <= self.bytes, "read of {} bytes at {offset} of {}", to.len(), self.bytes);
+        if to.is_empty() {
+            return Ok(());
+        }
+        match &self.kind {
+            // SAFETY: in bounds as checked; nobody writes while the array is borrowed.
+            Kind::Cpu => unsafe {
+                to.as_mut_ptr().copy_from_nonoverlapping(cpu_pointer(self.address).add(offset), to.len());
+            },
+            Kind::Gpu { gpu, order } => {
+                let stream = order.writer();
+                gpu.make_current()?;
+                // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done.
+                unsafe {
+                    let from = self.address + offset as u64;
+                    gpu.driver.copy_to_host(to.as_mut_ptr().cast(), from, to.len(), stream.raw)?;
+                }
+                stream.synchronize()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes from other memory, of the same device or not.
+    pub(crate) fn copy_from(&self, offset: usize, from: &Memory, from_offset: usize, bytes: usize) -> Result<()> {
+        assert!(offset + bytes <= self.bytes && from_offset + bytes <= from.bytes, "copy out of bounds");
+        if bytes == 0 {
+            return Ok(());
+        }
+        match (&self.kind, &from.kind) {
+            (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
+                if std::ptr::eq(*gpu, *from_gpu) =>
+            {
+                let stream = order.writer();
+                order.before_use(&stream, true)?;
+                from_order.before_use(&stream, false)?;
+                gpu.make_current()?;
+                let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
+                // SAFETY: in bounds as checked, and of two allocations.
+                unsafe { gpu.driver.copy_on_device(to, from, bytes, stream.raw) }
+            }
+            _ => {
+                let mut host = vec![0u8; bytes];
+                from.read(from_offset, &mut host)?;
+                self.write(offset, &host)
+            }
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        match &mut self.kind {
+            Kind::Cpu => {
+                if let Ok(layout) = cpu_layout(self.bytes) {
+                    // SAFETY: allocated with this layout, and no borrow is left.
+                    unsafe { std::alloc::dealloc(cpu_pointer(self.address), layout) }
+                }
+            }
+            Kind::Gpu { gpu, order } => {
+                // A failure here means that the context is lost, and the memory with it.
+                let _ = gpu_free(gpu, order, self.address);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({:#x}, {} bytes, {:?})", self.address, self.bytes, self.device())
+    }
+}
+
+fn cpu_pointer(address: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+fn cpu_layout(bytes: usize) -> Result<Layout> {
+    Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| out_of_memory(bytes))
+}
+
+fn out_of_memory(bytes: usize) -> Error {
+    Error::argument(format!("an array of {bytes} bytes does not fit into the memory of the cpu device"))
+}
+
+fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64> {
+    gpu.make_current()?;
+    let mut address = 0;
+    let mut alloc = || {
+        // SAFETY: the pointer is valid; pool and stream are of this context.
+        unsafe {
+            match gpu.pool {
+                Some(pool) => gpu.driver.alloc_from_pool(&mut address, bytes, pool, stream.raw),
+                None => gpu.driver.alloc(&mut address, bytes),
+            }
+        }
+    };
+    if alloc().is_err() {
+        // What other streams have freed may only be waiting for their work.
+        // SAFETY: the context is current.
+        unsafe {
+            gpu.driver.context_synchronize()?;
+            if let Some(pool) = gpu.pool {
+                gpu.driver.pool_trim(pool, 0)?;
+            }
+        }
+        alloc()?;
+    }
+    Ok(address)
+}
+
+fn gpu_free(gpu: &'static Gpu, order: &mut Order, address: u64) -> Result<()> {
+    gpu.make_current()?;
+    let uses = order.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
+    for reader in &uses.readers {
+        uses.writer.wait_for(reader)?;
+    }
+    // SAFETY: the address came from the matching allocation call and is freed once; the stream is
+    // behind every use.
+    unsafe {
+        match gpu.pool {
+            Some(_) => gpu.driver.free_async(address, uses.writer.raw),
+            None => gpu.driver.free(address),
+        }
+    }
+}

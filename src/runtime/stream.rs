@@ -1,0 +1,240 @@
+//! Streams and events: order of work on one device, and time between points of it.
+//!
+//! On the cpu device work is done when the call returns, so its stream is always idle.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::device::{Device, Gpu};
+use super::driver::sys::{CUevent, CUevent_flags, CUstream, CUstream_flags};
+use crate::error::{Error, Result};
+
+/// A queue of work on one device; work of one stream runs in order.
+///
+/// Cheap to clone; clones are the same queue. Made with [`Device::stream`]; launches that name no
+/// stream use [`Device::default_stream`]. Arrays may move freely between the streams of their
+/// device: a launch that uses an array waits for what other streams still do with it.
+///
+/// ```
+/// let stream = cutlet::Device::cpu().stream()?;
+/// stream.synchronize()?;
+/// # Ok::<(), cutlet::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream(pub(crate) StreamKind);
+
+#[derive(Clone)]
+pub(crate) enum StreamKind {
+    Cpu,
+    Gpu(Arc<GpuStream>),
+}
+
+/// A CUDA stream, destroyed with its last user.
+pub(crate) struct GpuStream {
+    pub(crate) gpu: &'static Gpu,
+    pub(crate) raw: CUstream,
+}
+
+// SAFETY: the driver's stream functions may be called from any thread.
+unsafe impl Send for GpuStream {}
+// SAFETY: as above.
+unsafe impl Sync for GpuStream {}
+
+impl GpuStream {
+    pub(crate) fn new(gpu: &'static Gpu) -> Result<GpuStream> {
+        gpu.make_current()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
+        unsafe { gpu.driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
+        Ok(GpuStream { gpu, raw })
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.gpu.make_current()?;
+        // SAFETY: the stream is alive.
+        unsafe { self.gpu.driver.stream_synchronize(self.raw) }
+    }
+
+    /// Work that comes later on `self` starts after the present work of `other`.
+    pub(crate) fn wait_for(&self, other: &GpuStream) -> Result<()> {
+        if std::ptr::eq(self, other) {
+            return Ok(());
+        }
+        let event = GpuEvent::new(self.gpu, false)?;
+        event.record(other)?;
+        // SAFETY: stream and event are alive; the driver keeps what it needs of a destroyed event.
+        unsafe { self.gpu.driver.stream_wait_event(self.raw, event.raw, 0) }
+    }
+}
+
+impl Drop for GpuStream {
+    fn drop(&mut self) {
+        // SAFETY: the stream was created by this object and is used by nobody else any more. The
+        // driver lets pending work finish first. A failure leaves nothing to do.
+        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.stream_destroy(self.raw) });
+    }
+}
+
+impl Stream {
+    /// The device of this stream.
+    pub fn device(&self) -> Device {
+        match &self.0 {
+            StreamKind::Cpu => Device::cpu(),
+            StreamKind::Gpu(stream) => Device::of(stream.gpu),
+        }
+    }
+
+    /// Waits until all work of this stream is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when this work, or earlier work on the device, failed.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.0 {
+            StreamKind::Cpu => Ok(()),
+            StreamKind::Gpu(stream) => stream.synchronize(),
+        }
+    }
+
+    /// An event that is reached when the present work of this stream is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    pub fn record(&self) -> Result<Event> {
+        Ok(Event(match &self.0 {
+            StreamKind::Cpu => EventKind::Cpu(Instant::now()),
+            StreamKind::Gpu(stream) => {
+                let event = GpuEvent::new(stream.gpu, true)?;
+                event.record(stream)?;
+                EventKind::Gpu(event)
+            }
+        }))
+    }
+
+    /// Lets work that comes later on this stream wait for an event.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        match (&self.0, &event.0) {
+            (StreamKind::Gpu(stream), EventKind::Gpu(event)) => {
+                stream.gpu.make_current()?;
+                // SAFETY: stream and event are alive.
+                unsafe { stream.gpu.driver.stream_wait_event(stream.raw, event.raw, 0) }
+            }
+            // The host runs the work of a cpu stream, so the host waits.
+            (StreamKind::Cpu, _) => event.synchronize(),
+            (StreamKind::Gpu(_), EventKind::Cpu(_)) => Ok(()),
+        }
+    }
+
+    /// The CUDA stream handle (`CUstream`), null on the cpu device. Valid as long as this object lives.
+    pub fn raw(&self) -> *mut std::ffi::c_void {
+        match &self.0 {
+            StreamKind::Cpu => std::ptr::null_mut(),
+            StreamKind::Gpu(stream) => stream.raw.cast(),
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("device", &self.device()).field("raw", &self.raw()).finish()
+    }
+}
+
+/// A point in the work of a stream, made with [`Stream::record`].
+///
+/// ```
+/// let stream = cutlet::Device::cpu().default_stream();
+/// let start = stream.record()?;
+/// let end = stream.record()?;
+/// assert!(end.since(&start)?.as_secs() < 3600);
+/// # Ok::<(), cutlet::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Event(EventKind);
+
+#[derive(Debug)]
+enum EventKind {
+    Cpu(Instant),
+    Gpu(GpuEvent),
+}
+
+impl Event {
+    /// Waits until this point is reached.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when work before it failed.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.0 {
+            EventKind::Cpu(_) => Ok(()),
+            EventKind::Gpu(event) => {
+                event.gpu.make_current()?;
+                // SAFETY: the event is alive.
+                unsafe { event.gpu.driver.event_synchronize(event.raw) }
+            }
+        }
+    }
+
+    /// Time of the device from `start` to this event; waits for both. Resolution on a GPU about 0.5 µs.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for events of two devices, [`Error::Driver`] when work before them failed.
+    #[track_caller]
+    pub fn since(&self, start: &Event) -> Result<Duration> {
+        match (&self.0, &start.0) {
+            (EventKind::Cpu(end), EventKind::Cpu(start)) => Ok(end.saturating_duration_since(*start)),
+            (EventKind::Gpu(end), EventKind::Gpu(start)) if std::ptr::eq(end.gpu, start.gpu) => {
+                self.synchronize()?;
+                let mut milliseconds = 0.0f32;
+                // SAFETY: both events are alive and recorded; `self` is reached.
+                unsafe {
+                    end.gpu.driver.event_synchronize(start.raw)?;
+                    end.gpu.driver.event_elapsed(&mut milliseconds, start.raw, end.raw)?;
+                }
+                Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+            }
+            _ => Err(Error::argument("events of two devices have no time between them")),
+        }
+    }
+}
+
+struct GpuEvent {
+    gpu: &'static Gpu,
+    raw: CUevent,
+}
+
+// SAFETY: the driver's event functions may be called from any thread.
+unsafe impl Send for GpuEvent {}
+// SAFETY: as above.
+unsafe impl Sync for GpuEvent {}
+
+impl GpuEvent {
+    fn new(gpu: &'static Gpu, timing: bool) -> Result<GpuEvent> {
+        gpu.make_current()?;
+        let flags = if timing { 0 } else { CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the pointer is valid.
+        unsafe { gpu.driver.event_create(&mut raw, flags) }?;
+        Ok(GpuEvent { gpu, raw })
+    }
+
+    fn record(&self, stream: &GpuStream) -> Result<()> {
+        // SAFETY: event and stream are alive and of one context.
+        unsafe { self.gpu.driver.event_record(self.raw, stream.raw) }
+    }
+}
+
+impl fmt::Debug for GpuEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.raw)
+    }
+}
+
+impl Drop for GpuEvent {
+    fn drop(&mut self) {
+        // SAFETY: created by this object, used by nobody else any more.
+        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.event_destroy(self.raw) });
+    }
+}
