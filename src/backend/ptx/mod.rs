@@ -10,6 +10,12 @@
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
 #[allow(dead_code)]
+mod builder;
+#[allow(dead_code)]
+mod emit;
+#[allow(dead_code)]
+mod inst;
+#[allow(dead_code)]
 mod plan;
 
 use crate::error::{Error, Result};

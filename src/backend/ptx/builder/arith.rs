@@ -1,0 +1,407 @@
+//! Arithmetic, logic, comparison and conversion instructions.
+
+use super::super::inst::*;
+use super::{Builder, fold};
+
+macro_rules! int_binary {
+    ($($(#[$meta:meta])* $name:ident = $op:ident;)+) => {
+        $($(#[$meta])*
+        pub fn $name(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
+            self.int(IntOp::$op, ty, a, b)
+        })+
+    };
+}
+
+macro_rules! int_unary {
+    ($($(#[$meta:meta])* $name:ident = $op:ident;)+) => {
+        $($(#[$meta])*
+        pub fn $name(&mut self, ty: Ty, a: impl Into<Operand>) -> Operand {
+            self.int1(IntOp::$op, ty, a)
+        })+
+    };
+}
+
+impl Builder {
+    int_binary! {
+        /// `a + b` of integers.
+        add = Add;
+        /// `a - b` of integers.
+        sub = Sub;
+        /// Low half of the product.
+        mul = MulLo;
+        /// High half of the product.
+        mul_hi = MulHi;
+        /// 64-bit product of 32-bit factors.
+        mul_wide = MulWide;
+        /// Quotient, rounded to zero; unspecified for a zero divisor.
+        div = Div;
+        /// Remainder with the sign of the dividend; unspecified for a zero divisor.
+        rem = Rem;
+        /// Smaller one.
+        min = Min;
+        /// Larger one.
+        max = Max;
+        /// Bitwise and; also of predicates.
+        and = And;
+        /// Bitwise or; also of predicates.
+        or = Or;
+        /// Bitwise exclusive or; also of predicates.
+        xor = Xor;
+        /// Left shift by a 32-bit amount; amounts of the width and above give 0.
+        shl = Shl;
+        /// Right shift by a 32-bit amount, arithmetic when `ty` is signed; amounts are clamped to the width.
+        shr = Shr;
+    }
+
+    int_unary! {
+        /// Absolute value.
+        abs = Abs;
+        /// Negation.
+        neg = Neg;
+        /// Bitwise complement; also of predicates.
+        not = Not;
+        /// Number of set bits, as B32.
+        popc = Popc;
+        /// Number of leading zeros, as B32.
+        clz = Clz;
+        /// Bits in reverse order.
+        brev = Brev;
+    }
+
+    /// An integer operation of two operands, folded where constants allow it.
+    pub fn int(&mut self, op: IntOp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
+        let (a, b) = (a.into(), b.into());
+        if let (Some(x), Some(y)) = (a.as_imm(), b.as_imm())
+            && let Some(value) = fold::constant(op, ty, x, y)
+        {
+            return Operand::Imm(value);
+        }
+        if let Some(same) = fold::identity(op, ty, a, b) {
+            return same;
+        }
+        if let Some(cheaper) = self.strength_reduced(op, ty, a, b) {
+            return cheaper;
+        }
+        let class = if op == IntOp::MulWide { RegClass::B64 } else { ty.class() };
+        let dst = self.fresh(class);
+        self.int_to(dst, op, ty, a, b);
+        dst.into()
+    }
+
+    /// Multiplications and unsigned divisions by powers of two as shifts and masks.
+    fn strength_reduced(&mut self, op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
+        let unsigned = !ty.is_signed();
+        Some(match op {
+            IntOp::MulLo => match (fold::log2(a, ty), fold::log2(b, ty)) {
+                (_, Some(log)) => self.shl(untyped(ty), a, log),
+                (Some(log), _) => self.shl(untyped(ty), b, log),
+                _ => return None,
+            },
+            IntOp::Div if unsigned => {
+                let log = fold::log2(b, ty)?;
+                self.shr(ty, a, log)
+            }
+            IntOp::Rem if unsigned => {
+                let log = fold::log2(b, ty)?;
+                self.and(untyped(ty), a, (1i64 << log) - 1)
+            }
+            _ => return None,
+        })
+    }
+
+    /// [`Builder::int`] into an existing register.
+    pub fn int_to(&mut self, dst: Reg, op: IntOp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
+        let (mut a, mut b) = (a.into(), b.into());
+        let commutes = matches!(
+            op,
+            IntOp::Add
+                | IntOp::MulLo
+                | IntOp::MulHi
+                | IntOp::MulWide
+                | IntOp::Min
+                | IntOp::Max
+                | IntOp::And
+                | IntOp::Or
+                | IntOp::Xor
+        );
+        if commutes && a.as_imm().is_some() {
+            std::mem::swap(&mut a, &mut b);
+        }
+        let shift = matches!(op, IntOp::Shl | IntOp::Shr);
+        let ty = if matches!(op, IntOp::And | IntOp::Or | IntOp::Xor | IntOp::Shl) { untyped(ty) } else { ty };
+        let a = if a.as_imm().is_some() { self.reg(a, ty.class()).into() } else { self.source(a, ty) };
+        let b = self.source(b, if shift { Ty::U32 } else { ty });
+        self.push(Opcode::Int(op, ty), vec![dst.into()], vec![a.into(), b.into()]);
+    }
+
+    /// An integer operation of one operand.
+    pub fn int1(&mut self, op: IntOp, ty: Ty, a: impl Into<Operand>) -> Operand {
+        let a = a.into();
+        if let Some(value) = a.as_imm().and_then(|x| fold::constant(op, ty, x, 0)) {
+            return Operand::Imm(value);
+        }
+        let (ty, class) = match op {
+            IntOp::Popc | IntOp::Clz => (untyped(ty), RegClass::B32),
+            IntOp::Not | IntOp::Brev => (untyped(ty), ty.class()),
+            _ => (ty, ty.class()),
+        };
+        let a = self.reg(a, ty.class());
+        let dst = self.fresh(class);
+        self.push(Opcode::Int(op, ty), vec![dst.into()], vec![a.into()]);
+        dst.into()
+    }
+
+    /// `a * b + c`, low half.
+    pub fn mad(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>) -> Operand {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        let trivial = |x: Operand| fold::log2(x, ty).is_some() || x.as_imm() == Some(0);
+        if c.as_imm() == Some(0) || trivial(a) || trivial(b) || (a.as_imm().is_some() && b.as_imm().is_some()) {
+            let product = self.mul(ty, a, b);
+            return self.add(ty, product, c);
+        }
+        let (a, b) = if a.as_imm().is_some() { (b, a) } else { (a, b) };
+        self.three(Opcode::Mad(ty), ty, ty, [a, b, c])
+    }
+
+    /// `a * b + c` of 32-bit factors and a 64-bit summand.
+    pub fn mad_wide(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>) -> Operand {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        let wide = if ty.is_signed() { Ty::S64 } else { Ty::U64 };
+        if c.as_imm() == Some(0) || (a.as_imm().is_some() && b.as_imm().is_some()) {
+            let product = self.mul_wide(ty, a, b);
+            return self.add(wide, product, c);
+        }
+        let (a, b) = if a.as_imm().is_some() { (b, a) } else { (a, b) };
+        self.three(Opcode::MadWide(ty), ty, wide, [a, b, c])
+    }
+
+    /// High half of `a * b`, plus `c`.
+    pub fn mad_hi(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>) -> Operand {
+        self.three(Opcode::MadHi(ty), ty, ty, [a.into(), b.into(), c.into()])
+    }
+
+    fn three(&mut self, op: Opcode, ty: Ty, wide: Ty, [a, b, c]: [Operand; 3]) -> Operand {
+        let dst = self.fresh(wide.class());
+        let a = if a.as_imm().is_some() { self.reg(a, ty.class()).into() } else { self.source(a, ty) };
+        let (b, c) = (self.source(b, ty), self.source(c, wide));
+        self.push(op, vec![dst.into()], vec![a.into(), b.into(), c.into()]);
+        dst.into()
+    }
+
+    /// An addition or multiply-add of a carry chain (`AddCc`, `Addc`, `MadcHi`, …), in order of the chain.
+    pub fn carry(&mut self, op: Opcode, ty: Ty, operands: &[Operand]) -> Operand {
+        let dst = self.fresh(ty.class());
+        let srcs = operands.iter().map(|&x| self.source(x, ty).into()).collect();
+        self.push(op, vec![dst.into()], srcs);
+        dst.into()
+    }
+
+    /// `len` bits from bit `pos`, extended as `ty` (u32, s32, u64, s64) says.
+    pub fn bfe(&mut self, ty: Ty, a: impl Into<Operand>, pos: impl Into<Operand>, len: impl Into<Operand>) -> Operand {
+        let (a, pos, len) = (a.into(), pos.into(), len.into());
+        if let (Some(value), Some(pos), Some(len)) = (a.as_imm(), pos.as_imm(), len.as_imm())
+            && (1..=i64::from(ty.bits())).contains(&len)
+            && pos + len <= i64::from(ty.bits())
+        {
+            let field = fold::wrap(i128::from(value) >> pos, len as u32);
+            let mask = (u64::MAX >> (64 - len)) as i64;
+            return Operand::Imm(if ty.is_signed() { field } else { fold::wrap((field & mask).into(), ty.bits()) });
+        }
+        let a = self.reg(a, ty.class());
+        let (pos, len) = (self.source(pos, Ty::U32), self.source(len, Ty::U32));
+        let dst = self.fresh(ty.class());
+        self.push(Opcode::Bfe(ty), vec![dst.into()], vec![a.into(), pos.into(), len.into()]);
+        dst.into()
+    }
+
+    /// `base` with `len` bits from bit `pos` replaced by the low bits of `field`.
+    pub fn bfi(&mut self, ty: Ty, field: impl Into<Operand>, base: impl Into<Operand>, pos: u32, len: u32) -> Operand {
+        let (field, base) = (self.reg(field, ty.class()), self.source(base, ty));
+        let dst = self.fresh(ty.class());
+        let srcs = vec![field.into(), base.into(), Operand::from(pos).into(), Operand::from(len).into()];
+        self.push(Opcode::Bfi(ty), vec![dst.into()], srcs);
+        dst.into()
+    }
+
+    /// Four bytes chosen by the nibbles of `selector` from `{b, a}` (a: bytes 0 to 3).
+    pub fn prmt(&mut self, a: impl Into<Operand>, b: impl Into<Operand>, selector: impl Into<Operand>) -> Operand {
+        let a = self.source(a, Ty::B32);
+        let (b, selector) = (self.source(b, Ty::B32), self.source(selector, Ty::B32));
+        let dst = self.fresh(RegClass::B32);
+        self.push(Opcode::Prmt, vec![dst.into()], vec![a.into(), b.into(), selector.into()]);
+        dst.into()
+    }
+
+    /// Any bitwise function of three words; bit `4a + 2b + c` of `table` is its value.
+    pub fn lop3(&mut self, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>, table: u8) -> Operand {
+        let (a, b, c) = (self.source(a, Ty::B32), self.source(b, Ty::B32), self.source(c, Ty::B32));
+        let dst = self.fresh(RegClass::B32);
+        let table_arg = Operand::Imm(table.into());
+        self.push(Opcode::Lop3(table), vec![dst.into()], vec![a.into(), b.into(), c.into(), table_arg.into()]);
+        dst.into()
+    }
+
+    /// The upper (left) or lower (right) word of `{hi, lo}` shifted; the amount modulo 32.
+    pub fn funnel(
+        &mut self,
+        left: bool,
+        lo: impl Into<Operand>,
+        hi: impl Into<Operand>,
+        by: impl Into<Operand>,
+    ) -> Operand {
+        let (lo, hi, by) = (self.source(lo, Ty::B32), self.source(hi, Ty::B32), self.source(by, Ty::U32));
+        let dst = self.fresh(RegClass::B32);
+        self.push(Opcode::Shf { left, wrap: true }, vec![dst.into()], vec![lo.into(), hi.into(), by.into()]);
+        dst.into()
+    }
+
+    // Floats.
+
+    /// A float operation of one to three operands. Halves are B16, packed halves B32.
+    pub fn float(&mut self, op: FloatOp, ty: Ty, mods: FloatMods, operands: &[Operand]) -> Operand {
+        let dst = self.fresh(ty.class());
+        self.float_to(dst, op, ty, mods, operands);
+        dst.into()
+    }
+
+    /// [`Builder::float`] into an existing register.
+    pub fn float_to(&mut self, dst: Reg, op: FloatOp, ty: Ty, mods: FloatMods, operands: &[Operand]) {
+        assert_eq!(dst.class, ty.class(), "result of {op}{ty}");
+        let srcs = operands.iter().map(|&x| self.source(x, ty).into()).collect();
+        self.push(Opcode::Float(op, ty, mods), vec![dst.into()], srcs);
+    }
+
+    /// `a * b + c` with one rounding to nearest, of any float type.
+    pub fn fma(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>) -> Operand {
+        self.float(FloatOp::Fma, ty, FloatMods::RN, &[a.into(), b.into(), c.into()])
+    }
+
+    /// `a + b`, rounded to nearest.
+    pub fn fadd(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
+        self.float(FloatOp::Add, ty, FloatMods::RN, &[a.into(), b.into()])
+    }
+
+    /// `a - b`, rounded to nearest.
+    pub fn fsub(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
+        self.float(FloatOp::Sub, ty, FloatMods::RN, &[a.into(), b.into()])
+    }
+
+    /// `a * b`, rounded to nearest.
+    pub fn fmul(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
+        self.float(FloatOp::Mul, ty, FloatMods::RN, &[a.into(), b.into()])
+    }
+
+    /// `|a|`: clears the sign bit.
+    pub fn fabs(&mut self, ty: Ty, a: impl Into<Operand>) -> Operand {
+        self.float(FloatOp::Abs, ty, FloatMods::NONE, &[a.into()])
+    }
+
+    /// `-a`: flips the sign bit.
+    pub fn fneg(&mut self, ty: Ty, a: impl Into<Operand>) -> Operand {
+        self.float(FloatOp::Neg, ty, FloatMods::NONE, &[a.into()])
+    }
+
+    // Comparison and choice.
+
+    /// `cmp(a, b)` as a predicate.
+    pub fn setp(&mut self, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+        let dst = self.fresh(RegClass::Pred);
+        self.setp_to(dst, cmp, ty, a, b);
+        dst
+    }
+
+    /// [`Builder::setp`] into an existing predicate.
+    pub fn setp_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
+        let a = a.into();
+        let a = if a.as_imm().is_some() { self.reg(a, ty.class()).into() } else { self.source(a, ty) };
+        let b = self.source(b, ty);
+        self.push(Opcode::Setp { cmp, ty, ftz: false }, vec![dst.into()], vec![a.into(), b.into()]);
+    }
+
+    /// `cond ? a : b`; for predicates by logic.
+    pub fn select(
+        &mut self,
+        class: RegClass,
+        cond: impl Into<Operand>,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> Operand {
+        let (cond, a, b) = (cond.into(), a.into(), b.into());
+        if let Some(value) = cond.as_imm() {
+            return if value & 1 == 1 { a } else { b };
+        }
+        if a == b {
+            return a;
+        }
+        let dst = self.fresh(class);
+        self.select_to(dst, cond.reg(), a, b);
+        dst.into()
+    }
+
+    /// [`Builder::select`] into an existing register.
+    pub fn select_to(&mut self, dst: Reg, cond: Reg, a: impl Into<Operand>, b: impl Into<Operand>) {
+        let (a, b) = (a.into(), b.into());
+        let ty = match dst.class {
+            RegClass::Pred => {
+                let (a, b) = (self.reg(a, RegClass::Pred), self.reg(b, RegClass::Pred));
+                let taken = self.and(Ty::Pred, cond, a);
+                let other = self.not(Ty::Pred, cond);
+                let other = self.and(Ty::Pred, other, b);
+                return self.int_to(dst, IntOp::Or, Ty::Pred, taken, other);
+            }
+            RegClass::B16 => Ty::B16,
+            RegClass::B32 => Ty::B32,
+            RegClass::B64 => Ty::B64,
+            RegClass::F32 => Ty::F32,
+            RegClass::F64 => Ty::F64,
+        };
+        let (a, b) = (self.source(a, ty), self.source(b, ty));
+        self.push(Opcode::Selp(ty), vec![dst.into()], vec![a.into(), b.into(), cond.into()]);
+    }
+
+    /// A predicate as 0 or 1 in B32.
+    pub fn pred_to_int(&mut self, pred: impl Into<Operand>) -> Operand {
+        self.select(RegClass::B32, pred, 1i64, 0i64)
+    }
+
+    // Conversion.
+
+    /// `cvt`: register classes follow from the types; 8-bit integers are in B32.
+    pub fn cvt(&mut self, dst_ty: Ty, src_ty: Ty, mods: impl Into<CvtMods>, a: impl Into<Operand>) -> Operand {
+        let dst = self.fresh(dst_ty.class());
+        self.cvt_to(dst, dst_ty, src_ty, mods, a);
+        dst.into()
+    }
+
+    /// [`Builder::cvt`] into an existing register.
+    pub fn cvt_to(&mut self, dst: Reg, dst_ty: Ty, src_ty: Ty, mods: impl Into<CvtMods>, a: impl Into<Operand>) {
+        let a = self.reg(a, src_ty.class());
+        let op = Opcode::Cvt { dst: dst_ty, src: src_ty, mods: mods.into() };
+        self.push(op, vec![dst.into()], vec![a.into()]);
+    }
+
+    /// Two f32 into one packed pair (`F16x2`, `BF16x2` as B32; `E4M3x2`, `E5M2x2` as B16).
+    pub fn cvt_pack(
+        &mut self,
+        dst_ty: Ty,
+        mods: impl Into<CvtMods>,
+        lo: impl Into<Operand>,
+        hi: impl Into<Operand>,
+    ) -> Operand {
+        let (lo, hi) = (self.source(lo, Ty::F32), self.source(hi, Ty::F32));
+        let dst = self.fresh(dst_ty.class());
+        let op = Opcode::Cvt { dst: dst_ty, src: Ty::F32, mods: mods.into() };
+        self.push(op, vec![dst.into()], vec![hi.into(), lo.into()]);
+        dst.into()
+    }
+}
+
+/// The untyped form of an integer type.
+fn untyped(ty: Ty) -> Ty {
+    match ty.class() {
+        RegClass::Pred => Ty::Pred,
+        RegClass::B16 => Ty::B16,
+        RegClass::B64 | RegClass::F64 => Ty::B64,
+        RegClass::B32 | RegClass::F32 => Ty::B32,
+    }
+}

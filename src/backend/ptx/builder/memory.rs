@@ -1,0 +1,154 @@
+//! Loads, stores, atomics, asynchronous copies and fences.
+
+use super::super::inst::*;
+use super::Builder;
+
+impl Builder {
+    /// `base + offset` in bytes as an address: constants go into the instruction.
+    pub fn address(&mut self, base: impl Into<Operand>, offset: impl Into<Operand>) -> Addr {
+        let (base, offset) = (base.into(), offset.into());
+        match (base, offset.as_imm()) {
+            (base, Some(bytes)) if i32::try_from(bytes).is_ok() => Addr::new(base, bytes),
+            (Operand::Smem, None) => Addr::new(offset, 0).relative_to_smem(self),
+            (base, _) => {
+                let ty =
+                    if matches!(base, Operand::Reg(reg) if reg.class == RegClass::B64) { Ty::S64 } else { Ty::S32 };
+                Addr::new(self.add(ty, base, offset), 0)
+            }
+        }
+    }
+
+    /// Loads one value.
+    pub fn ld(&mut self, space: Space, ty: Ty, addr: &Addr, mods: MemMods) -> Reg {
+        self.ld_vec(space, ty, 1, addr, mods)[0]
+    }
+
+    /// Loads `count` (1, 2 or 4) neighbours in one instruction.
+    pub fn ld_vec(&mut self, space: Space, ty: Ty, count: usize, addr: &Addr, mods: MemMods) -> Vec<Reg> {
+        let dsts = self.fresh_vec(ty.class(), count);
+        self.ld_to(&dsts, space, ty, addr, mods, None);
+        dsts
+    }
+
+    /// Loads into existing registers, with an optional cache policy (a B64 register).
+    pub fn ld_to(&mut self, dsts: &[Reg], space: Space, ty: Ty, addr: &Addr, mods: MemMods, policy: Option<Reg>) {
+        let place = Arg::Mem(addr.clone());
+        let mut srcs = vec![place];
+        srcs.extend(policy.map(Arg::from));
+        let op = Opcode::Ld { space, ty, vec: dsts.len() as u32, mods, hint: policy.is_some() };
+        self.push(op, vec![vector(dsts.iter().map(|&d| d.into()).collect())], srcs);
+    }
+
+    /// Stores one value.
+    pub fn st(&mut self, space: Space, ty: Ty, addr: &Addr, value: impl Into<Operand>, mods: MemMods) {
+        self.st_vec(space, ty, addr, &[value.into()], mods);
+    }
+
+    /// Stores 1, 2 or 4 neighbours in one instruction.
+    pub fn st_vec(&mut self, space: Space, ty: Ty, addr: &Addr, values: &[Operand], mods: MemMods) {
+        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, ty.class()).into()).collect();
+        let place = Arg::Mem(addr.clone());
+        let op = Opcode::St { space, ty, vec: values.len() as u32, mods, hint: false };
+        self.push(op, vec![], vec![place, vector(values)]);
+    }
+
+    /// A policy that lets the second-level cache drop the lines first (or last).
+    pub fn cache_policy(&mut self, evict_first: bool) -> Reg {
+        let dst = self.fresh(RegClass::B64);
+        let op = if evict_first { Opcode::CreatePolicyEvictFirst } else { Opcode::CreatePolicyEvictLast };
+        self.push(op, vec![dst.into()], vec![Operand::F32(1.0).into()]);
+        dst
+    }
+
+    /// A generic address as one of global memory.
+    pub fn to_global(&mut self, addr: impl Into<Operand>) -> Operand {
+        let (addr, dst) = (self.reg(addr, RegClass::B64), self.fresh(RegClass::B64));
+        self.push(Opcode::CvtaToGlobal, vec![dst.into()], vec![addr.into()]);
+        dst.into()
+    }
+
+    /// The generic address of a parameter (of a tensor map).
+    pub fn param_address(&mut self, param: Operand) -> Reg {
+        let raw = self.copy(param, RegClass::B64);
+        let dst = self.fresh(RegClass::B64);
+        self.push(Opcode::CvtaParam, vec![dst.into()], vec![raw.into()]);
+        dst
+    }
+
+    /// An atomic with the old value as result; `Cas` takes the expected value, then the new one.
+    pub fn atom(
+        &mut self,
+        op: AtomOp,
+        ty: Ty,
+        space: Space,
+        order: (Sem, Scope),
+        addr: &Addr,
+        values: &[Operand],
+    ) -> Reg {
+        let dst = self.fresh(ty.class());
+        let mut srcs = vec![Arg::Mem(addr.clone())];
+        for &value in values {
+            srcs.push(self.reg(value, ty.class()).into());
+        }
+        self.push(Opcode::Atom { op, ty, space, sem: order.0, scope: order.1 }, vec![dst.into()], srcs);
+        dst
+    }
+
+    /// An atomic without result, of 1, 2, 4 or 8 neighbours.
+    pub fn red(&mut self, op: AtomOp, ty: Ty, space: Space, order: (Sem, Scope), addr: &Addr, values: &[Operand]) {
+        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, ty.class()).into()).collect();
+        let place = Arg::Mem(addr.clone());
+        let vec = values.len() as u32;
+        self.push(
+            Opcode::Red { op, ty, vec, space, sem: order.0, scope: order.1 },
+            vec![],
+            vec![place, vector(values)],
+        );
+    }
+
+    /// `fence`: `AcqRel`, anything else is sequentially consistent.
+    pub fn fence(&mut self, sem: Sem, scope: Scope) {
+        self.push(Opcode::Fence(sem, scope), vec![], vec![]);
+    }
+
+    /// Makes earlier ordinary writes of this thread visible to asynchronous copies and wgmma.
+    pub fn fence_proxy(&mut self, kind: ProxyFence) {
+        self.push(Opcode::FenceProxy(kind), vec![], vec![]);
+    }
+
+    /// Copies `bytes` (4, 8 or 16) from global to shared memory; only the first `present` bytes are
+    /// read, the rest is zero.
+    pub fn cp_async(&mut self, dst: &Addr, src: &Addr, bytes: u32, present: Option<Operand>, prefetch: Prefetch) {
+        let mut srcs = vec![Arg::Mem(dst.clone()), Arg::Mem(src.clone()), Operand::from(bytes).into()];
+        if let Some(present) = present {
+            srcs.push(self.source(present, Ty::U32).into());
+        }
+        self.push(Opcode::CpAsync { bypass_l1: bytes == 16, prefetch }, vec![], srcs);
+    }
+
+    /// Closes the current group of asynchronous copies.
+    pub fn cp_async_commit(&mut self) {
+        self.push(Opcode::CpAsyncCommit, vec![], vec![]);
+    }
+
+    /// Waits until at most `pending` groups are under way.
+    pub fn cp_async_wait(&mut self, pending: u32) {
+        self.push(Opcode::CpAsyncWait, vec![], vec![Operand::from(pending).into()]);
+    }
+}
+
+impl Addr {
+    /// A run-time offset from the start of shared memory.
+    fn relative_to_smem(self, b: &mut Builder) -> Addr {
+        let base = b.reg(Operand::Smem, RegClass::B32);
+        Addr::new(b.add(Ty::S32, base, self.base), self.offset)
+    }
+}
+
+/// One operand plain, several in braces.
+pub(super) fn vector(list: Vec<Operand>) -> Arg {
+    match list[..] {
+        [one] => Arg::One(one),
+        _ => Arg::Vector(list),
+    }
+}

@@ -1,0 +1,186 @@
+//! Hopper: mbarriers, bulk copies, clusters, wgmma, register reallocation.
+
+use super::super::inst::*;
+use super::Builder;
+
+/// Where a bulk load goes and how the cache treats it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadRoute {
+    /// The destination is a cluster address.
+    pub cluster: bool,
+    /// Mask (B16) of the blocks of the cluster that receive the data.
+    pub multicast: Option<Reg>,
+    /// Cache policy (B64).
+    pub policy: Option<Reg>,
+}
+
+impl Builder {
+    /// Initialises an mbarrier for `count` arrivals a phase.
+    pub fn mbarrier_init(&mut self, bar: &Addr, count: u32) {
+        self.push(Opcode::MbarrierInit, vec![], vec![Arg::Mem(bar.clone()), Operand::from(count).into()]);
+    }
+
+    /// Makes initialised mbarriers visible to the cluster and to bulk copies.
+    pub fn fence_mbarrier_init(&mut self) {
+        self.push(Opcode::FenceMbarrierInit, vec![], vec![]);
+    }
+
+    /// Arrives; `remote` when the address is one of the cluster.
+    pub fn mbarrier_arrive(&mut self, bar: &Addr, remote: bool) {
+        self.push(Opcode::MbarrierArrive { remote }, vec![Arg::Sink], vec![Arg::Mem(bar.clone())]);
+    }
+
+    /// Arrives and expects `bytes` more of bulk copies in this phase.
+    pub fn mbarrier_expect_tx(&mut self, bar: &Addr, bytes: impl Into<Operand>) {
+        let bytes = self.source(bytes, Ty::U32);
+        self.push(Opcode::MbarrierExpectTx, vec![Arg::Sink], vec![Arg::Mem(bar.clone()), bytes.into()]);
+    }
+
+    /// Waits until the phase with this parity is complete.
+    pub fn mbarrier_wait(&mut self, bar: &Addr, parity: impl Into<Operand>) {
+        let parity = self.source(parity, Ty::U32);
+        let (again, done) = (self.new_label(), self.fresh(RegClass::Pred));
+        self.place(again);
+        self.push(Opcode::MbarrierTryWaitParity, vec![done.into()], vec![Arg::Mem(bar.clone()), parity.into()]);
+        self.bra_if(done, true, again, false);
+    }
+
+    /// Address of the same place in the shared memory of another block of the cluster.
+    pub fn mapa(&mut self, addr: impl Into<Operand>, rank: impl Into<Operand>) -> Operand {
+        let (addr, rank) = (self.reg(addr, RegClass::B32), self.source(rank, Ty::U32));
+        let dst = self.fresh(RegClass::B32);
+        self.push(Opcode::Mapa, vec![dst.into()], vec![addr.into(), rank.into()]);
+        dst.into()
+    }
+
+    /// Waits for all threads of the cluster; orders memory.
+    pub fn cluster_sync(&mut self) {
+        self.push(Opcode::ClusterArrive { release: true }, vec![], vec![]);
+        self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
+    }
+
+    /// A box of a tensor map to shared memory, completing on `bar`; coordinates innermost first.
+    pub fn tma_load(&mut self, dst: &Addr, map: Reg, coords: &[Operand], bar: &Addr, route: LoadRoute) {
+        let source = self.tensor_place(map, coords);
+        let rank = coords.len() as u32;
+        let op = |copy| Opcode::BulkTensor { rank, copy };
+        let mut srcs = vec![Arg::Mem(dst.clone()), source, Arg::Mem(bar.clone())];
+        self.push_load(&mut srcs, route, op);
+    }
+
+    /// `bytes` contiguous bytes to shared memory, completing on `bar`.
+    pub fn bulk_load(&mut self, dst: &Addr, src: &Addr, bytes: impl Into<Operand>, bar: &Addr, route: LoadRoute) {
+        let bytes = self.source(bytes, Ty::U32);
+        let mut srcs = vec![Arg::Mem(dst.clone()), Arg::Mem(src.clone()), bytes.into(), Arg::Mem(bar.clone())];
+        self.push_load(&mut srcs, route, Opcode::Bulk);
+    }
+
+    fn push_load(&mut self, srcs: &mut Vec<Arg>, route: LoadRoute, op: impl Fn(BulkCopy) -> Opcode) {
+        let LoadRoute { cluster, multicast, policy } = route;
+        srcs.extend(multicast.map(Arg::from));
+        srcs.extend(policy.map(Arg::from));
+        let copy = BulkCopy::Load { cluster, multicast: multicast.is_some(), hint: policy.is_some() };
+        self.push(op(copy), vec![], std::mem::take(srcs));
+    }
+
+    /// Shared memory to a box of a tensor map, in the current bulk group.
+    pub fn tma_store(&mut self, map: Reg, coords: &[Operand], src: &Addr) {
+        let place = self.tensor_place(map, coords);
+        let op = Opcode::BulkTensor { rank: coords.len() as u32, copy: BulkCopy::Store { hint: false } };
+        self.push(op, vec![], vec![place, Arg::Mem(src.clone())]);
+    }
+
+    /// Combines shared memory into a box of a tensor map, in the current bulk group.
+    pub fn tma_reduce(&mut self, op: ReduxOp, map: Reg, coords: &[Operand], src: &Addr) {
+        let place = self.tensor_place(map, coords);
+        let copy = BulkCopy::Reduce { op, ty: None };
+        self.push(Opcode::BulkTensor { rank: coords.len() as u32, copy }, vec![], vec![place, Arg::Mem(src.clone())]);
+    }
+
+    /// `bytes` contiguous bytes from shared to global memory, in the current bulk group.
+    pub fn bulk_store(&mut self, dst: &Addr, src: &Addr, bytes: impl Into<Operand>) {
+        let bytes = self.source(bytes, Ty::U32);
+        let srcs = vec![Arg::Mem(dst.clone()), Arg::Mem(src.clone()), bytes.into()];
+        self.push(Opcode::Bulk(BulkCopy::Store { hint: false }), vec![], srcs);
+    }
+
+    fn tensor_place(&mut self, map: Reg, coords: &[Operand]) -> Arg {
+        let coords: Vec<Operand> = coords.iter().map(|&c| self.reg(c, RegClass::B32).into()).collect();
+        Arg::Mem(Addr::tensor(map, &coords))
+    }
+
+    /// Fetches the descriptor behind a tensor map address.
+    pub fn prefetch_tensormap(&mut self, map: Reg) {
+        self.push(Opcode::PrefetchTensormap, vec![], vec![Arg::Mem(map.into())]);
+    }
+
+    /// Closes the current bulk group.
+    pub fn bulk_commit(&mut self) {
+        self.push(Opcode::BulkCommit, vec![], vec![]);
+    }
+
+    /// Waits until at most `pending` bulk groups are under way; `read`: until they have read their source.
+    pub fn bulk_wait(&mut self, pending: u32, read: bool) {
+        self.push(Opcode::BulkWait { read }, vec![], vec![Operand::from(pending).into()]);
+    }
+
+    /// Orders earlier register and shared-memory accesses before the next wgmma.
+    pub fn wgmma_fence(&mut self) {
+        self.push(Opcode::WgmmaFence, vec![], vec![]);
+    }
+
+    /// Closes the current wgmma group.
+    pub fn wgmma_commit(&mut self) {
+        self.push(Opcode::WgmmaCommit, vec![], vec![]);
+    }
+
+    /// Waits until at most `pending` wgmma groups are under way.
+    pub fn wgmma_wait(&mut self, pending: u32) {
+        self.push(Opcode::WgmmaWait, vec![], vec![Operand::from(pending).into()]);
+    }
+
+    /// `d = a × b + (accumulate ? d : 0)` for 64 rows. `a`: a descriptor (one B64) or four B32
+    /// registers; `b`: a descriptor; `accumulate`: a predicate or 0/1. `trans` (16-bit operands in
+    /// shared memory only): a and b are stored with m, n contiguous.
+    pub fn wgmma(
+        &mut self,
+        n: u32,
+        types: MmaTypes,
+        d: &[Reg],
+        a: &[Reg],
+        b: Reg,
+        accumulate: Operand,
+        trans: (bool, bool),
+    ) {
+        let k = 256 / types.a.bits(); // 32 bytes of k, always
+        let list = |regs: &[Reg]| Arg::Vector(regs.iter().map(|&r| r.into()).collect());
+        let from_registers = a.len() > 1;
+        let mut srcs = vec![if from_registers { list(a) } else { a[0].into() }, b.into(), accumulate.into()];
+        let one = || Arg::One(Operand::Imm(1));
+        if !matches!(types.a, Ty::S8 | Ty::U8) {
+            srcs.extend([one(), one()]);
+        }
+        if matches!(types.a, Ty::F16 | Ty::BF16) {
+            if !from_registers {
+                srcs.push(Operand::from(trans.0).into());
+            }
+            srcs.push(Operand::from(trans.1).into());
+        }
+        self.push(Opcode::Wgmma { n, k, d: types.d, a: types.a, b: types.b }, vec![list(d)], srcs);
+    }
+
+    /// Gives back or takes registers so that each thread of the warpgroup has `count`.
+    pub fn set_max_registers(&mut self, inc: bool, count: u32) {
+        self.push(Opcode::SetMaxNReg { inc }, vec![], vec![Operand::from(count).into()]);
+    }
+
+    /// Waits for the grid that this one depends on.
+    pub fn grid_dependency_wait(&mut self) {
+        self.push(Opcode::GridDepWait, vec![], vec![]);
+    }
+
+    /// Lets dependent grids start.
+    pub fn grid_dependency_launch(&mut self) {
+        self.push(Opcode::GridDepLaunch, vec![], vec![]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Instructions of a whole warp or block: shuffles, votes, barriers, matrix instructions.
+
+use super::super::inst::*;
+use super::Builder;
+
+/// All lanes of a warp.
+const FULL_MASK: Operand = Operand::Imm(-1);
+
+impl Builder {
+    /// Value of another lane (any 32-bit class). `lane`: xor mask, distance or lane by `mode`.
+    pub fn shfl(&mut self, mode: ShflMode, value: impl Into<Operand>, lane: impl Into<Operand>) -> Operand {
+        let clamp = if mode == ShflMode::Up { 0 } else { 31 };
+        self.shfl_clamped(mode, value, lane, clamp)
+    }
+
+    /// [`Builder::shfl`] with an explicit clamp and segment word.
+    pub fn shfl_clamped(
+        &mut self,
+        mode: ShflMode,
+        value: impl Into<Operand>,
+        lane: impl Into<Operand>,
+        clamp: i64,
+    ) -> Operand {
+        let value = value.into();
+        let class = match value {
+            Operand::Reg(reg) => reg.class,
+            constant => return constant,
+        };
+        assert_eq!(class.bits(), 32, "shuffle of {class:?}");
+        let (dst, lane) = (self.fresh(class), self.source(lane, Ty::U32));
+        let srcs = vec![value.into(), lane.into(), Operand::Imm(clamp).into(), FULL_MASK.into()];
+        self.push(Opcode::Shfl(mode), vec![dst.into()], srcs);
+        dst.into()
+    }
+
+    /// A combination over all lanes of the warp; `ty` is u32, s32 or b32.
+    pub fn redux(&mut self, op: ReduxOp, ty: Ty, value: impl Into<Operand>) -> Operand {
+        let (value, dst) = (self.reg(value, RegClass::B32), self.fresh(RegClass::B32));
+        self.push(Opcode::Redux(op, ty), vec![dst.into()], vec![value.into(), FULL_MASK.into()]);
+        dst.into()
+    }
+
+    /// `vote`: a predicate, or for `Ballot` a mask in B32.
+    pub fn vote(&mut self, mode: VoteMode, pred: impl Into<Operand>) -> Operand {
+        let pred = self.reg(pred, RegClass::Pred);
+        let dst = self.fresh(if mode == VoteMode::Ballot { RegClass::B32 } else { RegClass::Pred });
+        self.push(Opcode::Vote(mode), vec![dst.into()], vec![pred.into(), FULL_MASK.into()]);
+        dst.into()
+    }
+
+    /// True in one lane of the warp (sm_90 and later).
+    pub fn elect(&mut self) -> Reg {
+        let dst = self.fresh(RegClass::Pred);
+        self.push(Opcode::Elect, vec![Arg::WithPred(None, dst)], vec![FULL_MASK.into()]);
+        dst
+    }
+
+    /// Waits for all threads of the block (or `threads` of them) at barrier `id`; orders memory.
+    pub fn bar_sync(&mut self, id: u32, threads: Option<u32>) {
+        let srcs = std::iter::once(id).chain(threads).map(|x| Operand::from(x).into()).collect();
+        self.push(Opcode::BarSync, vec![], srcs);
+    }
+
+    /// Arrives at barrier `id` of `threads` threads without waiting.
+    pub fn bar_arrive(&mut self, id: u32, threads: u32) {
+        self.push(Opcode::BarArrive, vec![], vec![Operand::from(id).into(), Operand::from(threads).into()]);
+    }
+
+    /// Waits for the lanes of the warp.
+    pub fn bar_warp_sync(&mut self) {
+        self.push(Opcode::BarWarpSync, vec![], vec![FULL_MASK.into()]);
+    }
+
+    /// 1, 2 or 4 matrices of 8 rows of 16 bytes from shared memory; each lane gives a row address.
+    pub fn ldmatrix(&mut self, num: u32, trans: bool, addr: &Addr) -> Vec<Reg> {
+        let dsts = self.fresh_vec(RegClass::B32, num as usize);
+        self.ldmatrix_to(&dsts, trans, addr);
+        dsts
+    }
+
+    /// [`Builder::ldmatrix`] into existing registers.
+    pub fn ldmatrix_to(&mut self, dsts: &[Reg], trans: bool, addr: &Addr) {
+        let list = Arg::Vector(dsts.iter().map(|&d| d.into()).collect());
+        self.push(Opcode::LdMatrix { num: dsts.len() as u32, trans }, vec![list], vec![Arg::Mem(addr.clone())]);
+    }
+
+    /// The inverse of [`Builder::ldmatrix`] (sm_90 and later).
+    pub fn stmatrix(&mut self, trans: bool, addr: &Addr, values: &[Operand]) {
+        let regs = self.regs(values, RegClass::B32);
+        let list = Arg::Vector(regs.into_iter().map(Operand::Reg).collect());
+        let num = values.len() as u32;
+        self.push(Opcode::StMatrix { num, trans }, vec![], vec![Arg::Mem(addr.clone()), list]);
+    }
+
+    /// Transposes an 8 × 8 matrix of 16-bit elements held by the warp.
+    pub fn movmatrix(&mut self, value: impl Into<Operand>) -> Operand {
+        let (value, dst) = (self.reg(value, RegClass::B32), self.fresh(RegClass::B32));
+        self.push(Opcode::MovMatrix, vec![dst.into()], vec![value.into()]);
+        dst.into()
+    }
+
+    /// `d = a × b + c`; `d` may be the registers of `c`. Fragments by the tables of the ISA.
+    pub fn mma(&mut self, shape: MmaShape, types: MmaTypes, d: &[Reg], a: &[Operand], b: &[Operand], c: &[Operand]) {
+        let input = |ty: Ty| if ty == Ty::F64 { RegClass::F64 } else { RegClass::B32 };
+        let output = |ty: Ty| match ty {
+            Ty::F32 => RegClass::F32,
+            Ty::F64 => RegClass::F64,
+            _ => RegClass::B32,
+        };
+        assert!(d.iter().all(|r| r.class == output(types.d)), "result registers of {shape}");
+        let list = |regs: Vec<Reg>| Arg::Vector(regs.into_iter().map(Operand::Reg).collect());
+        let srcs = vec![
+            list(self.regs(a, input(types.a))),
+            list(self.regs(b, input(types.b))),
+            list(self.regs(c, output(types.c))),
+        ];
+        self.push(Opcode::Mma { shape, types, sat: false }, vec![list(d.to_vec())], srcs);
+    }
+}

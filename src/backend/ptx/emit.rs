@@ -1,0 +1,453 @@
+//! Instructions to PTX text, nothing else.
+//!
+//! A 32-bit register is declared `.b32` and a 64-bit one `.b64` whatever class it is used as: PTX
+//! takes an untyped register wherever the width fits.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use super::inst::*;
+use crate::target::Target;
+
+/// PTX ISA version that is written unless asked otherwise (CUDA 13.0).
+pub const PTX_VERSION: (u32, u32) = (9, 0);
+
+/// Type of an entry parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// A number or address.
+    Scalar(Ty),
+    /// A block of bytes: a tensor map is 128 bytes at alignment 64.
+    Bytes {
+        /// Size in bytes.
+        size: u32,
+        /// Alignment in bytes.
+        align: u32,
+    },
+}
+
+/// An array in global or constant memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GlobalArray {
+    /// Name.
+    pub name: String,
+    /// Alignment in bytes.
+    pub align: u32,
+    /// Content.
+    pub bytes: Vec<u8>,
+    /// Never written.
+    pub constant: bool,
+}
+
+/// A kernel: directives, parameters, registers and body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Entry name.
+    pub name: String,
+    /// Parameters in order; [`Operand::Param`] names them by position.
+    pub params: Vec<Param>,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks that shall fit on one multiprocessor.
+    pub min_blocks: Option<u32>,
+    /// Register limit per thread.
+    pub max_registers: Option<u32>,
+    /// Blocks of a cluster along x.
+    pub cluster: Option<u32>,
+    /// Virtual registers used, by width: predicate, 16, 32, 64 bits.
+    pub registers: [u32; 4],
+    /// The body.
+    pub lines: Vec<Line>,
+}
+
+/// A PTX module with these kernels.
+pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -> String {
+    let mut out = String::new();
+    let (major, minor) = PTX_VERSION;
+    let _ = writeln!(out, ".version {major}.{minor}\n.target {target}\n.address_size 64\n");
+    let _ = writeln!(out, ".extern .shared .align 1024 .b8 smem[];");
+    for global in globals {
+        let space = if global.constant { ".const" } else { ".global" };
+        let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect();
+        let (align, name, len) = (global.align, &global.name, bytes.len());
+        let _ = writeln!(out, "{space} .align {align} .b8 {name}[{len}] = {{{}}};", bytes.join(","));
+    }
+    for function in functions {
+        let _ = write!(out, "\n{function}");
+    }
+    out
+}
+
+impl Display for Function {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, ".visible .entry {}(", self.name)?;
+        for (i, param) in self.params.iter().enumerate() {
+            let comma = if i + 1 < self.params.len() { "," } else { "" };
+            match param {
+                Param::Scalar(ty) => writeln!(f, "    .param {ty} arg{i}{comma}")?,
+                Param::Bytes { size, align } => writeln!(f, "    .param .align {align} .b8 arg{i}[{size}]{comma}")?,
+            }
+        }
+        writeln!(f, ")\n.reqntid {}, 1, 1", self.threads)?;
+        if let Some(blocks) = self.min_blocks {
+            writeln!(f, ".minnctapersm {blocks}")?;
+        }
+        if let Some(registers) = self.max_registers {
+            writeln!(f, ".maxnreg {registers}")?;
+        }
+        if let Some(cluster) = self.cluster {
+            writeln!(f, ".explicitcluster\n.reqnctapercluster {cluster}, 1, 1")?;
+        }
+        writeln!(f, "{{")?;
+        for (count, ty, letter) in self
+            .registers
+            .iter()
+            .zip(["pred", "b16", "b32", "b64"])
+            .zip(["p", "h", "r", "d"])
+            .map(|((c, t), l)| (c, t, l))
+        {
+            if *count > 0 {
+                writeln!(f, "    .reg .{ty} %{letter}<{count}>;")?;
+            }
+        }
+        for line in &self.lines {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "}}")
+    }
+}
+
+impl Display for Line {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Line::Inst(inst) => write!(f, "    {inst}"),
+            Line::Label(label) => write!(f, "{label}:"),
+            Line::Comment(text) => write!(f, "    // {}", text.replace(['\n', '\r'], " ")),
+            Line::Pragma(text) => write!(f, "    .pragma \"{text}\";"),
+        }
+    }
+}
+
+impl Display for Inst {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some((pred, negated)) = self.guard {
+            write!(f, "@{}{pred} ", if negated { "!" } else { "" })?;
+        }
+        write!(f, "{}", self.op)?;
+        for (i, arg) in self.dsts.iter().chain(&self.srcs).enumerate() {
+            write!(f, "{}{arg}", if i == 0 { " " } else { ", " })?;
+        }
+        f.write_str(";")
+    }
+}
+
+impl Display for Arg {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Arg::One(operand) => operand.fmt(f),
+            Arg::Vector(list) => write!(f, "{{{}}}", List(list)),
+            Arg::Mem(addr) => addr.fmt(f),
+            Arg::WithPred(Some(value), pred) => write!(f, "{value}|{pred}"),
+            Arg::WithPred(None, pred) => write!(f, "_|{pred}"),
+            Arg::Not(pred) => write!(f, "!{pred}"),
+            Arg::Sink => f.write_str("_"),
+            Arg::Label(label) => label.fmt(f),
+        }
+    }
+}
+
+struct List<'a>(&'a [Operand]);
+
+impl Display for List<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, operand) in self.0.iter().enumerate() {
+            write!(f, "{}{operand}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Addr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}", self.base)?;
+        if self.offset != 0 {
+            write!(f, "{:+}", self.offset)?;
+        }
+        if !self.coords.is_empty() {
+            write!(f, ", {{{}}}", List(&self.coords))?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl Display for Operand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Operand::Reg(reg) => reg.fmt(f),
+            Operand::Imm(value) => value.fmt(f),
+            Operand::F32(value) => write!(f, "0f{:08X}", value.to_bits()),
+            Operand::F64(value) => write!(f, "0d{:016X}", value.to_bits()),
+            Operand::Special(special) => special.fmt(f),
+            Operand::Smem => f.write_str("smem"),
+            Operand::Param(index) => write!(f, "arg{index}"),
+        }
+    }
+}
+
+impl Display for Reg {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let letter = match self.class {
+            RegClass::Pred => 'p',
+            RegClass::B16 => 'h',
+            RegClass::B32 | RegClass::F32 => 'r',
+            RegClass::B64 | RegClass::F64 => 'd',
+        };
+        write!(f, "%{letter}{}", self.id)
+    }
+}
+
+/// Implements [`Display`] for an enum by a table of spellings.
+macro_rules! spell {
+    ($name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        impl Display for $name {
+            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($name::$variant => $text),+ })
+            }
+        }
+    };
+}
+
+spell! { Special {
+    TidX = "%tid.x", TidY = "%tid.y", TidZ = "%tid.z", NTidX = "%ntid.x",
+    CtaIdX = "%ctaid.x", CtaIdY = "%ctaid.y", CtaIdZ = "%ctaid.z",
+    NCtaIdX = "%nctaid.x", NCtaIdY = "%nctaid.y", NCtaIdZ = "%nctaid.z",
+    ClusterIdX = "%clusterid.x", ClusterCtaRank = "%cluster_ctarank", ClusterNCtaRank = "%cluster_nctarank",
+    LaneId = "%laneid", WarpId = "%warpid", SmId = "%smid", Clock64 = "%clock64", GlobalTimer = "%globaltimer",
+} }
+spell! { Ty {
+    Pred = ".pred", B8 = ".b8", B16 = ".b16", B32 = ".b32", B64 = ".b64",
+    U4 = ".u4", U8 = ".u8", U16 = ".u16", U32 = ".u32", U64 = ".u64",
+    S4 = ".s4", S8 = ".s8", S16 = ".s16", S32 = ".s32", S64 = ".s64",
+    F16 = ".f16", F16x2 = ".f16x2", BF16 = ".bf16", BF16x2 = ".bf16x2", TF32 = ".tf32", F32 = ".f32", F64 = ".f64",
+    E4M3 = ".e4m3", E5M2 = ".e5m2", E4M3x2 = ".e4m3x2", E5M2x2 = ".e5m2x2",
+} }
+spell! { IntOp {
+    Add = "add", Sub = "sub", MulLo = "mul.lo", MulHi = "mul.hi", MulWide = "mul.wide", Div = "div", Rem = "rem",
+    Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", Shl = "shl", Shr = "shr", Abs = "abs", Neg = "neg",
+    Not = "not", Popc = "popc", Clz = "clz", Brev = "brev",
+} }
+spell! { FloatOp {
+    Add = "add", Sub = "sub", Mul = "mul", Fma = "fma", Div = "div", Sqrt = "sqrt", Rcp = "rcp", Rsqrt = "rsqrt",
+    Ex2 = "ex2", Lg2 = "lg2", Sin = "sin", Cos = "cos", Tanh = "tanh", Min = "min", Max = "max", Abs = "abs",
+    Neg = "neg", CopySign = "copysign",
+} }
+spell! { FloatRound {
+    None = "", Rn = ".rn", Rz = ".rz", Rm = ".rm", Rp = ".rp", Approx = ".approx", Full = ".full",
+} }
+spell! { CvtRound {
+    None = "", Rn = ".rn", Rz = ".rz", Rm = ".rm", Rp = ".rp", Rna = ".rna",
+    Rni = ".rni", Rzi = ".rzi", Rmi = ".rmi", Rpi = ".rpi",
+} }
+spell! { Cmp {
+    Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge", Equ = "equ", Neu = "neu", Ltu = "ltu",
+    Leu = "leu", Gtu = "gtu", Geu = "geu", Num = "num", Nan = "nan",
+} }
+spell! { Space {
+    Global = ".global", Shared = ".shared", SharedCluster = ".shared::cluster", Local = ".local", Const = ".const",
+    Param = ".param",
+} }
+spell! { Sem {
+    Weak = "", Volatile = ".volatile", Relaxed = ".relaxed", Acquire = ".acquire", Release = ".release",
+    AcqRel = ".acq_rel",
+} }
+spell! { Scope { Cta = ".cta", Cluster = ".cluster", Gpu = ".gpu", Sys = ".sys" } }
+spell! { CacheHint {
+    None = "", Ca = ".ca", Cg = ".cg", Cs = ".cs", Wb = ".wb", Wt = ".wt", NoAllocate = ".L1::no_allocate",
+    EvictFirst = ".L1::evict_first", EvictLast = ".L1::evict_last",
+} }
+spell! { Prefetch { None = "", B64 = ".L2::64B", B128 = ".L2::128B", B256 = ".L2::256B" } }
+spell! { AtomOp {
+    Add = ".add", Min = ".min", Max = ".max", And = ".and", Or = ".or", Xor = ".xor", Exch = ".exch", Cas = ".cas",
+} }
+spell! { ShflMode { Up = "up", Down = "down", Bfly = "bfly", Idx = "idx" } }
+spell! { ReduxOp { Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor" } }
+spell! { VoteMode { All = "all.pred", Any = "any.pred", Uni = "uni.pred", Ballot = "ballot.b32" } }
+spell! { ProxyFence { Async = "async", AsyncGlobal = "async.global", AsyncShared = "async.shared::cta" } }
+
+impl Display for MmaShape {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "m{}n{}k{}", self.m, self.n, self.k)
+    }
+}
+
+/// A suffix that is written only when it applies.
+fn when(condition: bool, text: &'static str) -> &'static str {
+    if condition { text } else { "" }
+}
+
+/// `.sem.scope`; weak and volatile accesses have no scope.
+fn order(sem: Sem, scope: Scope) -> String {
+    match sem {
+        Sem::Weak | Sem::Volatile => sem.to_string(),
+        Sem::Relaxed | Sem::Acquire | Sem::Release | Sem::AcqRel => format!("{sem}{scope}"),
+    }
+}
+
+fn vector(count: u32) -> &'static str {
+    match count {
+        1 => "",
+        2 => ".v2",
+        4 => ".v4",
+        8 => ".v8",
+        other => panic!("no vector of {other} elements"),
+    }
+}
+
+/// Additions of halves in memory must say that they keep subnormals.
+fn atom_add_noftz(op: AtomOp, ty: Ty) -> &'static str {
+    when(op == AtomOp::Add && matches!(ty, Ty::F16 | Ty::F16x2 | Ty::BF16 | Ty::BF16x2), ".noftz")
+}
+
+impl Display for Opcode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            Opcode::Mov(ty) => write!(f, "mov{ty}"),
+            Opcode::Int(op, ty) => write!(f, "{op}{ty}"),
+            Opcode::Mad(ty) => write!(f, "mad.lo{ty}"),
+            Opcode::MadWide(ty) => write!(f, "mad.wide{ty}"),
+            Opcode::MadHi(ty) => write!(f, "mad.hi{ty}"),
+            Opcode::AddCc(ty) => write!(f, "add.cc{ty}"),
+            Opcode::Addc(ty) => write!(f, "addc{ty}"),
+            Opcode::AddcCc(ty) => write!(f, "addc.cc{ty}"),
+            Opcode::MadLoCc(ty) => write!(f, "mad.lo.cc{ty}"),
+            Opcode::MadcLoCc(ty) => write!(f, "madc.lo.cc{ty}"),
+            Opcode::MadcHiCc(ty) => write!(f, "madc.hi.cc{ty}"),
+            Opcode::MadcHi(ty) => write!(f, "madc.hi{ty}"),
+            Opcode::Bfe(ty) => write!(f, "bfe{ty}"),
+            Opcode::Bfi(ty) => write!(f, "bfi{ty}"),
+            Opcode::Prmt => f.write_str("prmt.b32"),
+            Opcode::Lop3(_) => f.write_str("lop3.b32"),
+            Opcode::Shf { left, wrap } => {
+                write!(f, "shf.{}.{}.b32", if left { "l" } else { "r" }, if wrap { "wrap" } else { "clamp" })
+            }
+            Opcode::Dp4a { a, b } => write!(f, "dp4a{a}{b}"),
+            Opcode::Float(op, ty, mods) => {
+                let FloatMods { round, ftz, nan, relu } = mods;
+                write!(f, "{op}{round}{}{}{}{ty}", when(ftz, ".ftz"), when(nan, ".NaN"), when(relu, ".relu"))
+            }
+            Opcode::Setp { cmp, ty, ftz } => write!(f, "setp.{cmp}{}{ty}", when(ftz, ".ftz")),
+            Opcode::Selp(ty) => write!(f, "selp{ty}"),
+            Opcode::Cvt { dst, src, mods } => {
+                let CvtMods { round, ftz, sat, satfinite, relu } = mods;
+                let (ftz, sat) = (when(ftz, ".ftz"), when(sat, ".sat"));
+                write!(f, "cvt{round}{ftz}{sat}{}{}{dst}{src}", when(satfinite, ".satfinite"), when(relu, ".relu"))
+            }
+            Opcode::Ld { space, ty, vec, mods, hint } => write_load(f, space, ty, vec, mods, hint),
+            Opcode::St { space, ty, vec, mods, hint } => {
+                let hint = when(hint, ".L2::cache_hint");
+                write!(f, "st{}{space}{}{hint}{}{ty}", order(mods.sem, mods.scope), mods.cache, vector(vec))
+            }
+            Opcode::Atom { op, ty, space, sem, scope } => {
+                write!(f, "atom{}{space}{op}{}{ty}", order(sem, scope), atom_add_noftz(op, ty))
+            }
+            Opcode::Red { op, ty, vec, space, sem, scope } => {
+                write!(f, "red{}{space}{op}{}{}{ty}", order(sem, scope), atom_add_noftz(op, ty), vector(vec))
+            }
+            Opcode::CreatePolicyEvictFirst => f.write_str("createpolicy.fractional.L2::evict_first.b64"),
+            Opcode::CreatePolicyEvictLast => f.write_str("createpolicy.fractional.L2::evict_last.b64"),
+            Opcode::CvtaToGlobal => f.write_str("cvta.to.global.u64"),
+            Opcode::CvtaToShared => f.write_str("cvta.to.shared.u64"),
+            Opcode::CvtaParam => f.write_str("cvta.param.u64"),
+            Opcode::CpAsync { bypass_l1, prefetch } => {
+                write!(f, "cp.async.{}.shared.global{prefetch}", if bypass_l1 { "cg" } else { "ca" })
+            }
+            Opcode::CpAsyncCommit => f.write_str("cp.async.commit_group"),
+            Opcode::CpAsyncWait => f.write_str("cp.async.wait_group"),
+            Opcode::CpAsyncMbarrierArrive => f.write_str("cp.async.mbarrier.arrive.noinc.shared.b64"),
+            Opcode::LdMatrix { num, trans } => {
+                write!(f, "ldmatrix.sync.aligned.m8n8.x{num}{}.shared.b16", when(trans, ".trans"))
+            }
+            Opcode::StMatrix { num, trans } => {
+                write!(f, "stmatrix.sync.aligned.m8n8.x{num}{}.shared.b16", when(trans, ".trans"))
+            }
+            Opcode::MovMatrix => f.write_str("movmatrix.sync.aligned.m8n8.trans.b16"),
+            Opcode::Mma { shape, types, sat } => {
+                let MmaTypes { d, a, b, c } = types;
+                write!(f, "mma.sync.aligned.{shape}.row.col{}{d}{a}{b}{c}", when(sat, ".satfinite"))
+            }
+            Opcode::Shfl(mode) => write!(f, "shfl.sync.{mode}.b32"),
+            Opcode::Redux(op, ty) => write!(f, "redux.sync.{op}{ty}"),
+            Opcode::Vote(mode) => write!(f, "vote.sync.{mode}"),
+            Opcode::Elect => f.write_str("elect.sync"),
+            Opcode::BarSync => f.write_str("barrier.cta.sync.aligned"),
+            Opcode::BarArrive => f.write_str("barrier.cta.arrive.aligned"),
+            Opcode::BarWarpSync => f.write_str("bar.warp.sync"),
+            Opcode::ClusterArrive { release } => {
+                write!(f, "barrier.cluster.arrive{}.aligned", if release { ".release" } else { ".relaxed" })
+            }
+            Opcode::ClusterWait { acquire } => {
+                write!(f, "barrier.cluster.wait{}.aligned", when(acquire, ".acquire"))
+            }
+            Opcode::Fence(sem, scope) => {
+                write!(f, "fence{}{scope}", if sem == Sem::AcqRel { ".acq_rel" } else { ".sc" })
+            }
+            Opcode::FenceProxy(kind) => write!(f, "fence.proxy.{kind}"),
+            Opcode::FenceMbarrierInit => f.write_str("fence.mbarrier_init.release.cluster"),
+            Opcode::Mapa => f.write_str("mapa.shared::cluster.u32"),
+            Opcode::MbarrierInit => f.write_str("mbarrier.init.shared.b64"),
+            Opcode::MbarrierInval => f.write_str("mbarrier.inval.shared.b64"),
+            Opcode::MbarrierArrive { remote: false } => f.write_str("mbarrier.arrive.shared::cta.b64"),
+            Opcode::MbarrierArrive { remote: true } => {
+                f.write_str("mbarrier.arrive.release.cluster.shared::cluster.b64")
+            }
+            Opcode::MbarrierExpectTx => f.write_str("mbarrier.arrive.expect_tx.shared::cta.b64"),
+            Opcode::MbarrierTryWaitParity => f.write_str("mbarrier.try_wait.parity.shared::cta.b64"),
+            Opcode::BulkTensor { rank, copy } => write_bulk(f, Some(rank), copy),
+            Opcode::Bulk(copy) => write_bulk(f, None, copy),
+            Opcode::BulkPrefetchTensor { rank } => write!(f, "cp.async.bulk.prefetch.tensor.{rank}d.L2.global"),
+            Opcode::PrefetchTensormap => f.write_str("prefetch.tensormap"),
+            Opcode::BulkCommit => f.write_str("cp.async.bulk.commit_group"),
+            Opcode::BulkWait { read } => write!(f, "cp.async.bulk.wait_group{}", when(read, ".read")),
+            Opcode::WgmmaFence => f.write_str("wgmma.fence.sync.aligned"),
+            Opcode::WgmmaCommit => f.write_str("wgmma.commit_group.sync.aligned"),
+            Opcode::WgmmaWait => f.write_str("wgmma.wait_group.sync.aligned"),
+            Opcode::Wgmma { n, k, d, a, b } => write!(f, "wgmma.mma_async.sync.aligned.m64n{n}k{k}{d}{a}{b}"),
+            Opcode::SetMaxNReg { inc } => {
+                write!(f, "setmaxnreg.{}.sync.aligned.u32", if inc { "inc" } else { "dec" })
+            }
+            Opcode::GridDepWait => f.write_str("griddepcontrol.wait"),
+            Opcode::GridDepLaunch => f.write_str("griddepcontrol.launch_dependents"),
+            Opcode::NanoSleep => f.write_str("nanosleep.u32"),
+            Opcode::Bra { uniform } => write!(f, "bra{}", when(uniform, ".uni")),
+            Opcode::Ret => f.write_str("ret"),
+            Opcode::Trap => f.write_str("trap"),
+        }
+    }
+}
+
+fn write_load(f: &mut Formatter<'_>, space: Space, ty: Ty, vec: u32, mods: MemMods, hint: bool) -> fmt::Result {
+    let MemMods { sem, scope, nc, cache, prefetch } = mods;
+    let (nc, hint) = (when(nc, ".nc"), when(hint, ".L2::cache_hint"));
+    write!(f, "ld{}{space}{nc}{cache}{hint}{prefetch}{}{ty}", order(sem, scope), vector(vec))
+}
+
+fn write_bulk(f: &mut Formatter<'_>, rank: Option<u32>, copy: BulkCopy) -> fmt::Result {
+    let tensor = rank.map_or(String::new(), |rank| format!(".tensor.{rank}d"));
+    match copy {
+        BulkCopy::Load { cluster, multicast, hint } => {
+            let space = if cluster || multicast { ".shared::cluster" } else { ".shared::cta" };
+            let multicast = when(multicast, ".multicast::cluster");
+            let hint = when(hint, ".L2::cache_hint");
+            write!(f, "cp.async.bulk{tensor}{space}.global.mbarrier::complete_tx::bytes{multicast}{hint}")
+        }
+        BulkCopy::Store { hint } => {
+            write!(f, "cp.async.bulk{tensor}.global.shared::cta.bulk_group{}", when(hint, ".L2::cache_hint"))
+        }
+        BulkCopy::Reduce { op, ty: None } => {
+            write!(f, "cp.reduce.async.bulk{tensor}.global.shared::cta.{op}.bulk_group")
+        }
+        BulkCopy::Reduce { op, ty: Some(ty) } => {
+            let noftz = when(op == ReduxOp::Add && matches!(ty, Ty::F16 | Ty::BF16), ".noftz");
+            write!(f, "cp.reduce.async.bulk{tensor}.global.shared::cta.bulk_group.{op}{noftz}{ty}")
+        }
+    }
+}
