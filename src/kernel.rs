@@ -2,12 +2,19 @@
 //!
 //! [`LaunchArg`] is one argument as the host passes it. A launch asks it three things: its part of
 //! the specialisation key, its parameter words, and (only when nothing compiled fits) its traced
-//! value. All three visit the entry's parameters in the same order.
+//! value. All three visit the entry's parameters in the same order. Arrays implement it in `runtime`;
+//! numbers, [`Constant`] and tuples here. [`Kernel`] is a function that takes the traced values, and
+//! [`trace_kernel`] runs it once.
 
 use std::any::Any;
+use std::hash::{Hash, Hasher};
 
 use crate::backend::ParamWord;
 use crate::runtime::MemoryUse;
+use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
+use crate::error::Result;
+use crate::ir::Module;
+use crate::tile::{Scalar, Tracer, here, trace_into_module};
 
 /// What the launch knows about an array and compiles in.
 ///
@@ -93,4 +100,169 @@ pub trait LaunchArg {
 
     /// Writes the parameter words, in the order in which [`LaunchArg::trace`] declares them.
     fn pack(&self, params: &mut dyn FnMut(ParamWord));
+}
+
+macro_rules! scalar_argument {
+    ($($name:ident)+) => {$(
+        impl LaunchArg for $name {
+            type Traced = Scalar<$name>;
+
+            #[inline]
+            fn key(&self, _key: &mut WordWriter) {}
+
+            fn trace(&self, tracer: &mut Tracer) -> Scalar<$name> {
+                tracer.scalar()
+            }
+
+            #[inline]
+            fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+                params(self.to_bits())
+            }
+        }
+    )+};
+}
+scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
+
+/// A value that is compiled into the kernel: tile extents, a flag, an enum, a configuration.
+///
+/// The kernel receives the value itself, an ordinary Rust value, and each different value is compiled
+/// once. Use it for everything that decides the shape of the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Constant<X>(pub X);
+
+impl<X: Hash + Eq + Clone + Send + Sync + 'static> LaunchArg for Constant<X> {
+    type Traced = X;
+
+    #[inline]
+    fn key(&self, key: &mut WordWriter) {
+        let mut hasher = rustc_hash::FxHasher::default();
+        self.0.hash(&mut hasher);
+        key.push(hasher.finish());
+    }
+
+    fn store_constants(&self, out: &mut Vec<StoredConstant>) {
+        out.push(Box::new(self.0.clone()));
+    }
+
+    #[inline]
+    fn same_constants(&self, stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
+        stored.next().and_then(|other| other.downcast_ref::<X>()) == Some(&self.0)
+    }
+
+    fn trace(&self, _tracer: &mut Tracer) -> X {
+        self.0.clone()
+    }
+
+    #[inline]
+    fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {}
+}
+
+/// All arguments of a launch: a tuple of up to 16 [`LaunchArg`]s.
+pub trait LaunchArgs: LaunchArg {}
+
+/// A function or closure that can be launched with arguments that trace to the tuple `Args`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be launched with arguments that a kernel receives as `{Args}`",
+    note = "`&DeviceArray` arrives as `Array`, `&mut DeviceArray` as `ArrayMut`, a number as `Scalar`, \
+            `Constant(x)` as x, a tuple as a tuple; kernels are `Fn` and return nothing"
+)]
+pub trait Kernel<Args> {
+    /// Does the type alone identify the kernel (a function item, a closure that captures nothing)?
+    const IS_ZERO_SIZED: bool;
+
+    /// The name for messages, dumps and entries: the function's path without generics, as an identifier.
+    fn name(&self) -> String {
+        entry_name(std::any::type_name::<Self>())
+    }
+
+    /// Calls the function.
+    fn call(&self, args: Args);
+}
+
+/// The last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`.
+fn entry_name(path: &str) -> String {
+    let plain = path.split('<').next().unwrap_or_default();
+    let mut parts = plain.rsplit("::");
+    let name = match parts.next().unwrap_or_default() {
+        "{{closure}}" => format!("{}_closure", parts.find(|p| *p != "{{closure}}").unwrap_or("kernel")),
+        last => last.to_string(),
+    };
+    let ident: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if ident.starts_with(|c: char| c.is_ascii_alphabetic()) { ident } else { format!("kernel_{ident}") }
+}
+
+macro_rules! tuples {
+    ($(($($arg:ident $index:tt),*))+) => {$(
+        impl<$($arg: LaunchArg),*> LaunchArg for ($($arg,)*) {
+            type Traced = ($($arg::Traced,)*);
+
+            #[inline]
+            fn key(&self, _key: &mut WordWriter) {
+                $(self.$index.key(_key);)*
+            }
+            fn store_constants(&self, _out: &mut Vec<StoredConstant>) {
+                $(self.$index.store_constants(_out);)*
+            }
+            #[inline]
+            fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
+                true $(&& self.$index.same_constants(_stored))*
+            }
+            fn trace(&self, _tracer: &mut Tracer) -> Self::Traced {
+                ($(self.$index.trace(_tracer),)*)
+            }
+            #[inline]
+            fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {
+                $(self.$index.pack(_params);)*
+            }
+        }
+
+        impl<$($arg: LaunchArg),*> LaunchArgs for ($($arg,)*) {}
+
+        impl<Function, $($arg),*> Kernel<($($arg,)*)> for Function
+        where
+            Function: Fn($($arg),*),
+        {
+            const IS_ZERO_SIZED: bool = size_of::<Function>() == 0;
+
+            fn call(&self, _args: ($($arg,)*)) {
+                self($(_args.$index),*)
+            }
+        }
+    )+};
+}
+tuples! {
+    ()
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14, P 15)
+}
+
+/// Runs a kernel once with the traced values of `args` and gives the module, with one entry `name`.
+///
+/// # Errors
+/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, or when another kernel is
+/// being traced on this thread.
+///
+/// # Panics
+/// When the kernel does; nothing of the trace remains.
+#[track_caller]
+pub fn trace_kernel<K, A>(name: &str, kernel: &K, args: &A) -> Result<Module>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    trace_into_module(name, here(), |tracer| kernel.call(args.trace(tracer)))
 }

@@ -3,6 +3,7 @@
 pub mod backend;
 pub mod codec;
 pub mod dtype;
+pub mod element;
 mod error;
 pub mod ir;
 pub mod kernel;

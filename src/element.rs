@@ -1,0 +1,347 @@
+//! Element types on the host: which Rust type carries which element type, and what may be done with it.
+//!
+//! [`Element`] is the table of types; the class traits ([`Number`], [`Float`], [`Int`], …) say which
+//! operations a tile of that type has, so that a wrong element type is a compile error. Exact
+//! conversions of the small floats come from [`crate::codec`]. Knows no tile and no op.
+
+use std::fmt::{self, Debug};
+
+use bytemuck::{CheckedBitPattern, NoUninit, Pod, Zeroable};
+pub use half::{bf16, f16};
+
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::Rounding;
+
+/// A type that tiles and arrays can have as elements.
+///
+/// One host value holds one element, also where memory packs several into a byte (`f4e2m1fn`) or
+/// widens them.
+pub trait Element: Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit + CheckedBitPattern + 'static {
+    /// The element type of the IR. Integers of both signs share one.
+    const DTYPE: DType;
+    /// Is this an integer type with a sign? (False for floats and bool.)
+    const SIGNED: bool;
+    /// The name in messages: `u32`, `bf16`, `f8e4m3fn`.
+    const NAME: &'static str;
+
+    /// The value as f64: exact, except for 64-bit integers beyond 2^53. Bool is 0 or 1.
+    fn to_f64(self) -> f64;
+
+    /// The nearest value, ties to even. Integers truncate toward zero and saturate; NaN gives 0.
+    /// `f8e8m0fnu` rounds toward zero. Bool is `value != 0`.
+    fn from_f64(value: f64) -> Self;
+
+    /// The bit pattern as the IR holds it (see [`crate::ir::ConstData`]).
+    fn to_bits(self) -> u64;
+
+    /// The value with this bit pattern in the low bits; the inverse of [`Element::to_bits`].
+    fn from_bits(bits: u64) -> Self;
+}
+
+/// Types with arithmetic: the integers (not bool) and the [`Float`] types.
+#[diagnostic::on_unimplemented(
+    message = "there is no arithmetic on `{Self}`",
+    note = "arithmetic works on f16, bf16, f32, f64 and the integers; `.cast::<f32>()` first"
+)]
+pub trait Number: Element {}
+
+/// Floats with arithmetic and mathematical functions: f16, bf16, f32, f64.
+#[diagnostic::on_unimplemented(
+    message = "this operation needs a float tile, and `{Self}` is not f16, bf16, f32 or f64",
+    note = "convert first: `.cast::<f32>()`"
+)]
+pub trait Float: Number + AnyFloat {}
+
+/// Integers, not bool.
+#[diagnostic::on_unimplemented(message = "this operation needs an integer tile, and `{Self}` is not an integer")]
+pub trait Int: Number + Bits {}
+
+/// Types with a sign: signed integers and [`Float`] types.
+#[diagnostic::on_unimplemented(message = "`{Self}` has no negative values")]
+pub trait Signed: Number {}
+
+/// Types with bitwise operations: the integers and bool.
+#[diagnostic::on_unimplemented(
+    message = "bitwise operations need integers or bool, not `{Self}`",
+    note = "`.bitcast::<u32>()` reads the bits of a float as an integer"
+)]
+pub trait Bits: Element {}
+
+/// Types whose elements can be compared: [`Number`] types and bool.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` tiles cannot be compared",
+    note = "comparisons work on f16, bf16, f32, f64, integers and bool; `.cast::<f32>()` first"
+)]
+pub trait Comparable: Element {}
+
+/// Every floating-point type, also those without arithmetic (tf32 and the 8- and 4-bit floats).
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a floating-point type")]
+pub trait AnyFloat: Element {}
+
+/// Types that one tile value may hold without a partner: all but the packed 4-bit float.
+#[diagnostic::on_unimplemented(message = "a single `{Self}` cannot be handled: four-bit elements come in pairs")]
+pub trait Whole: Element {}
+
+/// A left operand of `mma` together with the type of the right one and of the accumulator.
+#[diagnostic::on_unimplemented(
+    message = "there is no matrix multiply of `{Self}` with `{Rhs}` into `{Acc}`",
+    note = "f16 -> f16 or f32, bf16 -> f32, tf32 -> f32, f32 -> f32, f64 -> f64, f8e4m3fn and f8e5m2 -> f16 or f32, \
+            i8 and u8 in any mix -> i32; nothing is converted implicitly: use `.cast`"
+)]
+pub trait MmaInput<Rhs: Element, Acc: Element>: Element {}
+
+/// A left operand of `matmul`: its pairing has a natural accumulator type.
+#[diagnostic::on_unimplemented(
+    message = "there is no matrix multiply of `{Self}` with `{Rhs}`",
+    note = "both operands have the same element type (i8 and u8 may be mixed); nothing is converted implicitly"
+)]
+pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
+    /// f32 for floats of up to 32 bits, f64 for f64, i32 for integers.
+    type Acc: Element;
+}
+
+/// Numeric conversion to `U`; exists for every pair of element types.
+pub trait CastTo<U: Element>: Element {}
+impl<T: Element, U: Element> CastTo<U> for T {}
+
+/// Reading the same bits as another type of the same width.
+#[diagnostic::on_unimplemented(
+    message = "the bits of `{Self}` cannot be read as `{U}`",
+    note = "`bitcast` needs two types of the same width, neither of them bool, tf32 or f4e2m1fn; \
+            for a conversion of the value use `.cast`"
+)]
+pub trait BitcastTo<U: Element>: Element {}
+
+macro_rules! newtype_float {
+    ($(#[$meta:meta])* $name:ident($storage:ty), $dtype:ident, $default_rounding:ident) => {
+        $(#[$meta])*
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy, Default, Pod, Zeroable)]
+        #[repr(transparent)]
+        pub struct $name($storage);
+
+        impl $name {
+            /// The nearest value; what does not fit saturates or becomes infinite, as the hardware's conversion does.
+            pub fn from_f32(value: f32) -> Self {
+                <Self as Element>::from_f64(value.into())
+            }
+
+            /// The value as f32, exactly.
+            pub fn to_f32(self) -> f32 {
+                self.to_f64() as f32
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.to_f64() == other.to_f64()
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                self.to_f64().partial_cmp(&other.to_f64())
+            }
+        }
+
+        impl Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                Debug::fmt(&self.to_f64(), f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.to_f64(), f)
+            }
+        }
+
+        impl From<$name> for f32 {
+            fn from(value: $name) -> f32 {
+                value.to_f32()
+            }
+        }
+
+        impl AnyFloat for $name {}
+
+        impl Element for $name {
+            const DTYPE: DType = DType::$dtype;
+            const SIGNED: bool = false;
+            const NAME: &'static str = stringify!($name);
+
+            fn to_f64(self) -> f64 {
+                codec::decode(DType::$dtype, self.to_bits())
+            }
+            fn from_f64(value: f64) -> Self {
+                Self::from_bits(codec::encode(DType::$dtype, value, Rounding::$default_rounding))
+            }
+            fn to_bits(self) -> u64 {
+                newtype_float!(@bits $dtype self.0)
+            }
+            fn from_bits(bits: u64) -> Self {
+                newtype_float!(@from $dtype $name bits)
+            }
+        }
+    };
+    (@bits TF32 $value:expr) => { $value.to_bits().into() };
+    (@bits $dtype:ident $value:expr) => { $value.into() };
+    (@from TF32 $name:ident $bits:expr) => { $name(f32::from_bits($bits as u32)) };
+    (@from F4E2M1FN $name:ident $bits:expr) => { $name($bits as u8 & 0xf) };
+    (@from $dtype:ident $name:ident $bits:expr) => { $name($bits as u8) };
+}
+
+newtype_float! {
+    /// TensorFloat-32: 8 exponent and 10 mantissa bits, held as an f32 whose low 13 bits are zero.
+    /// For matrix multiply; everything else needs a conversion.
+    tf32(f32), TF32, NearestEven
+}
+newtype_float! {
+    /// 8-bit float with 4 exponent and 3 mantissa bits: finite up to ±448, with NaN, without infinity.
+    f8e4m3fn(u8), F8E4M3FN, NearestEven
+}
+newtype_float! {
+    /// 8-bit float with 5 exponent and 2 mantissa bits: up to ±57344, with NaN and infinity.
+    f8e5m2(u8), F8E5M2, NearestEven
+}
+newtype_float! {
+    /// 8-bit scale: a power of two from 2^-127 to 2^127, no sign, no zero, with NaN.
+    f8e8m0fnu(u8), F8E8M0FNU, Zero
+}
+newtype_float! {
+    /// 4-bit float: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. One value a byte on the host (in the low
+    /// bits); packed two a byte in device memory, the first in the low bits.
+    f4e2m1fn(u8), F4E2M1FN, NearestEven
+}
+
+macro_rules! native_int {
+    ($($name:ident $dtype:ident $signed:literal $unsigned:ident;)+) => {$(
+        impl Element for $name {
+            const DTYPE: DType = DType::$dtype;
+            const SIGNED: bool = $signed;
+            const NAME: &'static str = stringify!($name);
+
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            fn from_f64(value: f64) -> Self {
+                value as $name
+            }
+            fn to_bits(self) -> u64 {
+                (self as $unsigned).into()
+            }
+            fn from_bits(bits: u64) -> Self {
+                bits as $name
+            }
+        }
+        impl Number for $name {}
+        impl Int for $name {}
+        impl Bits for $name {}
+        impl Comparable for $name {}
+    )+};
+}
+
+native_int! {
+    i8 I8 true u8;
+    i16 I16 true u16;
+    i32 I32 true u32;
+    i64 I64 true u64;
+    u8 I8 false u8;
+    u16 I16 false u16;
+    u32 I32 false u32;
+    u64 I64 false u64;
+}
+
+macro_rules! native_float {
+    ($($name:ident $dtype:ident $bits:ident $to:expr, $from:expr;)+) => {$(
+        impl Element for $name {
+            const DTYPE: DType = DType::$dtype;
+            const SIGNED: bool = false;
+            const NAME: &'static str = stringify!($name);
+
+            fn to_f64(self) -> f64 {
+                $to(self)
+            }
+            fn from_f64(value: f64) -> Self {
+                $from(value)
+            }
+            fn to_bits(self) -> u64 {
+                <$name>::to_bits(self).into()
+            }
+            fn from_bits(bits: u64) -> Self {
+                <$name>::from_bits(bits as $bits)
+            }
+        }
+        impl Number for $name {}
+        impl Float for $name {}
+        impl AnyFloat for $name {}
+        impl Signed for $name {}
+        impl Comparable for $name {}
+    )+};
+}
+
+native_float! {
+    f16 F16 u16 f16::to_f64, |value| f16::from_bits(codec::encode(DType::F16, value, Rounding::NearestEven) as u16);
+    bf16 BF16 u16 bf16::to_f64, |value| bf16::from_bits(codec::encode(DType::BF16, value, Rounding::NearestEven) as u16);
+    f32 F32 u32 f64::from, |value| value as f32;
+    f64 F64 u64 f64::from, f64::from;
+}
+
+impl Element for bool {
+    const DTYPE: DType = DType::I1;
+    const SIGNED: bool = false;
+    const NAME: &'static str = "bool";
+
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
+    fn from_f64(value: f64) -> bool {
+        value != 0.0
+    }
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+    fn from_bits(bits: u64) -> bool {
+        bits & 1 != 0
+    }
+}
+
+impl Bits for bool {}
+impl Comparable for bool {}
+
+macro_rules! impl_for {
+    ($trait:ident: $($name:ident)+) => { $(impl $trait for $name {})+ };
+}
+impl_for!(Signed: i8 i16 i32 i64);
+impl_for!(Whole: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu);
+
+macro_rules! mma_pairs {
+    ($($lhs:ident $rhs:ident => $natural:ident $(, $other:ident)?;)+) => {$(
+        impl MmaInput<$rhs, $natural> for $lhs {}
+        impl MatmulInput<$rhs> for $lhs { type Acc = $natural; }
+        $(impl MmaInput<$rhs, $other> for $lhs {})?
+    )+};
+}
+mma_pairs! {
+    f16 f16 => f32, f16;
+    bf16 bf16 => f32;
+    tf32 tf32 => f32;
+    f32 f32 => f32;
+    f64 f64 => f64;
+    f8e4m3fn f8e4m3fn => f32, f16;
+    f8e5m2 f8e5m2 => f32, f16;
+    i8 i8 => i32;
+    i8 u8 => i32;
+    u8 i8 => i32;
+    u8 u8 => i32;
+}
+
+macro_rules! bitcast_group {
+    ($($name:ident)+) => { bitcast_group!(@each [$($name)+] [$($name)+]); };
+    (@each [$($from:ident)+] $all:tt) => { $(bitcast_group!(@one $from $all);)+ };
+    (@one $from:ident [$($to:ident)+]) => { $(impl BitcastTo<$to> for $from {})+ };
+}
+bitcast_group!(i8 u8 f8e4m3fn f8e5m2 f8e8m0fnu);
+bitcast_group!(i16 u16 f16 bf16);
+bitcast_group!(i32 u32 f32);
+bitcast_group!(i64 u64 f64);

@@ -1,0 +1,438 @@
+//! The trace of this thread: what has been recorded, which regions are open, what was wrong.
+//!
+//! Everything here is untyped: a [`Raw`] is a recorded value, a [`Source`] an operand that may also be
+//! a host literal. An operation that cannot be recorded leaves a [`Diagnostic`] and gives a *poisoned*
+//! value of the type it would have had; what is computed from poison is poison too, silently, so that
+//! only causes are reported. Knows no op semantics beyond broadcasting.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::array::ArrayData;
+use crate::dtype::DType;
+use crate::error::{Diagnostic, Location};
+use crate::ir::table::Effect;
+use crate::ir::{Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, OpId, Opcode, Type, TypeId, Value};
+
+/// The user's place, as `#[track_caller]` hands it down.
+pub(crate) type Place = &'static std::panic::Location<'static>;
+
+/// The place of the nearest caller that is not `#[track_caller]`.
+#[track_caller]
+pub(crate) fn here() -> Place {
+    std::panic::Location::caller()
+}
+
+fn location(place: Place) -> Location {
+    Location { file: place.file().into(), line: place.line(), column: place.column() }
+}
+
+/// A value of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw {
+    value: Value,
+    /// Serial number of the trace, so that a value kept from another one is noticed.
+    trace: u32,
+    rank: u8,
+}
+
+/// An operand: recorded, or a host value that becomes a constant of whatever shape is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    Value(Raw),
+    Literal(u64),
+}
+
+/// What an open block is the body of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Region {
+    /// In the user's words: ``the body of `for_each` ``.
+    pub what: &'static str,
+    /// The call that it belongs to.
+    pub place: Place,
+    /// Takes only operations on scalars without effects (bodies of `reduce` and `map`)?
+    pub scalar_only: bool,
+}
+
+/// The state of one kernel being traced.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    /// Where ops go.
+    pub builder: Builder,
+    /// Arrays declared or derived so far; [`super::Array`] holds a position.
+    pub arrays: Vec<ArrayData>,
+    id: u32,
+    /// The block that each value is defined in, by value index.
+    homes: Vec<BlockId>,
+    poisoned: FxHashSet<Value>,
+    regions: FxHashMap<BlockId, Region>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+thread_local! {
+    static TRACE: RefCell<Option<Box<Trace>>> = const { RefCell::new(None) };
+}
+
+static NEXT_TRACE: AtomicU32 = AtomicU32::new(0);
+
+/// Is a kernel being traced on this thread?
+pub fn is_tracing() -> bool {
+    TRACE.with_borrow(Option::is_some)
+}
+
+/// Works on the trace of this thread. User code must not run inside of `work`.
+///
+/// # Panics
+/// When no kernel is being traced.
+#[track_caller]
+pub(crate) fn record<X>(work: impl FnOnce(&mut Trace) -> X) -> X {
+    match TRACE.with_borrow_mut(|trace| trace.as_mut().map(|t| work(t))) {
+        Some(result) => result,
+        None => panic!(
+            "tile operations work only inside a kernel: pass the function that contains this line to `cutlet::launch`"
+        ),
+    }
+}
+
+/// The trace of this thread while it lasts; dropping it (also by a panic in the kernel) leaves none.
+pub(crate) struct Session(());
+
+impl Session {
+    /// Starts a trace; `None` when one is under way on this thread.
+    pub fn start() -> Option<Session> {
+        TRACE.with_borrow_mut(|slot| {
+            if slot.is_some() {
+                return None;
+            }
+            *slot = Some(Box::new(Trace::new()));
+            Some(Session(()))
+        })
+    }
+
+    /// Ends the trace.
+    pub fn finish(self) -> Box<Trace> {
+        TRACE.with_borrow_mut(Option::take).expect("the trace of this session")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        TRACE.with_borrow_mut(|slot| *slot = None);
+    }
+}
+
+impl Trace {
+    fn new() -> Trace {
+        Trace {
+            builder: Builder::new(),
+            arrays: Vec::new(),
+            id: NEXT_TRACE.fetch_add(1, Ordering::Relaxed),
+            homes: Vec::new(),
+            poisoned: FxHashSet::default(),
+            regions: FxHashMap::default(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// The serial number of this trace.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Everything that was wrong, in order of discovery.
+    pub fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.diagnostics)
+    }
+
+    /// Sets the place of the ops that follow.
+    pub fn at(&mut self, place: Place) {
+        self.builder.set_location(&location(place));
+    }
+
+    /// Reports a problem, once for each place and text.
+    pub fn report(&mut self, place: Place, message: impl Into<String>, notes: &[&str]) {
+        let start = Diagnostic::new(message, Some(location(place)));
+        self.push(notes.iter().fold(start, |d, note| d.note(*note)));
+    }
+
+    fn push(&mut self, diagnostic: Diagnostic) {
+        if !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// Reports a problem and gives a poisoned value of type `ty`.
+    pub fn fail(&mut self, place: Place, ty: Type, message: impl Into<String>, notes: &[&str]) -> Raw {
+        self.report(place, message, notes);
+        self.poison(ty)
+    }
+
+    /// A poisoned value of type `ty`; never part of a finished module.
+    pub fn poison(&mut self, ty: Type) -> Raw {
+        let id = self.builder.module.intern(ty);
+        let block = self.builder.module.add_block(&[id]);
+        let value = self.builder.module.block(block).args[0];
+        self.poisoned.insert(value);
+        self.settle(&[value], block);
+        self.raw(value)
+    }
+
+    /// The handle of a value of this trace.
+    pub fn raw(&self, value: Value) -> Raw {
+        let rank = self.builder.module.ty(value).as_tile().map_or(0, |(_, shape)| shape.len());
+        Raw { value, trace: self.id, rank: rank as u8 }
+    }
+
+    /// The extents; all 1 for a value of another trace.
+    pub fn shape(&self, raw: Raw) -> Vec<i64> {
+        match raw.trace == self.id {
+            true => self.builder.module.shape(raw.value).to_vec(),
+            false => vec![1; raw.rank.into()],
+        }
+    }
+
+    /// The value behind a handle if it can be used here. `None` is poison: there was a problem, and it
+    /// has been reported.
+    pub fn usable(&mut self, raw: Raw, place: Place) -> Option<Value> {
+        if raw.trace != self.id {
+            self.report(
+                place,
+                "this value belongs to another kernel trace",
+                &["tiles and scalars exist only while their kernel is traced: do not keep them in statics or cells"],
+            );
+            return None;
+        }
+        if self.poisoned.contains(&raw.value) {
+            return None;
+        }
+        let home = self.homes[raw.value.index()];
+        if !self.builder.open_blocks().contains(&home) {
+            self.report_escape(raw.value, home, place);
+            return None;
+        }
+        Some(raw.value)
+    }
+
+    fn report_escape(&mut self, value: Value, home: BlockId, place: Place) {
+        let Some(region) = self.regions.get(&home).copied() else {
+            unreachable!("only the blocks of regions are closed while a kernel is traced")
+        };
+        let mut diagnostic = Diagnostic::new(
+            format!("this value belongs to {} and is used outside of it", region.what),
+            Some(location(place)),
+        );
+        let module = &self.builder.module;
+        diagnostic = match module.def(value) {
+            Def::Result(op, _) => {
+                diagnostic.note_at("it is computed here", module.location(module.op(op).loc).cloned())
+            }
+            Def::Arg(..) => diagnostic.note_at("it is an argument of this body", Some(location(region.place))),
+        };
+        self.push(diagnostic.note("return it from the closure: values leave a body only through its result"));
+    }
+
+    fn settle(&mut self, values: &[Value], block: BlockId) {
+        for value in values {
+            if self.homes.len() <= value.index() {
+                self.homes.resize(value.index() + 1, block);
+            }
+            self.homes[value.index()] = block;
+        }
+    }
+
+    /// One more parameter of the entry.
+    pub fn param(&mut self, ty: Type) -> Value {
+        let id = self.builder.module.intern(ty);
+        let body = self.builder.open_blocks()[0];
+        let value = self.builder.module.add_block_arg(body, id);
+        self.settle(&[value], body);
+        value
+    }
+
+    /// Opens the block of a region; gives its arguments.
+    pub fn open(&mut self, region: Region, arg_types: &[TypeId]) -> Vec<Value> {
+        let block = self.builder.begin_block(arg_types);
+        self.regions.insert(block, region);
+        let args = self.builder.module.block(block).args.clone();
+        self.settle(&args, block);
+        args
+    }
+
+    /// Closes the innermost region.
+    pub fn close(&mut self) -> BlockId {
+        self.builder.end_block()
+    }
+
+    /// Marks values (arguments of an open block) as poisoned.
+    pub fn taint(&mut self, values: &[Value]) {
+        self.poisoned.extend(values);
+    }
+
+    /// Appends an op whose operands have been checked.
+    pub fn emit(
+        &mut self,
+        code: Opcode,
+        groups: &[&[Value]],
+        attrs: Vec<Attr>,
+        regions: Vec<BlockId>,
+        results: &[TypeId],
+    ) -> Vec<Value> {
+        let op: OpId = self.builder.op(code, groups, attrs, regions, results);
+        let values = self.builder.module.op(op).results.clone();
+        self.settle(&values, self.builder.block());
+        values
+    }
+
+    /// Appends an op with one operand in each group and one tile as result.
+    pub fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
+        let ty = self.builder.module.intern(Type::tile(dtype, shape));
+        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        self.emit(code, &groups, attrs, Vec::new(), &[ty])[0]
+    }
+
+    /// Appends a constant with the same bits in every element.
+    pub fn splat(&mut self, dtype: DType, bits: u64, shape: &[i64]) -> Value {
+        let value = self.builder.splat(dtype, bits, shape);
+        self.settle(&[value], self.builder.block());
+        value
+    }
+
+    /// Is an op with this effect and result rank allowed in the innermost region? Reports if not.
+    pub fn admits(&mut self, place: Place, effect: Effect, rank: usize) -> bool {
+        let Some(region) = self.regions.get(&self.builder.block()).copied() else { return true };
+        if !region.scalar_only || (effect == Effect::Pure && rank == 0) {
+            return true;
+        }
+        let problem = match effect {
+            Effect::Pure => "works on tiles",
+            Effect::Region => "has control flow or a reduction of its own",
+            _ => "reads or writes memory",
+        };
+        self.report(
+            place,
+            format!("{} takes only elementwise operations on scalars, and this operation {problem}", region.what),
+            &["compute it before, outside of the closure"],
+        );
+        false
+    }
+
+    /// Is this a legal tile shape? Reports and gives false if not.
+    pub fn legal_shape(&mut self, place: Place, name: &str, shape: &[i64]) -> bool {
+        if let Some(axis) = shape.iter().position(|&e| e <= 0 || e & (e - 1) != 0) {
+            let extent = shape[axis];
+            let way_out = match extent {
+                ..=0 => "every extent of a tile is at least 1".to_string(),
+                _ => format!(
+                    "extents of tiles are powers of two: take {} and let loads pad (stores drop what lies outside)",
+                    (extent as u64).next_power_of_two()
+                ),
+            };
+            self.report(place, format!("`{name}`: extent {extent} of axis {axis} in tile shape {shape:?}"), &[&way_out]);
+            return false;
+        }
+        let count = shape.iter().try_fold(1u64, |n, &e| n.checked_mul(e as u64)).unwrap_or(u64::MAX);
+        if count > MAX_TILE_ELEMENTS {
+            self.report(
+                place,
+                format!("`{name}`: tile shape {shape:?} has more than {MAX_TILE_ELEMENTS} (2^24) elements"),
+                &["take a smaller tile and more tile blocks, or loop over tiles"],
+            );
+            return false;
+        }
+        true
+    }
+
+    /// Stretches a value to `shape`: rank 0 to any shape, extents of 1 at equal rank.
+    /// The caller has checked that it fits.
+    pub fn stretch(&mut self, value: Value, shape: &[i64]) -> Value {
+        let dtype = self.builder.module.dtype(value);
+        let from = self.builder.module.shape(value).to_vec();
+        if from == shape {
+            return value;
+        }
+        let mut value = value;
+        if from.len() != shape.len() {
+            debug_assert!(from.is_empty(), "only scalars change rank");
+            let ones = vec![1; shape.len()];
+            value = self.put(Opcode::Reshape, &[value], Vec::new(), dtype, &ones);
+            if ones == shape {
+                return value;
+            }
+        }
+        self.put(Opcode::Broadcast, &[value], Vec::new(), dtype, shape)
+    }
+
+    /// The shape that all operands broadcast to: literals and scalars to any, extents of 1 at equal rank.
+    fn common_shape(&mut self, place: Place, name: &str, operands: &[(Source, DType)], rank: usize) -> Option<Vec<i64>> {
+        let mut common = vec![1; rank];
+        let mut legal = true;
+        let shapes: Vec<Vec<i64>> = operands
+            .iter()
+            .filter_map(|(source, _)| match source {
+                Source::Value(raw) if raw.rank != 0 => Some(self.shape(*raw)),
+                _ => None,
+            })
+            .collect();
+        for shape in &shapes {
+            for (extent, &other) in common.iter_mut().zip(shape) {
+                legal &= *extent == 1 || other == 1 || *extent == other;
+                *extent = (*extent).max(other);
+            }
+        }
+        if !legal {
+            let list: Vec<String> = shapes.iter().map(|s| format!("{s:?}")).collect();
+            self.report(
+                place,
+                format!("`{name}` of tiles with shapes {}", list.join(" and ")),
+                &["extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"],
+            );
+            return None;
+        }
+        Some(common)
+    }
+
+    /// Records an elementwise operation: checks and broadcasts the operands, then lets `body` put ops on
+    /// values of one shape. `rank` is the rank of the result, `out` its element type.
+    pub fn elementwise(
+        &mut self,
+        place: Place,
+        name: &str,
+        operands: &[(Source, DType)],
+        rank: usize,
+        out: DType,
+        body: impl FnOnce(&mut Trace, &[Value], &[i64]) -> Value,
+    ) -> Raw {
+        self.at(place);
+        let Some(shape) = self.common_shape(place, name, operands, rank) else {
+            let largest = operands.iter().find_map(|(source, _)| match source {
+                Source::Value(raw) if usize::from(raw.rank) == rank => Some(self.shape(*raw)),
+                _ => None,
+            });
+            return self.poison(Type::tile(out, largest.unwrap_or_else(|| vec![1; rank])));
+        };
+        let ty = Type::tile(out, shape.as_slice());
+        let usable: Option<Vec<Option<Value>>> = operands
+            .iter()
+            .map(|(source, _)| match source {
+                Source::Value(raw) => self.usable(*raw, place).map(Some),
+                Source::Literal(_) => Some(None),
+            })
+            .collect();
+        let Some(usable) = usable else { return self.poison(ty) };
+        if !self.admits(place, Effect::Pure, rank) {
+            return self.poison(ty);
+        }
+        let mut values = Vec::with_capacity(operands.len());
+        for (found, &(source, dtype)) in usable.iter().zip(operands) {
+            values.push(match (found, source) {
+                (Some(value), _) => self.stretch(*value, &shape),
+                (None, Source::Literal(bits)) => self.splat(dtype, bits, &shape),
+                (None, Source::Value(_)) => unreachable!("values were found usable"),
+            });
+        }
+        let result = body(self, &values, &shape);
+        self.raw(result)
+    }
+}
