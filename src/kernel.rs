@@ -10,10 +10,10 @@ use std::any::Any;
 use std::hash::{Hash, Hasher};
 
 use crate::backend::ParamWord;
-use crate::runtime::MemoryUse;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 use crate::error::Result;
 use crate::ir::Module;
+use crate::runtime::MemoryUse;
 use crate::tile::{Scalar, Tracer, here, trace_into_module};
 
 /// What the launch knows about an array and compiles in.
@@ -116,7 +116,7 @@ macro_rules! scalar_argument {
 
             #[inline]
             fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
-                params(self.to_bits())
+                params(Element::to_bits(*self))
             }
         }
     )+};
@@ -209,6 +209,9 @@ macro_rules! tuples {
             }
             fn trace(&self, _tracer: &mut Tracer) -> Self::Traced {
                 ($(self.$index.trace(_tracer),)*)
+            }
+            fn memory(&self, _visit: &mut dyn FnMut(MemoryUse<'_>)) {
+                $(self.$index.memory(_visit);)*
             }
             #[inline]
             fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {

@@ -329,7 +329,11 @@ impl Trace {
                     (extent as u64).next_power_of_two()
                 ),
             };
-            self.report(place, format!("`{name}`: extent {extent} of axis {axis} in tile shape {shape:?}"), &[&way_out]);
+            self.report(
+                place,
+                format!("`{name}`: extent {extent} of axis {axis} in tile shape {shape:?}"),
+                &[&way_out],
+            );
             return false;
         }
         let count = shape.iter().try_fold(1u64, |n, &e| n.checked_mul(e as u64)).unwrap_or(u64::MAX);
@@ -365,7 +369,13 @@ impl Trace {
     }
 
     /// The shape that all operands broadcast to: literals and scalars to any, extents of 1 at equal rank.
-    fn common_shape(&mut self, place: Place, name: &str, operands: &[(Source, DType)], rank: usize) -> Option<Vec<i64>> {
+    fn common_shape(
+        &mut self,
+        place: Place,
+        name: &str,
+        operands: &[(Source, DType)],
+        rank: usize,
+    ) -> Option<Vec<i64>> {
         let mut common = vec![1; rank];
         let mut legal = true;
         let shapes: Vec<Vec<i64>> = operands

@@ -10,9 +10,8 @@ mod tracer;
 use std::marker::PhantomData;
 
 pub use array::{Array, ArrayMut};
-pub(crate) use array::ArrayData;
 pub use context::is_tracing;
-pub(crate) use context::{Place, Raw, Region, Source, Trace, here, record};
+pub(crate) use context::{Raw, here, record};
 pub use tracer::Tracer;
 pub(crate) use tracer::trace_into_module;
 
