@@ -25,6 +25,7 @@ mod attr;
 mod builder;
 mod module;
 mod print;
+mod row;
 pub mod table;
 mod types;
 mod verify;

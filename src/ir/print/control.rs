@@ -1,0 +1,83 @@
+//! Ops with regions as text.
+
+use super::literal::element;
+use super::types::join;
+use super::{Flag, Opcode, Printer};
+use crate::ir::{Attr, AttrKind, BlockId, Op, Value};
+use std::fmt::Write;
+
+impl Printer<'_> {
+    /// `iter_values(%a = %init, …)`.
+    fn carried(&self, args: &[Value], init: &[Value]) -> String {
+        let pairs = args.iter().zip(init);
+        let pairs = pairs.map(|(&arg, &value)| format!("{} = {}", self.names.value(arg), self.names.value(value)));
+        format!("iter_values({})", join(pairs, ", "))
+    }
+
+    pub(super) fn for_loop(&mut self, op: &Op) {
+        let body = op.regions[0];
+        let args = &self.module.block(body).args;
+        let unsigned = if op.flag(Flag::UnsignedCmp) { " unsigned" } else { "" };
+        let induction = args.first().map_or_else(|| "%<undefined>".to_string(), |&v| self.names.value(v));
+        let [lower, upper, step] = [0, 1, 2].map(|i| self.names.value(op.operands[i]));
+        put!(self, "{unsigned} {induction} in ({lower} to {upper}, step {step}) : {} ", self.ty(op.operands[0]));
+        if !op.group(3).is_empty() {
+            let carried = self.carried(&args[args.len().min(1)..], op.group(3));
+            put!(self, "{carried} -> ({}) ", self.types(&op.results));
+        }
+        self.region(body, Some(Opcode::Continue));
+    }
+
+    pub(super) fn endless_loop(&mut self, op: &Op) {
+        let body = op.regions[0];
+        self.out.push(' ');
+        if !op.operands.is_empty() {
+            let carried = self.carried(&self.module.block(body).args, &op.operands);
+            put!(self, "{carried} ");
+        }
+        if !op.operands.is_empty() || !op.results.is_empty() {
+            self.out.push_str(": ");
+        }
+        if !op.operands.is_empty() {
+            let arrow = if op.results.is_empty() { "" } else { "-> " };
+            put!(self, "{} {arrow}", self.types(&op.operands));
+        }
+        if !op.results.is_empty() {
+            put!(self, "{} ", self.types(&op.results));
+        }
+        self.region(body, Some(Opcode::Continue));
+    }
+
+    pub(super) fn branch(&mut self, op: &Op) {
+        put!(self, " {} ", self.names.value(op.operands[0]));
+        if !op.results.is_empty() {
+            put!(self, "-> ({}) ", self.types(&op.results));
+        }
+        self.region(op.regions[0], Some(Opcode::Yield));
+        if !self.module.block(op.regions[1]).ops.is_empty() {
+            self.out.push_str(" else ");
+            self.region(op.regions[1], Some(Opcode::Yield));
+        }
+    }
+
+    pub(super) fn reduction(&mut self, op: &Op) {
+        let body: BlockId = op.regions[0];
+        put!(self, " {} dim={}", self.values(&op.operands), op.dim());
+        if op.code == Opcode::Scan {
+            put!(self, " reverse={}", op.reverse());
+        }
+        if let Some(Attr::Identities(all)) = op.attr(AttrKind::Identities) {
+            let literals = all.iter().map(|literal| {
+                let value = element(literal.dtype, literal.bits);
+                // Booleans need no type.
+                if literal.dtype.bits() == 1 { value } else { format!("{value} : {}", literal.dtype) }
+            });
+            put!(self, " identities=[{}]", join(literals, ", "));
+        }
+        put!(self, " : {} -> {} \n", self.types(&op.operands), self.types(&op.results));
+        self.out.extend(std::iter::repeat_n("  ", self.depth));
+        let args = join(self.typed_args(body), ", ");
+        put!(self, "({args}) ");
+        self.region(body, None);
+    }
+}

@@ -1,0 +1,211 @@
+//! Names of values, as MLIR gives them: a hint from the op where it has one, else a number.
+//!
+//! All values of a block are named before those of the blocks nested in it. A hint that is taken gets
+//! a suffix from a counter; nested blocks see the names of the enclosing ones and go on from their
+//! counters, siblings do not see one another. Results without a hint join the group of the result
+//! before them (`%for:2`, used as `%for#1`).
+
+use rustc_hash::FxHashSet;
+
+use super::literal;
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
+
+/// Names of all values that are defined in entries.
+pub(super) struct Names {
+    values: Vec<Option<String>>,
+    headers: Vec<String>,
+}
+
+impl Names {
+    /// Names the values of every entry.
+    pub fn new(module: &Module) -> Names {
+        let mut names =
+            Names { values: vec![None; module.num_values()], headers: vec![String::new(); module.num_ops()] };
+        for entry in &module.entries {
+            names.block(module, entry.body, None, Scope::default());
+        }
+        names
+    }
+
+    /// `%name` of a value where it is used.
+    pub fn value(&self, value: Value) -> String {
+        match self.values.get(value.index()) {
+            Some(Some(name)) => format!("%{name}"),
+            _ => "%<undefined>".to_string(),
+        }
+    }
+
+    /// The left side of an op with ` = `; empty for an op without results.
+    pub fn header(&self, op: OpId) -> &str {
+        &self.headers[op.index()]
+    }
+
+    fn block(&mut self, module: &Module, block: BlockId, owner: Option<&Op>, mut scope: Scope) {
+        let args = &module.block(block).args;
+        for (i, &arg) in args.iter().enumerate() {
+            let name = match arg_hint(owner, i, args.len()) {
+                Some(hint) => scope.unique(&hint),
+                None => {
+                    let hint = format!("arg{}", scope.next_arg);
+                    scope.next_arg += 1;
+                    scope.unique(&hint)
+                }
+            };
+            self.set(arg, name);
+        }
+        for &op in &module.block(block).ops {
+            self.results(module, op, &mut scope);
+        }
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            for &region in &op.regions {
+                self.block(module, region, Some(op), scope.clone());
+            }
+        }
+    }
+
+    fn results(&mut self, module: &Module, id: OpId, scope: &mut Scope) {
+        let op = module.op(id);
+        if op.results.is_empty() {
+            return;
+        }
+        let mut groups: Vec<(usize, String)> = Vec::new();
+        for (index, hint) in result_hints(module, op) {
+            if index < op.results.len() {
+                groups.push((index, scope.unique(&hint)));
+            }
+        }
+        if groups.first().is_none_or(|(start, _)| *start != 0) {
+            groups.insert(0, (0, scope.next_value.to_string()));
+            scope.next_value += 1;
+        }
+        let mut header = Vec::new();
+        for (g, (start, name)) in groups.iter().enumerate() {
+            let end = groups.get(g + 1).map_or(op.results.len(), |next| next.0);
+            if end - start == 1 {
+                header.push(format!("%{name}"));
+                self.set(op.results[*start], name.clone());
+            } else {
+                header.push(format!("%{name}:{}", end - start));
+                for i in *start..end {
+                    self.set(op.results[i], format!("{name}#{}", i - start));
+                }
+            }
+        }
+        self.headers[id.index()] = header.join(", ") + " = ";
+    }
+
+    fn set(&mut self, value: Value, name: String) {
+        if let Some(slot) = self.values.get_mut(value.index()) {
+            *slot = Some(name);
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Scope {
+    used: FxHashSet<String>,
+    next_value: usize,
+    next_arg: usize,
+    next_conflict: usize,
+}
+
+impl Scope {
+    fn unique(&mut self, hint: &str) -> String {
+        let mut name = hint.to_string();
+        while !self.used.insert(name.clone()) {
+            name = format!("{hint}_{}", self.next_conflict);
+            self.next_conflict += 1;
+        }
+        name
+    }
+}
+
+fn arg_hint(owner: Option<&Op>, index: usize, count: usize) -> Option<String> {
+    match owner?.code {
+        Opcode::For if index == 0 => Some("loopIdx".to_string()),
+        Opcode::For => Some(format!("iterArg{}", index - 1)),
+        Opcode::Reduce => {
+            let side = if index % 2 == 0 { "reduce_lhs" } else { "reduce_rhs" };
+            Some(if count > 2 { format!("{side}{}", index / 2) } else { side.to_string() })
+        }
+        _ => None,
+    }
+}
+
+/// Hints of an op's results by position; the others are numbered.
+fn result_hints(module: &Module, op: &Op) -> Vec<(usize, String)> {
+    let fixed: &[&str] = match op.code {
+        Opcode::Assume => return vec![(0, assume_hint(module, op))],
+        Opcode::Constant => return constant_hint(module, op).map(|hint| (0, hint)).into_iter().collect(),
+        Opcode::Broadcast => &["bcast"],
+        Opcode::For => &["for"],
+        Opcode::Reduce => &["reduce"],
+        Opcode::Reshape => &["reshape"],
+        Opcode::MakeTensorView => &["tview"],
+        Opcode::MakePartitionView => &["pview"],
+        Opcode::MakeStridedView => &["sview"],
+        Opcode::MakeGatherScatterView => &["gsview"],
+        Opcode::GetTileBlockId => &["blockId_x", "blockId_y", "blockId_z"],
+        Opcode::GetNumTileBlocks => &["gridSize_x", "gridSize_y", "gridSize_z"],
+        Opcode::LoadPtr | Opcode::AtomicCas | Opcode::AtomicRmw => &["result", "result_token"],
+        Opcode::LoadView => &["tile", "result_token"],
+        Opcode::MultimemLoadReduce => &["reduced_values", "result_token"],
+        _ => &[],
+    };
+    fixed.iter().enumerate().map(|(i, name)| (i, name.to_string())).collect()
+}
+
+/// `assume`, followed by the hint of the assumed value where the producer can give hints.
+fn assume_hint(module: &Module, op: &Op) -> String {
+    let mut name = String::from("assume");
+    let mut op = op;
+    loop {
+        let Some(producer) = op.operands.first().and_then(|&v| defining(module, v)) else {
+            return name;
+        };
+        if producer.code == Opcode::Assume {
+            name += "_assume";
+            op = producer;
+            continue;
+        }
+        let position = producer.results.iter().position(|r| Some(r) == op.operands.first());
+        let hints = if producer.code == Opcode::Assume { Vec::new() } else { result_hints(module, producer) };
+        // These name their results by number, but the rule above still applies to them.
+        let unnamed = matches!(producer.code, Opcode::If | Opcode::Loop | Opcode::Scan);
+        if !hints.is_empty() || unnamed {
+            name.push('_');
+        }
+        if let Some((_, hint)) = hints.iter().find(|(i, _)| Some(*i) == position) {
+            name += hint;
+        }
+        return name;
+    }
+}
+
+fn defining(module: &Module, value: Value) -> Option<&Op> {
+    (value.index() < module.num_values()).then(|| module.defining_op(value)).flatten().map(|id| module.op(id))
+}
+
+fn constant_hint(module: &Module, op: &Op) -> Option<String> {
+    let ty = module.ty(*op.results.first()?);
+    let dtype = match ty {
+        Type::Tile { elem, .. } => elem.dtype()?,
+        _ => return None,
+    };
+    let splat = op.const_data().and_then(literal::splat_of);
+    Some(match (dtype, splat) {
+        (DType::I1, Some(bits)) => if bits & 1 == 1 { "true" } else { "false" }.to_string(),
+        (_, None) => format!("cst_{dtype}"),
+        (_, Some(bits)) if dtype.is_int() => format!("cst_{}_{dtype}", literal::signed(dtype, bits)),
+        (_, Some(bits)) => match codec::decode(dtype, bits) {
+            value if value.is_nan() => format!("cst_NaN_{dtype}"),
+            value if value == value.trunc() && value < 2f64.powi(64) && value.is_sign_positive() => {
+                format!("cst_{}_{dtype}", value as u64)
+            }
+            _ => format!("cst_{dtype}"),
+        },
+    })
+}
