@@ -27,6 +27,9 @@ use super::{BlockId, Entry, Global, Loc, Module, Op, OpId, Type, Value};
 
 pub(crate) use self::types::TypeText;
 
+#[cfg(test)]
+mod tests;
+
 /// What the text of a module shows besides its ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrintOptions {

@@ -15,14 +15,16 @@ use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
 /// Names of all values that are defined in entries.
 pub(super) struct Names {
     values: Vec<Option<String>>,
+    /// Hint of a value whose op gives hints; empty for a result without one.
+    hints: Vec<Option<String>>,
     headers: Vec<String>,
 }
 
 impl Names {
     /// Names the values of every entry.
     pub fn new(module: &Module) -> Names {
-        let mut names =
-            Names { values: vec![None; module.num_values()], headers: vec![String::new(); module.num_ops()] };
+        let none = vec![None; module.num_values()];
+        let mut names = Names { values: none.clone(), hints: none, headers: vec![String::new(); module.num_ops()] };
         for entry in &module.entries {
             names.block(module, entry.body, None, Scope::default());
         }
@@ -72,9 +74,13 @@ impl Names {
             return;
         }
         let mut groups: Vec<(usize, String)> = Vec::new();
-        for (index, hint) in result_hints(module, op) {
-            if index < op.results.len() {
+        if let Some(hints) = self.op_hints(module, op) {
+            for &result in &op.results {
+                self.hints[result.index()] = Some(String::new());
+            }
+            for (index, hint) in hints.into_iter().filter(|(index, _)| *index < op.results.len()) {
                 groups.push((index, scope.unique(&hint)));
+                self.hints[op.results[index].index()] = Some(hint);
             }
         }
         if groups.first().is_none_or(|(start, _)| *start != 0) {
@@ -95,6 +101,15 @@ impl Names {
             }
         }
         self.headers[id.index()] = header.join(", ") + " = ";
+    }
+
+    /// The hint of an `assume` is built on that of the value it speaks about.
+    fn op_hints(&self, module: &Module, op: &Op) -> Option<Vec<(usize, String)>> {
+        if op.code != Opcode::Assume {
+            return result_hints(module, op);
+        }
+        let inner = op.operands.first().and_then(|v| self.hints.get(v.index())?.as_ref());
+        Some(vec![(0, inner.map_or_else(|| "assume".to_string(), |hint| format!("assume_{hint}")))])
     }
 
     fn set(&mut self, value: Value, name: String) {
@@ -128,18 +143,18 @@ fn arg_hint(owner: Option<&Op>, index: usize, count: usize) -> Option<String> {
         Opcode::For if index == 0 => Some("loopIdx".to_string()),
         Opcode::For => Some(format!("iterArg{}", index - 1)),
         Opcode::Reduce => {
-            let side = if index % 2 == 0 { "reduce_lhs" } else { "reduce_rhs" };
+            let side = if index.is_multiple_of(2) { "reduce_lhs" } else { "reduce_rhs" };
             Some(if count > 2 { format!("{side}{}", index / 2) } else { side.to_string() })
         }
         _ => None,
     }
 }
 
-/// Hints of an op's results by position; the others are numbered.
-fn result_hints(module: &Module, op: &Op) -> Vec<(usize, String)> {
+/// Hints of an op's results by position, the others being numbered; `None` for an op that gives none at all.
+fn result_hints(module: &Module, op: &Op) -> Option<Vec<(usize, String)>> {
     let fixed: &[&str] = match op.code {
-        Opcode::Assume => return vec![(0, assume_hint(module, op))],
-        Opcode::Constant => return constant_hint(module, op).map(|hint| (0, hint)).into_iter().collect(),
+        Opcode::Constant => return Some(constant_hint(module, op).map(|hint| (0, hint)).into_iter().collect()),
+        Opcode::If | Opcode::Loop | Opcode::Scan => &[],
         Opcode::Broadcast => &["bcast"],
         Opcode::For => &["for"],
         Opcode::Reduce => &["reduce"],
@@ -153,40 +168,9 @@ fn result_hints(module: &Module, op: &Op) -> Vec<(usize, String)> {
         Opcode::LoadPtr | Opcode::AtomicCas | Opcode::AtomicRmw => &["result", "result_token"],
         Opcode::LoadView => &["tile", "result_token"],
         Opcode::MultimemLoadReduce => &["reduced_values", "result_token"],
-        _ => &[],
+        _ => return None,
     };
-    fixed.iter().enumerate().map(|(i, name)| (i, name.to_string())).collect()
-}
-
-/// `assume`, followed by the hint of the assumed value where the producer can give hints.
-fn assume_hint(module: &Module, op: &Op) -> String {
-    let mut name = String::from("assume");
-    let mut op = op;
-    loop {
-        let Some(producer) = op.operands.first().and_then(|&v| defining(module, v)) else {
-            return name;
-        };
-        if producer.code == Opcode::Assume {
-            name += "_assume";
-            op = producer;
-            continue;
-        }
-        let position = producer.results.iter().position(|r| Some(r) == op.operands.first());
-        let hints = if producer.code == Opcode::Assume { Vec::new() } else { result_hints(module, producer) };
-        // These name their results by number, but the rule above still applies to them.
-        let unnamed = matches!(producer.code, Opcode::If | Opcode::Loop | Opcode::Scan);
-        if !hints.is_empty() || unnamed {
-            name.push('_');
-        }
-        if let Some((_, hint)) = hints.iter().find(|(i, _)| Some(*i) == position) {
-            name += hint;
-        }
-        return name;
-    }
-}
-
-fn defining(module: &Module, value: Value) -> Option<&Op> {
-    (value.index() < module.num_values()).then(|| module.defining_op(value)).flatten().map(|id| module.op(id))
+    Some(fixed.iter().enumerate().map(|(i, name)| (i, name.to_string())).collect())
 }
 
 fn constant_hint(module: &Module, op: &Op) -> Option<String> {
