@@ -9,6 +9,11 @@ pub fn apply(columns: &[u32], input: u32) -> u32 {
     columns.iter().enumerate().filter(|(bit, _)| input >> bit & 1 == 1).fold(0, |sum, (_, image)| sum ^ image)
 }
 
+/// As [`apply`], for more than 32 columns.
+pub fn apply64(columns: &[u32], input: u64) -> u32 {
+    columns.iter().enumerate().filter(|(bit, _)| input >> bit & 1 == 1).fold(0, |sum, (_, image)| sum ^ image)
+}
+
 /// Dimension of the space that the vectors span.
 pub fn rank(vectors: &[u32]) -> usize {
     Span::of(vectors).dimension()

@@ -23,10 +23,12 @@
 //! assert_eq!(layout.element(3, 5, 0), 9 * 8 + 3); // register 3 of lane 5: row 9, column 3
 //! ```
 
+mod convert;
 mod distributed;
 pub mod linear;
 mod modes;
 mod print;
 
+pub use convert::{Access, Conversion, Round, SharedPlan, ShufflePlan, Side};
 pub use distributed::{Inverse, Layout};
 pub use modes::{Modes, SpatialMode, column_local, column_spatial, local, spatial};

@@ -1,0 +1,85 @@
+//! Conversions between distributed layouts: how each thread gets the elements that another layout gives it.
+//!
+//! [`Conversion::plan`] chooses the cheapest way: renaming registers, shuffles within warps, or a trip
+//! through shared memory with a swizzle that keeps both sides free of bank conflicts. Plans are data;
+//! the back end turns them into instructions.
+
+mod shared;
+mod shuffle;
+
+pub use shared::{Access, SharedPlan, Side};
+pub use shuffle::{Round, ShufflePlan};
+
+use super::Layout;
+use super::linear::{self, Span};
+
+/// Shuffles (of 32 bits) up to which a conversion within warps beats shared memory and its barriers.
+const MAX_SHUFFLES: usize = 8;
+
+/// How to convert a tile from one layout to another.
+///
+/// ```
+/// use cutlet::layout::{Conversion, Layout};
+///
+/// // Transposing a 64 x 64 tile of f32 between coalesced layouts: through shared memory, one barrier.
+/// let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);
+/// let columns = Layout::blocked(&[64, 64], &[0, 1], 4, 4);
+/// let Some(Conversion::Shared(plan)) = Conversion::plan(&rows, &columns, 32, 48 << 10) else { panic!() };
+/// assert_eq!((plan.bytes, plan.rounds), (64 * 64 * 4, 1));
+/// assert_eq!(plan.bank_conflicts(), (0, 0));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// Nothing to do: register `r` stays register `r`.
+    Identity,
+    /// Register `r` of the result is this register of the source, in every thread.
+    Registers(Vec<usize>),
+    /// Values move between the lanes of each warp.
+    Shuffle(ShufflePlan),
+    /// Values move between threads through shared memory.
+    Shared(SharedPlan),
+}
+
+impl Conversion {
+    /// The cheapest conversion for elements of `element_bits` (8, 16, 32 or 64), with at most
+    /// `shared_budget` bytes of shared memory where the layouts allow splitting the tile into rounds.
+    ///
+    /// `None` if the shapes or the numbers of warps differ, or the source lacks an element that the
+    /// destination holds.
+    pub fn plan(source: &Layout, destination: &Layout, element_bits: u32, shared_budget: usize) -> Option<Conversion> {
+        if source.shape() != destination.shape() || source.num_warps() != destination.num_warps() {
+            return None;
+        }
+        let held = Span::of(&source.images());
+        if destination.images().iter().any(|&image| !held.contains(image)) {
+            return None;
+        }
+        if let Some(registers) = registers(source, destination) {
+            let identity =
+                registers.len() == source.num_registers() && registers.iter().enumerate().all(|(i, r)| i == *r);
+            return Some(if identity { Conversion::Identity } else { Conversion::Registers(registers) });
+        }
+        if let Some(plan) = ShufflePlan::new(source, destination, element_bits)
+            && plan.num_shuffles(element_bits) <= MAX_SHUFFLES
+        {
+            return Some(Conversion::Shuffle(plan));
+        }
+        Some(Conversion::Shared(SharedPlan::new(source, destination, element_bits, shared_budget)))
+    }
+}
+
+/// The source register of each destination register, if every thread already holds what it needs in
+/// registers that do not depend on the thread.
+fn registers(source: &Layout, destination: &Layout) -> Option<Vec<usize>> {
+    if source.lane_images() != destination.lane_images() || source.warp_images() != destination.warp_images() {
+        return None;
+    }
+    let span = Span::of(source.register_images());
+    let images: Option<Vec<u32>> =
+        destination.register_images().iter().map(|&image| span.solve(image).map(|set| set as u32)).collect();
+    let images = images?;
+    Some((0..destination.num_registers()).map(|r| linear::apply(&images, r as u32) as usize).collect())
+}
+
+#[cfg(test)]
+mod tests;

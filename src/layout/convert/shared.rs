@@ -1,0 +1,260 @@
+//! Conversions through shared memory.
+//!
+//! The place of an element in the buffer is an F2-linear function of its index. Its matrix is made of
+//! columns: the elements of one vector (common to both layouts), then of one row of banks, then of
+//! different rows. A wavefront is free of conflicts if no two of its elements differ by a combination
+//! of row and vector columns that is not a vector combination: the rows are chosen as a common
+//! complement of the lane spaces of both sides. Every pair of subspaces of equal dimension has one over
+//! any field, so both sides are always free of conflicts.
+
+use super::Layout;
+use super::linear::{self, Span};
+use crate::layout::distributed::LANE_BITS;
+
+/// Widest access of one thread in bytes.
+const MAX_VECTOR_BYTES: usize = 16;
+/// Bytes that the 32 banks of shared memory hold side by side.
+const BANK_ROW_BYTES: usize = 128;
+
+/// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every
+/// thread loads. With more than one round, each round does that for a part of the tile, with a further
+/// barrier before the next round's stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPlan {
+    /// Bytes of shared memory in use in one round. The buffer must be aligned to [`SharedPlan::vector`]
+    /// elements; a place in it is an offset from its start.
+    pub bytes: usize,
+    /// Number of rounds.
+    pub rounds: usize,
+    /// Bytes of one element.
+    pub element_bytes: usize,
+    /// Elements of each access.
+    pub vector: usize,
+    /// Byte offset of each bit of the flat element index; offsets of several bits XOR.
+    pub offset_bases: Vec<u32>,
+    /// Contribution of each bit of the flat element index to the number of the round, by XOR.
+    pub round_bases: Vec<u32>,
+    /// The stores.
+    pub store: Side,
+    /// The loads.
+    pub load: Side,
+}
+
+/// The accesses of one side of a [`SharedPlan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Byte offset contribution of each thread bit (lane bits, then warp bits), by XOR: the thread's part
+    /// of every address.
+    pub thread: Vec<u32>,
+    /// Contribution of each thread bit to the round in which an access happens. All zero unless the tile
+    /// is split along elements that only warps tell apart.
+    pub round: Vec<u32>,
+    /// Thread bits along which the layout holds replicas. Stores may be restricted to the threads that
+    /// have none of them set; without it several threads store equal values.
+    pub replicated: u32,
+    /// All accesses of a thread, ordered by round.
+    pub accesses: Vec<Access>,
+}
+
+/// One vector access of every thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Round in which it happens, XOR the thread's [`Side::round`].
+    pub round: usize,
+    /// Registers of the vector in the order of the addresses. On the load side, each of them stands for
+    /// all that hold the same element: see [`Access::copies`].
+    pub registers: Vec<usize>,
+    /// The address is `(t ^ xor) + offset`, t being the thread's part.
+    pub xor: u32,
+    /// Immediate part of the address: its bits are in no thread's part.
+    pub offset: u32,
+    /// Pairs of registers (held, copy): replicas within the thread, to be copied after the load.
+    pub copies: Vec<(usize, usize)>,
+}
+
+impl SharedPlan {
+    pub(super) fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> SharedPlan {
+        let element_bytes = element_bits.div_ceil(8) as usize;
+        let columns = Columns::new(source, destination, element_bytes, budget);
+        let bits = source.num_elements().ilog2();
+        let offset_count = columns.offset.len();
+        let all = [&columns.offset[..], &columns.round].concat();
+        let span = Span::of(&all);
+        let row = |bit: u32| span.solve(1 << bit).unwrap_or_else(|| unreachable!("the columns are a basis"));
+        let offset_mask = (1u64 << offset_count) - 1;
+        let offset_bases: Vec<u32> =
+            (0..bits).map(|bit| (row(bit) & offset_mask) as u32 * element_bytes as u32).collect();
+        let round_bases: Vec<u32> = (0..bits).map(|bit| (row(bit) >> offset_count) as u32).collect();
+        let vector = &columns.offset[..columns.vector];
+        let side = |layout: &Layout| Side::new(layout, vector, element_bytes, &offset_bases, &round_bases);
+        SharedPlan {
+            bytes: element_bytes << offset_count,
+            rounds: 1 << columns.round.len(),
+            element_bytes,
+            vector: 1 << columns.vector,
+            store: side(source),
+            load: side(destination),
+            offset_bases,
+            round_bases,
+        }
+    }
+
+    /// Wavefronts beyond the least possible number that all stores and all loads of the tile block take.
+    /// The least is one for every 128 bytes of a warp's access.
+    pub fn bank_conflicts(&self) -> (usize, usize) {
+        let bytes = self.vector * self.element_bytes;
+        (self.store.conflicts(bytes), self.load.conflicts(bytes))
+    }
+}
+
+/// Basis of the element space in the order of the offset bits, and of what lies outside of one round.
+struct Columns {
+    offset: Vec<u32>,
+    /// How many of the offset columns are one vector.
+    vector: usize,
+    round: Vec<u32>,
+}
+
+impl Columns {
+    fn new(source: &Layout, destination: &Layout, element_bytes: usize, budget: usize) -> Columns {
+        let units: Vec<u32> = (0..source.num_elements().ilog2()).map(|bit| 1 << bit).collect();
+        let lanes = [source.lane_images(), destination.lane_images()].concat();
+        let warps = [source.warp_images(), destination.warp_images()].concat();
+        let vector = common_vector(source, destination, &[&lanes[..], &warps].concat(), element_bytes);
+        let vector_bytes = element_bytes << vector.len();
+
+        // What lanes tell apart stays within a round; rounds are told apart by registers, or else by warps.
+        let tile_bytes = source.num_elements() * element_bytes;
+        let wanted_rounds = tile_bytes.div_ceil(budget.max(1)).next_power_of_two().ilog2() as usize;
+        let fixed = independent(&vector, &lanes);
+        let extension = independent(&[&vector[..], &fixed].concat(), &[&warps[..], &units].concat());
+        let kept = extension.len().saturating_sub(wanted_rounds);
+        let round = extension[kept..].to_vec();
+        // A complement of the vector that has the thread images in it: addresses of vectors are aligned.
+        let basis = [&fixed[..], &extension[..kept]].concat();
+        let inside = Span::of(&basis);
+        let mut generators: Vec<u32> = units.iter().copied().filter(|&unit| inside.contains(unit)).collect();
+        generators.extend(&basis);
+
+        // Vectors narrower than a bank are joined to words: lanes may share those.
+        let word_bits = (4 / vector_bytes).max(1).ilog2() as usize;
+        let word: Vec<u32> = basis.iter().copied().take(word_bits).collect();
+        let over_word = |vectors: &[u32]| independent(&word, vectors);
+        // Lanes that access shared memory at once.
+        let active = LANE_BITS - (vector_bytes / 4).max(1).ilog2() as usize;
+        let (from, to) = (over_word(&source.lane_images()[..active]), over_word(&destination.lane_images()[..active]));
+        let both = [&word[..], &from, &to].concat();
+        let mut rows = independent(&both, &generators);
+        // Modulo the common part of both lane spaces, a sum of one vector of each is in neither.
+        let only_from = independent(&[&word[..], &to].concat(), &from);
+        let only_to = independent(&[&word[..], &from].concat(), &to);
+        rows.extend(only_from.iter().zip(&only_to).map(|(a, b)| a ^ b));
+        let bank_bits = (BANK_ROW_BYTES / vector_bytes.max(4)).ilog2() as usize;
+        rows.truncate(basis.len().saturating_sub(word.len() + bank_bits));
+        let banks = independent(&[&word[..], &rows].concat(), &generators);
+        Columns { vector: vector.len(), offset: [vector, word, banks, rows].concat(), round }
+    }
+}
+
+/// A basis of the elements that both layouts have in registers, in register order of the source, up to
+/// the widest access.
+fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element_bytes: usize) -> Vec<u32> {
+    let room = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
+    let other = Span::of(destination.register_images());
+    let mut candidates: Vec<u32> =
+        source.register_images().iter().copied().filter(|&image| other.contains(image)).collect();
+    candidates.extend(linear::intersection(source.register_images(), destination.register_images()));
+    // No combination of threads may change the place within a vector.
+    let mut vector = independent(threads, &candidates);
+    vector.truncate(room);
+    vector
+}
+
+/// Those of the vectors that are no combination of `base` and the ones before them.
+fn independent(base: &[u32], vectors: &[u32]) -> Vec<u32> {
+    let mut span = Span::of(base);
+    vectors.iter().copied().filter(|&vector| span.insert(vector)).collect()
+}
+
+impl Side {
+    fn new(layout: &Layout, vector: &[u32], element_bytes: usize, offset_bases: &[u32], round_bases: &[u32]) -> Side {
+        let thread_images = [layout.lane_images(), layout.warp_images()].concat();
+        let thread: Vec<u32> = thread_images.iter().map(|&image| linear::apply(offset_bases, image)).collect();
+        let round = thread_images.iter().map(|&image| linear::apply(round_bases, image)).collect();
+        let replicated =
+            thread_images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum();
+        let in_thread = thread.iter().fold(0, |all, image| all | image);
+
+        let registers = Span::of(layout.register_images());
+        let steps: Vec<u64> = vector.iter().filter_map(|&image| registers.solve(image)).collect();
+        let step =
+            |i: usize| (steps.iter().enumerate()).filter(|(bit, _)| i >> bit & 1 == 1).fold(0, |r, (_, s)| r ^ s);
+        // First registers of the vectors: modulo the vectors and modulo replicas.
+        let (firsts, kernel) = split_registers(layout.register_images(), vector);
+        let vector_bytes = element_bytes << vector.len();
+        let mut accesses: Vec<Access> = combinations(&firsts)
+            .into_iter()
+            .map(|first| {
+                let inner = linear::apply(offset_bases, layout.element(first, 0, 0)) as usize % vector_bytes;
+                let first = first ^ step(inner / element_bytes) as usize;
+                let element = layout.element(first, 0, 0);
+                let place = linear::apply(offset_bases, element);
+                let held: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
+                let replicas = combinations(&kernel).into_iter().filter(|&replica| replica != 0);
+                Access {
+                    round: linear::apply(round_bases, element) as usize,
+                    xor: place & in_thread,
+                    offset: place & !in_thread,
+                    copies: replicas.flat_map(|replica| held.iter().map(move |&r| (r, r ^ replica))).collect(),
+                    registers: held,
+                }
+            })
+            .collect();
+        accesses.sort_by_key(|access| access.round);
+        Side { thread, round, replicated, accesses }
+    }
+
+    /// Wavefronts beyond one for every full row of banks.
+    fn conflicts(&self, vector_bytes: usize) -> usize {
+        let lanes_at_once = 32 / (vector_bytes / 4).max(1);
+        let threads = 1 << self.thread.len();
+        let mut extra = 0;
+        for access in &self.accesses {
+            for first in (0..threads).step_by(lanes_at_once) {
+                let addresses = (first..first + lanes_at_once)
+                    .map(|thread| (linear::apply(&self.thread, thread as u32) ^ access.xor) + access.offset);
+                let mut words: Vec<u32> = addresses
+                    .flat_map(|address| (address / 4..=(address + vector_bytes as u32 - 1) / 4).collect::<Vec<_>>())
+                    .collect();
+                words.sort_unstable();
+                words.dedup();
+                let mut load = [0; 32];
+                words.iter().for_each(|word| load[*word as usize % 32] += 1);
+                extra += load.iter().max().map_or(0, |most| most - 1);
+            }
+        }
+        extra
+    }
+}
+
+/// Register sets whose sums are the first registers of vectors, and sets that hold element 0.
+fn split_registers(images: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
+    let (mut span, mut all) = (Span::of(vector), Span::default());
+    let (mut firsts, mut kernel) = (Vec::new(), Vec::new());
+    for (bit, &image) in images.iter().enumerate() {
+        if let Some(set) = all.solve(image) {
+            kernel.push(set as usize | 1 << bit);
+        } else if span.insert(image) {
+            firsts.push(1 << bit);
+        }
+        all.insert(image);
+    }
+    (firsts, kernel)
+}
+
+/// XORs of all subsets.
+fn combinations(generators: &[usize]) -> Vec<usize> {
+    (0..1usize << generators.len())
+        .map(|set| generators.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).fold(0, |sum, (_, g)| sum ^ g))
+        .collect()
+}

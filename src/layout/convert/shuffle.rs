@@ -1,0 +1,231 @@
+//! Conversions within warps.
+//!
+//! A destination place (register `r`, lane `l`) takes its element from a source place that a linear map φ
+//! gives. One round serves one destination register in every lane; which one may differ between lanes:
+//! in round `ρ` lane `l` receives register `ρ ^ F(l)`. F is chosen so that in each round every sender
+//! needs to send one register only: `s` is a function of `ρ` and the sender.
+
+use super::Layout;
+use super::linear::{self, Span};
+use crate::layout::distributed::LANE_BITS;
+
+/// Moves values between the lanes of each warp, in three steps.
+///
+/// 1. Select: `v[u] = source[u ^ S]`, where S is the XOR of `source_select[i]` over the set bits `i` of
+///    the thread number (lane bits, then warp bits).
+/// 2. Rounds: in round `k` every lane reads `v[rounds[k].unit]` of the lane `rounds[k].lane ^ L`, where L
+///    is the XOR of `lane_map[i]` over the thread bits; this gives `w[k]`. Without `rounds[k].shuffle`
+///    that is the thread's own value.
+/// 3. Select: `destination[u] = w[u ^ D]`, D from `destination_select`.
+///
+/// Units are sets of registers whose elements travel together in one word where they are narrow.
+/// A select by one thread bit is one conditional move for each unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShufflePlan {
+    /// Source registers of each unit.
+    pub source_units: Vec<Vec<usize>>,
+    /// Destination registers of each unit, in the order of the source registers.
+    pub destination_units: Vec<Vec<usize>>,
+    /// XOR contribution of each thread bit to the source unit that a thread sends.
+    pub source_select: Vec<u32>,
+    /// XOR contribution of each thread bit to the lane that a thread reads.
+    pub lane_map: Vec<u32>,
+    /// XOR contribution of each thread bit to the unit that a thread receives.
+    pub destination_select: Vec<u32>,
+    /// One entry a destination unit.
+    pub rounds: Vec<Round>,
+}
+
+/// One round of a [`ShufflePlan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The selected source unit that is sent.
+    pub unit: usize,
+    /// XOR constant of the lane that is read.
+    pub lane: u32,
+    /// False if every lane reads its own value.
+    pub shuffle: bool,
+}
+
+/// A source place within the warp: unit number and lane.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    unit: u32,
+    lane: u32,
+}
+
+impl Place {
+    const ZERO: Place = Place { unit: 0, lane: 0 };
+
+    fn xor(self, other: Place) -> Place {
+        Place { unit: self.unit ^ other.unit, lane: self.lane ^ other.lane }
+    }
+
+    fn sum(places: &[Place], set: usize) -> Place {
+        let bits = places.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
+        bits.fold(Place::ZERO, |sum, (_, place)| sum.xor(*place))
+    }
+}
+
+impl ShufflePlan {
+    /// A plan that needs no other warp's values, or `None` if there is none of this form.
+    pub(super) fn new(source: &Layout, destination: &Layout, element_bits: u32) -> Option<ShufflePlan> {
+        let packed = packed_bits(source, destination, element_bits);
+        Self::with_packing(source, destination, &packed).or_else(|| Self::with_packing(source, destination, &[]))
+    }
+
+    fn with_packing(source: &Layout, destination: &Layout, packed: &[(usize, usize)]) -> Option<ShufflePlan> {
+        let (sources, destinations): (Vec<usize>, Vec<usize>) = packed.iter().copied().unzip();
+        let source_bits = remaining(source.register_images().len(), &sources);
+        let destination_bits = remaining(destination.register_images().len(), &destinations);
+        if destination_bits.len() > 5 {
+            return None;
+        }
+        let unit_images: Vec<u32> = source_bits.iter().map(|&bit| source.register_images()[bit]).collect();
+        let solver = Solver::new(&unit_images, source.lane_images());
+
+        let of_register = |&bit: &usize| solver.solve(destination.register_images()[bit]);
+        let registers: Vec<Place> = destination_bits.iter().map(of_register).collect::<Option<_>>()?;
+        let warps: Vec<Place> = (source.warp_images().iter().zip(destination.warp_images()))
+            .map(|(from, to)| solver.solve(from ^ to))
+            .collect::<Option<_>>()?;
+        let lanes: Vec<Place> = (0..LANE_BITS)
+            .map(|bit| solver.solve_near(destination.lane_images()[bit], bit, source.lane_images()[bit]))
+            .collect::<Option<_>>()?;
+
+        let (lanes, select) = schedule(&registers, &lanes, &solver.kernel)?;
+        let source_select = source_select(&lanes, &warps)?;
+        let lane_map: Vec<u32> = lanes.iter().chain(&warps).map(|place| place.lane).collect();
+        let own_lane = lane_map.iter().enumerate().all(|(i, &image)| image == if i < LANE_BITS { 1 << i } else { 0 });
+        let rounds = (0..1 << registers.len())
+            .map(|round| Place::sum(&registers, round))
+            .map(|place| Round { unit: place.unit as usize, lane: place.lane, shuffle: !own_lane || place.lane != 0 })
+            .map(|round| Round { unit: round.unit ^ linear::apply(&source_select, round.lane) as usize, ..round })
+            .collect();
+        let mut destination_select = select;
+        destination_select.resize(LANE_BITS + warps.len(), 0);
+        Some(ShufflePlan {
+            source_units: units(&source_bits, &sources),
+            destination_units: units(&destination_bits, &destinations),
+            source_select,
+            lane_map,
+            destination_select,
+            rounds,
+        })
+    }
+
+    /// Shuffles of 32 bits that the plan takes.
+    pub fn num_shuffles(&self, element_bits: u32) -> usize {
+        let unit_bits = element_bits as usize * self.source_units[0].len();
+        self.rounds.iter().filter(|round| round.shuffle).count() * unit_bits.div_ceil(32)
+    }
+}
+
+/// Register bits (of source and destination) with the same image that fit together into 32 bits.
+fn packed_bits(source: &Layout, destination: &Layout, element_bits: u32) -> Vec<(usize, usize)> {
+    let room = (32 / element_bits).max(1).ilog2() as usize;
+    let (from, to) = (source.register_images(), destination.register_images());
+    let partner = |(i, image): (usize, &u32)| Some((i, to.iter().position(|other| *image != 0 && other == image)?));
+    // Only images that are not combinations of others: the pairing must not depend on the rest.
+    let free = |(i, _): &(usize, usize)| {
+        let others: Vec<u32> = from.iter().enumerate().filter(|(j, _)| j != i).map(|(_, v)| *v).collect();
+        !Span::of(&others).contains(from[*i])
+    };
+    from.iter().enumerate().filter_map(partner).filter(free).take(room).collect()
+}
+
+fn remaining(count: usize, taken: &[usize]) -> Vec<usize> {
+    (0..count).filter(|bit| !taken.contains(bit)).collect()
+}
+
+/// Registers of each unit: units count the bits `high`, the registers of a unit the bits `low`.
+fn units(high: &[usize], low: &[usize]) -> Vec<Vec<usize>> {
+    let spread = |number: usize, bits: &[usize]| -> usize {
+        bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum()
+    };
+    (0..1 << high.len())
+        .map(|unit| (0..1 << low.len()).map(|i| spread(unit, high) | spread(i, low)).collect())
+        .collect()
+}
+
+/// Finds source places of elements within a warp.
+struct Solver {
+    units: usize,
+    span: Span,
+    registers: Span,
+    /// Places that hold element 0: what may be added to any solution.
+    kernel: Vec<Place>,
+}
+
+impl Solver {
+    fn new(unit_images: &[u32], lane_images: &[u32]) -> Solver {
+        let images = [unit_images, lane_images].concat();
+        let (mut span, mut kernel) = (Span::default(), Vec::new());
+        let place = |set: u64| Place {
+            unit: (set & ((1 << unit_images.len()) - 1)) as u32,
+            lane: (set >> unit_images.len()) as u32,
+        };
+        for (number, &image) in images.iter().enumerate() {
+            if let Some(set) = span.solve(image) {
+                kernel.push(place(set | 1 << number));
+            }
+            span.insert(image);
+        }
+        Solver { units: unit_images.len(), span, registers: Span::of(unit_images), kernel }
+    }
+
+    fn solve(&self, image: u32) -> Option<Place> {
+        let set = self.span.solve(image)?;
+        Some(Place { unit: (set & ((1 << self.units) - 1)) as u32, lane: (set >> self.units) as u32 })
+    }
+
+    /// As [`Solver::solve`], with the lane's own bit if that is possible.
+    fn solve_near(&self, image: u32, lane_bit: usize, own_image: u32) -> Option<Place> {
+        match self.registers.solve(image ^ own_image) {
+            Some(set) => Some(Place { unit: set as u32, lane: 1 << lane_bit }),
+            None => self.solve(image),
+        }
+    }
+}
+
+/// Chooses F, bit by bit: for each lane bit the destination unit that it adds to the round, and a source
+/// place, such that equal senders send equal units. Returns the places of the lane bits along the graph
+/// of F, and F.
+fn schedule(registers: &[Place], lanes: &[Place], kernel: &[Place]) -> Option<(Vec<Place>, Vec<u32>)> {
+    let (mut graph, mut select): (Vec<Place>, Vec<u32>) = (Vec::new(), Vec::new());
+    let kernel_sets = 1 << kernel.len().min(6);
+    let mut candidates: Vec<usize> = (0..1 << registers.len()).collect();
+    candidates.sort_by_key(|set| set.count_ones());
+    for lane in lanes {
+        let choices = candidates.iter().flat_map(|&set| (0..kernel_sets).map(move |more| (set, more)));
+        let (set, place) = choices
+            .map(|(set, more)| (set, lane.xor(Place::sum(registers, set)).xor(Place::sum(kernel, more))))
+            .find(|(_, place)| {
+                (0..1 << graph.len())
+                    .map(|others| Place::sum(&graph, others).xor(*place))
+                    .all(|sum| sum.lane != 0 || sum.unit == 0)
+            })?;
+        graph.push(place);
+        select.push(set as u32);
+    }
+    Some((graph, select))
+}
+
+/// The map from sender threads to sent units, from the places along the graph.
+fn source_select(lanes: &[Place], warps: &[Place]) -> Option<Vec<u32>> {
+    let senders: Vec<u32> = lanes.iter().map(|place| place.lane).collect();
+    let units: Vec<u32> = lanes.iter().map(|place| place.unit).collect();
+    // Lanes that nobody reads may send anything: extend by independent lane bits that send unit 0.
+    let mut extended = Span::of(&senders);
+    let mut images = units;
+    for bit in 0..LANE_BITS {
+        images.push(0);
+        extended.insert(1 << bit);
+    }
+    let unit_of = |lane: u32| Some(linear::apply64(&images, extended.solve(lane)?));
+    let mut select: Vec<u32> = (0..LANE_BITS).map(|bit| unit_of(1 << bit)).collect::<Option<_>>()?;
+    for warp in warps {
+        select.push(warp.unit ^ linear::apply(&select[..LANE_BITS], warp.lane));
+    }
+    Some(select)
+}
