@@ -15,5 +15,5 @@ pub mod tile;
 
 pub use backend::Hints;
 pub use error::{Diagnostic, Error, Location, Note, Result};
-pub use runtime::{Backend, Device, Event, Stream};
+pub use runtime::{ArraySpec, ArraySpecMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream};
 pub use target::Target;

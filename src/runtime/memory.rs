@@ -28,8 +28,13 @@ pub struct Memory {
 }
 
 enum Kind {
+    /// Of an array that was only described.
+    Absent,
     Cpu,
-    Gpu { gpu: &'static Gpu, order: Order },
+    Gpu {
+        gpu: &'static Gpu,
+        order: Order,
+    },
 }
 
 // SAFETY: the bytes are reached only through launches and copies, which the borrow rules of the
@@ -130,10 +135,26 @@ impl Memory {
         }
     }
 
+    /// The memory of arrays that are only described: no bytes, nowhere.
+    pub(crate) fn absent() -> &'static Memory {
+        static ABSENT: Memory = Memory { address: 0, bytes: 0, kind: Kind::Absent };
+        &ABSENT
+    }
+
+    /// Is this [`Memory::absent`]?
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self.kind, Kind::Absent)
+    }
+
+    /// The bytes on the host, of memory of the cpu device.
+    pub(crate) fn host_pointer(&self) -> Option<*mut u8> {
+        matches!(self.kind, Kind::Cpu).then(|| cpu_pointer(self.address))
+    }
+
     /// The device it is on.
     pub fn device(&self) -> Device {
         match &self.kind {
-            Kind::Cpu => Device::cpu(),
+            Kind::Absent | Kind::Cpu => Device::cpu(),
             Kind::Gpu { gpu, .. } => Device::of(gpu),
         }
     }
@@ -168,6 +189,7 @@ impl Memory {
             return Ok(());
         }
         match &self.kind {
+            Kind::Absent => {}
             // SAFETY: the allocation has this many bytes and `self` is borrowed uniquely.
             Kind::Cpu => unsafe { cpu_pointer(self.address).write_bytes(0, self.bytes) },
             Kind::Gpu { gpu, order } => {
@@ -188,6 +210,7 @@ impl Memory {
             return Ok(());
         }
         match &self.kind {
+            Kind::Absent => {}
             // SAFETY: in bounds as checked; callers hold the array uniquely.
             Kind::Cpu => unsafe {
                 cpu_pointer(self.address).add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len());
@@ -217,6 +240,7 @@ impl Memory {
             return Ok(());
         }
         match &self.kind {
+            Kind::Absent => {}
             // SAFETY: in bounds as checked; nobody writes while the array is borrowed.
             Kind::Cpu => unsafe {
                 to.as_mut_ptr().copy_from_nonoverlapping(cpu_pointer(self.address).add(offset), to.len());
@@ -268,6 +292,7 @@ impl Drop for Memory {
             return;
         }
         match &mut self.kind {
+            Kind::Absent => {}
             Kind::Cpu => {
                 if let Ok(layout) = cpu_layout(self.bytes) {
                     // SAFETY: allocated with this layout, and no borrow is left.

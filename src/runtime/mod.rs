@@ -3,11 +3,19 @@
 //! The only room that talks to the CUDA driver ([`driver`]), and the one that knows where bytes
 //! live. Knows element types and shapes, no operation and no back end.
 
+mod arg;
+mod array;
 mod device;
 pub mod driver;
+mod host;
 mod memory;
 mod stream;
+mod strided;
+mod view;
 
+pub use arg::{ArraySpec, ArraySpecMut};
+pub use array::DeviceArray;
 pub use device::{Backend, Device};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
 pub use stream::{Event, Stream};
+pub use view::{DeviceView, DeviceViewMut};

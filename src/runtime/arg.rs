@@ -1,0 +1,246 @@
+//! Arrays and descriptions of arrays as arguments of a launch.
+//!
+//! The seam to the front end: an array becomes the traced `Array` or `ArrayMut`, its facts a word of
+//! the specialisation key, and its address, extents and strides parameter words, in this order.
+
+use std::marker::PhantomData;
+
+use super::array::DeviceArray;
+use super::host;
+use super::memory::{Memory, MemoryUse};
+use super::strided::Strided;
+use super::view::{DeviceView, DeviceViewMut};
+use crate::backend::ParamWord;
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::kernel::{ArrayFacts, LaunchArg, WordWriter};
+use crate::tile::{Array, ArrayMut, Tracer};
+
+/// Alignment of addresses that the compiled code can profit from, in bytes.
+const WIDE_ALIGNMENT: u32 = 16;
+
+/// What the launch knows about an array of this form.
+#[inline]
+fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> ArrayFacts {
+    const { assert!(R <= 16, "an array of a kernel has at most 16 dimensions") };
+    let wide = address.is_multiple_of(u64::from(WIDE_ALIGNMENT));
+    let mut facts = ArrayFacts {
+        base_align: if wide { WIDE_ALIGNMENT } else { T::DTYPE.storage_bits().div_ceil(8) },
+        ..ArrayFacts::default()
+    };
+    let mut last = 0usize;
+    for d in 0..R {
+        let (extent, stride) = (layout.shape[d], layout.strides[d]);
+        facts.unit_stride |= u32::from(stride == 1) << d;
+        facts.extent_div16 |= u32::from(extent % 16 == 0) << d;
+        facts.stride_div16 |= u32::from(stride % 16 == 0) << d;
+        facts.index64 |= stride > i32::MAX as usize || extent > i32::MAX as usize;
+        last = last.saturating_add(extent.saturating_sub(1).saturating_mul(stride));
+    }
+    facts.index64 |= last > i32::MAX as usize;
+    facts
+}
+
+/// The facts in one word: 1 bit index width, 8 bits alignment, 3 * 16 bits of dimensions.
+#[inline]
+fn facts_word(facts: ArrayFacts) -> u64 {
+    u64::from(facts.index64)
+        | u64::from(facts.base_align) << 8
+        | u64::from(facts.unit_stride) << 16
+        | u64::from(facts.extent_div16) << 32
+        | u64::from(facts.stride_div16) << 48
+}
+
+#[inline]
+fn pack<const R: usize>(address: u64, layout: &Strided<R>, params: &mut dyn FnMut(ParamWord)) {
+    params(address);
+    layout.shape.iter().chain(&layout.strides).for_each(|&n| params(n as ParamWord));
+}
+
+#[inline]
+fn address_of<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> u64 {
+    memory.address() + host::byte_offset::<T>(layout.offset) as u64
+}
+
+macro_rules! array_argument {
+    ($($ty:ty => $traced:ident by $trace:ident, writes $writes:literal;)+) => {$(
+        impl<T: Element, const R: usize> LaunchArg for $ty {
+            type Traced = $traced<T, R>;
+
+            #[inline]
+            fn key(&self, key: &mut WordWriter) {
+                key.push(facts_word(facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout)));
+            }
+
+            fn trace(&self, tracer: &mut Tracer) -> Self::Traced {
+                tracer.$trace(facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout))
+            }
+
+            #[inline]
+            fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+                visit(MemoryUse { memory: &self.memory, writes: $writes });
+            }
+
+            #[inline]
+            fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+                pack(address_of::<T, R>(&self.memory, &self.layout), &self.layout, params);
+            }
+        }
+    )+};
+}
+
+array_argument! {
+    &DeviceArray<T, R> => Array by array, writes false;
+    &DeviceView<'_, T, R> => Array by array, writes false;
+    DeviceView<'_, T, R> => Array by array, writes false;
+    &mut DeviceArray<T, R> => ArrayMut by array_mut, writes true;
+    &mut DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
+    DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
+}
+
+/// An array that does not exist: what [`crate::code_ir`] and [`crate::code_ptx`] take in its place.
+///
+/// Row-major and aligned, unless said otherwise. Launching with it is an error.
+///
+/// ```
+/// use cutlet as ct;
+/// let a = ct::ArraySpec::<f32, 2>::new([1024, 512]);
+/// let c = ct::ArraySpec::<f32, 2>::new([1024, 512]).strides([1, 1024])?.mutable();
+/// # let _ = (a, c);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ArraySpec<T, const R: usize> {
+    layout: Strided<R>,
+    address: u64,
+    element: PhantomData<T>,
+}
+
+/// An [`ArraySpec`] of an array that the kernel may write.
+#[derive(Clone, Copy, Debug)]
+pub struct ArraySpecMut<T, const R: usize>(ArraySpec<T, R>);
+
+impl<T: Element, const R: usize> ArraySpec<T, R> {
+    /// A row-major array of this shape, whose address is a multiple of 16.
+    pub fn new(shape: [usize; R]) -> ArraySpec<T, R> {
+        // An array too large to exist gets the strides of the largest one: all that matters is that
+        // its indices are 64-bit numbers.
+        let layout =
+            Strided::contiguous(shape).unwrap_or(Strided { offset: 0, shape, strides: [i64::MAX as usize; R] });
+        ArraySpec { layout, address: 0, element: PhantomData }
+    }
+
+    /// With these strides, in elements.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when a stride is 0.
+    #[track_caller]
+    pub fn strides(mut self, strides: [usize; R]) -> Result<ArraySpec<T, R>> {
+        if strides.contains(&0) {
+            return Err(Error::argument(format!("strides {strides:?}: a stride is at least 1")));
+        }
+        self.layout.strides = strides;
+        Ok(self)
+    }
+
+    /// With an address that is a multiple of the element size only.
+    pub fn unaligned(mut self) -> ArraySpec<T, R> {
+        self.address = u64::from(T::DTYPE.storage_bits().div_ceil(8));
+        self
+    }
+
+    /// As an array that the kernel may write.
+    pub fn mutable(self) -> ArraySpecMut<T, R> {
+        ArraySpecMut(self)
+    }
+
+    fn facts(&self) -> ArrayFacts {
+        facts::<T, R>(self.address, &self.layout)
+    }
+}
+
+impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
+    type Traced = Array<T, R>;
+
+    fn key(&self, key: &mut WordWriter) {
+        key.push(facts_word(self.facts()));
+    }
+
+    fn trace(&self, tracer: &mut Tracer) -> Array<T, R> {
+        tracer.array(self.facts())
+    }
+
+    fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+        visit(MemoryUse { memory: Memory::absent(), writes: false });
+    }
+
+    fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+        pack(self.address, &self.layout, params);
+    }
+}
+
+impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
+    type Traced = ArrayMut<T, R>;
+
+    fn key(&self, key: &mut WordWriter) {
+        self.0.key(key);
+    }
+
+    fn trace(&self, tracer: &mut Tracer) -> ArrayMut<T, R> {
+        tracer.array_mut(self.0.facts())
+    }
+
+    fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+        visit(MemoryUse { memory: Memory::absent(), writes: true });
+    }
+
+    fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+        self.0.pack(params);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Device;
+
+    fn facts_of(arg: &impl LaunchArg) -> u64 {
+        let mut key = WordWriter::default();
+        arg.key(&mut key);
+        key.words()[0]
+    }
+
+    #[test]
+    fn keys_tell_apart_what_code_depends_on() -> Result<()> {
+        let a = Device::cpu().zeros::<f32, 2>([64, 48])?;
+        let whole = facts_of(&&a);
+        assert_eq!(whole, facts_of(&ArraySpec::<f32, 2>::new([16, 16])));
+        // Only the odd start changes, then only the odd extent, then the odd stride.
+        assert_ne!(whole, facts_of(&a.slice(1, 1..17)?));
+        assert_eq!(whole, facts_of(&a.slice(1, 16..32)?));
+        assert_ne!(whole, facts_of(&a.slice(1, 0..17)?));
+        assert_ne!(whole, facts_of(&ArraySpec::<f32, 2>::new([16, 16]).strides([17, 1])?));
+        assert_ne!(whole, facts_of(&a.transpose()?));
+        assert_ne!(whole, facts_of(&ArraySpec::<f32, 2>::new([16, 16]).unaligned()));
+        Ok(())
+    }
+
+    #[test]
+    fn index_width_follows_the_largest_offset() {
+        let wide = |shape: [usize; 2]| ArraySpec::<u8, 2>::new(shape).facts().index64;
+        assert!(!wide([1 << 16, 1 << 15]));
+        assert!(wide([(1 << 16) + 1, 1 << 15]));
+        assert!(wide([1, usize::MAX]));
+        assert!(!wide([0, 5]));
+    }
+
+    #[test]
+    fn parameters_are_address_extents_strides() -> Result<()> {
+        let a = Device::cpu().zeros::<i16, 2>([4, 6])?;
+        let view = a.slice(1, 2..5)?.transpose()?;
+        let mut words = Vec::new();
+        (&view).pack(&mut |word| words.push(word));
+        assert_eq!(words, [a.address() + 4, 3, 4, 1, 6]);
+        Ok(())
+    }
+}

@@ -1,0 +1,344 @@
+//! Arrays on a device, owned: creation, upload and download.
+//!
+//! Relies on [`super::memory`] for bytes and ordering and on [`super::strided`] for addressing.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+
+use super::device::Device;
+use super::host;
+use super::memory::Memory;
+use super::strided::Strided;
+use super::view::{DeviceView, DeviceViewMut, check_packed};
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+/// An array of rank `R` with elements of type `T` in the memory of one device.
+///
+/// Made by a [`Device`], row-major. As an argument of a launch, `&DeviceArray` arrives in the kernel
+/// as `Array` (loads only) and `&mut DeviceArray` as `ArrayMut`. Work on it is asynchronous on a GPU;
+/// downloads wait for the work, and dropping it while work is in flight is fine.
+///
+/// Views ([`DeviceArray::view`], [`DeviceArray::slice`], [`DeviceArray::permute`], …) share its memory
+/// without a copy and go wherever the array goes.
+///
+/// ```
+/// let device = cutlet::Device::cpu();
+/// let a = device.array(&[1, 2, 3, 4, 5, 6], [2, 3])?;
+/// assert_eq!(a.shape(), [2, 3]);
+/// assert_eq!(a.transpose()?.to_vec()?, [1, 4, 2, 5, 3, 6]);
+/// # Ok::<(), cutlet::Error>(())
+/// ```
+pub struct DeviceArray<T, const R: usize> {
+    pub(super) memory: Memory,
+    pub(super) layout: Strided<R>,
+    element: PhantomData<T>,
+}
+
+impl Device {
+    /// An array with these elements, in row-major order.
+    ///
+    /// ```
+    /// let host = vec![1.0f32, 2.0, 3.0, 4.0];
+    /// let a = cutlet::Device::cpu().array(&host, [2, 2])?;
+    /// assert_eq!(a.to_vec()?, host);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the shape has another number of elements, [`Error::Driver`] when the
+    /// device has not enough memory or earlier work on it failed.
+    #[track_caller]
+    pub fn array<T: Element, const R: usize>(&self, host: &[T], shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+        let mut array = self.unspecified(shape)?;
+        array.copy_from(host)?;
+        Ok(array)
+    }
+
+    /// An array whose elements are all 0 (false for bool).
+    ///
+    /// # Errors
+    /// As [`Device::array`].
+    #[track_caller]
+    pub fn zeros<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+        let mut array = self.unspecified::<T, R>(shape)?;
+        // All bits 0 are the value 0 in every element type but f8e8m0fnu, which has no 0.
+        array.memory.clear()?;
+        Ok(array)
+    }
+
+    /// An array whose elements are all `value`.
+    ///
+    /// # Errors
+    /// As [`Device::array`].
+    #[track_caller]
+    pub fn full<T: Element, const R: usize>(&self, shape: [usize; R], value: T) -> Result<DeviceArray<T, R>> {
+        let mut array = self.unspecified(shape)?;
+        array.copy_from(&vec![value; array.len()])?;
+        Ok(array)
+    }
+
+    /// An array whose element at each index is what `value` gives for it, asked in row-major order.
+    ///
+    /// ```
+    /// let a = cutlet::Device::cpu().from_fn([2, 3], |[i, j]| (10 * i + j) as i32)?;
+    /// assert_eq!(a.to_vec()?, [0, 1, 2, 10, 11, 12]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::array`].
+    #[track_caller]
+    pub fn from_fn<T: Element, const R: usize>(
+        &self,
+        shape: [usize; R],
+        mut value: impl FnMut([usize; R]) -> T,
+    ) -> Result<DeviceArray<T, R>> {
+        let mut array = self.unspecified(shape)?;
+        let values: Vec<T> = (0..array.len())
+            .map(|mut i| {
+                let mut index = [0; R];
+                for d in (0..R).rev() {
+                    (index[d], i) = (i % shape[d], i / shape[d]);
+                }
+                value(index)
+            })
+            .collect();
+        array.copy_from(&values)?;
+        Ok(array)
+    }
+
+    #[track_caller]
+    fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+        let layout = Strided::contiguous(shape)
+            .ok_or_else(|| Error::argument(format!("an array of shape {shape:?} has too many elements")))?;
+        check_packed::<T, R>(&layout)?;
+        let memory = Memory::alloc(*self, T::DTYPE.bytes_of(layout.len()))?;
+        Ok(DeviceArray { memory, layout, element: PhantomData })
+    }
+}
+
+impl<T: Element, const R: usize> DeviceArray<T, R> {
+    /// The device it is on.
+    pub fn device(&self) -> Device {
+        self.memory.device()
+    }
+
+    /// All of it, to read.
+    pub fn view(&self) -> DeviceView<'_, T, R> {
+        DeviceView::new(&self.memory, self.layout)
+    }
+
+    /// All of it, to read and write.
+    pub fn view_mut(&mut self) -> DeviceViewMut<'_, T, R> {
+        DeviceViewMut::new(&mut self.memory, self.layout)
+    }
+
+    /// Extents in elements.
+    pub fn shape(&self) -> [usize; R] {
+        self.layout.shape
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Has it no elements?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Address of the first element on its device. Work that other programs do there is not ordered
+    /// with launches, unless it runs on the same stream.
+    pub fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// The elements, in row-major order; waits for the work that writes them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when this work failed.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        self.view().to_vec()
+    }
+
+    /// Overwrites all elements with host values in row-major order. The host values may be changed as
+    /// soon as this returns.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    #[track_caller]
+    pub fn copy_from(&mut self, host: &[T]) -> Result<()> {
+        self.view_mut().copy_from(host)
+    }
+
+    /// Overwrites all elements with those of an array of the same shape, on any device.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another shape, [`Error::Driver`] when earlier work failed.
+    #[track_caller]
+    pub fn copy_from_array(&mut self, other: &DeviceView<'_, T, R>) -> Result<()> {
+        self.view_mut().copy_from_array(other)
+    }
+
+    /// [`DeviceView::slice`] of all of it.
+    #[track_caller]
+    pub fn slice(&self, axis: usize, range: impl RangeBounds<usize>) -> Result<DeviceView<'_, T, R>> {
+        self.view().slice(axis, range)
+    }
+
+    /// [`DeviceView::step`] of all of it.
+    #[track_caller]
+    pub fn step(&self, axis: usize, step: usize) -> Result<DeviceView<'_, T, R>> {
+        self.view().step(axis, step)
+    }
+
+    /// [`DeviceView::permute`] of all of it.
+    #[track_caller]
+    pub fn permute(&self, order: [usize; R]) -> Result<DeviceView<'_, T, R>> {
+        self.view().permute(order)
+    }
+
+    /// [`DeviceView::reshape`] of all of it; always possible.
+    #[track_caller]
+    pub fn reshape<const Q: usize>(&self, shape: [usize; Q]) -> Result<DeviceView<'_, T, Q>> {
+        self.view().reshape(shape)
+    }
+
+    /// The same elements in row-major order as an array of another shape.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the shape has another number of elements.
+    #[track_caller]
+    pub fn into_shape<const Q: usize>(self, shape: [usize; Q]) -> Result<DeviceArray<T, Q>> {
+        let layout = self.layout.reshape(shape)?;
+        check_packed::<T, Q>(&layout)?;
+        Ok(DeviceArray { memory: self.memory, layout, element: PhantomData })
+    }
+}
+
+impl<T: Element> DeviceArray<T, 2> {
+    /// [`DeviceView::transpose`] of all of it.
+    #[track_caller]
+    pub fn transpose(&self) -> Result<DeviceView<'_, T, 2>> {
+        self.view().transpose()
+    }
+}
+
+impl<T: Element, const R: usize> fmt::Debug for DeviceArray<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceArray<{}>({:?} on {})", T::NAME, self.shape(), self.device())
+    }
+}
+
+pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
+    let first = host::byte_offset::<T>(layout.offset);
+    if layout.is_contiguous() && !host::is_packed::<T>() {
+        return host::collect(layout.len(), |bytes| memory.read(first, bytes));
+    }
+    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
+    memory.read(first, &mut bytes)?;
+    Ok(host::gather(&bytes, layout))
+}
+
+pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
+    let first = host::byte_offset::<T>(layout.offset);
+    // A packed view may end in the middle of a byte that belongs to its neighbour.
+    let whole = !host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
+    if layout.is_contiguous() && whole {
+        return memory.write(first, &host::to_bytes(host));
+    }
+    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
+    memory.read(first, &mut bytes)?;
+    host::scatter(host, &mut bytes, layout);
+    memory.write(first, &bytes)
+}
+
+/// Bytes from the first to the last element, gaps included.
+pub(super) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usize {
+    let nibble = if host::is_packed::<T>() { layout.offset % 2 } else { 0 };
+    match layout.span() {
+        0 => 0,
+        span => T::DTYPE.bytes_of(span + nibble),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::{f4e2m1fn, f16};
+
+    fn host(n: usize) -> Vec<f16> {
+        (0..n).map(|i| f16::from_f32(i as f32)).collect()
+    }
+
+    #[test]
+    fn round_trips_of_views() -> Result<()> {
+        let device = Device::cpu();
+        let a = device.array(&host(60), [3, 4, 5])?;
+        assert_eq!(a.to_vec()?, host(60));
+        let view = a.permute([2, 0, 1])?.slice(0, 1..4)?.step(2, 2)?;
+        assert_eq!(view.shape(), [3, 3, 2]);
+        let expected = device.from_fn([3, 3, 2], |[k, i, j]| f16::from_f32((20 * i + 10 * j + k + 1) as f32))?;
+        assert_eq!(view.to_vec()?, expected.to_vec()?);
+        let b = device.array(&view.to_vec()?, view.shape())?;
+        assert_eq!(b.to_vec()?, expected.to_vec()?);
+        assert_eq!(a.reshape([12, 5])?.slice(0, 3..4)?.to_vec()?, host(20)[15..]);
+        Ok(())
+    }
+
+    #[test]
+    fn uploads_into_views_leave_the_rest() -> Result<()> {
+        let mut a = Device::cpu().zeros::<i32, 2>([4, 5])?;
+        a.view_mut().slice(1, 2..4)?.copy_from(&[1, 2, 3, 4, 5, 6, 7, 8])?;
+        a.view_mut().slice(0, 3..)?.slice(1, ..2)?.copy_from(&[9, 10])?;
+        assert_eq!(a.to_vec()?, [0, 0, 1, 2, 0, 0, 0, 3, 4, 0, 0, 0, 5, 6, 0, 9, 10, 7, 8, 0]);
+        let b = Device::cpu().array(&(0..20).collect::<Vec<i32>>(), [5, 4])?;
+        a.copy_from_array(&b.transpose()?)?;
+        assert_eq!(a.transpose()?.to_vec()?, b.to_vec()?);
+        assert!(a.copy_from(&[1, 2, 3]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn four_bit_arrays() -> Result<()> {
+        let device = Device::cpu();
+        let values: Vec<f4e2m1fn> = (0..24).map(|i| f4e2m1fn::from_bits(i * 5 % 16)).collect();
+        let mut a = device.array(&values, [4, 6])?;
+        assert_eq!(a.memory.len(), 12);
+        assert_eq!(a.to_vec()?, values);
+        assert_eq!(a.slice(1, 2..4)?.to_vec()?[2..4], values[8..10]);
+        assert!(a.slice(1, 1..3).is_err());
+        assert!(a.step(1, 2).is_err());
+        assert!(device.zeros::<f4e2m1fn, 2>([3, 3]).is_err());
+        let odd = device.array(&values[..7], [7])?;
+        assert_eq!(odd.to_vec()?, values[..7]);
+        a.view_mut().slice(1, 2..5)?.copy_from(&[f4e2m1fn::from_bits(7); 12])?;
+        let changed = a.to_vec()?;
+        assert!(
+            (0..24).all(|i| changed[i].to_bits() == if (2..5).contains(&(i % 6)) { 7 } else { values[i].to_bits() })
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn empty_arrays() -> Result<()> {
+        let mut a = Device::cpu().zeros::<f32, 2>([0, 5])?;
+        assert!(a.to_vec()?.is_empty());
+        a.copy_from(&[])?;
+        assert!(a.is_empty() && a.slice(1, 2..)?.is_empty());
+        assert_eq!(Device::cpu().array(&[1.5f64], [])?.to_vec()?, [1.5]);
+        assert_eq!(Device::cpu().full([2, 2], true)?.to_vec()?, [true; 4]);
+        Ok(())
+    }
+
+    #[test]
+    fn wrong_shapes_are_errors_at_the_caller() {
+        let error = Device::cpu().array(&[1, 2, 3], [2, 2]).unwrap_err();
+        assert!(error.to_string().contains("array.rs"), "{error}");
+        assert!(Device::cpu().zeros::<u8, 2>([usize::MAX, 2]).is_err());
+        assert!(Device::cpu().zeros::<u8, 1>([1 << 60]).is_err());
+    }
+}

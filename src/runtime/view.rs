@@ -1,0 +1,252 @@
+//! Views of arrays: other shapes and parts of the same memory, shared or unique.
+//!
+//! A [`DeviceView`] is to a `DeviceArray` what `&[T]` is to `Vec<T>`, a [`DeviceViewMut`] what
+//! `&mut [T]` is; the borrow checker keeps launches from writing what others use.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+
+use super::array::{download, span_bytes, upload};
+use super::device::Device;
+use super::host;
+use super::memory::Memory;
+use super::strided::Strided;
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+/// A shared view of (a part of) a `DeviceArray`. In a kernel: `Array`, loads only.
+///
+/// ```
+/// let a = cutlet::Device::cpu().array(&[0, 1, 2, 3, 4, 5, 6, 7], [2, 4])?;
+/// let odd = a.slice(1, 1..)?.step(1, 2)?;
+/// assert_eq!((odd.shape(), odd.strides()), ([2, 2], [4, 2]));
+/// assert_eq!(odd.to_vec()?, [1, 3, 5, 7]);
+/// # Ok::<(), cutlet::Error>(())
+/// ```
+pub struct DeviceView<'a, T, const R: usize> {
+    pub(super) memory: &'a Memory,
+    pub(super) layout: Strided<R>,
+    element: PhantomData<T>,
+}
+
+/// A unique view of (a part of) a `DeviceArray`. In a kernel: `ArrayMut`.
+///
+/// ```
+/// let mut a = cutlet::Device::cpu().zeros::<i32, 2>([2, 3])?;
+/// a.view_mut().slice(1, 1..2)?.copy_from(&[7, 8])?;
+/// assert_eq!(a.to_vec()?, [0, 7, 0, 0, 8, 0]);
+/// # Ok::<(), cutlet::Error>(())
+/// ```
+pub struct DeviceViewMut<'a, T, const R: usize> {
+    pub(super) memory: &'a mut Memory,
+    pub(super) layout: Strided<R>,
+    element: PhantomData<T>,
+}
+
+impl<T, const R: usize> Clone for DeviceView<'_, T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const R: usize> Copy for DeviceView<'_, T, R> {}
+
+/// What both kinds of view can do; `$name` is rebuilt around the same memory.
+macro_rules! view_methods {
+    ($name:ident) => {
+        impl<'a, T: Element, const R: usize> $name<'a, T, R> {
+            /// The device it is on.
+            pub fn device(&self) -> Device {
+                self.memory.device()
+            }
+
+            /// Extents in elements.
+            pub fn shape(&self) -> [usize; R] {
+                self.layout.shape
+            }
+
+            /// Strides in elements.
+            pub fn strides(&self) -> [usize; R] {
+                self.layout.strides
+            }
+
+            /// Number of elements.
+            pub fn len(&self) -> usize {
+                self.layout.len()
+            }
+
+            /// Has it no elements?
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// Address of the first element on its device.
+            pub fn address(&self) -> u64 {
+                self.memory.address() + host::byte_offset::<T>(self.layout.offset) as u64
+            }
+
+            /// The elements in row-major order; waits for the work that writes them.
+            ///
+            /// # Errors
+            /// [`Error::Driver`] when this work failed.
+            pub fn to_vec(&self) -> Result<Vec<T>> {
+                download(self.memory, &self.layout)
+            }
+
+            /// The part whose index along `axis` is in `range`.
+            ///
+            /// # Errors
+            /// [`Error::Argument`] when there is no such axis or the range is outside of its extent;
+            /// for elements of four bits also when the part starts in the middle of a byte.
+            #[track_caller]
+            pub fn slice(self, axis: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+                let layout = self.layout.slice(axis, range)?;
+                self.with(layout)
+            }
+
+            /// Every `step`-th element along `axis`, the first one included.
+            ///
+            /// # Errors
+            /// [`Error::Argument`] when there is no such axis or `step` is 0; for elements of four bits
+            /// also along the axis of stride 1.
+            #[track_caller]
+            pub fn step(self, axis: usize, step: usize) -> Result<Self> {
+                let layout = self.layout.step(axis, step)?;
+                self.with(layout)
+            }
+
+            /// The same elements with axes in another order: axis `d` of the result is axis `order[d]`.
+            ///
+            /// # Errors
+            /// [`Error::Argument`] when `order` is no permutation of the axes.
+            #[track_caller]
+            pub fn permute(self, order: [usize; R]) -> Result<Self> {
+                let layout = self.layout.permute(order)?;
+                self.with(layout)
+            }
+
+            /// The same elements in row-major order with another shape.
+            ///
+            /// # Errors
+            /// [`Error::Argument`] when the shape has another number of elements, or strides cannot
+            /// express it without a copy.
+            #[track_caller]
+            pub fn reshape<const Q: usize>(self, shape: [usize; Q]) -> Result<$name<'a, T, Q>> {
+                let layout = self.layout.reshape(shape)?;
+                self.with(layout)
+            }
+
+            #[track_caller]
+            fn with<const Q: usize>(self, layout: Strided<Q>) -> Result<$name<'a, T, Q>> {
+                check_packed::<T, Q>(&layout)?;
+                Ok($name::new(self.memory, layout))
+            }
+        }
+
+        impl<T: Element> $name<'_, T, 2> {
+            /// The same elements with the two axes exchanged.
+            ///
+            /// # Errors
+            /// None at present.
+            #[track_caller]
+            pub fn transpose(self) -> Result<Self> {
+                self.permute([1, 0])
+            }
+        }
+
+        impl<T: Element, const R: usize> fmt::Debug for $name<'_, T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let (name, shape, strides) = (stringify!($name), self.shape(), self.strides());
+                write!(f, "{name}<{}>({shape:?}, strides {strides:?}, on {})", T::NAME, self.device())
+            }
+        }
+    };
+}
+
+view_methods!(DeviceView);
+view_methods!(DeviceViewMut);
+
+impl<'a, T: Element, const R: usize> DeviceView<'a, T, R> {
+    pub(super) fn new(memory: &'a Memory, layout: Strided<R>) -> Self {
+        DeviceView { memory, layout, element: PhantomData }
+    }
+}
+
+impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
+    pub(super) fn new(memory: &'a mut Memory, layout: Strided<R>) -> Self {
+        DeviceViewMut { memory, layout, element: PhantomData }
+    }
+
+    /// The same view, to read.
+    pub fn as_view(&self) -> DeviceView<'_, T, R> {
+        DeviceView::new(self.memory, self.layout)
+    }
+
+    /// The same view for a shorter time, to be consumed by another method.
+    pub fn reborrow(&mut self) -> DeviceViewMut<'_, T, R> {
+        DeviceViewMut::new(self.memory, self.layout)
+    }
+
+    /// Overwrites all elements with host values in row-major order. The host values may be changed as
+    /// soon as this returns.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    #[track_caller]
+    pub fn copy_from(&mut self, host: &[T]) -> Result<()> {
+        if host.len() != self.len() {
+            return Err(Error::argument(format!(
+                "{} values for an array of shape {:?}, which has {} elements",
+                host.len(),
+                self.shape(),
+                self.len()
+            )));
+        }
+        upload(self.memory, &self.layout, host)
+    }
+
+    /// Overwrites all elements with those of an array of the same shape, on any device.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another shape, [`Error::Driver`] when earlier work failed.
+    #[track_caller]
+    pub fn copy_from_array(&mut self, other: &DeviceView<'_, T, R>) -> Result<()> {
+        if self.shape() != other.shape() {
+            return Err(Error::argument(format!(
+                "an array of shape {:?} cannot be copied into one of shape {:?}",
+                other.shape(),
+                self.shape()
+            )));
+        }
+        if self.layout.is_contiguous() && other.layout.is_contiguous() && !host::is_packed::<T>() {
+            let (to, from) = (self.layout.offset, other.layout.offset);
+            let bytes = span_bytes::<T, R>(&self.layout);
+            let (to, from) = (host::byte_offset::<T>(to), host::byte_offset::<T>(from));
+            return self.memory.copy_from(to, other.memory, from, bytes);
+        }
+        self.copy_from(&other.to_vec()?)
+    }
+}
+
+/// Elements that share a byte need a byte address and neighbours in it: an even first element, an axis
+/// of stride 1, and even strides along the others.
+#[track_caller]
+pub(super) fn check_packed<T: Element, const R: usize>(layout: &Strided<R>) -> Result<()> {
+    if !host::is_packed::<T>() {
+        return Ok(());
+    }
+    let mut strides = (0..R).filter(|&d| layout.shape[d] > 1).map(|d| layout.strides[d]).peekable();
+    let dense = strides.peek().is_none() || layout.strides.contains(&1);
+    if dense && layout.offset % 2 == 0 && strides.all(|stride| stride == 1 || stride % 2 == 0) {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "{} elements lie two in a byte: an array of them needs an axis of stride 1, even strides along the \
+         others and an even first element; this one has shape {:?}, strides {:?} and starts at element {}",
+        T::NAME,
+        layout.shape,
+        layout.strides,
+        layout.offset
+    )))
+}
