@@ -29,9 +29,9 @@ fn location(place: Place) -> Location {
     Location { file: place.file().into(), line: place.line(), column: place.column() }
 }
 
-/// A value of a trace.
+/// A value of a trace. (Public because sealed traits mention it; it cannot be named outside.)
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raw {
+pub struct Raw {
     value: Value,
     /// Serial number of the trace, so that a value kept from another one is noticed.
     trace: u32,
@@ -40,9 +40,13 @@ pub(crate) struct Raw {
 
 /// An operand: recorded, or a host value that becomes a constant of whatever shape is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Source {
+pub enum Source {
+    /// A recorded value.
     Value(Raw),
+    /// Bits of the operand's element type.
     Literal(u64),
+    /// A host extent or offset, for an i32 operand.
+    Extent(usize),
 }
 
 /// What an open block is the body of.
@@ -299,6 +303,27 @@ impl Trace {
         value
     }
 
+    /// Appends an i32 constant from a host number.
+    pub fn splat_extent(&mut self, place: Place, value: usize, shape: &[i64]) -> Value {
+        if i32::try_from(value).is_err() {
+            self.report(
+                place,
+                format!("the host value {value} does not fit the i32 that it is combined with"),
+                &["compute in i64: `.cast::<i64>()`, and write the host value as i64"],
+            );
+        }
+        self.splat(DType::I32, value as u32 as u64, shape)
+    }
+
+    /// The value of an operand as a scalar, `None` when there was a problem.
+    pub fn scalar(&mut self, place: Place, source: Source, dtype: DType) -> Option<Value> {
+        match source {
+            Source::Value(raw) => self.usable(raw, place),
+            Source::Literal(bits) => Some(self.splat(dtype, bits, &[])),
+            Source::Extent(n) => Some(self.splat_extent(place, n, &[])),
+        }
+    }
+
     /// Is an op with this effect and result rank allowed in the innermost region? Reports if not.
     pub fn admits(&mut self, place: Place, effect: Effect, rank: usize) -> bool {
         let Some(region) = self.regions.get(&self.builder.block()).copied() else { return true };
@@ -427,7 +452,7 @@ impl Trace {
             .iter()
             .map(|(source, _)| match source {
                 Source::Value(raw) => self.usable(*raw, place).map(Some),
-                Source::Literal(_) => Some(None),
+                Source::Literal(_) | Source::Extent(_) => Some(None),
             })
             .collect();
         let Some(usable) = usable else { return self.poison(ty) };
@@ -439,6 +464,7 @@ impl Trace {
             values.push(match (found, source) {
                 (Some(value), _) => self.stretch(*value, &shape),
                 (None, Source::Literal(bits)) => self.splat(dtype, bits, &shape),
+                (None, Source::Extent(n)) => self.splat_extent(place, n, &shape),
                 (None, Source::Value(_)) => unreachable!("values were found usable"),
             });
         }

@@ -9,9 +9,10 @@ mod tracer;
 
 use std::marker::PhantomData;
 
+pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
 pub use context::is_tracing;
-pub(crate) use context::{Raw, here, record};
+pub(crate) use context::{Place, Raw, Region, Source, Trace, here, record};
 pub use tracer::Tracer;
 pub(crate) use tracer::trace_into_module;
 
@@ -56,6 +57,8 @@ impl<T> Copy for Scalar<T> {}
 pub trait TileLike: Copy + sealed::Handle {
     /// Element type.
     type Elem: Element;
+    /// Number of dimensions; 0 for a scalar.
+    const RANK: usize;
     /// The same form with another element type.
     type With<U: Element>: TileLike<Elem = U>;
 }
@@ -66,10 +69,8 @@ pub(crate) mod sealed {
     /// Conversion between typed handles and recorded values.
     pub trait Handle: Sized {
         #[doc(hidden)]
-        #[allow(private_interfaces)]
         fn raw(self) -> Raw;
         #[doc(hidden)]
-        #[allow(private_interfaces)]
         fn from_raw(raw: Raw) -> Self;
     }
 }
@@ -78,15 +79,16 @@ pub(crate) use sealed::Handle;
 
 impl<T: Element, const R: usize> TileLike for Tile<T, R> {
     type Elem = T;
+    const RANK: usize = R;
     type With<U: Element> = Tile<U, R>;
 }
 
 impl<T: Element> TileLike for Scalar<T> {
     type Elem = T;
+    const RANK: usize = 0;
     type With<U: Element> = Scalar<U>;
 }
 
-#[allow(private_interfaces)]
 impl<T, const R: usize> Handle for Tile<T, R> {
     fn raw(self) -> Raw {
         self.raw
@@ -96,7 +98,6 @@ impl<T, const R: usize> Handle for Tile<T, R> {
     }
 }
 
-#[allow(private_interfaces)]
 impl<T> Handle for Scalar<T> {
     fn raw(self) -> Raw {
         self.raw

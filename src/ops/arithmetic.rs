@@ -1,0 +1,177 @@
+//! Operators: `+ - * / % & | ^ << >>`, unary `-` and `!`.
+//!
+//! They mean what they mean in Rust: integer division truncates, `%` has the sign of the dividend, `>>`
+//! keeps the sign of signed integers. Integers wrap on overflow. Each line of the table at the end gives
+//! every combination of tile, scalar and host value. There are no assigning forms (`+=`): the
+//! state of a loop goes in and comes out by value.
+
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
+
+use super::operand::{Operand, elementwise, operand, uniform, value};
+use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
+use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
+use crate::tile::{Place, Scalar, Source, Tile, TileLike, here};
+
+/// How integers of this type are read.
+pub(crate) fn sign<T: Element>() -> Sign {
+    if T::SIGNED { Sign::Signed } else { Sign::Unsigned }
+}
+
+const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
+const WRAP: Attr = Attr::Overflow(Overflow::None);
+
+/// Op and attributes of an operator on this element type.
+type Selected = (Opcode, Vec<Attr>);
+
+fn add<T: Element>() -> Selected {
+    if T::DTYPE.is_float() { (Opcode::AddF, vec![NEAREST]) } else { (Opcode::AddI, vec![WRAP]) }
+}
+fn sub<T: Element>() -> Selected {
+    if T::DTYPE.is_float() { (Opcode::SubF, vec![NEAREST]) } else { (Opcode::SubI, vec![WRAP]) }
+}
+fn mul<T: Element>() -> Selected {
+    if T::DTYPE.is_float() { (Opcode::MulF, vec![NEAREST]) } else { (Opcode::MulI, vec![WRAP]) }
+}
+fn div<T: Element>() -> Selected {
+    match T::DTYPE.is_float() {
+        true => (Opcode::DivF, vec![NEAREST]),
+        false => (Opcode::DivI, vec![Attr::Sign(sign::<T>()), Attr::Rounding(Rounding::Zero)]),
+    }
+}
+fn rem<T: Element>() -> Selected {
+    match T::DTYPE.is_float() {
+        true => (Opcode::RemF, vec![]),
+        false => (Opcode::RemI, vec![Attr::Sign(sign::<T>())]),
+    }
+}
+fn and<T: Element>() -> Selected {
+    (Opcode::AndI, vec![])
+}
+fn or<T: Element>() -> Selected {
+    (Opcode::OrI, vec![])
+}
+fn xor<T: Element>() -> Selected {
+    (Opcode::XorI, vec![])
+}
+fn shl<T: Element>() -> Selected {
+    (Opcode::ShlI, vec![WRAP])
+}
+fn shr<T: Element>() -> Selected {
+    (Opcode::ShrI, vec![Attr::Sign(sign::<T>())])
+}
+
+#[track_caller]
+fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: Source, rhs: Source) -> X {
+    let dtype = X::Elem::DTYPE;
+    uniform(place, name, code, attrs, &[(lhs, dtype), (rhs, dtype)])
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $symbol:literal $bound:ident: $($literal:ident)+;)+) => {$(
+        impl<T: $bound, const R: usize, B: Operand<Tile<T, R>>> $trait<B> for Tile<T, R> {
+            type Output = Tile<T, R>;
+            #[track_caller]
+            fn $method(self, rhs: B) -> Tile<T, R> {
+                binary(here(), $symbol, selected::$method::<T>(), value(self).0, rhs.source())
+            }
+        }
+        impl<T: $bound, const R: usize> $trait<Tile<T, R>> for Scalar<T> {
+            type Output = Tile<T, R>;
+            #[track_caller]
+            fn $method(self, rhs: Tile<T, R>) -> Tile<T, R> {
+                binary(here(), $symbol, selected::$method::<T>(), value(self).0, value(rhs).0)
+            }
+        }
+        impl<T: $bound, B: Operand<Scalar<T>>> $trait<B> for Scalar<T> {
+            type Output = Scalar<T>;
+            #[track_caller]
+            fn $method(self, rhs: B) -> Scalar<T> {
+                binary(here(), $symbol, selected::$method::<T>(), value(self).0, rhs.source())
+            }
+        }
+        $(operators!(@literal $trait $method $symbol $literal $literal);)+
+        operators!(@halves $trait $method $symbol $bound);
+    )+};
+    (@literal $trait:ident $method:ident $symbol:literal $host:ident $elem:ident) => {
+        impl<const R: usize> $trait<Tile<$elem, R>> for $host {
+            type Output = Tile<$elem, R>;
+            #[track_caller]
+            fn $method(self, rhs: Tile<$elem, R>) -> Tile<$elem, R> {
+                let lhs = operand::<Tile<$elem, R>>(self).0;
+                binary(here(), $symbol, selected::$method::<$elem>(), lhs, value(rhs).0)
+            }
+        }
+        impl $trait<Scalar<$elem>> for $host {
+            type Output = Scalar<$elem>;
+            #[track_caller]
+            fn $method(self, rhs: Scalar<$elem>) -> Scalar<$elem> {
+                let lhs = operand::<Scalar<$elem>>(self).0;
+                binary(here(), $symbol, selected::$method::<$elem>(), lhs, value(rhs).0)
+            }
+        }
+    };
+    (@halves $trait:ident $method:ident $symbol:literal Number) => {
+        operators!(@literal $trait $method $symbol f64 f16);
+        operators!(@literal $trait $method $symbol f64 bf16);
+    };
+    (@halves $trait:ident $method:ident $symbol:literal $bound:ident) => {};
+}
+
+/// The functions above under the names of the operator methods.
+mod selected {
+    pub(super) use super::{add, and as bitand, div, mul, or as bitor, rem, shl, shr, sub, xor as bitxor};
+}
+
+operators! {
+    Add add "+" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Sub sub "-" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Mul mul "*" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Div div "/" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Rem rem "%" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    BitAnd bitand "&" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
+    BitOr bitor "|" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
+    BitXor bitxor "^" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
+    Shl shl "<<" Int: i8 i16 i32 i64 u8 u16 u32 u64;
+    Shr shr ">>" Int: i8 i16 i32 i64 u8 u16 u32 u64;
+}
+
+#[track_caller]
+fn negate<X: TileLike>(place: Place, x: X) -> X {
+    let (code, attrs) = if X::Elem::DTYPE.is_float() { (Opcode::NegF, vec![]) } else { (Opcode::NegI, vec![WRAP]) };
+    uniform(place, "-", code, attrs, &[value(x)])
+}
+
+/// Bits of a value with every bit set.
+fn all_ones<T: Element>() -> u64 {
+    u64::MAX >> (64 - T::DTYPE.bits())
+}
+
+#[track_caller]
+fn invert<X: TileLike>(place: Place, x: X) -> X {
+    elementwise(place, "!", &[value(x)], |t, v, shape| {
+        let dtype = X::Elem::DTYPE;
+        let ones = t.splat(dtype, all_ones::<X::Elem>(), shape);
+        t.put(Opcode::XorI, &[v[0], ones], vec![], dtype, shape)
+    })
+}
+
+macro_rules! unary_operator {
+    ($trait:ident $method:ident $bound:ident $function:ident) => {
+        impl<T: $bound, const R: usize> $trait for Tile<T, R> {
+            type Output = Tile<T, R>;
+            #[track_caller]
+            fn $method(self) -> Tile<T, R> {
+                $function(here(), self)
+            }
+        }
+        impl<T: $bound> $trait for Scalar<T> {
+            type Output = Scalar<T>;
+            #[track_caller]
+            fn $method(self) -> Scalar<T> {
+                $function(here(), self)
+            }
+        }
+    };
+}
+unary_operator!(Neg neg Signed negate);
+unary_operator!(Not not Bits invert);

@@ -1,0 +1,143 @@
+//! Comparison, minimum and maximum, select.
+//!
+//! **Names.** `a.max(b)` compares element by element, as `f32::max` does; the largest element along an
+//! axis is `a.reduce_max(axis)`. No name here means both.
+
+use super::arithmetic::sign;
+use super::operand::{Operand, elementwise, methods, operand, uniform, value};
+use crate::dtype::DType;
+use crate::element::{Comparable, Element, Number, Whole};
+use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
+use crate::tile::{Scalar, Tile, TileLike, Trace, here};
+
+/// Records a comparison of two values of one shape.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn mask(
+    t: &mut Trace,
+    pred: CmpPred,
+    order: CmpOrder,
+    dtype: DType,
+    signed: bool,
+    lhs: Value,
+    rhs: Value,
+    shape: &[i64],
+) -> Value {
+    let sign = if signed { Sign::Signed } else { Sign::Unsigned };
+    let (code, second) = match dtype.is_float() {
+        true => (Opcode::CmpF, Attr::CmpOrder(order)),
+        false => (Opcode::CmpI, Attr::Sign(sign)),
+    };
+    t.put(code, &[lhs, rhs], vec![Attr::CmpPred(pred), second], DType::I1, shape)
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])+ $name:ident = $pred:ident $order:ident;)+) => {
+        methods! {
+            // These names belong to operator traits of the standard library, which tiles do not implement:
+            // a comparison gives a tile of bool.
+            #[allow(clippy::should_implement_trait)]
+            [Comparable] $(
+            $(#[$doc])+
+            #[track_caller]
+            pub fn $name(self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(self), operand::<Self>(rhs)], |t, v, shape| {
+                    mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
+                })
+            }
+        )+ }
+    };
+}
+
+comparisons! {
+    /// Is each element equal to that of `rhs`? False where either is NaN.
+    eq = Eq Ordered;
+    /// Does each element differ from that of `rhs`? True where either is NaN.
+    ne = Ne Unordered;
+    /// Is each element less than that of `rhs`? False where either is NaN.
+    lt = Lt Ordered;
+    /// Is each element less than or equal to that of `rhs`? False where either is NaN.
+    le = Le Ordered;
+    /// Is each element greater than that of `rhs`? False where either is NaN.
+    gt = Gt Ordered;
+    /// Is each element greater than or equal to that of `rhs`? False where either is NaN.
+    ge = Ge Ordered;
+}
+
+/// Op and attributes of the larger or smaller of two numbers.
+fn extremum<T: Element>(float: Opcode, int: Opcode) -> (Opcode, Vec<Attr>) {
+    if T::DTYPE.is_float() { (float, vec![]) } else { (int, vec![Attr::Sign(sign::<T>())]) }
+}
+
+methods! { [Number]
+    /// The larger of the two elements. A NaN is ignored unless both are NaN; +0 is larger than -0.
+    /// See [`Self::max_nan`](Tile::max_nan) for the form that keeps NaN, and `reduce_max` for the largest
+    /// element along an axis.
+    #[track_caller]
+    pub fn max(self, rhs: impl Operand<Self>) -> Self {
+        let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
+        uniform(here(), "max", code, attrs, &[value(self), operand::<Self>(rhs)])
+    }
+
+    /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
+    /// See [`Self::min_nan`](Tile::min_nan) for the form that keeps NaN, and `reduce_min` for the smallest
+    /// element along an axis.
+    #[track_caller]
+    pub fn min(self, rhs: impl Operand<Self>) -> Self {
+        let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
+        uniform(here(), "min", code, attrs, &[value(self), operand::<Self>(rhs)])
+    }
+
+    /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
+    #[track_caller]
+    pub fn clamp(self, low: impl Operand<Self>, high: impl Operand<Self>) -> Self {
+        let operands = [value(self), operand::<Self>(low), operand::<Self>(high)];
+        elementwise(here(), "clamp", &operands, |t, v, shape| {
+            let (max, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
+            let raised = t.put(max, &[v[0], v[1]], attrs, T::DTYPE, shape);
+            let (min, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
+            t.put(min, &[raised, v[2]], attrs, T::DTYPE, shape)
+        })
+    }
+}
+
+/// Element by element: where `condition` is true that of `if_true`, else that of `if_false`.
+///
+/// Both are computed; [`crate::if_else`] runs only one of two branches. The result has the form of the
+/// values; a scalar condition or value is stretched.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn relu(x: Tile<f32, 2>) -> Tile<f32, 2> {
+///     ct::select(x.gt(0.0), x, 0.0)
+/// }
+/// ```
+#[track_caller]
+pub fn select<O: TileLike>(
+    condition: impl Operand<O::With<bool>>,
+    if_true: impl Operand<O>,
+    if_false: impl Operand<O>,
+) -> O
+where
+    O::Elem: Whole,
+{
+    let operands = [operand::<O::With<bool>>(condition), operand::<O>(if_true), operand::<O>(if_false)];
+    uniform(here(), "select", Opcode::Select, vec![], &operands)
+}
+
+impl<const R: usize> Tile<bool, R> {
+    /// [`select`] with this tile as the condition.
+    #[track_caller]
+    pub fn select<T: Whole>(self, if_true: impl Operand<Tile<T, R>>, if_false: impl Operand<Tile<T, R>>) -> Tile<T, R> {
+        select(self, if_true, if_false)
+    }
+}
+
+impl Scalar<bool> {
+    /// [`select`] with this scalar as the condition.
+    #[track_caller]
+    pub fn select<T: Whole>(self, if_true: impl Operand<Scalar<T>>, if_false: impl Operand<Scalar<T>>) -> Scalar<T> {
+        select(self, if_true, if_false)
+    }
+}

@@ -1,0 +1,149 @@
+//! Tiles from host values: constants and ranges.
+
+use super::operand::Operand;
+use crate::dtype::DType;
+use crate::element::{Element, Number, Whole};
+use crate::ir::table::Effect;
+use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
+use crate::tile::{Handle, Raw, Scalar, Source, Tile, Trace, here, record};
+
+/// Extents as the IR holds them.
+pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
+    shape.iter().map(|&e| i64::try_from(e).unwrap_or(i64::MAX)).collect()
+}
+
+/// A tile of one value: a host value or a scalar.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn halves() -> Tile<f32, 2> {
+///     ct::full([64, 64], 0.5)
+/// }
+/// ```
+#[track_caller]
+pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
+    let (place, shape, source) = (here(), extents(shape), value.source());
+    Tile::from_raw(record(|t| {
+        t.at(place);
+        if !t.legal_shape(place, "full", &shape) {
+            return t.poison(Type::tile(T::DTYPE, vec![1; R]));
+        }
+        let ty = Type::tile(T::DTYPE, shape.as_slice());
+        if !t.admits(place, Effect::Pure, R) {
+            return t.poison(ty);
+        }
+        let value = match source {
+            Source::Literal(bits) => t.splat(T::DTYPE, bits, &shape),
+            Source::Extent(n) => t.splat_extent(place, n, &shape),
+            Source::Value(raw) => {
+                let fits = t.shape(raw).iter().zip(&shape).all(|(&from, &to)| from == 1 || from == to);
+                let Some(value) = t.usable(raw, place) else { return t.poison(ty) };
+                if !fits {
+                    let message =
+                        format!("`full`: a tile of shape {:?} cannot be stretched to {shape:?}", t.shape(raw));
+                    return t.fail(place, ty, message, &["only extents of 1 are stretched"]);
+                }
+                t.stretch(value, &shape)
+            }
+        };
+        t.raw(value)
+    }))
+}
+
+/// A tile of zeros (`false` for bool).
+#[track_caller]
+pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
+    full(shape, T::from_f64(0.0))
+}
+
+/// A tile of ones (`true` for bool).
+#[track_caller]
+pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
+    full(shape, T::from_f64(1.0))
+}
+
+/// A host value as a [`Scalar`].
+#[track_caller]
+pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
+    let place = here();
+    Scalar::from_raw(record(|t| {
+        t.at(place);
+        let value = t.splat(T::DTYPE, value.to_bits(), &[]);
+        t.raw(value)
+    }))
+}
+
+/// The numbers `start`, `start + step`, `start + 2 * step`, …: a tile of `n` elements.
+///
+/// Integers wrap. Floats are computed as `start + i * step` in their own type, f16 and bf16 in f32 and
+/// rounded once.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn columns() -> Tile<i32, 1> {
+///     ct::bid(0) * 128 + ct::arange(128, 0, 1)
+/// }
+/// ```
+#[track_caller]
+pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
+    let (place, shape) = (here(), extents([n]));
+    Tile::from_raw(record(|t| {
+        t.at(place);
+        if !t.legal_shape(place, "arange", &shape) {
+            return t.poison(Type::tile(T::DTYPE, [1]));
+        }
+        if !t.admits(place, Effect::Pure, 1) {
+            return t.poison(Type::tile(T::DTYPE, shape));
+        }
+        let bits = T::DTYPE.bits();
+        if T::DTYPE.is_int() && bits < 32 && shape[0] > 1 << bits {
+            let message = format!("`arange`: {n} different numbers do not fit {} ({bits} bits)", T::NAME);
+            return t.fail(place, Type::tile(T::DTYPE, shape), message, &["take a wider type and `.cast` it"]);
+        }
+        match T::DTYPE.is_float() {
+            true => float_range(t, T::DTYPE, start.to_f64(), step.to_f64(), &shape),
+            false => int_range(t, start, step, &shape),
+        }
+    }))
+}
+
+fn int_range<T: Element>(t: &mut Trace, start: T, step: T, shape: &[i64]) -> Raw {
+    let wrap = || vec![Attr::Overflow(Overflow::None)];
+    let mut value = t.put(Opcode::Iota, &[], vec![], T::DTYPE, shape);
+    if step.to_bits() != 1 {
+        let step = t.splat(T::DTYPE, step.to_bits(), shape);
+        value = t.put(Opcode::MulI, &[value, step], wrap(), T::DTYPE, shape);
+    }
+    if start.to_bits() != 0 {
+        let start = t.splat(T::DTYPE, start.to_bits(), shape);
+        value = t.put(Opcode::AddI, &[value, start], wrap(), T::DTYPE, shape);
+    }
+    t.raw(value)
+}
+
+fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]) -> Raw {
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let nearest = || Attr::Rounding(Rounding::NearestEven);
+    let literal = |t: &mut Trace, x: f64| -> Value {
+        let bits = crate::codec::encode(wide, x, Rounding::NearestEven);
+        t.splat(wide, bits, shape)
+    };
+    let index = t.put(Opcode::Iota, &[], vec![], DType::I32, shape);
+    let mut value = t.put(Opcode::IToF, &[index], vec![Attr::Sign(Sign::Unsigned), nearest()], wide, shape);
+    if step != 1.0 {
+        let step = literal(t, step);
+        value = t.put(Opcode::MulF, &[value, step], vec![nearest()], wide, shape);
+    }
+    if start != 0.0 {
+        let start = literal(t, start);
+        value = t.put(Opcode::AddF, &[value, start], vec![nearest()], wide, shape);
+    }
+    if wide != dtype {
+        value = t.put(Opcode::FToF, &[value], vec![nearest()], dtype, shape);
+    }
+    t.raw(value)
+}

@@ -1,0 +1,124 @@
+//! Conversion of element types: by value (`cast`) and by bits (`bitcast`).
+//!
+//! `cast` takes every pair of element types and picks the ops for it; there is no other conversion of
+//! values, and none is implicit.
+
+use super::compare::mask;
+use super::operand::{elementwise, methods, value};
+use crate::dtype::DType;
+use crate::element::{AnyFloat, BitcastTo, CastTo, Element};
+use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
+use crate::tile::{Handle, Scalar, Tile, TileLike, Trace, here, record};
+
+/// The rounding of a float conversion when none is stated. (The scale type takes only directed ones.)
+fn default_rounding(to: DType) -> Rounding {
+    if to == DType::F8E8M0FNU { Rounding::Zero } else { Rounding::NearestEven }
+}
+
+fn float_to_float(t: &mut Trace, x: Value, to: DType, rounding: Rounding, shape: &[i64]) -> Value {
+    t.put(Opcode::FToF, &[x], vec![Attr::Rounding(rounding)], to, shape)
+}
+
+/// `value != 0`; NaN counts as true.
+fn to_bool<T: Element>(t: &mut Trace, x: Value, shape: &[i64]) -> Value {
+    let (x, dtype) = match T::DTYPE.is_float() && !T::DTYPE.is_base_float() {
+        true => (float_to_float(t, x, DType::F32, Rounding::NearestEven, shape), DType::F32),
+        false => (x, T::DTYPE),
+    };
+    let zero = t.splat(dtype, 0, shape);
+    mask(t, CmpPred::Ne, CmpOrder::Unordered, dtype, T::SIGNED, x, zero, shape)
+}
+
+fn convert<T: Element, U: Element>(t: &mut Trace, x: Value, shape: &[i64]) -> Value {
+    let (from, to) = (T::DTYPE, U::DTYPE);
+    let source_sign = Attr::Sign(if T::SIGNED { Sign::Signed } else { Sign::Unsigned });
+    let target_sign = Attr::Sign(if U::SIGNED { Sign::Signed } else { Sign::Unsigned });
+    let nearest = Attr::Rounding(Rounding::NearestEven);
+    match (from.is_float(), to.is_float()) {
+        _ if from == to => x,
+        (_, false) if to == DType::I1 => to_bool::<T>(t, x, shape),
+        (true, true) => float_to_float(t, x, to, default_rounding(to), shape),
+        (true, false) => t.put(Opcode::FToI, &[x], vec![target_sign, Attr::Rounding(Rounding::IntToZero)], to, shape),
+        (false, true) if to == DType::F8E8M0FNU => {
+            let wide = t.put(Opcode::IToF, &[x], vec![source_sign, nearest], DType::F32, shape);
+            float_to_float(t, wide, to, default_rounding(to), shape)
+        }
+        (false, true) => t.put(Opcode::IToF, &[x], vec![source_sign, nearest], to, shape),
+        (false, false) if to.bits() > from.bits() => t.put(Opcode::ExtI, &[x], vec![source_sign], to, shape),
+        (false, false) => t.put(Opcode::TruncI, &[x], vec![Attr::Overflow(Overflow::None)], to, shape),
+    }
+}
+
+/// Is every value of `from` a value of `to`?
+fn is_widening(from: DType, to: DType) -> bool {
+    use DType::*;
+    match (from, to) {
+        (_, F64) | (F16 | BF16 | TF32, F32) | (F16 | BF16, TF32) => true,
+        (F8E4M3FN | F8E5M2 | F4E2M1FN, F16 | BF16 | F32 | TF32) => true,
+        _ => false,
+    }
+}
+
+/// The roundings that a float conversion takes (as the Tile IR verifier has them).
+fn allowed_roundings(from: DType, to: DType) -> &'static [Rounding] {
+    use Rounding::*;
+    match (from, to) {
+        (_, DType::F8E8M0FNU) => &[Zero, PosInf],
+        _ if to.bits() <= 8 => &[NearestEven],
+        _ if is_widening(from, to) => &[NearestEven, Zero, NegInf, PosInf, NearestAway],
+        (DType::F64, DType::F32) => &[NearestEven, Zero, NegInf, PosInf],
+        (DType::F32, DType::TF32) => &[NearestEven, Zero, NearestAway],
+        _ => &[NearestEven, Zero],
+    }
+}
+
+methods! { [Element]
+    /// The values as another element type.
+    ///
+    /// * float to float: nearest even (to `f8e8m0fnu`: toward zero); see [`Tile::cast_with`];
+    /// * float to integer: toward zero; what does not fit becomes the nearest end of the range, NaN becomes 0;
+    /// * integer to float: nearest even;
+    /// * integer to integer: keeps the low bits, or extends by the sign of the source type;
+    /// * to bool: `value != 0`; from bool: 0 or 1.
+    #[track_caller]
+    pub fn cast<U: Element>(self) -> <Self as TileLike>::With<U>
+    where
+        T: CastTo<U>,
+    {
+        elementwise(here(), "cast", &[value(self)], |t, v, shape| convert::<T, U>(t, v[0], shape))
+    }
+
+    /// Float to float with a stated rounding. `NearestEven` and `Zero` exist for most pairs (8- and 4-bit
+    /// targets: only `NearestEven`; `f8e8m0fnu`: `Zero` and `PosInf`), the others for some.
+    #[track_caller]
+    pub fn cast_with<U: AnyFloat>(self, rounding: Rounding) -> <Self as TileLike>::With<U>
+    where
+        T: AnyFloat,
+    {
+        let (from, to, place) = (T::DTYPE, U::DTYPE, here());
+        let allowed = allowed_roundings(from, to);
+        if from != to && !allowed.contains(&rounding) {
+            let names: Vec<String> = allowed.iter().map(|r| format!("`{r:?}`")).collect();
+            let message = format!("`cast_with` from {} to {} cannot round `{rounding:?}`", T::NAME, U::NAME);
+            record(|t| t.report(place, message, &[&format!("this conversion takes {}", names.join(", "))]));
+        }
+        elementwise(place, "cast_with", &[value(self)], |t, v, shape| match from == to {
+            true => v[0],
+            false => float_to_float(t, v[0], to, rounding, shape),
+        })
+    }
+
+    /// The same bits read as another element type of the same width.
+    #[track_caller]
+    pub fn bitcast<U: Element>(self) -> <Self as TileLike>::With<U>
+    where
+        T: BitcastTo<U>,
+    {
+        if T::DTYPE == U::DTYPE {
+            return Handle::from_raw(self.raw());
+        }
+        elementwise(here(), "bitcast", &[value(self)], |t, v, shape| {
+            t.put(Opcode::Bitcast, v, vec![], U::DTYPE, shape)
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Divisions that round in a stated direction, floored remainder, high half of a product.
+
+use super::arithmetic::sign;
+use super::compare::mask;
+use super::operand::{Operand, elementwise, methods, operand, value};
+use crate::element::{Element, Int, Number};
+use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
+use crate::tile::{Scalar, Tile, TileLike, Trace, here};
+
+/// `a / b` rounded in a direction: floats divide, then round to a whole number.
+fn divide<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64], rounding: Rounding) -> Value {
+    let dtype = T::DTYPE;
+    if !dtype.is_float() {
+        // Tile IR has no floored unsigned division; it truncates, which is the same.
+        let rounding = if !T::SIGNED && rounding == Rounding::NegInf { Rounding::Zero } else { rounding };
+        let attrs = vec![Attr::Sign(sign::<T>()), Attr::Rounding(rounding)];
+        return t.put(Opcode::DivI, v, attrs, dtype, shape);
+    }
+    let quotient = t.put(Opcode::DivF, v, vec![Attr::Rounding(Rounding::NearestEven)], dtype, shape);
+    match rounding {
+        Rounding::NegInf => t.put(Opcode::Floor, &[quotient], vec![], dtype, shape),
+        Rounding::PosInf => t.put(Opcode::Ceil, &[quotient], vec![], dtype, shape),
+        _ => {
+            let up = t.put(Opcode::Ceil, &[quotient], vec![], dtype, shape);
+            let down = t.put(Opcode::Floor, &[quotient], vec![], dtype, shape);
+            let negative = is_negative::<T>(t, quotient, shape);
+            t.put(Opcode::Select, &[negative, up, down], vec![], dtype, shape)
+        }
+    }
+}
+
+fn is_negative<T: Element>(t: &mut Trace, x: Value, shape: &[i64]) -> Value {
+    let zero = t.splat(T::DTYPE, 0, shape);
+    mask(t, CmpPred::Lt, CmpOrder::Ordered, T::DTYPE, T::SIGNED, x, zero, shape)
+}
+
+/// Remainder with the sign of the divisor: the truncated one, moved by the divisor where signs differ.
+fn floored_remainder<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value {
+    let (dtype, is_float) = (T::DTYPE, T::DTYPE.is_float());
+    let (rem, xor) = (if is_float { Opcode::RemF } else { Opcode::RemI }, Opcode::XorI);
+    let attrs = if is_float { vec![] } else { vec![Attr::Sign(sign::<T>())] };
+    let r = t.put(rem, v, attrs, dtype, shape);
+    if !is_float && !T::SIGNED {
+        return r;
+    }
+    let mask_type = bool::DTYPE;
+    let zero = t.splat(dtype, 0, shape);
+    let not_zero = mask(t, CmpPred::Ne, CmpOrder::Unordered, dtype, T::SIGNED, r, zero, shape);
+    let signs_differ = match is_float {
+        false => {
+            let signs = t.put(xor, &[r, v[1]], vec![], dtype, shape);
+            is_negative::<T>(t, signs, shape)
+        }
+        true => {
+            let (a, b) = (is_negative::<T>(t, r, shape), is_negative::<T>(t, v[1], shape));
+            t.put(xor, &[a, b], vec![], mask_type, shape)
+        }
+    };
+    let moves = t.put(Opcode::AndI, &[not_zero, signs_differ], vec![], mask_type, shape);
+    let (add, attr) = match is_float {
+        true => (Opcode::AddF, Attr::Rounding(Rounding::NearestEven)),
+        false => (Opcode::AddI, Attr::Overflow(Overflow::None)),
+    };
+    let moved = t.put(add, &[r, v[1]], vec![attr], dtype, shape);
+    t.put(Opcode::Select, &[moves, moved, r], vec![], dtype, shape)
+}
+
+/// The upper half of the product. Tile IR has the unsigned one; for signed operands each negative operand
+/// has added the other one times 2^width, which is taken off again.
+fn high_product<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value {
+    let dtype = T::DTYPE;
+    let unsigned = t.put(Opcode::MulHiI, v, vec![], dtype, shape);
+    if !T::SIGNED {
+        return unsigned;
+    }
+    let last_bit = t.splat(dtype, u64::from(dtype.bits() - 1), shape);
+    [(v[0], v[1]), (v[1], v[0])].into_iter().fold(unsigned, |high, (x, other)| {
+        let all_if_negative = t.put(Opcode::ShrI, &[x, last_bit], vec![Attr::Sign(Sign::Signed)], dtype, shape);
+        let excess = t.put(Opcode::AndI, &[all_if_negative, other], vec![], dtype, shape);
+        t.put(Opcode::SubI, &[high, excess], vec![Attr::Overflow(Overflow::None)], dtype, shape)
+    })
+}
+
+methods! { [Number]
+    /// `self / divisor` rounded down, toward negative infinity. Floats divide and take the floor.
+    #[track_caller]
+    pub fn floor_div(self, divisor: impl Operand<Self>) -> Self {
+        elementwise(here(), "floor_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
+            divide::<T>(t, v, shape, Rounding::NegInf)
+        })
+    }
+
+    /// `self / divisor` rounded up, toward positive infinity. Floats divide and take the ceiling.
+    #[track_caller]
+    pub fn ceil_div(self, divisor: impl Operand<Self>) -> Self {
+        elementwise(here(), "ceil_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
+            divide::<T>(t, v, shape, Rounding::PosInf)
+        })
+    }
+
+    /// `self / divisor` rounded toward zero: for integers the same as `/`; floats divide and truncate.
+    #[track_caller]
+    pub fn trunc_div(self, divisor: impl Operand<Self>) -> Self {
+        elementwise(here(), "trunc_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
+            divide::<T>(t, v, shape, Rounding::Zero)
+        })
+    }
+
+    /// The remainder of the floored division: it has the sign of the divisor. (`%` has the sign of `self`.)
+    #[track_caller]
+    pub fn modulo(self, divisor: impl Operand<Self>) -> Self {
+        elementwise(here(), "modulo", &[value(self), operand::<Self>(divisor)], floored_remainder::<T>)
+    }
+}
+
+methods! { [Int]
+    /// The upper half of the double-width product.
+    #[track_caller]
+    pub fn mul_hi(self, factor: impl Operand<Self>) -> Self {
+        elementwise(here(), "mul_hi", &[value(self), operand::<Self>(factor)], high_product::<T>)
+    }
+}

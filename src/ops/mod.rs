@@ -1,0 +1,22 @@
+//! What can be done with tiles, scalars and arrays: one file a family.
+//!
+//! Methods are documented on [`Tile`](crate::Tile), [`Scalar`](crate::Scalar), [`Array`](crate::Array) and
+//! [`ArrayMut`](crate::ArrayMut); free functions are re-exported at the root. Every recording function is
+//! `#[track_caller]`, checks its operands while tracing, and leaves a diagnostic and a poisoned value
+//! where they do not fit. Knows `tile` and `ir`; no pass, no back end.
+
+mod arithmetic;
+mod compare;
+mod construct;
+mod convert;
+mod grid;
+mod integer;
+mod math;
+mod mode;
+mod operand;
+
+pub use compare::select;
+pub use construct::{arange, full, ones, scalar, zeros};
+pub use grid::{bid, num_blocks};
+pub use mode::FloatMode;
+pub use operand::Operand;

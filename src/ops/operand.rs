@@ -1,0 +1,119 @@
+//! What may stand beside a tile: another tile, a scalar, a host value; and how elementwise ops take them.
+
+use crate::dtype::DType;
+use crate::element::{Element, bf16, f16};
+use crate::ir::{Attr, Opcode, Value};
+use crate::tile::{Handle, Place, Scalar, Source, Tile, TileLike, Trace, record};
+
+/// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
+///
+/// With a `Tile<T, R>` go: a `Tile<T, R>` (extents equal, or 1 and then stretched), a `Scalar<T>`, and a
+/// host value of type `T`. With a `Scalar<T>` go a `Scalar<T>` and a host value. Two conveniences beyond
+/// that: float literals go with f16 and bf16 (rounded once, from f64), and host `usize` values, as tile
+/// extents are, with i32. Nothing else is converted.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be combined with `{O}`",
+    note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`, \
+            `.unsqueeze(axis)` or `.squeeze(axis)`; a `Scalar` and a host value of the element type go with any rank"
+)]
+pub trait Operand<O>: Copy {
+    #[doc(hidden)]
+    fn source(self) -> Source;
+}
+
+impl<T: Element, const R: usize> Operand<Tile<T, R>> for Tile<T, R> {
+    fn source(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl<T: Element, const R: usize> Operand<Tile<T, R>> for Scalar<T> {
+    fn source(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl<T: Element> Operand<Scalar<T>> for Scalar<T> {
+    fn source(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl<T: Element, const R: usize> Operand<Tile<T, R>> for T {
+    fn source(self) -> Source {
+        Source::Literal(self.to_bits())
+    }
+}
+impl<T: Element> Operand<Scalar<T>> for T {
+    fn source(self) -> Source {
+        Source::Literal(self.to_bits())
+    }
+}
+
+macro_rules! half_literals {
+    ($($name:ident)+) => {$(
+        impl<const R: usize> Operand<Tile<$name, R>> for f64 {
+            fn source(self) -> Source {
+                Source::Literal(Element::to_bits(<$name as Element>::from_f64(self)))
+            }
+        }
+        impl Operand<Scalar<$name>> for f64 {
+            fn source(self) -> Source {
+                Source::Literal(Element::to_bits(<$name as Element>::from_f64(self)))
+            }
+        }
+    )+};
+}
+half_literals!(f16 bf16);
+
+impl<const R: usize> Operand<Tile<i32, R>> for usize {
+    fn source(self) -> Source {
+        Source::Extent(self)
+    }
+}
+impl Operand<Scalar<i32>> for usize {
+    fn source(self) -> Source {
+        Source::Extent(self)
+    }
+}
+
+/// An operand of form `X`, with the element type that a literal takes.
+pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> (Source, DType) {
+    (x.source(), X::Elem::DTYPE)
+}
+
+/// A handle as an operand.
+pub(crate) fn value<X: TileLike>(x: X) -> (Source, DType) {
+    (Source::Value(x.raw()), X::Elem::DTYPE)
+}
+
+/// Records an elementwise operation with a result of form `Y`; see [`Trace::elementwise`].
+#[track_caller]
+pub(crate) fn elementwise<Y: TileLike>(
+    place: Place,
+    name: &str,
+    operands: &[(Source, DType)],
+    body: impl FnOnce(&mut Trace, &[Value], &[i64]) -> Value,
+) -> Y {
+    Y::from_raw(record(|t| t.elementwise(place, name, operands, Y::RANK, Y::Elem::DTYPE, body)))
+}
+
+/// Records one op with operands and result of one element type.
+#[track_caller]
+pub(crate) fn uniform<X: TileLike>(
+    place: Place,
+    name: &str,
+    code: Opcode,
+    attrs: Vec<Attr>,
+    operands: &[(Source, DType)],
+) -> X {
+    elementwise(place, name, operands, |t, v, shape| t.put(code, v, attrs, X::Elem::DTYPE, shape))
+}
+
+/// Expands methods for tiles and for scalars alike.
+macro_rules! methods {
+    ($(#[$meta:meta])* [$($bound:tt)+] $($body:tt)*) => {
+        $(#[$meta])*
+        impl<T: $($bound)+, const R: usize> Tile<T, R> { $($body)* }
+        $(#[$meta])*
+        impl<T: $($bound)+> Scalar<T> { $($body)* }
+    };
+}
+pub(crate) use methods;
