@@ -5,7 +5,7 @@ use super::compare::mask;
 use super::operand::{Operand, elementwise, methods, operand, value};
 use crate::element::{Element, Int, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
-use crate::tile::{Scalar, Tile, TileLike, Trace, here};
+use crate::tile::{Scalar, Tile, Trace, here};
 
 /// `a / b` rounded in a direction: floats divide, then round to a whole number.
 fn divide<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64], rounding: Rounding) -> Value {

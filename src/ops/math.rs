@@ -3,7 +3,7 @@
 //! They work on f16, bf16, f32 and f64; the two 16-bit types are computed in f32 and rounded.
 
 use super::operand::{Operand, elementwise, methods, operand, uniform, value};
-use crate::element::{Element, Float, Number};
+use crate::element::{Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
 use crate::ops::compare::mask;
 use crate::tile::{Scalar, Tile, TileLike, here};
