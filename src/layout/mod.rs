@@ -25,10 +25,12 @@
 
 mod convert;
 mod distributed;
+mod fragments;
 pub mod linear;
 mod modes;
 mod print;
 
 pub use convert::{Access, Conversion, Round, SharedPlan, ShufflePlan, Side};
 pub use distributed::{Inverse, Layout};
+pub use fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};
 pub use modes::{Modes, SpatialMode, column_local, column_spatial, local, spatial};

@@ -1,0 +1,403 @@
+//! Fragments of the matrix instructions as layouts, and their tiling over a tile and its warps.
+//!
+//! Facts from the PTX ISA: `mma.sync` fragments of m16n8 (m8n8 for f64) and the register fragments of
+//! `wgmma`. Left operands are tiles (m, k), right operands (k, n), accumulators (m, n). A thread packs
+//! elements of less than 32 bits into words in register order, low bits first.
+
+use super::Layout;
+use super::distributed::LANE_BITS;
+
+/// Shape of one `mma.sync` instruction and the width of its operands' elements.
+///
+/// ```
+/// use cutlet::layout::Instruction;
+///
+/// let mma = Instruction { m: 16, n: 8, k: 16, bits: 16 };
+/// let a = mma.left();
+/// // Element 6 of lane 5: row 5/4 + 8, column 2 * (5 % 4) + 8.
+/// assert_eq!(a.coordinates(a.element(6, 5, 0)), [9, 10]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Instruction {
+    /// Rows of the accumulator: 16, or 8 for f64.
+    pub m: i64,
+    /// Columns of the accumulator: 8.
+    pub n: i64,
+    /// Depth.
+    pub k: i64,
+    /// Bits of an operand's element.
+    pub bits: u32,
+}
+
+/// A tile dimension of a matrix product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Axis {
+    Batch,
+    M,
+    N,
+    K,
+}
+
+/// A bit of a coordinate along an axis.
+type Bit = (Axis, u32);
+
+impl Instruction {
+    /// The left operand's fragment, a tile (m, k).
+    pub fn left(self) -> Layout {
+        Tiling::new(self, [1, self.m, self.n, self.k], 1).left().reshape(&[self.m, self.k])
+    }
+
+    /// The right operand's fragment, a tile (k, n).
+    pub fn right(self) -> Layout {
+        Tiling::new(self, [1, self.m, self.n, self.k], 1).right().reshape(&[self.k, self.n])
+    }
+
+    /// The accumulator's fragment, a tile (m, n).
+    pub fn accumulator(self) -> Layout {
+        Tiling::new(self, [1, self.m, self.n, self.k], 1).accumulator().reshape(&[self.m, self.n])
+    }
+
+    /// log2 of the elements of one operand word.
+    pub fn word_bits(self) -> u32 {
+        (32 / self.bits).max(1).ilog2()
+    }
+
+    /// Register words of the left operand.
+    pub fn left_words(self) -> usize {
+        self.left().num_registers() >> self.word_bits()
+    }
+
+    /// Register words of the right operand.
+    pub fn right_words(self) -> usize {
+        self.right().num_registers() >> self.word_bits()
+    }
+}
+
+/// An instruction repeated over whole tiles and spread over the warps of a tile block.
+///
+/// Warp tiles are as square as possible; warps that find nothing to split hold replicas. Extents
+/// smaller than the instruction's are repeated along m and n, so that the surplus rows and columns
+/// compute copies; along k the surplus has to be zero, which is the affair of whoever loads it.
+/// Shapes are (batch, m, k), (batch, k, n) and (batch, m, n); the layouts keep register bits of
+/// image 0, so that registers `i * count..` are the `i`-th instruction's, `count` registers each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tiling {
+    /// The instruction.
+    pub instruction: Instruction,
+    /// Extents: batch, m, n, k.
+    pub extents: [i64; 4],
+    /// log2 of the warps along batch, m and n.
+    pub warps: [u32; 3],
+    /// log2 of the warps that hold replicas.
+    pub replicas: u32,
+}
+
+impl Tiling {
+    /// Spreads the instruction over a product of these extents (batch, m, n, k).
+    ///
+    /// # Panics
+    /// If an extent or the number of warps is no power of two.
+    pub fn new(instruction: Instruction, extents: [i64; 4], num_warps: usize) -> Tiling {
+        assert!(extents.iter().all(|n| *n > 0 && n.count_ones() == 1), "{extents:?} are not powers of two");
+        assert!(num_warps.is_power_of_two(), "{num_warps} warps");
+        let mut tiling = Tiling { instruction, extents, warps: [0; 3], replicas: 0 };
+        for _ in 0..num_warps.ilog2() {
+            let [batch, m, n] = tiling.repeats();
+            // Whole matrices to different warps first: that keeps the warp tiles large.
+            let warp_tile = (instruction.m << m, instruction.n << n);
+            match () {
+                () if batch > 0 => tiling.warps[0] += 1,
+                () if m > 0 && (n == 0 || warp_tile.0 >= warp_tile.1) => tiling.warps[1] += 1,
+                () if n > 0 => tiling.warps[2] += 1,
+                () => tiling.replicas += 1,
+            }
+        }
+        tiling
+    }
+
+    /// log2 of how often each warp repeats the instruction along batch, m and n.
+    pub fn repeats(&self) -> [u32; 3] {
+        let Instruction { m, n, .. } = self.instruction;
+        let [batch, rows, columns, _] = self.extents;
+        let count = |extent: i64, step: i64, warps: u32| (extent / step).max(1).ilog2() - warps;
+        [count(batch, 1, self.warps[0]), count(rows, m, self.warps[1]), count(columns, n, self.warps[2])]
+    }
+
+    /// log2 of the instruction's steps along k.
+    pub fn steps(&self) -> u32 {
+        (self.extents[3] / self.instruction.k).max(1).ilog2()
+    }
+
+    /// The left operand: registers count the fragment, steps along k, repeats along m, batch.
+    pub fn left(&self) -> Layout {
+        let word = self.instruction.word_bits();
+        let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect();
+        register.extend(self.upper_rows());
+        register.extend(self.fragment_depth().map(|bit| (Axis::K, bit)));
+        register.extend(self.step_bits());
+        register.extend(self.repeat_bits(Axis::M));
+        register.extend(self.repeat_bits(Axis::Batch));
+        let lane = [(Axis::K, word), (Axis::K, word + 1), (Axis::M, 0), (Axis::M, 1), (Axis::M, 2)];
+        self.layout([Axis::Batch, Axis::M, Axis::K], &register, &lane)
+    }
+
+    /// The right operand: registers count the fragment, steps along k, repeats along n, batch.
+    pub fn right(&self) -> Layout {
+        let word = self.instruction.word_bits();
+        let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect();
+        register.extend(self.fragment_depth().map(|bit| (Axis::K, bit)));
+        register.extend(self.step_bits());
+        register.extend(self.repeat_bits(Axis::N));
+        register.extend(self.repeat_bits(Axis::Batch));
+        let lane = [(Axis::K, word), (Axis::K, word + 1), (Axis::N, 0), (Axis::N, 1), (Axis::N, 2)];
+        self.layout([Axis::Batch, Axis::K, Axis::N], &register, &lane)
+    }
+
+    /// The accumulator: registers count the fragment, repeats along n, repeats along m, batch.
+    pub fn accumulator(&self) -> Layout {
+        let mut register: Vec<Bit> = vec![(Axis::N, 0)];
+        register.extend(self.upper_rows());
+        register.extend(self.repeat_bits(Axis::N));
+        register.extend(self.repeat_bits(Axis::M));
+        register.extend(self.repeat_bits(Axis::Batch));
+        let lane = [(Axis::N, 1), (Axis::N, 2), (Axis::M, 0), (Axis::M, 1), (Axis::M, 2)];
+        self.layout([Axis::Batch, Axis::M, Axis::N], &register, &lane)
+    }
+
+    /// Row 8 and up of the fragment.
+    fn upper_rows(&self) -> impl Iterator<Item = Bit> {
+        (3..self.instruction.m.ilog2()).map(|bit| (Axis::M, bit))
+    }
+
+    /// Bits of k above those of words and lanes.
+    fn fragment_depth(&self) -> std::ops::Range<u32> {
+        self.instruction.word_bits() + 2..self.instruction.k.ilog2()
+    }
+
+    fn step_bits(&self) -> impl Iterator<Item = Bit> {
+        let first = self.instruction.k.ilog2();
+        (first..first + self.steps()).map(|bit| (Axis::K, bit))
+    }
+
+    fn repeat_bits(&self, axis: Axis) -> impl Iterator<Item = Bit> + use<> {
+        let (first, count) = self.repeat_range(axis);
+        (first..first + count).map(move |bit| (axis, bit))
+    }
+
+    /// First bit and number of bits that a warp repeats along an axis.
+    fn repeat_range(&self, axis: Axis) -> (u32, u32) {
+        let [batch, m, n] = self.repeats();
+        match axis {
+            Axis::Batch => (0, batch),
+            Axis::M => (self.instruction.m.ilog2(), m),
+            Axis::N => (self.instruction.n.ilog2(), n),
+            Axis::K => (self.instruction.k.ilog2(), 0),
+        }
+    }
+
+    fn layout(&self, axes: [Axis; 3], register: &[Bit], lane: &[Bit; LANE_BITS]) -> Layout {
+        let shape: Vec<i64> = axes.iter().map(|&axis| self.extents[axis as usize]).collect();
+        let image = |&(axis, bit): &Bit| -> u32 {
+            let Some(position) = axes.iter().position(|&other| other == axis) else { return 0 };
+            if bit >= shape[position].ilog2() {
+                return 0;
+            }
+            1 << (shape[position + 1..].iter().product::<i64>().ilog2() + bit)
+        };
+        let mut warp: Vec<u32> = Vec::new();
+        for (axis, count) in [(Axis::N, self.warps[2]), (Axis::M, self.warps[1]), (Axis::Batch, self.warps[0])] {
+            let (first, repeats) = self.repeat_range(axis);
+            let first = first + repeats;
+            warp.extend((first..first + count).map(|bit| image(&(axis, bit))));
+        }
+        warp.extend(vec![0; self.replicas as usize]);
+        let images = |bits: &[Bit]| bits.iter().map(image).collect();
+        let (register, lane) = (images(register), images(lane));
+        Layout::new(shape, register, lane, warp)
+    }
+}
+
+/// The accumulator of one `wgmma` of m64: a tile (64, n) over the four warps of a warpgroup.
+///
+/// # Panics
+/// If `n` is no power of two from 8 to 256.
+pub fn wgmma_accumulator(n: i64) -> Layout {
+    assert!((8..=256).contains(&n) && n.count_ones() == 1, "wgmma of n = {n}");
+    let mut register = vec![1, 8 * n as u32];
+    register.extend((3..n.ilog2()).map(|bit| 1 << bit));
+    rows_of_warpgroup([64, n], register, [2, 4])
+}
+
+/// The left operand of `wgmma` in registers, with elements of `bits` (8, 16 or 32): a tile (64, 256 / bits)
+/// over the four warps of a warpgroup.
+pub fn wgmma_left(bits: u32) -> Layout {
+    let (k, word) = (256 / bits, 32 / bits);
+    let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| 1 << bit).collect();
+    register.extend([8 * k, 4 * word]);
+    rows_of_warpgroup([64, i64::from(k)], register, [word, 2 * word])
+}
+
+/// Lanes as in every fragment: two bits within a row, three of the row; warps take 16 rows each.
+fn rows_of_warpgroup(shape: [i64; 2], register: Vec<u32>, low: [u32; 2]) -> Layout {
+    let row = shape[1] as u32;
+    Layout::new(shape, register, vec![low[0], low[1], row, 2 * row, 4 * row], vec![16 * row, 32 * row])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MMA16: Instruction = Instruction { m: 16, n: 8, k: 16, bits: 16 };
+
+    type Formula = fn(i64, i64, i64) -> (i64, i64);
+
+    /// (k, bits, left (m, k), right (n, k)) of g, q, e, as the PTX manual has them.
+    const TABLE: [(i64, u32, Formula, Formula); 8] = [
+        (8, 16, |g, q, e| (g + 8 * (e >> 1), 2 * q + (e & 1)), |g, q, e| (g, 2 * q + e)),
+        (
+            16,
+            16,
+            |g, q, e| (g + 8 * (e >> 1 & 1), 2 * q + (e & 1) + 8 * (e >> 2)),
+            |g, q, e| (g, 2 * q + (e & 1) + 8 * (e >> 1)),
+        ),
+        (4, 32, |g, q, e| (g + 8 * e, q), |g, q, _| (g, q)),
+        (8, 32, |g, q, e| (g + 8 * (e & 1), q + 4 * (e >> 1)), |g, q, e| (g, q + 4 * e)),
+        (16, 8, |g, q, e| (g + 8 * (e >> 2), 4 * q + (e & 3)), |g, q, e| (g, 4 * q + e)),
+        (
+            32,
+            8,
+            |g, q, e| (g + 8 * (e >> 2 & 1), 4 * q + (e & 3) + 16 * (e >> 3)),
+            |g, q, e| (g, 4 * q + (e & 3) + 16 * (e >> 2)),
+        ),
+        (
+            64,
+            4,
+            |g, q, e| (g + 8 * (e >> 3 & 1), 8 * q + (e & 7) + 32 * (e >> 4)),
+            |g, q, e| (g, 8 * q + (e & 7) + 32 * (e >> 3)),
+        ),
+        (4, 64, |g, q, _| (g, q), |g, q, _| (g, q)),
+    ];
+
+    #[test]
+    fn fragments_follow_the_manual() {
+        for (k, bits, left, right) in TABLE {
+            let m = if bits == 64 { 8 } else { 16 };
+            let mma = Instruction { m, n: 8, k, bits };
+            let (a, b, c) = (mma.left(), mma.right(), mma.accumulator());
+            assert_eq!((a.shape(), b.shape(), c.shape()), (&[m, k][..], &[k, 8][..], &[m, 8][..]));
+            for layout in [&a, &b, &c] {
+                assert!(layout.is_injective() && layout.covers());
+            }
+            for lane in 0..32 {
+                let (g, q) = (lane as i64 >> 2, lane as i64 & 3);
+                let at = |layout: &Layout, e: usize| layout.coordinates(layout.element(e, lane, 0));
+                for e in 0..a.num_registers() {
+                    let (row, column) = left(g, q, e as i64);
+                    assert_eq!(at(&a, e), [row, column], "left of {mma:?}");
+                }
+                for e in 0..b.num_registers() {
+                    let (column, row) = right(g, q, e as i64);
+                    assert_eq!(at(&b, e), [row, column], "right of {mma:?}");
+                }
+                for e in 0..c.num_registers() {
+                    assert_eq!(at(&c, e), [g + 8 * (e as i64 >> 1), 2 * q + (e as i64 & 1)]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wgmma_fragments_follow_the_manual() {
+        for thread in 0..128i64 {
+            let (w, t) = (thread >> 5, thread & 31);
+            let (g, q) = (t >> 2, t & 3);
+            let at = |layout: &Layout, e: i64| layout.coordinates(layout.element(e as usize, t as usize, w as usize));
+            for n in [8, 16, 64, 256] {
+                let c = wgmma_accumulator(n);
+                assert!(c.is_injective() && c.covers());
+                for e in 0..n / 2 {
+                    let want = [16 * w + g + 8 * (e >> 1 & 1), 8 * (e >> 2) + 2 * q + (e & 1)];
+                    assert_eq!(at(&c, e), want);
+                }
+            }
+            for e in 0..8 {
+                let want = [16 * w + g + 8 * (e >> 1 & 1), 2 * q + (e & 1) + 8 * (e >> 2)];
+                assert_eq!(at(&wgmma_left(16), e), want);
+            }
+            for e in 0..16 {
+                let want = [16 * w + g + 8 * (e >> 2 & 1), 4 * q + (e & 3) + 16 * (e >> 3)];
+                assert_eq!(at(&wgmma_left(8), e), want);
+            }
+            for e in 0..4 {
+                assert_eq!(at(&wgmma_left(32), e), [16 * w + g + 8 * (e & 1), q + 4 * (e >> 1)]);
+            }
+        }
+    }
+
+    #[test]
+    fn warp_tiles_are_square() {
+        let split = |m, n, warps| Tiling::new(MMA16, [1, m, n, 32], warps).warps;
+        assert_eq!(split(128, 128, 8), [0, 2, 1]);
+        assert_eq!(split(128, 128, 4), [0, 1, 1]);
+        assert_eq!(split(256, 16, 8), [0, 3, 0]);
+        assert_eq!(split(16, 64, 8), [0, 0, 3]);
+        let tiny = Tiling::new(MMA16, [1, 16, 8, 16], 4);
+        assert_eq!((tiny.warps, tiny.replicas), ([0; 3], 2));
+        assert_eq!(Tiling::new(MMA16, [4, 32, 32, 16], 8).warps, [2, 1, 0]);
+    }
+
+    /// What the instructions of all warps add up is the matrix product: every (batch, m, n, k) once for
+    /// each replica of its accumulator.
+    #[test]
+    fn every_product_is_formed_once() {
+        let cases = [
+            (MMA16, [1, 64, 64, 32], 4),
+            (MMA16, [2, 32, 16, 16], 8),
+            (MMA16, [1, 4, 2, 32], 1),
+            (Instruction { m: 16, n: 8, k: 8, bits: 32 }, [1, 16, 64, 16], 4),
+            (Instruction { m: 16, n: 8, k: 32, bits: 8 }, [1, 32, 32, 64], 2),
+            (Instruction { m: 8, n: 8, k: 4, bits: 64 }, [2, 16, 16, 8], 2),
+        ];
+        for (instruction, extents, num_warps) in cases {
+            let tiling = Tiling::new(instruction, extents, num_warps);
+            let (a, b, c) = (tiling.left(), tiling.right(), tiling.accumulator());
+            let (ra, rb, rc) = (
+                instruction.left().num_registers(),
+                instruction.right().num_registers(),
+                instruction.accumulator().num_registers(),
+            );
+            let ([batches, rows, columns], steps) = (tiling.repeats().map(|bits| 1 << bits), 1 << tiling.steps());
+            for warp in 0..num_warps {
+                for (batch, i, j, step) in combinations([batches, rows, columns, steps]) {
+                    let a_first = ((batch * rows + i) * steps + step) * ra;
+                    let b_first = ((batch * columns + j) * steps + step) * rb;
+                    let c_first = ((batch * rows + i) * columns + j) * rc;
+                    // The rows, columns and depths that each fragment covers agree.
+                    let at = |l: &Layout, r: usize, lane: usize| l.coordinates(l.element(r, lane, warp));
+                    for lane in 0..32 {
+                        let (lane_a, lane_b) = ((lane >> 2) << 2, (lane & 3) << 3);
+                        for e in 0..rc {
+                            let element = at(&c, c_first + e, lane);
+                            let row = at(&a, a_first + ((e >> 1) << instruction.word_bits()), lane_a);
+                            assert_eq!((element[0], element[1]), (row[0], row[1]));
+                            let column = at(&b, b_first, lane_b + 4 * (e & 1));
+                            assert_eq!((element[0], element[2]), (column[0], column[2]));
+                        }
+                        let depth = |l: &Layout, first: usize, count: usize, axis: usize| {
+                            (0..count).map(|r| at(l, first + r, lane & 3)[axis]).min()
+                        };
+                        assert_eq!(depth(&a, a_first, ra, 2), depth(&b, b_first, rb, 1));
+                    }
+                }
+            }
+            // Accumulators cover the tile, evenly; so do the steps the depth.
+            assert!(c.covers() && a.covers() && b.covers());
+            assert_eq!(steps as i64 * instruction.k, extents[3].max(instruction.k));
+        }
+    }
+
+    fn combinations(counts: [usize; 4]) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+        let [a, b, c, d] = counts;
+        (0..a * b * c * d).map(move |i| (i / (b * c * d), i / (c * d) % b, i / d % c, i % d))
+    }
+}
