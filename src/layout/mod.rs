@@ -29,8 +29,10 @@ mod fragments;
 pub mod linear;
 mod modes;
 mod print;
+mod shared;
 
-pub use convert::{Access, Conversion, Round, SharedPlan, ShufflePlan, Side};
+pub use convert::{Conversion, Round, SharedPlan, ShufflePlan};
 pub use distributed::{Inverse, Layout};
 pub use fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};
 pub use modes::{Modes, SpatialMode, column_local, column_spatial, local, spatial};
+pub use shared::{Access, SharedLayout, Side};

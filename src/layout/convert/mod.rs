@@ -7,7 +7,7 @@
 mod shared;
 mod shuffle;
 
-pub use shared::{Access, SharedPlan, Side};
+pub use shared::SharedPlan;
 pub use shuffle::{Round, ShufflePlan};
 
 use super::Layout;

@@ -10,11 +10,7 @@
 use super::Layout;
 use super::linear::{self, Span};
 use crate::layout::distributed::LANE_BITS;
-
-/// Widest access of one thread in bytes.
-const MAX_VECTOR_BYTES: usize = 16;
-/// Bytes that the 32 banks of shared memory hold side by side.
-const BANK_ROW_BYTES: usize = 128;
+use crate::layout::shared::{BANK_ROW_BYTES, MAX_VECTOR_BYTES, Side};
 
 /// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every
 /// thread loads. With more than one round, each round does that for a part of the tile, with a further
@@ -38,38 +34,6 @@ pub struct SharedPlan {
     pub store: Side,
     /// The loads.
     pub load: Side,
-}
-
-/// The accesses of one side of a [`SharedPlan`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
-    /// Byte offset contribution of each thread bit (lane bits, then warp bits), by XOR: the thread's part
-    /// of every address.
-    pub thread: Vec<u32>,
-    /// Contribution of each thread bit to the round in which an access happens. All zero unless the tile
-    /// is split along elements that only warps tell apart.
-    pub round: Vec<u32>,
-    /// Thread bits along which the layout holds replicas. Stores may be restricted to the threads that
-    /// have none of them set; without it several threads store equal values.
-    pub replicated: u32,
-    /// All accesses of a thread, ordered by round.
-    pub accesses: Vec<Access>,
-}
-
-/// One vector access of every thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Round in which it happens, XOR the thread's [`Side::round`].
-    pub round: usize,
-    /// Registers of the vector in the order of the addresses. On the load side, each of them stands for
-    /// all that hold the same element: see [`Access::copies`].
-    pub registers: Vec<usize>,
-    /// The address is `(t ^ xor) + offset`, t being the thread's part.
-    pub xor: u32,
-    /// Immediate part of the address: its bits are in no thread's part.
-    pub offset: u32,
-    /// Pairs of registers (held, copy): replicas within the thread, to be copied after the load.
-    pub copies: Vec<(usize, usize)>,
 }
 
 impl SharedPlan {
@@ -102,8 +66,7 @@ impl SharedPlan {
     /// Wavefronts beyond the least possible number that all stores and all loads of the tile block take.
     /// The least is one for every 128 bytes of a warp's access.
     pub fn bank_conflicts(&self) -> (usize, usize) {
-        let bytes = self.vector * self.element_bytes;
-        (self.store.conflicts(bytes), self.load.conflicts(bytes))
+        (self.store.bank_conflicts(self.element_bytes), self.load.bank_conflicts(self.element_bytes))
     }
 }
 
@@ -174,87 +137,4 @@ fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element
 fn independent(base: &[u32], vectors: &[u32]) -> Vec<u32> {
     let mut span = Span::of(base);
     vectors.iter().copied().filter(|&vector| span.insert(vector)).collect()
-}
-
-impl Side {
-    fn new(layout: &Layout, vector: &[u32], element_bytes: usize, offset_bases: &[u32], round_bases: &[u32]) -> Side {
-        let thread_images = [layout.lane_images(), layout.warp_images()].concat();
-        let thread: Vec<u32> = thread_images.iter().map(|&image| linear::apply(offset_bases, image)).collect();
-        let round = thread_images.iter().map(|&image| linear::apply(round_bases, image)).collect();
-        let replicated =
-            thread_images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum();
-        let in_thread = thread.iter().fold(0, |all, image| all | image);
-
-        let registers = Span::of(layout.register_images());
-        let steps: Vec<u64> = vector.iter().filter_map(|&image| registers.solve(image)).collect();
-        let step =
-            |i: usize| (steps.iter().enumerate()).filter(|(bit, _)| i >> bit & 1 == 1).fold(0, |r, (_, s)| r ^ s);
-        // First registers of the vectors: modulo the vectors and modulo replicas.
-        let (firsts, kernel) = split_registers(layout.register_images(), vector);
-        let vector_bytes = element_bytes << vector.len();
-        let mut accesses: Vec<Access> = combinations(&firsts)
-            .into_iter()
-            .map(|first| {
-                let inner = linear::apply(offset_bases, layout.element(first, 0, 0)) as usize % vector_bytes;
-                let first = first ^ step(inner / element_bytes) as usize;
-                let element = layout.element(first, 0, 0);
-                let place = linear::apply(offset_bases, element);
-                let held: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
-                let replicas = combinations(&kernel).into_iter().filter(|&replica| replica != 0);
-                Access {
-                    round: linear::apply(round_bases, element) as usize,
-                    xor: place & in_thread,
-                    offset: place & !in_thread,
-                    copies: replicas.flat_map(|replica| held.iter().map(move |&r| (r, r ^ replica))).collect(),
-                    registers: held,
-                }
-            })
-            .collect();
-        accesses.sort_by_key(|access| access.round);
-        Side { thread, round, replicated, accesses }
-    }
-
-    /// Wavefronts beyond one for every full row of banks.
-    fn conflicts(&self, vector_bytes: usize) -> usize {
-        let lanes_at_once = 32 / (vector_bytes / 4).max(1);
-        let threads = 1 << self.thread.len();
-        let mut extra = 0;
-        for access in &self.accesses {
-            for first in (0..threads).step_by(lanes_at_once) {
-                let addresses = (first..first + lanes_at_once)
-                    .map(|thread| (linear::apply(&self.thread, thread as u32) ^ access.xor) + access.offset);
-                let mut words: Vec<u32> = addresses
-                    .flat_map(|address| (address / 4..=(address + vector_bytes as u32 - 1) / 4).collect::<Vec<_>>())
-                    .collect();
-                words.sort_unstable();
-                words.dedup();
-                let mut load = [0; 32];
-                words.iter().for_each(|word| load[*word as usize % 32] += 1);
-                extra += load.iter().max().map_or(0, |most| most - 1);
-            }
-        }
-        extra
-    }
-}
-
-/// Register sets whose sums are the first registers of vectors, and sets that hold element 0.
-fn split_registers(images: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
-    let (mut span, mut all) = (Span::of(vector), Span::default());
-    let (mut firsts, mut kernel) = (Vec::new(), Vec::new());
-    for (bit, &image) in images.iter().enumerate() {
-        if let Some(set) = all.solve(image) {
-            kernel.push(set as usize | 1 << bit);
-        } else if span.insert(image) {
-            firsts.push(1 << bit);
-        }
-        all.insert(image);
-    }
-    (firsts, kernel)
-}
-
-/// XORs of all subsets.
-fn combinations(generators: &[usize]) -> Vec<usize> {
-    (0..1usize << generators.len())
-        .map(|set| generators.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).fold(0, |sum, (_, g)| sum ^ g))
-        .collect()
 }

@@ -1,7 +1,7 @@
 //! Every plan is run on a model of the threads and must put every element where the destination wants it.
 
 use super::*;
-use crate::layout::{local, spatial};
+use crate::layout::{Access, Side, local, spatial};
 
 /// A small generator of pseudo-random numbers (xorshift).
 struct Random(u64);

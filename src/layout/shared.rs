@@ -1,0 +1,281 @@
+//! Tiles in shared memory: where each element stands, and the accesses that move registers there.
+//!
+//! The place of an element is an F2-linear function of its flat index: a permutation of the index bits
+//! with XOR swizzles on the bank bits. Places are byte offsets from the start of a buffer.
+
+use super::Layout;
+use super::distributed::axis_bits;
+use super::linear::{self, Span};
+
+/// Widest access of one thread in bytes.
+pub(super) const MAX_VECTOR_BYTES: usize = 16;
+/// Bytes that the 32 banks of shared memory hold side by side.
+pub(super) const BANK_ROW_BYTES: usize = 128;
+
+/// A tile in shared memory.
+///
+/// ```
+/// use cutlet::layout::SharedLayout;
+///
+/// // 64 x 64 elements of 2 bytes; eight rows read at once, 16 bytes each: the 128-byte swizzle,
+/// // chunk c of row r stands at chunk c ^ (r & 7).
+/// let rows = [64, 128, 256];
+/// let shared = SharedLayout::swizzled(&[64, 64], &[1, 0], 2, 16, &rows);
+/// for (row, column) in [(0, 9), (5, 8), (63, 63)] {
+///     let chunk = (column / 8) ^ (row & 7);
+///     assert_eq!(shared.offset(row * 64 + column), row * 128 + chunk * 16 + column % 8 * 2);
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SharedLayout {
+    /// Extents of the tile.
+    pub shape: Vec<i64>,
+    /// Bytes of one element.
+    pub element_bytes: usize,
+    /// Byte offset of each bit of the flat row-major element index; offsets of several bits XOR.
+    pub offset_bases: Vec<u32>,
+}
+
+impl SharedLayout {
+    /// Elements along `order[0]` are neighbours, in rows of at most 128 bytes; then come the elements along
+    /// `order[1]`, then the further rows (panels) of `order[0]`, then the other axes in order.
+    ///
+    /// `lanes` are element index bits that the lanes of one wavefront of the reading side tell apart, each
+    /// reading `vector_bytes`: those that would fall on the same banks are XORed into free bank bits.
+    ///
+    /// # Panics
+    /// If an extent or `element_bytes` is no power of two, or an entry of `lanes` is no single bit.
+    pub fn swizzled(
+        shape: &[i64],
+        order: &[usize],
+        element_bytes: usize,
+        vector_bytes: usize,
+        lanes: &[u32],
+    ) -> SharedLayout {
+        assert!(element_bytes.is_power_of_two(), "elements of {element_bytes} bytes");
+        let mut bits: Vec<u32> = Vec::new();
+        if let [fastest, rest @ ..] = order {
+            let row: Vec<u32> = axis_bits(shape, *fastest).collect();
+            let (near, panels) = row.split_at(row.len().min((BANK_ROW_BYTES / element_bytes).ilog2() as usize));
+            bits.extend(near);
+            bits.extend(rest.first().into_iter().flat_map(|&axis| axis_bits(shape, axis)));
+            bits.extend(panels);
+            bits.extend(rest.iter().skip(1).flat_map(|&axis| axis_bits(shape, axis)));
+        }
+        let mut offset_bases = vec![0; bits.len()];
+        for (place, &bit) in bits.iter().enumerate() {
+            offset_bases[bit as usize] = (element_bytes as u32) << place;
+        }
+        let mut layout = SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases };
+        layout.swizzle(vector_bytes as u32, lanes);
+        layout
+    }
+
+    fn swizzle(&mut self, vector_bytes: u32, lanes: &[u32]) {
+        let banks = BANK_ROW_BYTES as u32 - vector_bytes.max(4);
+        let taken: u32 = lanes.iter().map(|&lane| self.offset(lane) & banks).fold(0, |all, bit| all | bit);
+        // Bits from 16 bytes up first: they leave vectors whole.
+        let free = (4..7).chain(2..4).map(|bit| 1 << bit).filter(|bit| banks & !taken & bit != 0);
+        let far = lanes.iter().filter(|lane| self.offset(**lane) >= BANK_ROW_BYTES as u32);
+        let pairs: Vec<(usize, u32)> = far.map(|lane| lane.trailing_zeros() as usize).zip(free).collect();
+        for (index_bit, bank) in pairs {
+            self.offset_bases[index_bit] |= bank;
+        }
+    }
+
+    /// Bytes of the whole tile.
+    pub fn bytes(&self) -> usize {
+        self.element_bytes << self.offset_bases.len()
+    }
+
+    /// Byte offset of the element with this flat index.
+    pub fn offset(&self, flat: u32) -> u32 {
+        linear::apply(&self.offset_bases, flat)
+    }
+
+    /// How the threads of a register layout store the tile here, or load it: with the longest vectors
+    /// that are contiguous on both sides.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    pub fn accesses(&self, layout: &Layout) -> Side {
+        assert_eq!(self.shape, layout.shape(), "shapes of the two layouts");
+        let span = Span::of(&self.offset_bases);
+        let registers = Span::of(layout.register_images());
+        let threads = [layout.lane_images(), layout.warp_images()].concat();
+        let longest = (MAX_VECTOR_BYTES / self.element_bytes).ilog2();
+        let vector: Vec<u32> = (0..longest)
+            .map_while(|bit| {
+                let place = (self.element_bytes as u32) << bit;
+                let element = span.solve(place)? as u32;
+                let aligned = threads.iter().all(|&image| self.offset(image) & place == 0);
+                (aligned && registers.contains(element)).then_some(element)
+            })
+            .collect();
+        let rounds = vec![0; self.offset_bases.len()];
+        Side::new(layout, &vector, self.element_bytes, &self.offset_bases, &rounds)
+    }
+}
+
+/// The accesses of all threads that move the registers of a layout to or from shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Byte offset contribution of each thread bit (lane bits, then warp bits), by XOR: the thread's part
+    /// of every address.
+    pub thread: Vec<u32>,
+    /// Contribution of each thread bit to the round in which an access happens. All zero unless the tile
+    /// is split along elements that only warps tell apart.
+    pub round: Vec<u32>,
+    /// Thread bits along which the layout holds replicas. Stores may be restricted to the threads that
+    /// have none of them set; without it several threads store equal values.
+    pub replicated: u32,
+    /// All accesses of a thread, ordered by round.
+    pub accesses: Vec<Access>,
+}
+
+/// One vector access of every thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Round in which it happens, XOR the thread's [`Side::round`].
+    pub round: usize,
+    /// Registers of the vector in the order of the addresses. On the load side, each of them stands for
+    /// all that hold the same element: see [`Access::copies`].
+    pub registers: Vec<usize>,
+    /// The address is `(t ^ xor) + offset`, t being the thread's part.
+    pub xor: u32,
+    /// Immediate part of the address: its bits are in no thread's part.
+    pub offset: u32,
+    /// Pairs of registers (held, copy): replicas within the thread, to be copied after the load.
+    pub copies: Vec<(usize, usize)>,
+}
+
+impl Side {
+    /// `vector` holds the elements that differ in one bit of the place within a vector.
+    pub(super) fn new(
+        layout: &Layout,
+        vector: &[u32],
+        element_bytes: usize,
+        offset_bases: &[u32],
+        round_bases: &[u32],
+    ) -> Side {
+        let images = [layout.lane_images(), layout.warp_images()].concat();
+        let thread: Vec<u32> = images.iter().map(|&image| linear::apply(offset_bases, image)).collect();
+        let round = images.iter().map(|&image| linear::apply(round_bases, image)).collect();
+        let replicated = images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum();
+        let in_thread = thread.iter().fold(0, |all, image| all | image);
+
+        let registers = Span::of(layout.register_images());
+        let steps: Vec<u64> = vector.iter().filter_map(|&image| registers.solve(image)).collect();
+        let step =
+            |i: usize| (steps.iter().enumerate()).filter(|(bit, _)| i >> bit & 1 == 1).fold(0, |r, (_, s)| r ^ s);
+        let vector_bytes = element_bytes << vector.len();
+        let (firsts, kernel) = split_registers(layout.register_images(), vector);
+        let mut accesses: Vec<Access> = combinations(&firsts)
+            .into_iter()
+            .map(|first| {
+                let inner = linear::apply(offset_bases, layout.element(first, 0, 0)) as usize % vector_bytes;
+                let first = first ^ step(inner / element_bytes) as usize;
+                let element = layout.element(first, 0, 0);
+                let place = linear::apply(offset_bases, element);
+                let held: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
+                let replicas = combinations(&kernel).into_iter().filter(|&replica| replica != 0);
+                Access {
+                    round: linear::apply(round_bases, element) as usize,
+                    xor: place & in_thread,
+                    offset: place & !in_thread,
+                    copies: replicas.flat_map(|replica| held.iter().map(move |&r| (r, r ^ replica))).collect(),
+                    registers: held,
+                }
+            })
+            .collect();
+        accesses.sort_by_key(|access| access.round);
+        Side { thread, round, replicated, accesses }
+    }
+
+    /// Wavefronts of all accesses beyond the least possible number, one for every 128 bytes of a warp's
+    /// access; elements have `element_bytes`.
+    pub fn bank_conflicts(&self, element_bytes: usize) -> usize {
+        let mut extra = 0;
+        for access in &self.accesses {
+            let vector_bytes = element_bytes * access.registers.len();
+            let lanes_at_once = 32 / (vector_bytes / 4).max(1);
+            for first in (0..1usize << self.thread.len()).step_by(lanes_at_once) {
+                let addresses = (first..first + lanes_at_once)
+                    .map(|thread| (linear::apply(&self.thread, thread as u32) ^ access.xor) + access.offset);
+                let mut words: Vec<u32> = addresses
+                    .flat_map(|address| (address / 4..=(address + vector_bytes as u32 - 1) / 4).collect::<Vec<_>>())
+                    .collect();
+                words.sort_unstable();
+                words.dedup();
+                let mut load = [0; 32];
+                words.iter().for_each(|word| load[*word as usize % 32] += 1);
+                extra += load.iter().max().map_or(0, |most| most - 1);
+            }
+        }
+        extra
+    }
+}
+
+/// Register sets whose sums are the first registers of vectors, and sets that hold element 0.
+fn split_registers(images: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
+    let (mut span, mut all) = (Span::of(vector), Span::default());
+    let (mut firsts, mut kernel) = (Vec::new(), Vec::new());
+    for (bit, &image) in images.iter().enumerate() {
+        if let Some(set) = all.solve(image) {
+            kernel.push(set as usize | 1 << bit);
+        } else if span.insert(image) {
+            firsts.push(1 << bit);
+        }
+        all.insert(image);
+    }
+    (firsts, kernel)
+}
+
+/// XORs of all subsets.
+fn combinations(generators: &[usize]) -> Vec<usize> {
+    (0..1usize << generators.len())
+        .map(|set| generators.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).fold(0, |sum, (_, g)| sum ^ g))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_swizzles() {
+        // (row bytes, mask of the published address formula a ^ ((a >> 3) & mask))
+        for (row, mask) in [(128, 0x70), (64, 0x30), (32, 0x10), (16, 0)] {
+            let columns = row / 2;
+            let rows: Vec<u32> = (0..3).map(|bit| columns << bit).collect();
+            let shared = SharedLayout::swizzled(&[32, i64::from(columns)], &[1, 0], 2, 16, &rows);
+            for element in 0..32 * columns {
+                let plain = element * 2;
+                assert_eq!(shared.offset(element), plain ^ (plain >> 3 & mask), "row of {row} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn wide_rows_become_panels() {
+        let shared = SharedLayout::swizzled(&[2, 16, 256], &[2, 1, 0], 2, 16, &[256, 512, 1024]);
+        for (batch, row, column) in [(0, 0, 64), (1, 3, 200), (1, 15, 255)] {
+            let (panel, inner) = (column / 64, column % 64);
+            let chunk = (inner / 8) ^ (row & 7);
+            let want = ((batch * 4 + panel) * 16 + row) * 128 + chunk * 16 + inner % 8 * 2;
+            assert_eq!(shared.offset((batch * 16 + row) * 256 + column), want);
+        }
+        assert_eq!(shared.bytes(), 2 * 16 * 256 * 2);
+    }
+
+    #[test]
+    fn coalesced_registers_are_stored_in_whole_vectors() {
+        for (shape, order) in [([64, 64], [1, 0]), ([64, 64], [0, 1]), ([16, 256], [1, 0])] {
+            let rows: Vec<u32> = (0..3).map(|bit| 1 << (axis_bits(&shape, order[1]).start + bit)).collect();
+            let shared = SharedLayout::swizzled(&shape, &order, 2, 16, &rows);
+            let side = shared.accesses(&Layout::blocked(&shape, &order, 8, 4));
+            assert!(side.accesses.iter().all(|access| access.registers.len() == 8));
+            assert_eq!(side.bank_conflicts(2), 0);
+        }
+    }
+}
