@@ -1,4 +1,14 @@
-//! Host memory that a launch passed to its kernel: the regions that addresses are checked against.
+//! Host memory that a kernel may touch, and the only code that touches it.
+//!
+//! Addresses are plain numbers until here. [`Memory::span`] checks a range against the regions of the
+//! launch; a [`Span`] then reads and writes words at indices that it checks again. All accesses are relaxed
+//! atomics as wide as an element, so that kernels whose tile blocks race are wrong, but never undefined
+//! behaviour of this program; on the usual hosts they cost as much as plain ones.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::value::Word;
 
 /// A contiguous piece of host memory.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +24,8 @@ pub struct Memory {
     regions: Vec<Region>,
 }
 
-// SAFETY: the regions are only dereferenced through atomics of element width, and whoever added them
-// promised that they stay valid (see `Memory::add`).
+// SAFETY: the regions are dereferenced through atomics alone, and whoever added them promised that they
+// stay valid (see `Memory::add`).
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -26,13 +36,146 @@ impl Memory {
         Memory::default()
     }
 
-    /// Adds `bytes` bytes from `base` on; kernels that store elsewhere than into writable regions fail.
+    /// Adds `bytes` bytes from `base` on; a kernel that stores into a region that is not `writable` fails.
     ///
     /// # Safety
-    /// While a program runs with this memory, the bytes stay allocated and initialised; nobody else
-    /// accesses them otherwise than atomically (nobody else writes them, if not `writable`).
+    /// While a program runs with this memory, the bytes stay allocated and initialised, and nobody else
+    /// accesses them otherwise than atomically (reading is fine where the region is not `writable`).
     pub unsafe fn add(&mut self, base: *mut u8, bytes: usize, writable: bool) {
         self.regions.push(Region { base, bytes, writable });
-        self.regions.sort_by_key(|r| r.base as usize);
+    }
+
+    /// The bytes at `address`, if one region has them all.
+    pub(super) fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
+        let holds = |region: &&Region| {
+            let offset = address.wrapping_sub(region.base as u64);
+            offset <= region.bytes as u64 && bytes <= region.bytes as u64 - offset && (region.writable || !write)
+        };
+        let region = self.regions.iter().find(holds)?;
+        let offset = (address - region.base as u64) as usize;
+        // `wrapping_add` keeps the provenance of the region and stays inside of it.
+        Some(Span { start: region.base.wrapping_add(offset), bytes: bytes as usize, memory: PhantomData })
+    }
+
+    /// Why [`Memory::find`] found nothing.
+    pub(super) fn explain(&self, address: u64, bytes: u64, write: bool) -> String {
+        let verb = if write { "writes" } else { "reads" };
+        if write && self.find(address, bytes, false).is_some() {
+            return format!("{verb} {bytes} bytes at {address:#x}, in an array that was passed for reading only");
+        }
+        let near = self.regions.iter().min_by_key(|r| {
+            let (start, end) = (r.base as u64, r.base as u64 + r.bytes as u64);
+            if address < start { start - address } else { address.saturating_sub(end) }
+        });
+        match near {
+            None => format!("{verb} {bytes} bytes at {address:#x}, but no array was passed to the kernel"),
+            Some(region) => format!(
+                "{verb} {bytes} bytes at byte {} of an array of {} bytes",
+                address as i128 - region.base as i128,
+                region.bytes
+            ),
+        }
+    }
+}
+
+/// Words that memory can hold.
+pub(super) trait Cell: Word {
+    /// # Safety
+    /// `place` is aligned for `Self` and points to live memory that is only accessed atomically.
+    unsafe fn load(place: *mut Self) -> Self;
+    /// # Safety
+    /// As for [`Cell::load`].
+    unsafe fn store(self, place: *mut Self);
+    /// Replaces a word by a function of it in one step, and gives the old one.
+    /// # Safety
+    /// As for [`Cell::load`].
+    unsafe fn update(place: *mut Self, f: impl Fn(u64) -> u64) -> Self;
+}
+
+macro_rules! cell {
+    ($word:ty, $atomic:ty) => {
+        impl Cell for $word {
+            #[inline(always)]
+            unsafe fn load(place: *mut $word) -> $word {
+                // SAFETY: the caller's promise is that of `from_ptr`.
+                unsafe { <$atomic>::from_ptr(place) }.load(Relaxed)
+            }
+            #[inline(always)]
+            unsafe fn store(self, place: *mut $word) {
+                // SAFETY: as above.
+                unsafe { <$atomic>::from_ptr(place) }.store(self, Relaxed)
+            }
+            unsafe fn update(place: *mut $word, f: impl Fn(u64) -> u64) -> $word {
+                // SAFETY: as above.
+                let cell = unsafe { <$atomic>::from_ptr(place) };
+                let (Ok(old) | Err(old)) = cell.fetch_update(Relaxed, Relaxed, |w| Some(f(w as u64) as $word));
+                old
+            }
+        }
+    };
+}
+cell!(u8, AtomicU8);
+cell!(u16, AtomicU16);
+cell!(u32, AtomicU32);
+cell!(u64, AtomicU64);
+
+/// Checked bytes of a region.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span<'m> {
+    start: *mut u8,
+    bytes: usize,
+    memory: PhantomData<&'m Memory>,
+}
+
+impl<'m> Span<'m> {
+    /// All of a list of words that kernels share.
+    pub fn of_shared(words: &'m [AtomicU64]) -> Span<'m> {
+        Span { start: words.as_ptr() as *mut u8, bytes: size_of_val(words), memory: PhantomData }
+    }
+
+    /// Is the span where words of this many bytes may lie?
+    pub fn is_aligned(self, bytes: usize) -> bool {
+        (self.start as usize).is_multiple_of(bytes)
+    }
+
+    pub fn address(self) -> u64 {
+        self.start as u64
+    }
+
+    /// The part from `offset` on, if it has `bytes` bytes.
+    pub fn part(self, offset: u64, bytes: u64) -> Option<Span<'m>> {
+        (offset <= self.bytes as u64 && bytes <= self.bytes as u64 - offset).then(|| Span {
+            start: self.start.wrapping_add(offset as usize),
+            bytes: bytes as usize,
+            memory: PhantomData,
+        })
+    }
+
+    /// Place of word `index`.
+    ///
+    /// # Panics
+    /// When it is not in the span, or not aligned: both are checked before (a defect of this back end).
+    #[inline(always)]
+    fn place<C: Cell>(self, index: usize) -> *mut C {
+        let place = self.start.wrapping_add(index * size_of::<C>());
+        assert!((index + 1) * size_of::<C>() <= self.bytes && (place as usize).is_multiple_of(size_of::<C>()));
+        place.cast()
+    }
+
+    #[inline(always)]
+    pub fn load<C: Cell>(self, index: usize) -> C {
+        // SAFETY: `place` is inside of a live region and aligned; regions are accessed atomically.
+        unsafe { C::load(self.place(index)) }
+    }
+
+    #[inline(always)]
+    pub fn store<C: Cell>(self, index: usize, word: C) {
+        // SAFETY: as in `load`.
+        unsafe { word.store(self.place(index)) }
+    }
+
+    pub fn update<C: Cell>(self, index: usize, f: impl Fn(u64) -> u64) -> C {
+        // SAFETY: as in `load`.
+        unsafe { C::update(self.place(index), f) }
     }
 }

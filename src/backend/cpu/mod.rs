@@ -1,44 +1,224 @@
 //! The cpu back end: an interpreter, the definition of what every op means.
+//!
+//! It knows the IR and shares no code with other back ends, which are compared with it. Tile blocks run in
+//! parallel, each alone on one thread, started in the order of the grid (x fastest), so a block may wait for
+//! lower ones. Results are the same from run to run, as far as the kernel's own races and atomics allow.
+//!
+//! What other targets leave open is settled here: accesses outside of the launch's memory, division by zero and
+//! broken promises (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out;
+//! float to integer saturates. f16 and bf16 round after every op.
+//!
+//! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
+//! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
+//! * `access`, `view`, `atomic`, `memory`, `global` are loads and stores;
+//! * `assume`, `print` and `liveness` do what their names say.
 
+mod access;
+mod assume;
+mod atomic;
+mod cast;
+mod dispatch;
+mod eval;
+mod exact;
+mod float;
+mod global;
+mod int;
+mod liveness;
 mod memory;
+mod mma;
+mod print;
+mod shape;
+mod value;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use memory::Memory;
 
+use self::eval::{Fault, Machine};
+use self::global::Globals;
+use self::liveness::Liveness;
+use self::value::{Val, Width, Words};
 use crate::backend::ParamWord;
-use crate::error::Result;
-use crate::ir::Module;
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::{BlockId, Loc, Module, Opcode};
 
 /// How a launch runs.
 #[derive(Clone, Copy, Default)]
 pub struct RunOptions<'a> {
-    /// One tile block after another, in order, on the calling thread.
+    /// One tile block after another on the calling thread.
     pub sequential: bool,
-    /// Receives what the kernel prints, block after block in the order of the grid; standard output if `None`.
+    /// Receives what the kernel prints, block after block in the order of the grid, when all have run;
+    /// standard output if `None`.
     pub print: Option<&'a (dyn Fn(&str) + Sync)>,
 }
 
 /// A kernel ready to be interpreted.
+#[derive(Debug)]
 pub struct Program {
-    #[allow(dead_code)]
     module: Module,
+    body: BlockId,
+    liveness: Liveness,
+    globals: Globals,
 }
 
 impl Program {
     /// Prepares the first entry of a verified module.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] names every op that has no meaning on a CPU.
+    /// [`Error::Unsupported`] names every op that has no meaning on a CPU (multimem), or says that there is
+    /// no entry.
     pub fn compile(module: &Module) -> Result<Program> {
-        Ok(Program { module: module.clone() })
+        let Some(entry) = module.entries.first() else {
+            return Err(Error::Unsupported(vec![Diagnostic::new("the module has no kernel", None)]));
+        };
+        let mut refused = Vec::new();
+        module.walk(entry.body, &mut |id| {
+            let op = module.op(id);
+            if matches!(op.code, Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore) {
+                let message = format!("{} needs several GPUs; the cpu back end has none", op.code.spec().name);
+                refused.push(Diagnostic::new(message, module.location(op.loc).cloned()));
+            }
+        });
+        if !refused.is_empty() {
+            return Err(Error::Unsupported(refused));
+        }
+        Ok(Program {
+            module: module.clone(),
+            body: entry.body,
+            liveness: Liveness::of(module, entry.body),
+            globals: Globals::of(module),
+        })
     }
 
     /// Runs every tile block of the grid; returns when all are done.
     ///
+    /// `params` are the entry's parameters in order, addresses or numbers in the low bits.
+    ///
     /// # Errors
-    /// [`crate::Error::Execution`] with the user's place for an access outside of `memory`, an integer
-    /// division by zero, a broken promise or a failed assertion: the one of the lowest block.
+    /// [`Error::Execution`] with the user's place: an access outside of `memory`, an integer division by
+    /// zero, a broken promise, a failed assertion. Of several, the one of the lowest block.
+    /// [`Error::Argument`] when the number of parameters is not the entry's.
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, options: &RunOptions) -> Result<()> {
-        let _ = (grid, params, memory, options);
-        todo!("interpreter")
+        let args = &self.module.block(self.body).args;
+        if args.len() != params.len() {
+            let message = format!("the kernel has {} parameters, the launch passes {}", args.len(), params.len());
+            return Err(Error::Argument(Diagnostic::new(message, None)));
+        }
+        let launch = Launch {
+            program: self,
+            grid,
+            params,
+            memory,
+            next: AtomicU64::new(0),
+            lowest_fault: AtomicU64::new(u64::MAX),
+            outcome: Mutex::default(),
+        };
+        if options.sequential || launch.blocks() == 1 {
+            launch.work();
+        } else {
+            rayon::broadcast(|_| launch.work());
+        }
+        launch.finish(options)
+    }
+
+    fn diagnose(&self, block: [u32; 3], fault: Fault) -> Error {
+        let place = self.module.location(fault.loc.unwrap_or(Loc::UNKNOWN)).cloned();
+        let [x, y, z] = block;
+        Error::Execution(Diagnostic::new(fault.message, place).note(format!("in tile block ({x}, {y}, {z})")))
     }
 }
+
+/// One launch while it runs.
+struct Launch<'a> {
+    program: &'a Program,
+    grid: [u32; 3],
+    params: &'a [ParamWord],
+    memory: &'a Memory,
+    /// The next block that nobody has started.
+    next: AtomicU64,
+    /// Blocks above this one need not run any more.
+    lowest_fault: AtomicU64,
+    outcome: Mutex<Outcome>,
+}
+
+#[derive(Default)]
+struct Outcome {
+    fault: Option<(u64, Fault)>,
+    /// Texts by block.
+    printed: BTreeMap<u64, String>,
+}
+
+impl Launch<'_> {
+    fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&n| n as u64).product()
+    }
+
+    fn block_id(&self, number: u64) -> [u32; 3] {
+        let [x, y, _] = self.grid.map(u64::from);
+        [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
+    }
+
+    /// Takes blocks, lowest first, until there are none: what every thread does.
+    fn work(&self) {
+        let mut machine = Machine::new(self.program, self.memory, self.grid);
+        loop {
+            let number = self.next.fetch_add(1, Relaxed);
+            if number >= self.blocks() || number > self.lowest_fault.load(Relaxed) {
+                return;
+            }
+            let result = machine.run(self.block_id(number), self.arguments());
+            let printed = std::mem::take(&mut machine.printed);
+            if result.is_ok() && printed.is_empty() {
+                continue;
+            }
+            let mut outcome = self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if !printed.is_empty() {
+                outcome.printed.insert(number, printed);
+            }
+            if let Err(fault) = result {
+                self.lowest_fault.fetch_min(number, Relaxed);
+                if outcome.fault.as_ref().is_none_or(|(lowest, _)| number < *lowest) {
+                    outcome.fault = Some((number, fault));
+                }
+            }
+        }
+    }
+
+    fn arguments(&self) -> Vec<Val> {
+        let module = &self.program.module;
+        let args = &module.block(self.program.body).args;
+        let word = |(&arg, &bits): (&crate::ir::Value, &ParamWord)| {
+            let (elem, _) = module.ty(arg).as_tile().expect("parameters are tiles");
+            let bits = if elem.dtype() == Some(crate::dtype::DType::I1) { u64::from(bits & 0xff != 0) } else { bits };
+            Val::tile(Words::splat(Width::of_elem(elem), bits, 1))
+        };
+        args.iter().zip(self.params).map(word).collect()
+    }
+
+    fn finish(self, options: &RunOptions) -> Result<()> {
+        let outcome = self.outcome.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (number, text) in &outcome.printed {
+            if outcome.fault.as_ref().is_some_and(|(lowest, _)| number > lowest) {
+                break;
+            }
+            match options.print {
+                Some(print) => print(text),
+                None => print!("{text}"),
+            }
+        }
+        match outcome.fault {
+            None => Ok(()),
+            Some((number, fault)) => {
+                let [x, y, _] = self.grid.map(u64::from);
+                let block = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
+                Err(self.program.diagnose(block, fault))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

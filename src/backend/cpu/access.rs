@@ -1,0 +1,215 @@
+//! Loads, stores and atomics of a tile block, through views and through pointers.
+//!
+//! Ordered accesses are relaxed ones with a fence: after an acquiring one, before a releasing one.
+
+use std::sync::atomic::{Ordering, fence};
+
+use super::atomic;
+use super::eval::Machine;
+use super::memory::Span;
+use super::value::{Width, Word, Words, with_width};
+use super::view::{self, Footprint, Index};
+use crate::dtype::DType;
+use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Op, Sign, Type, Value};
+
+impl Machine<'_> {
+    // Views.
+
+    fn footprint(&self, op: &Op, view: Value) -> Result<(Footprint, DType), String> {
+        let module = self.module();
+        let ty = module.ty(view);
+        let (Type::PartitionView { view: array, .. }
+        | Type::StridedView { view: array, .. }
+        | Type::GatherScatterView { view: array, .. }) = ty
+        else {
+            unreachable!("an access through a tensor view")
+        };
+        let Type::TensorView { elem, .. } = *module.type_of(*array) else { unreachable!("a view of a tensor view") };
+        let index: Vec<Index> = op.operand_group("index").iter().map(|&v| self.index(v)).collect();
+        let inbounds = match op.attr(AttrKind::Inbounds) {
+            Some(Attr::Inbounds(list)) => list.as_slice(),
+            _ => &[],
+        };
+        Ok((view::footprint(ty, elem, self.array(view), &index, inbounds)?, elem))
+    }
+
+    fn index(&self, value: Value) -> Index {
+        if self.module().shape(value).is_empty() {
+            return Index::One(self.scalar(value, Sign::Signed));
+        }
+        let positions = super::int::read(self.module().dtype(value), Sign::Signed, self.tile(value));
+        Index::Positions(positions.into_iter().map(|p| p as i64).collect())
+    }
+
+    /// The checked bytes of a footprint; `None` when it is empty.
+    fn touch(&self, footprint: &Footprint, dtype: DType, write: bool) -> Result<Option<Span<'_>>, String> {
+        let aligned = (dtype.storage_bits() as usize / 8).max(1);
+        footprint.range.map(|(address, bytes)| self.span(address, bytes, aligned, write)).transpose()
+    }
+
+    pub(super) fn load_view(&mut self, op: &Op) -> Result<(), String> {
+        let view = op.operand_group("view")[0];
+        let (footprint, dtype) = self.footprint(op, view)?;
+        let padding = match self.module().ty(view) {
+            Type::PartitionView { padding, .. }
+            | Type::StridedView { padding, .. }
+            | Type::GatherScatterView { padding, .. } => *padding,
+            Type::Tile { .. } | Type::TensorView { .. } | Type::Token => None,
+        };
+        let span = self.touch(&footprint, dtype, false)?;
+        let words = footprint.load(span, dtype, view::padding_bits(dtype, padding));
+        fence_after(op);
+        self.put(op, words);
+        self.set_token(op);
+        Ok(())
+    }
+
+    pub(super) fn store_view(&mut self, op: &Op) -> Result<(), String> {
+        let (footprint, dtype) = self.footprint(op, op.operand_group("view")[0])?;
+        fence_before(op);
+        if let Some(span) = self.touch(&footprint, dtype, true)? {
+            footprint.store(span, dtype, self.tile(op.operand_group("tile")[0]));
+        }
+        self.set_token(op);
+        Ok(())
+    }
+
+    pub(super) fn atomic_red_view(&mut self, op: &Op) -> Result<(), String> {
+        let (footprint, dtype) = self.footprint(op, op.operand_group("view")[0])?;
+        let mode = atomic_mode(op)?;
+        if let Some(span) = self.touch(&footprint, dtype, true)? {
+            let tile = self.tile(op.operand_group("value")[0]);
+            with_width!(Width::of(dtype), W => {
+                footprint.update::<W>(span, tile, |old, operand| atomic::combine(mode, dtype, old, operand));
+            });
+        }
+        self.set_token(op);
+        Ok(())
+    }
+
+    // Pointers.
+
+    fn pointee(&self, pointers: Value) -> DType {
+        match self.elem(pointers) {
+            Elem::Ptr { pointee, .. } => pointee,
+            Elem::Num(dtype) => unreachable!("an access through a tile of {dtype}"),
+        }
+    }
+
+    /// Calls `visit` with the place of every element that the mask lets through, in row-major order, and
+    /// its position.
+    fn each_place(
+        &self,
+        op: &Op,
+        pointers: Value,
+        write: bool,
+        mut visit: impl FnMut(usize, Span),
+    ) -> Result<(), String> {
+        let bytes = (self.pointee(pointers).storage_bits() as usize / 8).max(1);
+        let mask = op.operand_group("mask").first().map(|&mask| u8::of(self.tile(mask)));
+        for (i, &address) in u64::of(self.tile(pointers)).iter().enumerate() {
+            if mask.is_none_or(|mask| mask[i] != 0) {
+                visit(i, self.span(address, bytes as u64, bytes, write)?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn load_ptr(&mut self, op: &Op) -> Result<(), String> {
+        let source = op.operand_group("source")[0];
+        let dtype = self.pointee(source);
+        let mut words = match op.operand_group("padding_value") {
+            [] => Words::splat(Width::of(dtype), 0, self.tile(source).len()),
+            &[padding, ..] => (**self.tile(padding)).clone(),
+        };
+        with_width!(Width::of(dtype), W => {
+            let out = W::of_mut(&mut words);
+            self.each_place(op, source, false, |i, span| {
+                let word: W = span.load(0);
+                out[i] = if dtype == DType::I1 { W::from_u64(u64::from(word.to_u64() != 0)) } else { word };
+            })?;
+        });
+        fence_after(op);
+        self.put(op, words);
+        self.set_token(op);
+        Ok(())
+    }
+
+    pub(super) fn store_ptr(&mut self, op: &Op) -> Result<(), String> {
+        let pointers = op.operand_group("destination")[0];
+        let value = self.tile(op.operand_group("value")[0]);
+        fence_before(op);
+        with_width!(Width::of(self.pointee(pointers)), W => {
+            let words = W::of(value);
+            self.each_place(op, pointers, true, |i, span| span.store(0, words[i]))?;
+        });
+        self.set_token(op);
+        Ok(())
+    }
+
+    pub(super) fn atomic_rmw(&mut self, op: &Op) -> Result<(), String> {
+        let pointers = op.operand_group("pointers")[0];
+        let dtype = self.pointee(pointers);
+        let mode = atomic_mode(op)?;
+        let operand = self.tile(op.operand_group("arg")[0]);
+        let mut old = Words::splat(Width::of(dtype), 0, operand.len());
+        fence_before(op);
+        with_width!(Width::of(dtype), W => {
+            let (out, operand) = (W::of_mut(&mut old), W::of(operand));
+            self.each_place(op, pointers, true, |i, span| {
+                out[i] = span.update::<W>(0, |old| atomic::combine(mode, dtype, old, operand[i].to_u64()));
+            })?;
+        });
+        fence_after(op);
+        self.put(op, old);
+        self.set_token(op);
+        Ok(())
+    }
+
+    pub(super) fn atomic_cas(&mut self, op: &Op) -> Result<(), String> {
+        let pointers = op.operand_group("pointers")[0];
+        let expected = self.tile(op.operand_group("cmp")[0]);
+        let new = self.tile(op.operand_group("val")[0]);
+        // Elements that the mask leaves out answer what they expected.
+        let mut old = (**expected).clone();
+        fence_before(op);
+        with_width!(Width::of(self.pointee(pointers)), W => {
+            let (out, expected, new) = (W::of_mut(&mut old), W::of(expected), W::of(new));
+            self.each_place(op, pointers, true, |i, span| {
+                out[i] = span.update::<W>(0, |old| if old == expected[i].to_u64() { new[i].to_u64() } else { old });
+            })?;
+        });
+        fence_after(op);
+        self.put(op, old);
+        self.set_token(op);
+        Ok(())
+    }
+}
+
+fn atomic_mode(op: &Op) -> Result<AtomicMode, String> {
+    match op.attr(AttrKind::AtomicMode) {
+        Some(Attr::AtomicMode(mode)) => Ok(*mode),
+        _ => Err(format!("{} without a mode", op.code.spec().name)),
+    }
+}
+
+fn order(op: &Op) -> MemOrder {
+    match op.attr(AttrKind::MemOrder) {
+        Some(Attr::MemOrder(order)) => *order,
+        _ => MemOrder::Weak,
+    }
+}
+
+fn fence_before(op: &Op) {
+    match order(op) {
+        MemOrder::Release | MemOrder::AcqRel => fence(Ordering::Release),
+        MemOrder::Weak | MemOrder::Relaxed | MemOrder::Acquire => {}
+    }
+}
+
+fn fence_after(op: &Op) {
+    match order(op) {
+        MemOrder::Acquire | MemOrder::AcqRel => fence(Ordering::Acquire),
+        MemOrder::Weak | MemOrder::Relaxed | MemOrder::Release => {}
+    }
+}

@@ -1,0 +1,76 @@
+//! Checks of what an `assume` promises. Compilers may build on a promise; here a broken one is an error.
+
+use super::int;
+use super::shape::strides_of;
+use super::value::Words;
+use crate::dtype::DType;
+use crate::ir::{Elem, Predicate, Sign};
+
+/// Checks a promise about a tile.
+///
+/// # Errors
+/// Says which element breaks it.
+pub(super) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &Words) -> Result<(), String> {
+    match predicate {
+        &Predicate::DivBy { divisor, every, along } => {
+            let step = match elem {
+                Elem::Num(_) => 1,
+                Elem::Ptr { pointee, .. } => pointee.storage_bits() as u64 / 8,
+            };
+            let group = every.zip(along).filter(|&(every, _)| every > 0);
+            let stride = group.map_or(1, |(_, along)| strides_of(shape)[along as usize]);
+            for i in 0..words.len() {
+                let rank = group.map_or(0, |(every, along)| i / stride % shape[along as usize] % every as usize);
+                let value = words.get(i);
+                let first = words.get(i - rank * stride);
+                if rank == 0 && value % divisor != 0 {
+                    return Err(format!("{} was assumed to be divisible by {divisor}", shown(elem, words, i)));
+                }
+                if rank != 0 && low(elem, value) != low(elem, first.wrapping_add(rank as u64 * step)) {
+                    return Err(format!("element {i} was assumed to follow its neighbour in steps of {step}"));
+                }
+            }
+            Ok(())
+        }
+        Predicate::SameElements(groups) => {
+            let strides = strides_of(shape);
+            for i in 0..words.len() {
+                let back = |d: usize| match groups[d] {
+                    ..=1 => 0,
+                    group => i / strides[d] % shape[d] % group as usize * strides[d],
+                };
+                let first = i - (0..shape.len()).map(back).sum::<usize>();
+                if words.get(i) != words.get(first) {
+                    return Err(format!("elements {first} and {i} were assumed to be equal"));
+                }
+            }
+            Ok(())
+        }
+        &Predicate::Bounded { lower, upper } => {
+            let Elem::Num(dtype) = elem else { return Ok(()) };
+            for i in 0..words.len() {
+                let value = int::read_one(dtype, Sign::Signed, words, i);
+                if lower.is_some_and(|bound| value < bound) {
+                    return Err(format!("{value} was assumed to be at least {}", lower.unwrap_or(i64::MIN)));
+                }
+                if upper.is_some_and(|bound| value > bound) {
+                    return Err(format!("{value} was assumed to be at most {}", upper.unwrap_or(i64::MAX)));
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The bits that count: integers wrap at their width.
+fn low(elem: Elem, value: u64) -> u64 {
+    let bits = elem.dtype().map_or(64, DType::bits);
+    value & (u64::MAX >> (64 - bits))
+}
+
+fn shown(elem: Elem, words: &Words, index: usize) -> String {
+    match elem {
+        Elem::Num(dtype) => int::read_one(dtype, Sign::Signed, words, index).to_string(),
+        Elem::Ptr { .. } => format!("address {:#x}", words.get(index)),
+    }
+}

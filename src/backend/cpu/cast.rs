@@ -1,0 +1,91 @@
+//! Conversions between element types, element by element.
+//!
+//! Float to integer truncates, saturates at the integer's range and gives 0 for a NaN, with or without the
+//! op's flag: the result is never left open here.
+
+use bytemuck::allocation::cast_vec;
+
+use super::float::{from_patterns, narrow, to_f64, widen};
+use super::int;
+use super::value::{Word, Words, each_width, map};
+use crate::codec::{self, Exact};
+use crate::dtype::DType;
+use crate::ir::{Rounding, Sign};
+
+/// Wider or narrower integers.
+pub(super) fn int_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
+    int::write(to, int::read(from, sign, x).into_iter())
+}
+
+pub(super) fn int_to_float(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
+    let values = int::read(from, sign, x);
+    let signed = sign == Sign::Signed;
+    match to {
+        DType::F64 => Words::W64(cast_vec(map(&values, |v| if signed { v as i64 as f64 } else { v as f64 }))),
+        // By way of f32, f16 is rounded once too: what f32 cannot hold lies beyond its range.
+        DType::F32 | DType::F16 => narrow(to, map(&values, |v| if signed { v as i64 as f32 } else { v as f32 })),
+        _ => from_patterns(
+            to,
+            values.iter().map(|&v| match if signed { v as i64 as i128 } else { v as i128 } {
+                0 => codec::encode(to, 0.0, Rounding::NearestEven),
+                v => codec::round(to, Exact::of_integer(v), Rounding::NearestEven),
+            }),
+        ),
+    }
+}
+
+pub(super) fn float_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
+    let values = to_f64(from, x);
+    let bits = to.bits();
+    match sign {
+        Sign::Signed => {
+            let (low, high) = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
+            int::write(to, values.iter().map(|&v| (v as i64).clamp(low, high) as u64))
+        }
+        Sign::Unsigned => int::write(to, values.iter().map(|&v| (v as u64).min(u64::MAX >> (64 - bits)))),
+    }
+}
+
+pub(super) fn float_to_float(from: DType, to: DType, rounding: Rounding, x: &Words) -> Words {
+    let single = |dtype| matches!(dtype, DType::F16 | DType::BF16 | DType::F32);
+    let nearest = matches!(rounding, Rounding::NearestEven);
+    match (from, to) {
+        (_, DType::F64) => Words::W64(cast_vec(to_f64(from, x).into_owned())),
+        (DType::F16 | DType::BF16 | DType::TF32, DType::F32) => narrow(to, widen(from, x).into_owned()),
+        (DType::F64, DType::F32) if nearest => narrow(to, map(&to_f64(from, x), |v| v as f32)),
+        _ if nearest && single(from) && single(to) => narrow(to, widen(from, x).into_owned()),
+        _ => from_patterns(to, to_f64(from, x).iter().map(|&v| codec::encode(to, v, rounding))),
+    }
+}
+
+/// Bits that an element takes in a packed tile.
+fn packed_bits(dtype: DType) -> u32 {
+    if dtype == DType::I1 { 1 } else { dtype.storage_bits() }
+}
+
+/// The bytes of a tile, little-endian, elements narrower than a byte from the low bits up.
+pub(super) fn pack(from: DType, x: &Words) -> Words {
+    let bits = packed_bits(from);
+    if bits >= 8 {
+        let bytes = bits as usize / 8;
+        return Words::W8(each_width!(x, list => {
+            list.iter().flat_map(|w| w.to_u64().to_le_bytes().into_iter().take(bytes)).collect()
+        }));
+    }
+    let per_byte = 8 / bits as usize;
+    let join = |part: &[u8]| part.iter().rev().fold(0u8, |byte, &w| byte << bits | w & ((1 << bits) - 1));
+    Words::W8(u8::of(x).chunks(per_byte).map(join).collect())
+}
+
+/// The inverse of [`pack`].
+pub(super) fn unpack(to: DType, x: &Words) -> Words {
+    let bits = packed_bits(to);
+    let bytes = u8::of(x);
+    if bits >= 8 {
+        let size = bits as usize / 8;
+        let word = |chunk: &[u8]| chunk.iter().rev().fold(0u64, |word, &byte| word << 8 | byte as u64);
+        return from_patterns(to, bytes.chunks(size).map(word));
+    }
+    let mask = (1u8 << bits) - 1;
+    Words::W8(bytes.iter().flat_map(|&byte| (0..8 / bits).map(move |i| byte >> (i * bits) & mask)).collect())
+}

@@ -1,0 +1,506 @@
+//! What every op means: one arm an op, elementwise ones with their meaning on the spot.
+
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+
+use super::eval::{Fault, Flow, Machine};
+use super::exact::{self, Unrounded};
+use super::float::{self, Mode};
+use super::int::{self, Towards};
+use super::mma::{self, Extents};
+use super::print::Printed;
+use super::value::{Array, Val, Width, Word, Words, each_width, zip3};
+use super::{assume, cast, print, shape};
+use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Rounding, Sign, Type, Value};
+
+impl<'p> Machine<'p> {
+    /// Runs one op; gives the way out when it ends the block.
+    pub fn step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+        use Opcode as O;
+        use Sign::{Signed, Unsigned};
+        let [bits, from_bits] = self.element_bits(op);
+        match op.code {
+            // Floats.
+            O::AbsF => self.sign_bit(op, false),
+            O::NegF => self.sign_bit(op, true),
+            O::Ceil => self.float1(op, f32::ceil, f64::ceil),
+            O::Floor => self.float1(op, f32::floor, f64::floor),
+            O::Cos => self.float1(op, f32::cos, f64::cos),
+            O::Cosh => self.float1(op, f32::cosh, f64::cosh),
+            O::Exp => self.float1(op, f32::exp, f64::exp),
+            O::Exp2 => self.float1(op, f32::exp2, f64::exp2),
+            O::Log => self.float1(op, f32::ln, f64::ln),
+            O::Log2 => self.float1(op, f32::log2, f64::log2),
+            O::Rsqrt => self.float1(op, |x| (1.0 / (x as f64).sqrt()) as f32, |x| 1.0 / x.sqrt()),
+            O::Sin => self.float1(op, f32::sin, f64::sin),
+            O::Sinh => self.float1(op, f32::sinh, f64::sinh),
+            O::Tan => self.float1(op, f32::tan, f64::tan),
+            O::Tanh => self.float1(op, f32::tanh, f64::tanh),
+            O::Sqrt => {
+                let x = self.tile(op.operands[0]);
+                let words = float::unary_rounded(self.dtype(op), mode(op), x, f32::sqrt, f64::sqrt, exact::sqrt);
+                self.put(op, words)
+            }
+            O::AddF => self.rounded2(op, |x, y| x + y, |x, y| x + y, exact::add),
+            O::SubF => self.rounded2(op, |x, y| x - y, |x, y| x - y, exact::sub),
+            O::MulF => self.rounded2(op, |x, y| x * y, |x, y| x * y, exact::mul),
+            O::DivF => self.rounded2(op, |x, y| x / y, |x, y| x / y, exact::div),
+            O::Fma => {
+                let words = float::fma(self.dtype(op), mode(op), [0, 1, 2].map(|i| &**self.tile(op.operands[i])));
+                self.put(op, words)
+            }
+            O::MaxF => {
+                let nan = op.flag(Flag::PropagateNan);
+                self.float2(op, |x, y| float::max(x, y, nan), |x, y| float::max(x, y, nan))
+            }
+            O::MinF => {
+                let nan = op.flag(Flag::PropagateNan);
+                self.float2(op, |x, y| float::min(x, y, nan), |x, y| float::min(x, y, nan))
+            }
+            O::RemF => self.float2(op, |x, y| x % y, |x, y| x % y),
+            O::PowF => self.float2(op, f32::powf, f64::powf),
+            O::Atan2 => self.float2(op, f32::atan2, f64::atan2),
+            O::PowI => {
+                let [x, n] = self.pair(op);
+                let exponents = int::read(self.module().dtype(op.operands[1]), Signed, n);
+                let exponents: Vec<i64> = exponents.into_iter().map(|n| n as i64).collect();
+                let words = float::powi(self.dtype(op), x, &exponents);
+                self.put(op, words)
+            }
+            O::CmpF => {
+                let dtype = self.module().dtype(op.operands[0]);
+                let words = float::compare(dtype, op.cmp_pred(), op.cmp_order(), self.pair(op));
+                self.put(op, words)
+            }
+
+            // Integers.
+            O::AbsI => self.int1(op, |x| (x as i64).unsigned_abs()),
+            O::NegI => self.int1(op, |x| (x as i64).wrapping_neg() as u64),
+            O::AddI => self.int2(op, Signed, u64::wrapping_add),
+            O::SubI => self.int2(op, Signed, u64::wrapping_sub),
+            O::MulI => self.int2(op, Signed, u64::wrapping_mul),
+            O::MulHiI => self.int2(op, Unsigned, |x, y| ((x as u128 * y as u128) >> bits) as u64),
+            O::AndI => self.int2(op, Unsigned, |x, y| x & y),
+            O::OrI => self.int2(op, Unsigned, |x, y| x | y),
+            O::XorI => self.int2(op, Unsigned, |x, y| x ^ y),
+            O::ShlI => self.int2(op, Unsigned, |x, n| if n < bits { x << n } else { 0 }),
+            O::ShrI => self.shift_right(op, bits),
+            O::MaxI => match op.sign() {
+                Signed => self.int2(op, Signed, |x, y| (x as i64).max(y as i64) as u64),
+                Unsigned => self.int2(op, Unsigned, u64::max),
+            },
+            O::MinI => match op.sign() {
+                Signed => self.int2(op, Signed, |x, y| (x as i64).min(y as i64) as u64),
+                Unsigned => self.int2(op, Unsigned, u64::min),
+            },
+            O::DivI => self.divide(op)?,
+            O::RemI => {
+                self.refuse_zero_divisor(op)?;
+                match op.sign() {
+                    Signed => self.int2(op, Signed, |x, y| (x as i64).wrapping_rem(y as i64) as u64),
+                    Unsigned => self.int2(op, Unsigned, |x, y| x % y),
+                }
+            }
+            O::CmpI => {
+                let dtype = self.module().dtype(op.operands[0]);
+                let words = int::compare(dtype, op.sign(), op.cmp_pred(), self.pair(op));
+                self.put(op, words)
+            }
+            O::Select => {
+                let [c, x, y] = [0, 1, 2].map(|i| &**self.tile(op.operands[i]));
+                let choose = each_width!(x, x => Word::list(zip3(u8::of(c), x, Word::of(y), |c, x, y| {
+                    if c != 0 { x } else { y }
+                })));
+                self.put(op, choose)
+            }
+
+            // Conversions.
+            O::ExtI => self.cast(op, |from, to, x| cast::int_to_int(from, to, op.sign(), x)),
+            O::TruncI => self.cast(op, |from, to, x| cast::int_to_int(from, to, Unsigned, x)),
+            O::IToF => self.cast(op, |from, to, x| cast::int_to_float(from, to, op.sign(), x)),
+            O::FToI => self.cast(op, |from, to, x| cast::float_to_int(from, to, op.sign(), x)),
+            O::FToF => self.cast(op, |from, to, x| cast::float_to_float(from, to, op.rounding(), x)),
+            O::Pack => self.cast(op, |from, _, x| cast::pack(from, x)),
+            O::Unpack => self.cast(op, |_, to, x| cast::unpack(to, x)),
+            // The words stay what they are.
+            O::Bitcast | O::IntToPtr | O::PtrToInt | O::PtrToPtr | O::Reshape => {
+                debug_assert!(op.code == O::Reshape || bits == from_bits);
+                let val = self.take(id, 0);
+                self.set(op.results[0], val);
+            }
+
+            // Shapes.
+            O::Constant => {
+                let data = op.const_data().ok_or_else(|| "a constant without data".to_string())?;
+                let words = Words::from_data(self.width(op.results[0]), data, self.count(op.results[0]));
+                self.put(op, words)
+            }
+            O::Iota => {
+                let words = int::write(self.module().dtype(op.results[0]), 0..self.count(op.results[0]) as u64);
+                self.put(op, words)
+            }
+            O::Broadcast => {
+                let words =
+                    shape::broadcast(self.tile(op.operands[0]), &self.dims(op.operands[0]), &self.dims(op.results[0]));
+                self.put(op, words)
+            }
+            O::Permute => {
+                let words = shape::permute(self.tile(op.operands[0]), &self.dims(op.operands[0]), op.permutation());
+                self.put(op, words)
+            }
+            O::Cat => {
+                let shapes = [self.dims(op.operands[0]), self.dims(op.operands[1])];
+                let words = shape::cat(self.pair(op), [&shapes[0], &shapes[1]], op.dim() as usize);
+                self.put(op, words)
+            }
+            O::Extract => {
+                let (from, block) = (self.dims(op.operands[0]), self.dims(op.results[0]));
+                let start = shape::block_start(&from, &block, &self.indices(op.group(1), Unsigned))?;
+                let words = shape::extract(self.tile(op.operands[0]), &from, &block, start);
+                self.put(op, words)
+            }
+            O::Insert => {
+                let (block, to) = (self.dims(op.operands[0]), self.dims(op.operands[1]));
+                let start = shape::block_start(&to, &block, &self.indices(op.group(2), Unsigned))?;
+                let mut words = self.take_words(id, 1);
+                shape::insert(&mut words, &to, self.tile(op.operands[0]), &block, start);
+                self.put(op, words)
+            }
+
+            // Reductions, products.
+            O::Reduce => self.run_reduce(op)?,
+            O::Scan => self.run_scan(op)?,
+            O::MmaF => {
+                let types = [self.module().dtype(op.operands[0]), self.dtype(op)];
+                let acc = self.take_words(id, 2);
+                let words = mma::mma_float(self.extents(op), types, self.pair(op), acc);
+                self.put(op, words)
+            }
+            O::MmaI => {
+                let acc = self.take_words(id, 2);
+                let words = mma::mma_int(self.extents(op), mma_signs(op), self.pair(op), acc);
+                self.put(op, words)
+            }
+            O::MmaFScaled => {
+                let types = [0, 3].map(|i| self.module().dtype(op.operands[i]));
+                let acc = self.take_words(id, 2);
+                let inputs = [0, 1, 3, 4].map(|i| &**self.tile(op.operands[i]));
+                let words = mma::mma_scaled(self.extents(op), types, inputs, acc);
+                self.put(op, words)
+            }
+
+            // Control.
+            O::If => return self.run_if(op),
+            O::For => return self.run_for(id, op),
+            O::Loop => return self.run_loop(id, op),
+            O::Yield => return Ok(self.terminate(id, Flow::Yield)),
+            O::Continue => return Ok(self.terminate(id, Flow::Continue)),
+            O::Break => return Ok(self.terminate(id, Flow::Break)),
+            O::Return => return Ok(Some(Flow::Return)),
+
+            // The grid.
+            O::GetTileBlockId => self.put_three(op, self.id),
+            O::GetNumTileBlocks => self.put_three(op, self.grid),
+
+            // Memory.
+            O::Offset => self.offset(op),
+            O::GetGlobal => {
+                let address = self.program.globals.address(op.attr(AttrKind::Text))?;
+                self.put(op, Words::W64(vec![address]))
+            }
+            O::Alloca => self.allocate(op)?,
+            O::MakeTensorView => self.make_tensor_view(op),
+            O::MakePartitionView | O::MakeStridedView | O::MakeGatherScatterView => {
+                let array = self.array(op.operands[0]).clone();
+                self.set(op.results[0], Val::View(array))
+            }
+            O::GetTensorShape => {
+                let shape = self.array(op.operands[0]).shape.clone();
+                self.put_ints(op, &shape)
+            }
+            O::GetIndexSpaceShape => {
+                let view = self.module().ty(op.operands[0]);
+                let space = super::view::index_space(view, self.array(op.operands[0]));
+                self.put_ints(op, &space)
+            }
+            O::LoadView => self.load_view(op)?,
+            O::StoreView => self.store_view(op)?,
+            O::AtomicRedView => self.atomic_red_view(op)?,
+            O::LoadPtr => self.load_ptr(op)?,
+            O::StorePtr => self.store_ptr(op)?,
+            O::AtomicRmw => self.atomic_rmw(op)?,
+            O::AtomicCas => self.atomic_cas(op)?,
+            O::MultimemLoadReduce | O::MultimemReduce | O::MultimemStore => {
+                return Err(format!("{} needs several GPUs", op.code.spec().name).into());
+            }
+
+            // Tokens: program order is the order. Dependent launches: there are none.
+            O::MakeToken | O::JoinTokens | O::MemoryFenceAlias | O::GdcLaunchDependents | O::GdcWait => {
+                self.set_token(op)
+            }
+
+            // Checks and texts.
+            O::Assume => {
+                self.check_promise(op)?;
+                let val = self.take(id, 0);
+                self.set(op.results[0], val);
+            }
+            O::Assert => self.check_assertion(op)?,
+            O::Print => {
+                self.print(op)?;
+                self.set_token(op)
+            }
+        }
+        Ok(None)
+    }
+
+    // Access.
+
+    /// Number type of the first result.
+    fn dtype(&self, op: &Op) -> crate::dtype::DType {
+        self.module().dtype(op.results[0])
+    }
+
+    /// Bits of an element of the first result and of the first operand, where they are tiles of numbers or
+    /// pointers; else 64.
+    fn element_bits(&self, op: &Op) -> [u64; 2] {
+        [op.results.first(), op.operands.first()].map(|value| {
+            let elem = value.and_then(|&v| self.module().ty(v).as_tile());
+            elem.and_then(|(elem, _)| elem.dtype()).map_or(64, |dtype| dtype.bits() as u64)
+        })
+    }
+
+    pub(super) fn elem(&self, value: Value) -> Elem {
+        self.module().ty(value).as_tile().expect("a tile type").0
+    }
+
+    pub(super) fn width(&self, value: Value) -> Width {
+        Width::of_elem(self.elem(value))
+    }
+
+    fn count(&self, value: Value) -> usize {
+        self.module().shape(value).iter().product::<i64>() as usize
+    }
+
+    fn pair(&self, op: &Op) -> [&Words; 2] {
+        [self.tile(op.operands[0]), self.tile(op.operands[1])]
+    }
+
+    fn indices(&self, values: &[Value], sign: Sign) -> Vec<i64> {
+        values.iter().map(|&v| self.scalar(v, sign)).collect()
+    }
+
+    pub(super) fn put(&mut self, op: &Op, words: Words) {
+        self.set(op.results[0], Val::tile(words));
+    }
+
+    /// Gives every token result of an op its (empty) value.
+    pub(super) fn set_token(&mut self, op: &Op) {
+        let module = self.module();
+        for &result in &op.results {
+            if *module.ty(result) == Type::Token {
+                self.set(result, Val::Token);
+            }
+        }
+    }
+
+    fn put_three(&mut self, op: &Op, numbers: [u32; 3]) {
+        for (&result, number) in op.results.iter().zip(numbers) {
+            self.set(result, Val::tile(Words::W32(vec![number])));
+        }
+    }
+
+    fn put_ints(&mut self, op: &Op, numbers: &[i64]) {
+        for (&result, &number) in op.results.iter().zip(numbers) {
+            let words = int::write(self.module().dtype(result), std::iter::once(number as u64));
+            self.set(result, Val::tile(words));
+        }
+    }
+
+    // Elementwise.
+
+    fn float1(&mut self, op: &Op, single: impl Fn(f32) -> f32, double: impl Fn(f64) -> f64) {
+        let words = float::unary(self.dtype(op), mode(op), self.tile(op.operands[0]), single, double);
+        self.put(op, words);
+    }
+
+    fn float2(&mut self, op: &Op, single: impl Fn(f32, f32) -> f32, double: impl Fn(f64, f64) -> f64) {
+        let words = float::binary(self.dtype(op), mode(op), self.pair(op), single, double);
+        self.put(op, words);
+    }
+
+    fn rounded2(
+        &mut self,
+        op: &Op,
+        single: impl Fn(f32, f32) -> f32,
+        double: impl Fn(f64, f64) -> f64,
+        exact: impl Fn(f64, f64) -> Unrounded,
+    ) {
+        let words = float::binary_rounded(self.dtype(op), mode(op), self.pair(op), single, double, exact);
+        self.put(op, words);
+    }
+
+    fn sign_bit(&mut self, op: &Op, flip: bool) {
+        let words = float::sign_bit(self.dtype(op), self.tile(op.operands[0]), flip);
+        self.put(op, words);
+    }
+
+    fn int1(&mut self, op: &Op, f: impl Fn(u64) -> u64) {
+        let words = int::unary(self.dtype(op), self.tile(op.operands[0]), f);
+        self.put(op, words);
+    }
+
+    fn int2(&mut self, op: &Op, sign: Sign, f: impl Fn(u64, u64) -> u64) {
+        let words = int::binary(self.dtype(op), sign, self.pair(op), f);
+        self.put(op, words);
+    }
+
+    fn cast(&mut self, op: &Op, f: impl Fn(crate::dtype::DType, crate::dtype::DType, &Words) -> Words) {
+        let from = self.module().dtype(op.operands[0]);
+        let words = f(from, self.dtype(op), self.tile(op.operands[0]));
+        self.put(op, words);
+    }
+
+    /// The amount is read as unsigned whatever the value is; at the width or beyond, only the sign is left.
+    fn shift_right(&mut self, op: &Op, bits: u64) {
+        let amount_mask = u64::MAX >> (64 - bits);
+        match op.sign() {
+            Sign::Signed => {
+                self.int2(op, Sign::Signed, |x, n| ((x as i64) >> (n & amount_mask).min(63)) as u64);
+            }
+            Sign::Unsigned => self.int2(op, Sign::Unsigned, |x, n| if n < bits { x >> n } else { 0 }),
+        }
+    }
+
+    fn divide(&mut self, op: &Op) -> Result<(), String> {
+        self.refuse_zero_divisor(op)?;
+        let towards = match op.rounding() {
+            Rounding::NegInf => Towards::Down,
+            Rounding::PosInf => Towards::Up,
+            Rounding::Zero | Rounding::IntToZero => Towards::Zero,
+            Rounding::NearestEven | Rounding::NearestAway | Rounding::Approx | Rounding::Full => {
+                return Err(format!("divi does not round {}", op.rounding().name()));
+            }
+        };
+        match op.sign() {
+            Sign::Signed => {
+                self.int2(op, Sign::Signed, |x, y| int::div_signed(x as i64, y as i64, towards) as u64);
+            }
+            Sign::Unsigned => self.int2(op, Sign::Unsigned, |x, y| int::div_unsigned(x, y, towards)),
+        }
+        Ok(())
+    }
+
+    fn refuse_zero_divisor(&self, op: &Op) -> Result<(), String> {
+        let zero = each_width!(&**self.tile(op.operands[1]), list => list.iter().position(|w| w.to_u64() == 0));
+        match zero {
+            None => Ok(()),
+            Some(i) => Err(format!("integer division by zero (element {i} of the divisor)")),
+        }
+    }
+
+    fn extents(&self, op: &Op) -> Extents {
+        Extents::of(&self.dims(op.operands[0]), &self.dims(op.operands[1]))
+    }
+
+    // Addresses.
+
+    fn offset(&mut self, op: &Op) {
+        let Elem::Ptr { pointee, .. } = self.elem(op.operands[0]) else { unreachable!("offset of a number") };
+        let bits = pointee.storage_bits() as i64;
+        let offsets = int::read(self.module().dtype(op.operands[1]), Sign::Signed, self.tile(op.operands[1]));
+        let bytes = |n: u64| ((n as i64).wrapping_mul(bits) / 8) as u64;
+        let words = super::value::zip(u64::of(self.tile(op.operands[0])), &offsets, |p, n| p.wrapping_add(bytes(n)));
+        self.put(op, Words::W64(words));
+    }
+
+    fn make_tensor_view(&mut self, op: &Op) {
+        let Type::TensorView { shape, strides, .. } = self.module().ty(op.results[0]) else {
+            unreachable!("make_tensor_view gives a tensor view")
+        };
+        let fill = |fixed: &[Option<i64>], dynamic: &[Value]| {
+            let mut dynamic = dynamic.iter();
+            let next = |n: &Option<i64>| {
+                n.unwrap_or_else(|| self.scalar(*dynamic.next().expect("an operand an extent"), Sign::Unsigned))
+            };
+            fixed.iter().map(next).collect::<Vec<_>>()
+        };
+        let base = self.tile(op.operands[0]).get(0);
+        let array = Array { base, shape: fill(shape, op.group(1)), strides: fill(strides, op.group(2)) };
+        self.set(op.results[0], Val::View(Rc::new(array)));
+    }
+
+    fn allocate(&mut self, op: &Op) -> Result<(), String> {
+        let Elem::Ptr { pointee, .. } = self.elem(op.results[0]) else { unreachable!("alloca gives a pointer") };
+        let number = |kind| match op.attr(kind) {
+            Some(Attr::NumElem(n) | Attr::Alignment(n)) => *n,
+            _ => 0,
+        };
+        let count = usize::try_from(number(AttrKind::NumElem)).map_err(|_| "alloca is out of memory")?;
+        let alignment = number(AttrKind::Alignment).max(8);
+        let words = (count as u64 * pointee.storage_bits() as u64).div_ceil(64) + alignment / 8;
+        let memory: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let address = (memory.as_ptr() as u64).next_multiple_of(alignment);
+        self.allocations.push(memory);
+        self.put(op, Words::W64(vec![address]));
+        Ok(())
+    }
+
+    // Checks and texts.
+
+    fn check_promise(&self, op: &Op) -> Result<(), String> {
+        let Some(Attr::Predicate(predicate)) = op.attr(AttrKind::Predicate) else {
+            return Err("an assume without a predicate".into());
+        };
+        let value = op.operands[0];
+        match self.module().ty(value) {
+            Type::Tile { elem, .. } => assume::check(predicate, *elem, &self.dims(value), self.tile(value)),
+            Type::TensorView { elem, ptr_attr, .. } => {
+                let base = Words::W64(vec![self.array(value).base]);
+                assume::check(predicate, Elem::Ptr { pointee: *elem, attr: *ptr_attr }, &[], &base)
+            }
+            Type::PartitionView { .. } | Type::StridedView { .. } | Type::GatherScatterView { .. } | Type::Token => {
+                Err("an assume about neither a tile nor a tensor view".into())
+            }
+        }
+    }
+
+    fn check_assertion(&self, op: &Op) -> Result<(), String> {
+        let words = u8::of(self.tile(op.operands[0]));
+        let Some(index) = words.iter().position(|&w| w == 0) else { return Ok(()) };
+        let text = match op.attr(AttrKind::Text) {
+            Some(Attr::Text(text)) => &**text,
+            _ => "",
+        };
+        Err(match words.len() {
+            1 => format!("assertion failed: {text}"),
+            _ => format!("assertion failed: {text} (element {index} of {:?})", self.dims(op.operands[0])),
+        })
+    }
+
+    fn print(&mut self, op: &Op) -> Result<(), String> {
+        let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".into()) };
+        let values = op.operand_group("args");
+        let shapes: Vec<Vec<usize>> = values.iter().map(|&v| self.dims(v)).collect();
+        let tile =
+            |(&value, shape): (&Value, &'_ Vec<usize>)| (self.elem(value), self.tile(value).clone(), shape.clone());
+        let tiles: Vec<_> = values.iter().zip(&shapes).map(tile).collect();
+        let printed: Vec<Printed> =
+            tiles.iter().map(|(elem, words, shape)| Printed { elem: *elem, shape, words }).collect();
+        let text = print::format(text, &printed)?;
+        self.printed.push_str(&text);
+        Ok(())
+    }
+}
+
+fn mode(op: &Op) -> Mode {
+    Mode { rounding: op.rounding(), flush: op.flag(Flag::FlushToZero) }
+}
+
+fn mma_signs(op: &Op) -> [Sign; 2] {
+    let sign = |kind| match op.attr(kind) {
+        Some(Attr::SignLhs(sign) | Attr::SignRhs(sign)) => *sign,
+        _ => Sign::Signed,
+    };
+    [sign(AttrKind::SignLhs), sign(AttrKind::SignRhs)]
+}

@@ -1,0 +1,335 @@
+//! One tile block at work: the values it holds, blocks of ops, loops, branches, reductions and scans.
+//!
+//! A region of `reduce` and `scan` is a function of scalars. Its ops are elementwise, so it runs once on
+//! whole slices: block arguments then hold one word a lane, and constants stay single words that elementwise
+//! ops repeat. A region with other ops runs lane by lane; the results are the same.
+//!
+//! **Order of combination.** Both keep the order of the elements, so functions need not commute. `reduce`
+//! combines neighbours, then neighbouring results, a balanced tree. `scan` combines every position with the one
+//! 1, 2, 4, … before it. Identities take no part: a true identity changes nothing.
+
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+
+use super::int;
+use super::memory::{Memory, Span};
+use super::shape::{along_axis, set_along_axis};
+use super::value::{Val, Words};
+use super::{Program, value::Array};
+use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
+
+/// Why a tile block stopped.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub loc: Option<Loc>,
+    pub message: String,
+}
+
+impl From<String> for Fault {
+    fn from(message: String) -> Fault {
+        Fault { loc: None, message }
+    }
+}
+
+/// How a block of ops ended.
+#[derive(Debug)]
+pub(super) enum Flow {
+    Yield(Vec<Val>),
+    Continue(Vec<Val>),
+    Break(Vec<Val>),
+    Return,
+}
+
+/// The state of one tile block.
+pub(super) struct Machine<'p> {
+    pub program: &'p Program,
+    pub memory: &'p Memory,
+    pub grid: [u32; 3],
+    /// Which tile block this is.
+    pub id: [u32; 3],
+    /// What the tile block printed.
+    pub printed: String,
+    /// The memory of `alloca`s in the blocks that are open.
+    pub allocations: Vec<Box<[AtomicU64]>>,
+    frame: Vec<Val>,
+}
+
+impl<'p> Machine<'p> {
+    pub fn new(program: &'p Program, memory: &'p Memory, grid: [u32; 3]) -> Machine<'p> {
+        let frame = vec![Val::Dead; program.module.num_values()];
+        Machine { program, memory, grid, id: [0; 3], printed: String::new(), allocations: Vec::new(), frame }
+    }
+
+    /// Runs the kernel for one tile block.
+    pub fn run(&mut self, id: [u32; 3], params: Vec<Val>) -> Result<(), Fault> {
+        self.id = id;
+        let body = self.program.body;
+        self.bind(body, params);
+        let flow = self.run_block(body);
+        self.frame.fill(Val::Dead);
+        flow.map(|_| ())
+    }
+
+    pub fn module(&self) -> &'p Module {
+        &self.program.module
+    }
+
+    fn bind(&mut self, block: BlockId, values: Vec<Val>) {
+        let module = self.module();
+        for (&arg, value) in module.block(block).args.iter().zip(values) {
+            self.frame[arg.index()] = value;
+        }
+    }
+
+    pub fn run_block(&mut self, block: BlockId) -> Result<Flow, Fault> {
+        let program = self.program;
+        let allocated = self.allocations.len();
+        let mut flow = Flow::Yield(Vec::new());
+        for &id in &program.module.block(block).ops {
+            let op = program.module.op(id);
+            let place = |fault: Fault| Fault { loc: fault.loc.or(Some(op.loc)), ..fault };
+            let left = self.step(id, op).map_err(place)?;
+            for value in program.liveness.dying(id) {
+                self.frame[value.index()] = Val::Dead;
+            }
+            if let Some(left) = left {
+                flow = left;
+                break;
+            }
+        }
+        self.allocations.truncate(allocated);
+        Ok(flow)
+    }
+
+    // Values.
+
+    /// The words of a tile value.
+    pub fn tile(&self, value: Value) -> &Rc<Words> {
+        match &self.frame[value.index()] {
+            Val::Tile(words) => words,
+            other => unreachable!("value {} is no tile: {other:?}", value.index()),
+        }
+    }
+
+    /// The array behind a view.
+    pub fn array(&self, value: Value) -> &Rc<Array> {
+        match &self.frame[value.index()] {
+            Val::View(array) => array,
+            other => unreachable!("value {} is no view: {other:?}", value.index()),
+        }
+    }
+
+    /// An operand, taken over when this is its last use.
+    pub fn take(&mut self, id: OpId, operand: usize) -> Val {
+        let value = self.module().op(id).operands[operand];
+        if self.program.liveness.takes(self.module(), id, operand) {
+            std::mem::take(&mut self.frame[value.index()])
+        } else {
+            self.frame[value.index()].clone()
+        }
+    }
+
+    fn take_all(&mut self, id: OpId) -> Vec<Val> {
+        (0..self.module().op(id).operands.len()).map(|i| self.take(id, i)).collect()
+    }
+
+    /// A tile operand to be changed in place: copied unless this is its last use.
+    pub fn take_words(&mut self, id: OpId, operand: usize) -> Words {
+        match self.take(id, operand) {
+            Val::Tile(words) => Rc::unwrap_or_clone(words),
+            other => unreachable!("operand {operand} is no tile: {other:?}"),
+        }
+    }
+
+    pub fn set(&mut self, value: Value, val: Val) {
+        self.frame[value.index()] = val;
+    }
+
+    /// The one word of a rank-0 integer.
+    pub fn scalar(&self, value: Value, sign: Sign) -> i64 {
+        int::read_one(self.module().dtype(value), sign, self.tile(value), 0)
+    }
+
+    pub fn dims(&self, value: Value) -> Vec<usize> {
+        self.module().shape(value).iter().map(|&n| n as usize).collect()
+    }
+
+    // Memory.
+
+    /// Checked bytes: of the launch, of a global, or of an `alloca`.
+    pub fn span(&self, address: u64, bytes: u64, aligned: usize, write: bool) -> Result<Span<'_>, String> {
+        let span = self
+            .memory
+            .find(address, bytes, write)
+            .or_else(|| self.program.globals.find(address, bytes, write))
+            .or_else(|| {
+                let own = self.allocations.iter().map(|words| Span::of_shared(words));
+                own.into_iter().find_map(|span| span.part(address.wrapping_sub(span.address()), bytes))
+            })
+            .ok_or_else(|| self.memory.explain(address, bytes, write))?;
+        if !span.is_aligned(aligned) {
+            return Err(format!("address {address:#x} is not a multiple of the element size, {aligned} bytes"));
+        }
+        Ok(span)
+    }
+
+    // Structured ops.
+
+    pub fn run_if(&mut self, op: &Op) -> Result<Option<Flow>, Fault> {
+        let taken = self.scalar(op.operands[0], Sign::Unsigned) != 0;
+        let Some(&region) = op.regions.get(usize::from(!taken)) else {
+            return Ok(None);
+        };
+        match self.run_block(region)? {
+            Flow::Yield(values) => {
+                self.set_results(op, values);
+                Ok(None)
+            }
+            flow => Ok(Some(flow)),
+        }
+    }
+
+    fn set_results(&mut self, op: &Op, values: Vec<Val>) {
+        for (&result, value) in op.results.iter().zip(values) {
+            self.set(result, value);
+        }
+    }
+
+    pub fn run_for(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+        let sign = if op.flag(Flag::UnsignedCmp) { Sign::Unsigned } else { Sign::Signed };
+        let dtype = self.module().dtype(op.operands[0]);
+        let wide = |v: i64| if sign == Sign::Unsigned { v as u64 as i128 } else { v as i128 };
+        let [mut i, upper, step] = [0, 1, 2].map(|n| wide(self.scalar(op.operands[n], sign)));
+        if step <= 0 {
+            return Err(format!("the step of the loop is {step}; it has to be positive").into());
+        }
+        let mut carried = self.take_all(id).split_off(3);
+        while i < upper {
+            carried.insert(0, Val::tile(int::write(dtype, std::iter::once(i as u64))));
+            self.bind(op.regions[0], carried);
+            match self.run_block(op.regions[0])? {
+                Flow::Continue(values) => carried = values,
+                Flow::Return => return Ok(Some(Flow::Return)),
+                Flow::Break(_) | Flow::Yield(_) => unreachable!("a for body ends with continue"),
+            }
+            i += step;
+        }
+        self.set_results(op, carried);
+        Ok(None)
+    }
+
+    pub fn run_loop(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+        let mut carried = self.take_all(id);
+        loop {
+            self.bind(op.regions[0], carried);
+            match self.run_block(op.regions[0])? {
+                Flow::Continue(values) => carried = values,
+                Flow::Break(values) => {
+                    self.set_results(op, values);
+                    return Ok(None);
+                }
+                Flow::Return => return Ok(Some(Flow::Return)),
+                Flow::Yield(_) => unreachable!("a loop body ends with continue or break"),
+            }
+        }
+    }
+
+    pub fn terminate(&mut self, id: OpId, flow: impl FnOnce(Vec<Val>) -> Flow) -> Option<Flow> {
+        Some(flow(self.take_all(id)))
+    }
+
+    // Reductions and scans.
+
+    /// Extents before, along and after the axis.
+    fn around_axis(&self, op: &Op) -> [usize; 3] {
+        let dims = self.dims(op.operands[0]);
+        let dim = op.dim() as usize;
+        [dims[..dim].iter().product(), dims[dim], dims[dim + 1..].iter().product()]
+    }
+
+    pub fn run_reduce(&mut self, op: &Op) -> Result<(), Fault> {
+        let [outer, mut length, inner] = self.around_axis(op);
+        let mut values: Vec<Rc<Words>> = op.operands.iter().map(|&v| self.tile(v).clone()).collect();
+        while length > 1 {
+            let half = length / 2;
+            let pick = |first| {
+                let half_of = |w: &Rc<Words>| Rc::new(along_axis(w, [outer, length, inner], first, 2, half));
+                values.iter().map(half_of).collect::<Vec<_>>()
+            };
+            values = self.combine(op.regions[0], pick(1), pick(0), outer * half * inner)?;
+            length = half;
+        }
+        self.set_results(op, values.into_iter().map(Val::Tile).collect());
+        Ok(())
+    }
+
+    pub fn run_scan(&mut self, op: &Op) -> Result<(), Fault> {
+        let extents @ [outer, length, inner] = self.around_axis(op);
+        let mut values: Vec<Rc<Words>> = op.operands.iter().map(|&v| self.tile(v).clone()).collect();
+        let mut distance = 1;
+        while distance < length {
+            let count = length - distance;
+            let pick =
+                |first| values.iter().map(|w| Rc::new(along_axis(w, extents, first, 1, count))).collect::<Vec<_>>();
+            // The accumulator is what the scan has passed already.
+            let (element, passed) = if op.reverse() { (0, distance) } else { (distance, 0) };
+            let combined = self.combine(op.regions[0], pick(element), pick(passed), outer * count * inner)?;
+            for (value, part) in values.iter_mut().zip(&combined) {
+                set_along_axis(Rc::make_mut(value), extents, element, part);
+            }
+            distance *= 2;
+        }
+        self.set_results(op, values.into_iter().map(Val::Tile).collect());
+        Ok(())
+    }
+
+    /// The region's function of (element, accumulator) pairs, on `lanes` lanes.
+    fn combine(
+        &mut self,
+        body: BlockId,
+        elements: Vec<Rc<Words>>,
+        accumulators: Vec<Rc<Words>>,
+        lanes: usize,
+    ) -> Result<Vec<Rc<Words>>, Fault> {
+        let args: Vec<Rc<Words>> = elements.into_iter().zip(accumulators).flat_map(|(e, a)| [e, a]).collect();
+        if is_elementwise(self.module(), body) {
+            let results = self.call(body, args)?;
+            return Ok(results.iter().map(|words| words.repeated(lanes)).collect());
+        }
+        let mut results: Vec<Words> = args.iter().step_by(2).map(|w| along_axis(w, [1, lanes, 1], 0, 1, 0)).collect();
+        for lane in 0..lanes {
+            let one = args.iter().map(|w| Rc::new(along_axis(w, [1, lanes, 1], lane, 1, 1))).collect();
+            for (all, one) in results.iter_mut().zip(self.call(body, one)?) {
+                all.append(&one);
+            }
+        }
+        Ok(results.into_iter().map(Rc::new).collect())
+    }
+
+    fn call(&mut self, body: BlockId, args: Vec<Rc<Words>>) -> Result<Vec<Rc<Words>>, Fault> {
+        self.bind(body, args.into_iter().map(Val::Tile).collect());
+        match self.run_block(body)? {
+            Flow::Yield(values) => Ok(values
+                .into_iter()
+                .map(|v| match v {
+                    Val::Tile(words) => words,
+                    other => unreachable!("a region yields tiles, got {other:?}"),
+                })
+                .collect()),
+            other => unreachable!("a region ends with yield, got {other:?}"),
+        }
+    }
+}
+
+/// Does every op of a region work lane by lane, so that it can run on slices?
+fn is_elementwise(module: &Module, body: BlockId) -> bool {
+    use crate::ir::table::Class;
+    module.block(body).ops.iter().all(|&id| {
+        let op = module.op(id);
+        match op.code.spec().class {
+            Class::FloatUnary | Class::FloatBinary | Class::FloatTernary => true,
+            Class::IntUnary | Class::IntBinary | Class::CmpF | Class::CmpI | Class::Cast => true,
+            Class::Own => matches!(op.code, Opcode::Select | Opcode::Constant | Opcode::PowI | Opcode::Yield),
+        }
+    })
+}

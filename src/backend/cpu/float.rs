@@ -1,0 +1,258 @@
+//! Elementwise float ops: how words of f16, bf16, f32 and f64 tiles are read, computed on and written.
+//!
+//! f16 and bf16 compute in f32 and round once an op; for `+ - * / sqrt` that equals rounding the exact
+//! result, because f32 has more than twice their precision. f32 and f64 compute in themselves.
+
+use std::borrow::Cow;
+
+use bytemuck::cast_slice;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use num_traits::Float;
+
+use super::exact::Unrounded;
+use super::value::{Word, Words, map, zip, zip3};
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::{CmpOrder, CmpPred, Rounding};
+
+/// How an op rounds and treats subnormals.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    pub rounding: Rounding,
+    pub flush: bool,
+}
+
+impl Mode {
+    /// Does the host's own arithmetic do it? (`Approx` and `Full` may be as exact as one likes.)
+    fn is_nearest(self) -> bool {
+        matches!(self.rounding, Rounding::NearestEven | Rounding::Approx | Rounding::Full)
+    }
+}
+
+/// The values of an f16, bf16 or f32 list.
+pub(super) fn widen(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
+    match dtype {
+        DType::F32 | DType::TF32 => Cow::Borrowed(cast_slice(u32::of(words))),
+        DType::F16 => {
+            let source: &[f16] = cast_slice(u16::of(words));
+            let mut out = vec![0.0; source.len()];
+            source.convert_to_f32_slice(&mut out);
+            Cow::Owned(out)
+        }
+        DType::BF16 => Cow::Owned(map(u16::of(words), |w| f32::from_bits((w as u32) << 16))),
+        other => unreachable!("{other} is not computed in f32"),
+    }
+}
+
+/// Rounds to nearest even.
+pub(super) fn narrow(dtype: DType, values: Vec<f32>) -> Words {
+    match dtype {
+        DType::F32 => Words::W32(bytemuck::allocation::cast_vec(values)),
+        DType::F16 => {
+            let mut out = vec![f16::ZERO; values.len()];
+            out.convert_from_f32_slice(&values);
+            Words::W16(bytemuck::allocation::cast_vec(out))
+        }
+        DType::BF16 => Words::W16(map(&values, |v| bf16::from_f32(v).to_bits())),
+        other => unreachable!("{other} is not computed in f32"),
+    }
+}
+
+/// The values of a list of any float type.
+pub(super) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
+    match dtype {
+        DType::F64 => Cow::Borrowed(cast_slice(u64::of(words))),
+        DType::F32 | DType::TF32 | DType::F16 | DType::BF16 => Cow::Owned(map(&widen(dtype, words), |v| v as f64)),
+        _ => Cow::Owned(map(u8::of(words), |w| codec::decode(dtype, w as u64))),
+    }
+}
+
+/// Bit patterns, one an element, as a list of the type's width.
+pub(super) fn from_patterns(dtype: DType, patterns: impl Iterator<Item = u64>) -> Words {
+    use super::value::{Width, with_width};
+    with_width!(Width::of(dtype), W => W::list(patterns.map(W::from_u64).collect()))
+}
+
+fn double(values: Vec<f64>) -> Words {
+    Words::W64(bytemuck::allocation::cast_vec(values))
+}
+
+fn flush_to_zero(values: &mut [f32]) {
+    for value in values {
+        if value.is_subnormal() {
+            *value = 0f32.copysign(*value);
+        }
+    }
+}
+
+/// f32 operands as the mode sees them.
+fn operand(dtype: DType, words: &Words, mode: Mode) -> Cow<'_, [f32]> {
+    let mut values = widen(dtype, words);
+    if mode.flush {
+        flush_to_zero(values.to_mut());
+    }
+    values
+}
+
+fn result(dtype: DType, mut values: Vec<f32>, mode: Mode) -> Words {
+    if mode.flush {
+        flush_to_zero(&mut values);
+    }
+    narrow(dtype, values)
+}
+
+/// Results that are computed exactly and rounded once.
+fn rounded(dtype: DType, values: Vec<Unrounded>, mode: Mode) -> Words {
+    let mut words = from_patterns(dtype, values.iter().map(|v| v.round(dtype, mode.rounding)));
+    if mode.flush {
+        flush_to_zero(bytemuck::cast_slice_mut(u32::of_mut(&mut words)));
+    }
+    words
+}
+
+/// f64 operands as the mode sees them.
+fn exact_operand(dtype: DType, words: &Words, mode: Mode) -> Cow<'_, [f64]> {
+    if dtype == DType::F64 { to_f64(dtype, words) } else { Cow::Owned(map(&operand(dtype, words, mode), |v| v as f64)) }
+}
+
+/// An op of one operand.
+pub(super) fn unary(
+    dtype: DType,
+    mode: Mode,
+    x: &Words,
+    single: impl Fn(f32) -> f32,
+    double_: impl Fn(f64) -> f64,
+) -> Words {
+    match dtype {
+        DType::F64 => double(map(&to_f64(dtype, x), double_)),
+        _ => result(dtype, map(&operand(dtype, x, mode), single), mode),
+    }
+}
+
+/// An op of two operands.
+pub(super) fn binary(
+    dtype: DType,
+    mode: Mode,
+    [x, y]: [&Words; 2],
+    single: impl Fn(f32, f32) -> f32,
+    double_: impl Fn(f64, f64) -> f64,
+) -> Words {
+    match dtype {
+        DType::F64 => double(zip(&to_f64(dtype, x), &to_f64(dtype, y), double_)),
+        _ => result(dtype, zip(&operand(dtype, x, mode), &operand(dtype, y, mode), single), mode),
+    }
+}
+
+/// A unary op with a rounding mode.
+pub(super) fn unary_rounded(
+    dtype: DType,
+    mode: Mode,
+    x: &Words,
+    single: impl Fn(f32) -> f32,
+    double_: impl Fn(f64) -> f64,
+    exact: impl Fn(f64) -> Unrounded,
+) -> Words {
+    if mode.is_nearest() {
+        unary(dtype, mode, x, single, double_)
+    } else {
+        rounded(dtype, map(&exact_operand(dtype, x, mode), exact), mode)
+    }
+}
+
+/// A binary op with a rounding mode.
+pub(super) fn binary_rounded(
+    dtype: DType,
+    mode: Mode,
+    [x, y]: [&Words; 2],
+    single: impl Fn(f32, f32) -> f32,
+    double_: impl Fn(f64, f64) -> f64,
+    exact: impl Fn(f64, f64) -> Unrounded,
+) -> Words {
+    if mode.is_nearest() {
+        binary(dtype, mode, [x, y], single, double_)
+    } else {
+        rounded(dtype, zip(&exact_operand(dtype, x, mode), &exact_operand(dtype, y, mode), exact), mode)
+    }
+}
+
+/// Fused multiply-add: one rounding, in the element type.
+pub(super) fn fma(dtype: DType, mode: Mode, [x, y, z]: [&Words; 3]) -> Words {
+    let nearest = mode.is_nearest();
+    match dtype {
+        DType::F64 if nearest => double(zip3(&to_f64(dtype, x), &to_f64(dtype, y), &to_f64(dtype, z), f64::mul_add)),
+        DType::F32 if nearest => {
+            let [x, y, z] = [x, y, z].map(|w| operand(dtype, w, mode));
+            result(dtype, zip3(&x, &y, &z, f32::mul_add), mode)
+        }
+        _ => {
+            let [x, y, z] = [x, y, z].map(|w| exact_operand(dtype, w, mode));
+            rounded(dtype, zip3(&x, &y, &z, super::exact::fma), mode)
+        }
+    }
+}
+
+/// Clears, or flips, sign bits: exact for NaNs too.
+pub(super) fn sign_bit(dtype: DType, x: &Words, flip: bool) -> Words {
+    let sign = 1u64 << (dtype.bits() - 1);
+    let apply = move |w: u64| if flip { w ^ sign } else { w & !sign };
+    fn run<W: Word>(list: &[W], apply: impl Fn(u64) -> u64) -> Words {
+        W::list(map(list, |w| W::from_u64(apply(w.to_u64()))))
+    }
+    super::value::each_width!(x, list => run(list, apply))
+}
+
+/// Compares; the answer is 0 or 1 an element.
+pub(super) fn compare(dtype: DType, pred: CmpPred, order: CmpOrder, [x, y]: [&Words; 2]) -> Words {
+    fn run<T: Float>(pred: CmpPred, unordered: bool, x: &[T], y: &[T]) -> Vec<u8> {
+        let answer = |holds: fn(&T, &T) -> bool| {
+            zip(x, y, |a, b| if a.is_nan() || b.is_nan() { unordered } else { holds(&a, &b) } as u8)
+        };
+        match pred {
+            CmpPred::Eq => answer(T::eq),
+            CmpPred::Ne => answer(T::ne),
+            CmpPred::Lt => answer(T::lt),
+            CmpPred::Le => answer(T::le),
+            CmpPred::Gt => answer(T::gt),
+            CmpPred::Ge => answer(T::ge),
+        }
+    }
+    let unordered = order == CmpOrder::Unordered;
+    Words::W8(match dtype {
+        DType::F64 => run(pred, unordered, &to_f64(dtype, x), &to_f64(dtype, y)),
+        _ => run(pred, unordered, &widen(dtype, x), &widen(dtype, y)),
+    })
+}
+
+/// The larger number; +0 over -0; a NaN operand wins, or is ignored.
+pub(super) fn max<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
+    if a.is_nan() || b.is_nan() {
+        return nan_rule(a, b, propagate_nan);
+    }
+    if a > b || a == b && !a.is_sign_negative() { a } else { b }
+}
+
+/// The smaller number; -0 under +0; a NaN operand wins, or is ignored.
+pub(super) fn min<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
+    if a.is_nan() || b.is_nan() {
+        return nan_rule(a, b, propagate_nan);
+    }
+    if a < b || a == b && a.is_sign_negative() { a } else { b }
+}
+
+fn nan_rule<T: Float>(a: T, b: T, propagate: bool) -> T {
+    match (a.is_nan(), b.is_nan()) {
+        (true, false) if !propagate => b,
+        (false, true) if !propagate => a,
+        _ => T::nan(),
+    }
+}
+
+/// `x` to a signed integer power, one an element.
+pub(super) fn powi(dtype: DType, x: &Words, exponents: &[i64]) -> Words {
+    let values = zip(&to_f64(dtype, x), exponents, |v, n| v.powi(n as i32));
+    match dtype {
+        DType::F64 => double(values),
+        _ => narrow(dtype, map(&values, |v| v as f32)),
+    }
+}

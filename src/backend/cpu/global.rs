@@ -1,0 +1,61 @@
+//! The global arrays of a module: one copy a program, laid out as in GPU memory.
+
+use std::sync::atomic::AtomicU64;
+
+use super::cast;
+use super::memory::Span;
+use super::value::{Width, Words};
+use crate::dtype::DType;
+use crate::ir::{Attr, Module};
+
+/// The globals of a program.
+#[derive(Debug, Default)]
+pub(super) struct Globals {
+    all: Vec<Global>,
+}
+
+#[derive(Debug)]
+struct Global {
+    name: String,
+    constant: bool,
+    bytes: u64,
+    memory: Box<[AtomicU64]>,
+}
+
+impl Globals {
+    pub fn of(module: &Module) -> Globals {
+        let one = |global: &crate::ir::Global| {
+            let ty = module.type_of(global.ty);
+            let (dtype, count) = (ty.dtype(), ty.shape().iter().product::<i64>() as usize);
+            let words = Words::from_data(Width::of(dtype), &global.value, count);
+            // A bool takes a byte in memory, though a packed tile gives it one bit.
+            let Words::W8(bytes) = (if dtype == DType::I1 { words } else { cast::pack(dtype, &words) }) else {
+                unreachable!("packed tiles are bytes")
+            };
+            let word = |chunk: &[u8]| {
+                let mut all = [0; 8];
+                all[..chunk.len()].copy_from_slice(chunk);
+                AtomicU64::new(u64::from_ne_bytes(all))
+            };
+            let memory = bytes.chunks(8).map(word).collect();
+            Global { name: global.name.clone(), constant: global.constant, bytes: bytes.len() as u64, memory }
+        };
+        Globals { all: module.globals.iter().map(one).collect() }
+    }
+
+    /// Where the global of this name lies.
+    pub fn address(&self, name: Option<&Attr>) -> Result<u64, String> {
+        let Some(Attr::Text(name)) = name else { return Err("get_global without a name".into()) };
+        let global =
+            self.all.iter().find(|g| g.name == **name).ok_or_else(|| format!("there is no global `{name}`"))?;
+        Ok(Span::of_shared(&global.memory).address())
+    }
+
+    /// The bytes at `address`, if one global has them all.
+    pub fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
+        self.all.iter().filter(|g| !(write && g.constant)).find_map(|global| {
+            let span = Span::of_shared(&global.memory);
+            span.part(0, global.bytes)?.part(address.wrapping_sub(span.address()), bytes)
+        })
+    }
+}

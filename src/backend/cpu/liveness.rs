@@ -1,0 +1,63 @@
+//! Last uses: when a value's tile may be freed, or handed over to be changed in place.
+//!
+//! A value dies in the block that defines it, at the last op that uses it there or in a region nested in
+//! that op. Values that no op uses die at once.
+
+use rustc_hash::FxHashSet;
+
+use crate::ir::{BlockId, Module, OpId, Value};
+
+/// Side tables by op.
+#[derive(Debug, Default)]
+pub(super) struct Liveness {
+    /// Values that nobody reads after the op.
+    dying: Vec<Vec<Value>>,
+}
+
+impl Liveness {
+    pub fn of(module: &Module, body: BlockId) -> Liveness {
+        let mut liveness = Liveness { dying: vec![Vec::new(); module.num_ops()] };
+        liveness.visit(module, body);
+        liveness
+    }
+
+    /// Values that nobody reads after this op.
+    pub fn dying(&self, op: OpId) -> &[Value] {
+        &self.dying[op.index()]
+    }
+
+    /// May the op take this operand over? Only the last mention of a value counts, and only when the op's
+    /// regions do not read it.
+    pub fn takes(&self, module: &Module, op: OpId, operand: usize) -> bool {
+        let data = module.op(op);
+        let value = data.operands[operand];
+        data.regions.is_empty() && self.dying(op).contains(&value) && !data.operands[operand + 1..].contains(&value)
+    }
+
+    /// Handles a block, last op first; gives the outer values that it reads.
+    fn visit(&mut self, module: &Module, block: BlockId) -> FxHashSet<Value> {
+        let mut used = FxHashSet::default();
+        let defined: FxHashSet<Value> = {
+            let ops = &module.block(block).ops;
+            let results = ops.iter().flat_map(|&op| module.op(op).results.iter());
+            results.chain(&module.block(block).args).copied().collect()
+        };
+        for &id in module.block(block).ops.iter().rev() {
+            let op = module.op(id);
+            let mut reads: Vec<Value> = op.operands.clone();
+            for &region in &op.regions {
+                reads.extend(self.visit(module, region));
+            }
+            let unused = op.results.iter().filter(|r| !used.contains(*r)).copied();
+            let mut dying: Vec<Value> = unused.collect();
+            for value in reads {
+                if used.insert(value) && defined.contains(&value) {
+                    dying.push(value);
+                }
+            }
+            self.dying[id.index()] = dying;
+        }
+        used.retain(|value| !defined.contains(value));
+        used
+    }
+}

@@ -1,0 +1,183 @@
+//! Matrix multiply-accumulate.
+//!
+//! Every element of the result starts as its accumulator and takes the products in the order of k, each by
+//! one fused multiply-add in f32 (f64 for f64). Products of operands of at most 11 significant bits are
+//! exact in f32, so these are exact products with f32 sums. An f16 result is rounded once, at the end.
+//! Integer products add up modulo 2^32. How the loops are blocked does not change any result.
+
+use std::borrow::Cow;
+
+use bytemuck::allocation::cast_vec;
+
+use super::float::{narrow, widen};
+use super::int;
+use super::value::{Word, Words, map};
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::Sign;
+
+/// Extents of a product: `batch` times M×K by K×N.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extents {
+    pub batch: usize,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+}
+
+impl Extents {
+    /// From the shapes of lhs (`[batch,] m, k`) and rhs (`[batch,] k, n`).
+    pub fn of(lhs: &[usize], rhs: &[usize]) -> Extents {
+        let rank = lhs.len();
+        Extents { batch: lhs[..rank - 2].iter().product(), m: lhs[rank - 2], k: lhs[rank - 1], n: rhs[rank - 1] }
+    }
+}
+
+/// `acc + lhs · rhs` on float tiles.
+pub(super) fn mma_float(extents: Extents, [input, output]: [DType; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
+    if output == DType::F64 {
+        let Words::W64(acc) = acc else { unreachable!("f64 words") };
+        let mut acc: Vec<f64> = cast_vec(acc);
+        let values = |w| bytemuck::cast_slice::<u64, f64>(u64::of(w));
+        multiply(extents, values(lhs), values(rhs), &mut acc);
+        return Words::W64(cast_vec(acc));
+    }
+    accumulate(extents, output, &to_f32(input, lhs), &to_f32(input, rhs), acc)
+}
+
+fn accumulate(extents: Extents, output: DType, lhs: &[f32], rhs: &[f32], acc: Words) -> Words {
+    let mut sums = match (output, acc) {
+        (DType::F32, Words::W32(acc)) => cast_vec(acc),
+        (_, acc) => widen(output, &acc).into_owned(),
+    };
+    multiply(extents, lhs, rhs, &mut sums);
+    narrow(output, sums)
+}
+
+/// `acc + (lhs · lhs_scale) · (rhs · rhs_scale)`, where a scale covers a run of k.
+pub(super) fn mma_scaled(
+    extents: Extents,
+    [input, scale]: [DType; 2],
+    [lhs, rhs, lhs_scale, rhs_scale]: [&Words; 4],
+    acc: Words,
+) -> Words {
+    let Extents { batch, m, n, k } = extents;
+    let (mut left, mut right) = (to_f32(input, lhs).into_owned(), to_f32(input, rhs).into_owned());
+    let (left_scale, right_scale) = (to_f32(scale, lhs_scale), to_f32(scale, rhs_scale));
+    let run = k * batch * m / left_scale.len();
+    for (i, value) in left.iter_mut().enumerate() {
+        *value *= left_scale[i / run];
+    }
+    for (i, value) in right.iter_mut().enumerate() {
+        let (row, column) = (i / n, i % n);
+        *value *= right_scale[row / run * n + column];
+    }
+    accumulate(extents, DType::F32, &left, &right, acc)
+}
+
+/// `acc + lhs · rhs` on i8 tiles with an i32 accumulator.
+pub(super) fn mma_int(extents: Extents, signs: [Sign; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
+    let Words::W32(acc) = acc else { unreachable!("i32 words") };
+    let mut acc: Vec<i32> = cast_vec(acc);
+    let values = |sign, words| map(&int::read(DType::I8, sign, words), |v| v as i32);
+    multiply(extents, &values(signs[0], lhs), &values(signs[1], rhs), &mut acc);
+    Words::W32(cast_vec(acc))
+}
+
+/// Values of an input type, all of which f32 holds exactly (8-bit types by table).
+fn to_f32(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
+    match dtype {
+        DType::F32 | DType::TF32 | DType::F16 | DType::BF16 => widen(dtype, words),
+        _ => {
+            let codes = 1u64 << dtype.bits();
+            let table: Vec<f32> = (0..codes).map(|code| codec::decode(dtype, code) as f32).collect();
+            Cow::Owned(map(u8::of(words), |w| table[w as usize]))
+        }
+    }
+}
+
+/// One step of a dot product.
+trait MulAdd: Copy + Default {
+    fn mul_add(self, rhs: Self, acc: Self) -> Self;
+}
+impl MulAdd for f32 {
+    #[inline(always)]
+    fn mul_add(self, rhs: f32, acc: f32) -> f32 {
+        f32::mul_add(self, rhs, acc)
+    }
+}
+impl MulAdd for f64 {
+    #[inline(always)]
+    fn mul_add(self, rhs: f64, acc: f64) -> f64 {
+        f64::mul_add(self, rhs, acc)
+    }
+}
+impl MulAdd for i32 {
+    #[inline(always)]
+    fn mul_add(self, rhs: i32, acc: i32) -> i32 {
+        self.wrapping_mul(rhs).wrapping_add(acc)
+    }
+}
+
+fn multiply<T: MulAdd>(extents: Extents, lhs: &[T], rhs: &[T], acc: &mut [T]) {
+    let Extents { m, n, k, .. } = extents;
+    for ((lhs, rhs), acc) in lhs.chunks(m * k).zip(rhs.chunks(k * n)).zip(acc.chunks_mut(m * n)) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the machine has the features that the function is compiled for.
+            unsafe { multiply_avx2(extents, lhs, rhs, acc) };
+            continue;
+        }
+        multiply_one(extents, lhs, rhs, acc);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn multiply_avx2<T: MulAdd>(extents: Extents, lhs: &[T], rhs: &[T], acc: &mut [T]) {
+    multiply_one(extents, lhs, rhs, acc);
+}
+
+/// Rows and columns of the part of the result that is kept in registers.
+const ROWS: usize = 4;
+const COLUMNS: usize = 16;
+
+#[inline(always)]
+fn multiply_one<T: MulAdd>(Extents { m, n, k, .. }: Extents, lhs: &[T], rhs: &[T], acc: &mut [T]) {
+    if m % ROWS == 0 && n % COLUMNS == 0 {
+        for j in (0..n).step_by(COLUMNS) {
+            for (lhs, acc) in lhs.chunks_exact(ROWS * k).zip(acc.chunks_exact_mut(ROWS * n)) {
+                multiply_block(n, k, j, lhs, rhs, acc);
+            }
+        }
+        return;
+    }
+    for (lhs, acc) in lhs.chunks_exact(k).zip(acc.chunks_exact_mut(n)) {
+        for (&a, rhs) in lhs.iter().zip(rhs.chunks_exact(n)) {
+            for (sum, &b) in acc.iter_mut().zip(rhs) {
+                *sum = a.mul_add(b, *sum);
+            }
+        }
+    }
+}
+
+/// `ROWS` rows by the columns from `j` on.
+#[inline(always)]
+fn multiply_block<T: MulAdd>(n: usize, k: usize, j: usize, lhs: &[T], rhs: &[T], acc: &mut [T]) {
+    let mut sums = [[T::default(); COLUMNS]; ROWS];
+    for (i, row) in sums.iter_mut().enumerate() {
+        row.copy_from_slice(&acc[i * n + j..][..COLUMNS]);
+    }
+    for p in 0..k {
+        let right: &[T; COLUMNS] = rhs[p * n + j..][..COLUMNS].try_into().expect("a row of the block");
+        for (i, row) in sums.iter_mut().enumerate() {
+            let a = lhs[i * k + p];
+            for (sum, &b) in row.iter_mut().zip(right) {
+                *sum = a.mul_add(b, *sum);
+            }
+        }
+    }
+    for (i, row) in sums.iter().enumerate() {
+        acc[i * n + j..][..COLUMNS].copy_from_slice(row);
+    }
+}

@@ -1,0 +1,132 @@
+//! Ops that move elements: broadcast, permute, cat, extract, insert, and slicing along an axis.
+
+use super::value::{Word, Words, each_width};
+
+/// Row-major strides.
+pub(super) fn strides_of(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d] * shape[d];
+    }
+    strides
+}
+
+/// Reads a strided box of `source` in row-major order.
+fn read_box<T: Copy>(source: &[T], base: usize, shape: &[usize], strides: &[usize], out: &mut Vec<T>) {
+    match (shape, strides) {
+        ([], _) => out.push(source[base]),
+        (&[count], &[0]) => out.extend(std::iter::repeat_n(source[base], count)),
+        (&[count], &[1]) => out.extend_from_slice(&source[base..base + count]),
+        (&[count], &[stride]) => out.extend((0..count).map(|i| source[base + i * stride])),
+        _ => {
+            for i in 0..shape[0] {
+                read_box(source, base + i * strides[0], &shape[1..], &strides[1..], out);
+            }
+        }
+    }
+}
+
+fn take_box(source: &Words, base: usize, shape: &[usize], strides: &[usize]) -> Words {
+    each_width!(source, list => {
+        let mut out = Vec::with_capacity(shape.iter().product());
+        read_box(list, base, shape, strides, &mut out);
+        Word::list(out)
+    })
+}
+
+/// Writes `source` (row-major) into a strided box of `target`; gives back what is left of `source`.
+fn write_box<'a, T: Copy>(
+    target: &mut [T],
+    base: usize,
+    shape: &[usize],
+    strides: &[usize],
+    mut source: &'a [T],
+) -> &'a [T] {
+    let Some((&count, inner)) = shape.split_first() else {
+        target[base] = source[0];
+        return &source[1..];
+    };
+    for i in 0..count {
+        source = write_box(target, base + i * strides[0], inner, &strides[1..], source);
+    }
+    source
+}
+
+/// Repeats along dimensions of extent 1.
+pub(super) fn broadcast(source: &Words, from: &[usize], to: &[usize]) -> Words {
+    let mut strides = strides_of(from);
+    for (d, stride) in strides.iter_mut().enumerate() {
+        if from[d] == 1 {
+            *stride = 0;
+        }
+    }
+    take_box(source, 0, to, &strides)
+}
+
+/// Dimension d of the result is dimension `permutation[d]` of the source.
+pub(super) fn permute(source: &Words, from: &[usize], permutation: &[i32]) -> Words {
+    let strides = strides_of(from);
+    let pick = |list: &[usize]| permutation.iter().map(|&p| list[p as usize]).collect::<Vec<_>>();
+    take_box(source, 0, &pick(from), &pick(&strides))
+}
+
+/// One after the other along `dim`.
+pub(super) fn cat([x, y]: [&Words; 2], [x_shape, y_shape]: [&[usize]; 2], dim: usize) -> Words {
+    let row = |shape: &[usize]| shape[dim..].iter().product::<usize>();
+    let (x_row, y_row) = (row(x_shape), row(y_shape));
+    fn join<T: Copy>(x: &[T], y: &[T], x_row: usize, y_row: usize) -> Vec<T> {
+        x.chunks(x_row).zip(y.chunks(y_row)).flat_map(|(a, b)| a.iter().chain(b).copied()).collect()
+    }
+    each_width!(x, list => Word::list(join(list, Word::of(y), x_row, y_row)))
+}
+
+/// First element of block number `index` when `shape` is cut into blocks of `block`; an error outside.
+pub(super) fn block_start(shape: &[usize], block: &[usize], index: &[i64]) -> Result<usize, String> {
+    let mut start = 0;
+    for (d, stride) in strides_of(shape).into_iter().enumerate() {
+        let blocks = shape[d] / block[d];
+        if !(0..blocks as i64).contains(&index[d]) {
+            return Err(format!(
+                "block index {index:?} is out of range: dimension {d} of a tile {shape:?} has {blocks} blocks of {block:?}"
+            ));
+        }
+        start += index[d] as usize * block[d] * stride;
+    }
+    Ok(start)
+}
+
+/// The block of extents `block` whose first element is `start`.
+pub(super) fn extract(source: &Words, from: &[usize], block: &[usize], start: usize) -> Words {
+    take_box(source, start, block, &strides_of(from))
+}
+
+/// Replaces the block of extents `block` whose first element is `start`.
+pub(super) fn insert(target: &mut Words, to: &[usize], source: &Words, block: &[usize], start: usize) {
+    let strides = strides_of(to);
+    each_width!(target, list => {
+        write_box(list, start, block, &strides, Word::of(source));
+    });
+}
+
+/// `count` positions along the axis in the middle of `outer × length × inner`: first, first + step, ….
+pub(super) fn along_axis(
+    source: &Words,
+    [outer, length, inner]: [usize; 3],
+    first: usize,
+    step: usize,
+    count: usize,
+) -> Words {
+    take_box(source, first * inner, &[outer, count, inner], &[length * inner, step * inner, 1])
+}
+
+/// Writes positions first, first + 1, … along the axis.
+pub(super) fn set_along_axis(target: &mut Words, [outer, length, inner]: [usize; 3], first: usize, source: &Words) {
+    let count = source.len() / (outer * inner);
+    each_width!(target, list => {
+        let source = Word::of(source);
+        for o in 0..outer {
+            let row = &mut list[(o * length + first) * inner..][..count * inner];
+            row.copy_from_slice(&source[o * count * inner..][..count * inner]);
+        }
+    });
+}

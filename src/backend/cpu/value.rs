@@ -1,0 +1,218 @@
+//! Run-time values: tiles as plain words, views as addresses with extents and strides.
+//!
+//! A tile is a row-major list of words as wide as its element type is stored ([`Width`]), whatever the type
+//! means: moving data never looks at it, arithmetic reads the words as the op says. i1 and i4 and the 4- and
+//! 8-bit floats lie in the low bits of a byte, tf32 as an f32 pattern, a pointer as its address.
+//! Shapes are not here: they are the types' affair.
+//!
+//! An elementwise op also takes a one-element list where the other operands are longer, and reads it as if
+//! it were repeated. Reductions use this: they run their scalar body on whole slices at once.
+
+use std::rc::Rc;
+
+use crate::dtype::DType;
+use crate::ir::{ConstData, Elem};
+
+/// A list of words of one width.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Words {
+    W8(Vec<u8>),
+    W16(Vec<u16>),
+    W32(Vec<u32>),
+    W64(Vec<u64>),
+}
+
+/// How many bits of storage an element has here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    W8,
+    W16,
+    W32,
+    W64,
+}
+
+/// The word type of one width.
+pub(super) trait Word: Copy + Default + PartialEq + std::fmt::Debug + 'static {
+    /// The words of a list of this width; another width is a defect of this back end.
+    fn of(words: &Words) -> &[Self];
+    /// The list itself, to be changed.
+    fn of_mut(words: &mut Words) -> &mut Vec<Self>;
+    fn list(words: Vec<Self>) -> Words;
+    fn from_u64(bits: u64) -> Self;
+    fn to_u64(self) -> u64;
+}
+
+macro_rules! word {
+    ($word:ty, $variant:ident) => {
+        impl Word for $word {
+            fn of(words: &Words) -> &[$word] {
+                match words {
+                    Words::$variant(list) => list,
+                    other => unreachable!("{} words, got {other:?}", stringify!($word)),
+                }
+            }
+            fn of_mut(words: &mut Words) -> &mut Vec<$word> {
+                match words {
+                    Words::$variant(list) => list,
+                    other => unreachable!("{} words, got {other:?}", stringify!($word)),
+                }
+            }
+            fn list(words: Vec<$word>) -> Words {
+                Words::$variant(words)
+            }
+            fn from_u64(bits: u64) -> $word {
+                bits as $word
+            }
+            fn to_u64(self) -> u64 {
+                self as u64
+            }
+        }
+    };
+}
+word!(u8, W8);
+word!(u16, W16);
+word!(u32, W32);
+word!(u64, W64);
+
+/// Runs `$body` with `$list` bound to the typed list.
+macro_rules! each_width {
+    ($words:expr, $list:ident => $body:expr) => {
+        match $words {
+            $crate::backend::cpu::value::Words::W8($list) => $body,
+            $crate::backend::cpu::value::Words::W16($list) => $body,
+            $crate::backend::cpu::value::Words::W32($list) => $body,
+            $crate::backend::cpu::value::Words::W64($list) => $body,
+        }
+    };
+}
+/// Runs `$body` with `$word` standing for the word type of a [`Width`].
+macro_rules! with_width {
+    ($width:expr, $word:ident => $body:expr) => {
+        match $width {
+            $crate::backend::cpu::value::Width::W8 => {
+                type $word = u8;
+                $body
+            }
+            $crate::backend::cpu::value::Width::W16 => {
+                type $word = u16;
+                $body
+            }
+            $crate::backend::cpu::value::Width::W32 => {
+                type $word = u32;
+                $body
+            }
+            $crate::backend::cpu::value::Width::W64 => {
+                type $word = u64;
+                $body
+            }
+        }
+    };
+}
+pub(super) use {each_width, with_width};
+
+impl Width {
+    pub fn of(dtype: DType) -> Width {
+        match dtype.storage_bits() {
+            ..=8 => Width::W8,
+            16 => Width::W16,
+            32 => Width::W32,
+            _ => Width::W64,
+        }
+    }
+
+    pub fn of_elem(elem: Elem) -> Width {
+        elem.dtype().map_or(Width::W64, Width::of)
+    }
+}
+
+impl Words {
+    pub fn len(&self) -> usize {
+        each_width!(self, list => list.len())
+    }
+
+    pub fn splat(width: Width, bits: u64, count: usize) -> Words {
+        with_width!(width, W => W::list(vec![W::from_u64(bits); count]))
+    }
+
+    pub fn from_data(width: Width, data: &ConstData, count: usize) -> Words {
+        match data {
+            ConstData::Splat(bits) => Words::splat(width, *bits, count),
+            ConstData::Dense(all) => with_width!(width, W => W::list(all.iter().map(|&b| W::from_u64(b)).collect())),
+        }
+    }
+
+    /// Adds another list of the same width at the end.
+    pub fn append(&mut self, other: &Words) {
+        each_width!(self, list => list.extend_from_slice(Word::of(other)));
+    }
+
+    /// The bits of one element.
+    pub fn get(&self, index: usize) -> u64 {
+        each_width!(self, list => list[index].to_u64())
+    }
+
+    /// The low bits of every word, as wide as a type's words are.
+    pub fn cut(&self, dtype: DType) -> Words {
+        with_width!(Width::of(dtype), W => W::list((0..self.len()).map(|i| W::from_u64(self.get(i))).collect()))
+    }
+
+    /// This list, or its only word `count` times.
+    pub fn repeated(self: &Rc<Words>, count: usize) -> Rc<Words> {
+        if self.len() == count {
+            return self.clone();
+        }
+        Rc::new(each_width!(&**self, list => Word::list(vec![list[0]; count])))
+    }
+}
+
+/// A described array at run time; a view on it has the same data, its type says the rest.
+#[derive(Clone, Debug)]
+pub(super) struct Array {
+    pub base: u64,
+    /// Extents in elements.
+    pub shape: Vec<i64>,
+    /// Strides in elements.
+    pub strides: Vec<i64>,
+}
+
+/// What a value of the IR holds while a tile block runs.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Val {
+    /// Not defined yet, or not needed any more.
+    #[default]
+    Dead,
+    Tile(Rc<Words>),
+    View(Rc<Array>),
+    Token,
+}
+
+impl Val {
+    pub fn tile(words: Words) -> Val {
+        Val::Tile(Rc::new(words))
+    }
+}
+
+/// One result an element.
+pub(super) fn map<A: Copy, R>(a: &[A], f: impl Fn(A) -> R) -> Vec<R> {
+    a.iter().map(|&x| f(x)).collect()
+}
+
+/// One result an element; a one-element operand counts as repeated.
+pub(super) fn zip<A: Copy, B: Copy, R>(a: &[A], b: &[B], f: impl Fn(A, B) -> R) -> Vec<R> {
+    match (a.len(), b.len()) {
+        (n, m) if n == m => a.iter().zip(b).map(|(&x, &y)| f(x, y)).collect(),
+        (1, _) => map(b, |y| f(a[0], y)),
+        (_, 1) => map(a, |x| f(x, b[0])),
+        (n, m) => unreachable!("elementwise op on {n} and {m} elements"),
+    }
+}
+
+/// As [`zip`], for three operands.
+pub(super) fn zip3<A: Copy, B: Copy, C: Copy, R>(a: &[A], b: &[B], c: &[C], f: impl Fn(A, B, C) -> R) -> Vec<R> {
+    let count = a.len().max(b.len()).max(c.len());
+    if a.len() == count && b.len() == count && c.len() == count {
+        return a.iter().zip(b).zip(c).map(|((&x, &y), &z)| f(x, y, z)).collect();
+    }
+    let at = |len: usize, i: usize| if len == 1 { 0 } else { i };
+    (0..count).map(|i| f(a[at(a.len(), i)], b[at(b.len(), i)], c[at(c.len(), i)])).collect()
+}
