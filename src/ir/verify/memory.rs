@@ -1,0 +1,102 @@
+//! Accesses through tiles of pointers, and which ordering goes with which scope.
+
+use super::rule::{OpRule, Rule, demand};
+use crate::dtype::DType;
+use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Opcode, PtrAttr, Type, Value};
+
+/// Ordering among the allowed ones; a weak access has no scope, any other one has one.
+pub(super) fn ordering(rule: &OpRule, allowed: &[MemOrder]) -> Rule {
+    let order = match rule.op.attr(AttrKind::MemOrder) {
+        Some(Attr::MemOrder(order)) => *order,
+        _ => MemOrder::Weak,
+    };
+    demand(allowed.contains(&order), || {
+        let names: Vec<_> = allowed.iter().map(|o| o.name()).collect();
+        format!("ordering {} is not allowed here, only {}", order.name(), names.join(", "))
+    })?;
+    let scoped = rule.op.attr(AttrKind::MemScope).is_some();
+    demand(scoped == (order != MemOrder::Weak), || {
+        let need = if scoped { "takes no scope" } else { "needs a scope" };
+        format!("ordering {} {need}", order.name())
+    })
+}
+
+/// Orderings of an op that loads, or of one that stores.
+pub(super) const LOADS: &[MemOrder] = &[MemOrder::Weak, MemOrder::Relaxed, MemOrder::Acquire];
+pub(super) const STORES: &[MemOrder] = &[MemOrder::Weak, MemOrder::Relaxed, MemOrder::Release];
+const ATOMICS: &[MemOrder] = &[MemOrder::Relaxed, MemOrder::Acquire, MemOrder::Release, MemOrder::AcqRel];
+
+/// The tile that the pointers point to.
+fn pointed(rule: &OpRule, pointers: Value) -> Result<Type, String> {
+    match rule.pointers(pointers)? {
+        (Elem::Ptr { pointee, .. }, shape) => Ok(Type::tile(pointee, shape)),
+        _ => Err(rule.expected(pointers, "a tile of pointers")),
+    }
+}
+
+fn mask(rule: &OpRule, shape: &[i64]) -> Rule {
+    rule.all_of(rule.op.operand_group("mask"), &Type::tile(DType::I1, shape))
+}
+
+pub(super) fn pointer_access(rule: &OpRule) -> Rule {
+    let load = rule.op.code == Opcode::LoadPtr;
+    ordering(rule, if load { LOADS } else { STORES })?;
+    let pointers = rule.operand(if load { "source" } else { "destination" });
+    let tile = pointed(rule, pointers)?;
+    mask(rule, tile.shape())?;
+    if load {
+        rule.of(rule.result(), &tile)?;
+        if let Some(padding) = rule.optional("padding_value") {
+            rule.of(padding, &tile)?;
+            demand(rule.optional("mask").is_some(), || "a padding value without a mask".to_string())?;
+        }
+        rule.token_in_out(1)
+    } else {
+        rule.of(rule.operand("value"), &tile)?;
+        rule.token_in_out(0)
+    }
+}
+
+/// Element types that a read-modify-write takes.
+pub(super) fn atomic_types(rule: &OpRule, mode: AtomicMode, dtype: DType) -> Rule {
+    use DType::{BF16, F16, F32, F64, I32, I64};
+    let allowed: &[DType] = match mode {
+        AtomicMode::AddF => &[F16, BF16, F32, F64],
+        AtomicMode::Xchg => &[I32, I64, F32, F64],
+        AtomicMode::And
+        | AtomicMode::Or
+        | AtomicMode::Xor
+        | AtomicMode::Add
+        | AtomicMode::Max
+        | AtomicMode::Min
+        | AtomicMode::UMax
+        | AtomicMode::UMin => &[I32, I64],
+    };
+    demand(allowed.contains(&dtype), || {
+        let names: Vec<_> = allowed.iter().map(|d| d.name()).collect();
+        let values = rule.op.operands.iter().map(|&v| rule.text(v)).collect::<Vec<_>>().join(", ");
+        format!("{} of {dtype} ({values}): it takes {}", mode.name(), names.join(", "))
+    })
+}
+
+pub(super) fn pointer_atomic(rule: &OpRule) -> Rule {
+    ordering(rule, ATOMICS)?;
+    let pointers = rule.operand("pointers");
+    let tile = pointed(rule, pointers)?;
+    let multicast = matches!(rule.pointers(pointers)?.0, Elem::Ptr { attr: Some(PtrAttr::Multicast), .. });
+    demand(!multicast, || rule.expected(pointers, "a tile of pointers that are not multicast"))?;
+    match rule.op.attr(AttrKind::AtomicMode) {
+        Some(Attr::AtomicMode(mode)) => {
+            rule.of(rule.operand("arg"), &tile)?;
+            atomic_types(rule, *mode, tile.dtype())?;
+        }
+        _ => {
+            rule.all_of(&[rule.operand("cmp"), rule.operand("val")], &tile)?;
+            // Compare-and-swap takes what an exchange takes.
+            atomic_types(rule, AtomicMode::Xchg, tile.dtype())?;
+        }
+    }
+    mask(rule, tile.shape())?;
+    rule.of(rule.result(), &tile)?;
+    rule.token_in_out(1)
+}

@@ -1,0 +1,169 @@
+//! What the rules of the ops are written in: one op, its values by name, and the common demands.
+
+use crate::dtype::DType;
+use crate::ir::print::TypeText;
+use crate::ir::{Elem, Module, Op, Type, Value};
+
+/// Whether a rule holds; the sentence says what is wrong.
+pub(super) type Rule = Result<(), String>;
+
+/// An op that fits its row.
+pub(super) struct OpRule<'m> {
+    pub module: &'m Module,
+    pub op: &'m Op,
+}
+
+pub(super) fn type_text(module: &Module, ty: &Type) -> String {
+    TypeText(module, ty).to_string()
+}
+
+pub(super) fn text(module: &Module, value: Value) -> String {
+    type_text(module, module.ty(value))
+}
+
+/// `Err` with the sentence unless the demand is met.
+pub(super) fn demand(met: bool, sentence: impl FnOnce() -> String) -> Rule {
+    if met { Ok(()) } else { Err(sentence()) }
+}
+
+impl<'m> OpRule<'m> {
+    pub fn text(&self, value: Value) -> String {
+        text(self.module, value)
+    }
+
+    pub fn ty(&self, value: Value) -> &'m Type {
+        self.module.ty(value)
+    }
+
+    /// The name of a value as the documentation of the op has it.
+    pub fn name(&self, value: Value) -> String {
+        if let Some(i) = self.op.results.iter().position(|&v| v == value) {
+            let single = self.op.results.len() == 1;
+            return if single { "the result".to_string() } else { format!("result {i}") };
+        }
+        let groups = self.op.code.spec().operands;
+        let group = (0..groups.len()).find(|&g| self.op.group(g).contains(&value));
+        match group {
+            Some(g) if self.op.group(g).len() == 1 => groups[g].name.to_string(),
+            Some(g) => {
+                let i = self.op.group(g).iter().position(|&v| v == value).unwrap_or(0);
+                format!("value {i} of {}", groups[g].name)
+            }
+            None => "a value".to_string(),
+        }
+    }
+
+    /// The only operand of a group.
+    pub fn operand(&self, name: &str) -> Value {
+        self.op.operand_group(name)[0]
+    }
+
+    pub fn optional(&self, name: &str) -> Option<Value> {
+        self.op.operand_group(name).first().copied()
+    }
+
+    pub fn result(&self) -> Value {
+        self.op.results[0]
+    }
+
+    /// Refuses a value for being something else.
+    pub fn expected(&self, value: Value, what: &str) -> String {
+        format!("{} is {}, but it must be {what}", self.name(value), self.text(value))
+    }
+
+    pub fn tile(&self, value: Value) -> Result<(Elem, &'m [i64]), String> {
+        self.ty(value).as_tile().ok_or_else(|| self.expected(value, "a tile"))
+    }
+
+    /// A tile of numbers (i4 excepted).
+    pub fn numbers(&self, value: Value) -> Result<(DType, &'m [i64]), String> {
+        match self.ty(value).as_tile() {
+            Some((Elem::Num(dtype), shape)) if dtype != DType::I4 => Ok((dtype, shape)),
+            _ => Err(self.expected(value, "a tile of numbers")),
+        }
+    }
+
+    /// A tile of integers (i4 excepted).
+    pub fn ints(&self, value: Value) -> Result<(DType, &'m [i64]), String> {
+        match self.numbers(value) {
+            Ok((dtype, shape)) if dtype.is_int() => Ok((dtype, shape)),
+            _ => Err(self.expected(value, "a tile of integers")),
+        }
+    }
+
+    /// A tile of f16, bf16, f32 or f64.
+    pub fn floats(&self, value: Value) -> Result<(DType, &'m [i64]), String> {
+        match self.numbers(value) {
+            Ok((dtype, shape)) if dtype.is_base_float() => Ok((dtype, shape)),
+            _ => Err(self.expected(value, "a tile of f16, bf16, f32 or f64")),
+        }
+    }
+
+    /// A tile of pointers: pointee and shape.
+    pub fn pointers(&self, value: Value) -> Result<(Elem, &'m [i64]), String> {
+        match self.ty(value).as_tile() {
+            Some((elem @ Elem::Ptr { .. }, shape)) => Ok((elem, shape)),
+            _ => Err(self.expected(value, "a tile of pointers")),
+        }
+    }
+
+    /// A rank-0 tile of an integer.
+    pub fn int_scalar(&self, value: Value) -> Result<DType, String> {
+        match self.ints(value) {
+            Ok((dtype, [])) => Ok(dtype),
+            _ => Err(self.expected(value, "an integer of rank 0")),
+        }
+    }
+
+    /// Values of exactly this type.
+    pub fn all_of(&self, values: &[Value], expected: &Type) -> Rule {
+        values.iter().try_for_each(|&v| self.of(v, expected))
+    }
+
+    pub fn of(&self, value: Value, expected: &Type) -> Rule {
+        demand(self.ty(value) == expected, || self.expected(value, &type_text(self.module, expected)))
+    }
+
+    /// Operands and results of one type.
+    pub fn one_type(&self, values: impl IntoIterator<Item = Value>) -> Rule {
+        let mut values = values.into_iter();
+        let Some(first) = values.next() else { return Ok(()) };
+        values.try_for_each(|v| self.same(first, v))
+    }
+
+    pub fn same(&self, a: Value, b: Value) -> Rule {
+        demand(self.module.ty_id(a) == self.module.ty_id(b), || {
+            let (name_a, name_b) = (self.name(a), self.name(b));
+            format!("{name_a} is {} and {name_b} is {}, but they must be of one type", self.text(a), self.text(b))
+        })
+    }
+
+    /// Tiles of one shape.
+    pub fn same_shape(&self, a: Value, b: Value) -> Rule {
+        demand(self.tile(a)?.1 == self.tile(b)?.1, || {
+            let (name_a, name_b) = (self.name(a), self.name(b));
+            format!("{name_a} is {} and {name_b} is {}, but they must have one shape", self.text(a), self.text(b))
+        })
+    }
+
+    /// Tiles of one element type.
+    pub fn same_elem(&self, a: Value, b: Value) -> Rule {
+        demand(self.tile(a)?.0 == self.tile(b)?.0, || {
+            let (name_a, name_b) = (self.name(a), self.name(b));
+            format!(
+                "{name_a} is {} and {name_b} is {}, but they must have one element type",
+                self.text(a),
+                self.text(b)
+            )
+        })
+    }
+
+    /// Optional token operand and token results from position `first_result` on.
+    pub fn token_in_out(&self, first_result: usize) -> Rule {
+        let has_group = self.op.code.spec().operands.iter().any(|g| g.name == "token");
+        if has_group {
+            self.all_of(self.op.operand_group("token"), &Type::Token)?;
+        }
+        self.all_of(&self.op.results[first_result.min(self.op.results.len())..], &Type::Token)
+    }
+}

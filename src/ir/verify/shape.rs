@@ -1,0 +1,88 @@
+//! Shape ops: broadcast, reshape, permute, cat, extract, insert, iota.
+
+use super::rule::{OpRule, Rule, demand};
+use super::types::permutation;
+use crate::dtype::DType;
+use crate::ir::{Elem, Type, Value};
+
+/// `from` to `to` in words, for refusals.
+fn between(rule: &OpRule, what: &str) -> String {
+    let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect();
+    format!("{} to {}: {what}", operands.join(", "), rule.text(rule.result()))
+}
+
+pub(super) fn broadcast(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    rule.same_elem(source, result)?;
+    let (from, to) = (rule.tile(source)?.1, rule.tile(result)?.1);
+    let fits = from.len() == to.len() && from.iter().zip(to).all(|(a, b)| a == b || *a == 1);
+    demand(fits, || between(rule, "ranks must be equal, and each extent of the source 1 or that of the result"))
+}
+
+pub(super) fn reshape(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    rule.same_elem(source, result)?;
+    let count = |shape: &[i64]| shape.iter().product::<i64>();
+    demand(count(rule.tile(source)?.1) == count(rule.tile(result)?.1), || {
+        between(rule, "the number of elements must stay")
+    })
+}
+
+pub(super) fn permute(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    rule.same_elem(source, result)?;
+    let (from, to) = (rule.tile(source)?.1, rule.tile(result)?.1);
+    demand(from.len() >= 2, || rule.expected(source, "a tile of rank 2 or more"))?;
+    let order = rule.op.permutation();
+    permutation(order, from.len())?;
+    let permuted: Vec<i64> = order.iter().map(|&d| from[d as usize]).collect();
+    demand(permuted == to, || between(rule, &format!("the permutation {order:?} gives extents {permuted:?}")))
+}
+
+pub(super) fn cat(rule: &OpRule) -> Rule {
+    let [lhs, rhs] = [rule.op.operands[0], rule.op.operands[1]];
+    rule.same_elem(lhs, rhs)?;
+    rule.same_elem(lhs, rule.result())?;
+    let (a, b, to) = (rule.tile(lhs)?.1, rule.tile(rhs)?.1, rule.tile(rule.result())?.1);
+    let dim = rule.op.dim() as usize;
+    demand(a.len() == b.len() && a.len() == to.len(), || between(rule, "ranks must be equal"))?;
+    demand(dim < a.len(), || format!("dimension {dim} of tiles of rank {}", a.len()))?;
+    let fits = (0..a.len()).all(|d| if d == dim { a[d] + b[d] == to[d] } else { a[d] == b[d] && a[d] == to[d] });
+    demand(fits, || between(rule, &format!("extents must add up along dimension {dim} and be equal elsewhere")))
+}
+
+fn block_indices(rule: &OpRule, indices: &[Value], rank: usize) -> Rule {
+    demand(indices.len() == rank, || format!("{} indices for a tile of rank {rank}", indices.len()))?;
+    rule.all_of(indices, &Type::scalar(DType::I32))
+}
+
+fn divides(part: &[i64], whole: &[i64]) -> bool {
+    part.len() == whole.len() && part.iter().zip(whole).all(|(p, w)| w % p == 0)
+}
+
+pub(super) fn extract(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.operand("source"), rule.result());
+    rule.same_elem(source, result)?;
+    let (from, to) = (rule.tile(source)?.1, rule.tile(result)?.1);
+    demand(divides(to, from), || between(rule, "each extent of the result must divide that of the source"))?;
+    block_indices(rule, rule.op.operand_group("indices"), from.len())
+}
+
+pub(super) fn insert(rule: &OpRule) -> Rule {
+    let (source, destination) = (rule.operand("source"), rule.operand("destination"));
+    rule.same_elem(source, destination)?;
+    rule.same(destination, rule.result())?;
+    let (part, whole) = (rule.tile(source)?.1, rule.tile(destination)?.1);
+    demand(divides(part, whole), || between(rule, "each extent of the source must divide that of the destination"))?;
+    block_indices(rule, rule.op.operand_group("indices"), whole.len())
+}
+
+pub(super) fn iota(rule: &OpRule) -> Rule {
+    match rule.ty(rule.result()) {
+        Type::Tile { elem: Elem::Num(dtype), shape } if dtype.is_int() && *dtype != DType::I4 && shape.len() == 1 => {
+            let fits = dtype.bits() >= 32 || shape[0] <= 1 << dtype.bits();
+            demand(fits, || format!("{} values do not fit {dtype}", shape[0]))
+        }
+        _ => Err(rule.expected(rule.result(), "a tile of integers of rank 1")),
+    }
+}

@@ -1,0 +1,97 @@
+//! Constants, grid queries, globals, allocation, tokens, print and assert.
+
+use super::rule::{OpRule, Rule, demand};
+use crate::dtype::DType;
+use crate::ir::{Attr, AttrKind, ConstData, Elem, Type};
+
+pub(super) fn check_data(data: &ConstData, shape: &[i64]) -> Rule {
+    let count: i64 = shape.iter().product();
+    match data {
+        ConstData::Splat(_) => Ok(()),
+        ConstData::Dense(all) => {
+            demand(all.len() as i64 == count, || format!("{} values for a tile of {count} elements", all.len()))
+        }
+    }
+}
+
+pub(super) fn constant(rule: &OpRule) -> Rule {
+    let (_, shape) = rule.numbers(rule.result())?;
+    rule.op.const_data().map_or(Ok(()), |data| check_data(data, shape))
+}
+
+pub(super) fn grid_query(rule: &OpRule) -> Rule {
+    rule.all_of(&rule.op.results, &Type::scalar(DType::I32))
+}
+
+fn text<'m>(rule: &OpRule<'m>) -> &'m str {
+    match rule.op.attr(AttrKind::Text) {
+        Some(Attr::Text(text)) => text,
+        _ => "",
+    }
+}
+
+pub(super) fn get_global(rule: &OpRule) -> Rule {
+    let name = text(rule);
+    let Some(global) = rule.module.globals.iter().find(|g| g.name == name) else {
+        return Err(format!("there is no global `{name}`"));
+    };
+    let elem = rule.module.type_of(global.ty).as_tile().and_then(|(elem, _)| elem.dtype());
+    match rule.ty(rule.result()) {
+        Type::Tile { elem: Elem::Ptr { pointee, .. }, shape } if shape.is_empty() && Some(*pointee) == elem => Ok(()),
+        _ => Err(rule.expected(rule.result(), "a pointer to the element type of the global")),
+    }
+}
+
+pub(super) fn alloca(rule: &OpRule) -> Rule {
+    let pointee = match rule.ty(rule.result()) {
+        Type::Tile { elem: Elem::Ptr { pointee, .. }, shape } if shape.is_empty() => *pointee,
+        _ => return Err(rule.expected(rule.result(), "a pointer of rank 0")),
+    };
+    let Some(Attr::Alignment(alignment)) = rule.op.attr(AttrKind::Alignment) else { return Ok(()) };
+    let least = u64::from(pointee.storage_bits().div_ceil(8));
+    demand(alignment.is_power_of_two() && *alignment >= least, || {
+        format!("alignment {alignment} must be a power of two of at least {least}, the size of {pointee}")
+    })
+}
+
+pub(super) fn assertion(rule: &OpRule) -> Rule {
+    let condition = rule.op.operands[0];
+    demand(matches!(rule.tile(condition), Ok((Elem::Num(DType::I1), _))), || rule.expected(condition, "a tile of i1"))
+}
+
+/// Ops on tokens alone, with at least so many operands.
+pub(super) fn tokens(rule: &OpRule, least: usize) -> Rule {
+    let op = rule.op;
+    demand(op.operands.len() >= least, || format!("{} tokens, but at least {least} are needed", op.operands.len()))?;
+    rule.all_of(&op.operands, &Type::Token)?;
+    rule.all_of(&op.results, &Type::Token)
+}
+
+pub(super) fn print(rule: &OpRule) -> Rule {
+    let args = rule.op.operand_group("args");
+    for &arg in args {
+        rule.tile(arg)?;
+    }
+    let count = conversions(text(rule))?;
+    demand(count == args.len(), || format!("{count} conversions in the format, but {} values", args.len()))?;
+    demand(rule.op.results.len() <= 1, || format!("has {} results instead of one", rule.op.results.len()))?;
+    rule.token_in_out(0)
+}
+
+/// Number of conversions of a C format string.
+fn conversions(format: &str) -> Result<usize, String> {
+    let mut chars = format.chars();
+    let mut count = 0;
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            continue;
+        }
+        // Flags, width, precision and length stand before the letter.
+        match chars.find(|c| !"-+ #.*0123456789hlLqjzt".contains(*c)) {
+            Some('%') => {}
+            Some(_) => count += 1,
+            None => return Err(format!("the format {format:?} ends within a conversion")),
+        }
+    }
+    Ok(count)
+}
