@@ -1,12 +1,14 @@
 //! cutlet: GPU kernels as plain Rust functions over tiles.
 
 pub mod backend;
+mod cache;
 pub mod codec;
 pub mod dtype;
 pub mod element;
 mod error;
 pub mod ir;
 pub mod kernel;
+mod launch;
 pub mod layout;
 pub mod ops;
 pub mod pass;
@@ -20,6 +22,7 @@ pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::Constant;
+pub use launch::{Grid, Launch, code_ir, code_ptx, launch};
 pub use ops::*;
 pub use runtime::{ArraySpec, ArraySpecMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream};
 pub use target::Target;

@@ -301,6 +301,16 @@ impl Gpu {
         Ok(gpu)
     }
 
+    pub(crate) fn target(&self) -> Target {
+        self.target
+    }
+
+    /// What tells drivers apart: the CUDA version, and the build where the system says it.
+    pub(crate) fn driver_identity(&self) -> Result<String> {
+        let build = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+        Ok(format!("{} {build}", self.driver.version()?))
+    }
+
     pub(crate) fn default_stream(&self) -> &Arc<GpuStream> {
         self.default_stream.get().expect("set when the GPU was opened")
     }

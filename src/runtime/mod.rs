@@ -9,13 +9,16 @@ mod device;
 pub mod driver;
 mod host;
 mod memory;
+mod module;
 mod stream;
 mod strided;
 mod view;
 
 pub use arg::{ArraySpec, ArraySpecMut};
 pub use array::DeviceArray;
+pub(crate) use device::Gpu;
 pub use device::{Backend, Device};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
+pub(crate) use module::{Cubin, GpuKernel, LaunchConfig, assemble, remarks};
 pub use stream::{Event, Stream};
 pub use view::{DeviceView, DeviceViewMut};

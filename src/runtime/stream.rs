@@ -128,6 +128,13 @@ impl Stream {
         }
     }
 
+    pub(crate) fn as_gpu(&self) -> Option<&GpuStream> {
+        match &self.0 {
+            StreamKind::Cpu => None,
+            StreamKind::Gpu(stream) => Some(stream),
+        }
+    }
+
     /// The CUDA stream handle (`CUstream`), null on the cpu device. Valid as long as this object lives.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         match &self.0 {

@@ -1,0 +1,84 @@
+//! The code of a kernel as text, without running it and without a device.
+
+use super::Launch;
+use super::compile::{generate, optimise};
+use crate::error::Result;
+use crate::ir::{Module, PrintOptions};
+use crate::kernel::{Kernel, LaunchArgs, trace_kernel};
+use crate::target::Target;
+
+/// The Tile IR of a kernel after the passes, as text.
+///
+/// `args` are the arguments of a launch; [`crate::ArraySpec`] stands for arrays that do not exist.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+///     y.store([ct::bid(0)], x.load([ct::bid(0)], [128]));
+/// }
+///
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let text = ct::code_ir(copy, (x, x.mutable()))?;
+/// assert!(text.contains("load_view_tko"));
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// [`crate::Error::Kernel`] with everything that is wrong in the kernel.
+///
+/// # Panics
+/// When the kernel panics while it is traced.
+#[track_caller]
+pub fn code_ir<K, A>(kernel: K, args: A) -> Result<String>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    Ok(traced(&kernel, &args)?.to_text(PrintOptions::default()))
+}
+
+/// The PTX of a kernel for a target; arguments as for [`code_ir`].
+///
+/// # Errors
+/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Unsupported`]
+/// with everything that the target cannot run.
+///
+/// # Panics
+/// When the kernel panics while it is traced.
+#[track_caller]
+pub fn code_ptx<K, A>(kernel: K, args: A, target: Target) -> Result<String>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    Launch::new(1).code_ptx(kernel, args, target)
+}
+
+impl Launch<'_> {
+    /// [`code_ptx`] with the hints of this launch. Its grid does not matter.
+    ///
+    /// # Errors
+    /// As [`code_ptx`].
+    ///
+    /// # Panics
+    /// As [`code_ptx`].
+    #[track_caller]
+    pub fn code_ptx<K, A>(&self, kernel: K, args: A, target: Target) -> Result<String>
+    where
+        A: LaunchArgs,
+        K: Kernel<A::Traced>,
+    {
+        Ok(generate(&traced(&kernel, &args)?, target, self.hints)?.text)
+    }
+}
+
+#[track_caller]
+fn traced<K, A>(kernel: &K, args: &A) -> Result<Module>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    let name = kernel.name();
+    optimise(&name, trace_kernel(&name, kernel, args)?)
+}

@@ -1,0 +1,144 @@
+//! From a trace to something that runs: passes, back end, assembler, caches of code.
+
+use super::dump::Dump;
+use crate::backend::Hints;
+use crate::backend::cpu;
+use crate::backend::ptx::{self, CompileOptions, ParamKind};
+use crate::cache::disk::{ContentKey, DiskCache};
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::{Module, PrintOptions, verify};
+use crate::pass;
+use crate::runtime::{Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks};
+use crate::target::Target;
+
+/// A compiled kernel.
+pub(crate) enum Executable {
+    Cpu(cpu::Program),
+    Gpu(GpuCode),
+}
+
+/// A kernel on a GPU.
+pub(crate) struct GpuCode {
+    pub kernel: GpuKernel,
+    /// Where its parameters come from, in order.
+    pub params: Vec<ParamKind>,
+    /// What the assembler said about lost speed.
+    pub remarks: Vec<String>,
+}
+
+/// Verifies a trace, runs the passes and verifies again.
+///
+/// # Errors
+/// [`Error::Kernel`] for a trace that is ill-formed, [`Error::Compile`] for a pass that broke it.
+pub(super) fn optimise(name: &str, mut module: Module) -> Result<Module> {
+    verify(&module).map_err(Error::Kernel)?;
+    pass::optimize(&mut module);
+    verify(&module).map_err(|problems| Error::Compile {
+        kernel: name.into(),
+        stage: "the verifier after the passes",
+        log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+    })?;
+    Ok(module)
+}
+
+/// Compiles a trace for a device.
+pub(super) fn compile(name: &str, module: Module, device: Device, hints: Hints) -> Result<Executable> {
+    let module = optimise(name, module)?;
+    let text = module.to_text(PrintOptions::default());
+    let dump = Dump::from_env(name, &text, &format!("{:?} {hints:?}", device.target()));
+    dump.write("ir", text.as_bytes())?;
+    match device.as_gpu() {
+        None => Ok(Executable::Cpu(cpu::Program::compile(&module)?)),
+        Some(gpu) => Ok(Executable::Gpu(compile_gpu(name, &module, gpu, hints, &dump)?)),
+    }
+}
+
+/// Generates PTX.
+pub(super) fn generate(module: &Module, target: Target, hints: Hints) -> Result<ptx::Compiled> {
+    check_hints(hints)?;
+    ptx::compile(module, target, &CompileOptions { num_warps: hints.num_warps, occupancy: hints.occupancy })
+}
+
+fn check_hints(hints: Hints) -> Result<()> {
+    let problem = match hints {
+        Hints { num_warps: Some(n), .. } if !(n.is_power_of_two() && n <= 32) => {
+            format!("num_warps is {n}: a power of two from 1 to 32 is needed")
+        }
+        Hints { num_ctas: Some(n), .. } if !(n.is_power_of_two() && n <= 16) => {
+            format!("num_ctas is {n}: a power of two from 1 to 16 is needed")
+        }
+        Hints { occupancy: Some(n), .. } if !(1..=32).contains(&n) => {
+            format!("occupancy is {n}: 1 to 32 tile blocks fit on a multiprocessor")
+        }
+        Hints { stages: Some(0), .. } => "stages is 0: a pipeline has at least one".into(),
+        _ => return Ok(()),
+    };
+    Err(Error::Argument(Diagnostic::new(format!("hints of this launch: {problem}"), None)))
+}
+
+fn compile_gpu(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, dump: &Dump) -> Result<GpuCode> {
+    let code = generate(module, gpu.target(), hints)?;
+    dump.write("layout", code.layout.as_bytes())?;
+    dump.write("ptx", code.text.as_bytes())?;
+    let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
+    let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
+
+    let disk = DiskCache::from_env();
+    let key = content_key(gpu, &code.text)?;
+    // A cubin that the driver refuses although its checksum is right is a miss, too.
+    let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
+    let kept = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin)));
+    let (kernel, cubin) = match kept {
+        Some(found) => found,
+        None => {
+            let cubin = assemble(gpu, name, &code.text)?;
+            let kernel = load(&cubin)?;
+            if let Some(disk) = &disk {
+                disk.put(&key, &pack(&cubin));
+            }
+            (kernel, cubin)
+        }
+    };
+    dump.write("cubin", &cubin.bytes)?;
+    dump.write("log", cubin.log.as_bytes())?;
+    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log) })
+}
+
+/// Everything that machine code depends on. The options of the assembler are constant in
+/// [`assemble`]; change the first part with them.
+fn content_key(gpu: &Gpu, ptx: &str) -> Result<ContentKey> {
+    let driver = gpu.driver_identity()?;
+    Ok(ContentKey::of(&[b"link 1", ptx.as_bytes(), gpu.target().to_string().as_bytes(), driver.as_bytes()]))
+}
+
+/// Log and code in one entry of the disk cache: length of the log, log, code.
+fn pack(cubin: &Cubin) -> Vec<u8> {
+    [&(cubin.log.len() as u64).to_le_bytes()[..], cubin.log.as_bytes(), &cubin.bytes].concat()
+}
+
+fn unpack(bytes: &[u8]) -> Option<Cubin> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let (log, code) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    Some(Cubin { bytes: code.to_vec(), log: String::from_utf8_lossy(log).into_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_entries_hold_log_and_code() {
+        let cubin = Cubin { bytes: vec![1, 2, 3], log: "0 bytes spill stores".into() };
+        let back = unpack(&pack(&cubin)).unwrap();
+        assert_eq!((back.bytes, back.log), (cubin.bytes, cubin.log));
+        assert!(unpack(&[9, 0, 0, 0, 0, 0, 0, 0, 1]).is_none());
+        assert!(unpack(&[1]).is_none());
+    }
+
+    #[test]
+    fn impossible_hints_are_refused() {
+        assert!(check_hints(Hints { num_warps: Some(4), ..Hints::default() }).is_ok());
+        assert!(check_hints(Hints { num_warps: Some(3), ..Hints::default() }).is_err());
+        assert!(check_hints(Hints { stages: Some(0), ..Hints::default() }).is_err());
+    }
+}

@@ -1,0 +1,224 @@
+//! Code on a GPU: PTX to cubin through the driver's linker, cubin to a kernel that can be launched.
+
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
+
+use super::device::Gpu;
+use super::driver::sys::{
+    CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttributeValue, CUlaunchConfig, CUlinkState,
+};
+use super::stream::GpuStream;
+use crate::error::{Error, Result};
+
+/// Room for each of the two logs of the assembler, in bytes.
+const LOG_BYTES: usize = 64 << 10;
+
+/// Machine code of one kernel and what the assembler said about it.
+pub(crate) struct Cubin {
+    pub bytes: Vec<u8>,
+    pub log: String,
+}
+
+/// Assembles PTX for a GPU with the driver.
+///
+/// # Errors
+/// [`Error::Compile`] with the assembler's log.
+pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str) -> Result<Cubin> {
+    gpu.make_current()?;
+    let driver = gpu.driver;
+    let mut info = vec![0u8; LOG_BYTES];
+    let mut errors = vec![0u8; LOG_BYTES];
+    use CUjit_option::*;
+    let mut options = [
+        CU_JIT_INFO_LOG_BUFFER as c_uint,
+        CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES as c_uint,
+        CU_JIT_ERROR_LOG_BUFFER as c_uint,
+        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_uint,
+        CU_JIT_LOG_VERBOSE as c_uint,
+    ];
+    // Numbers travel inside the pointers.
+    let number = |n: usize| std::ptr::without_provenance_mut::<c_void>(n);
+    let mut values =
+        [info.as_mut_ptr().cast(), number(LOG_BYTES), errors.as_mut_ptr().cast(), number(LOG_BYTES), number(1)];
+    let refused = |error: Error, errors: &[u8]| {
+        let log = text_of(errors);
+        let log = if log.is_empty() { error.to_string() } else { format!("{error}\n{log}") };
+        Error::Compile { kernel: kernel.into(), stage: "the driver's PTX assembler", log }
+    };
+    let source = CString::new(ptx).map_err(|_| Error::Compile {
+        kernel: kernel.into(),
+        stage: "the driver's PTX assembler",
+        log: "the text contains a NUL byte".into(),
+    })?;
+    let name = CString::new(format!("{kernel}.ptx")).unwrap_or_default();
+
+    let mut state: CUlinkState = std::ptr::null_mut();
+    // SAFETY: options and values have the same length; the log buffers outlive the link.
+    unsafe { driver.link_create(options.len() as c_uint, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) }?;
+    let mut cubin: *mut c_void = std::ptr::null_mut();
+    let mut bytes = 0usize;
+    // SAFETY: the link is alive; PTX text is passed with its NUL, as the driver wants it.
+    let linked = unsafe {
+        let data = source.as_bytes_with_nul();
+        let kind = CUjitInputType::CU_JIT_INPUT_PTX as c_uint;
+        let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
+        driver
+            .link_add_data(state, kind, data.as_ptr().cast_mut().cast(), data.len(), name.as_ptr(), 0, none, nothing)
+            .and_then(|()| driver.link_complete(state, &mut cubin, &mut bytes))
+    };
+    let result = match linked {
+        // SAFETY: the driver gives this many bytes, valid until the link is destroyed.
+        Ok(()) => Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), bytes) }.to_vec()),
+        Err(error) => Err(refused(error, &errors)),
+    };
+    // SAFETY: created above, destroyed once, after the cubin was copied.
+    unsafe { driver.link_destroy(state) }?;
+    Ok(Cubin { bytes: result?, log: text_of(&info) })
+}
+
+fn text_of(buffer: &[u8]) -> String {
+    CStr::from_bytes_until_nul(buffer).map(|text| text.to_string_lossy().trim().to_owned()).unwrap_or_default()
+}
+
+/// The lines of an assembler's log that cost speed: spilled registers and serialised matrix
+/// instructions (notes C7500 and following).
+pub(crate) fn remarks(log: &str) -> Vec<String> {
+    let spills = |line: &str| {
+        line.split(',').any(|part| {
+            part.contains("spill")
+                && part.split_whitespace().next().is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > 0))
+        })
+    };
+    log.lines().filter(|line| line.contains("C75") || spills(line)).map(|line| line.trim().to_owned()).collect()
+}
+
+/// A kernel loaded into the context of one GPU, with its launch configuration.
+///
+/// Stays loaded for the life of the process.
+pub(crate) struct GpuKernel {
+    gpu: &'static Gpu,
+    function: CUfunction,
+    threads: u32,
+    shared_bytes: u32,
+    cluster: u32,
+}
+
+// SAFETY: a driver handle, valid on every thread.
+unsafe impl Send for GpuKernel {}
+// SAFETY: as above.
+unsafe impl Sync for GpuKernel {}
+
+impl GpuKernel {
+    /// Loads a cubin.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when the driver refuses it (a cubin for another GPU, a damaged one) or the GPU
+    /// lacks what it needs.
+    pub fn load(gpu: &'static Gpu, cubin: &[u8], entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
+        gpu.make_current()?;
+        let LaunchConfig { threads, shared_bytes, cluster } = config;
+        let name = CString::new(entry).expect("an entry name is an identifier");
+        let mut module = std::ptr::null_mut();
+        let mut function: CUfunction = std::ptr::null_mut();
+        let set = |function, which: CUfunction_attribute, value: u32| {
+            // SAFETY: the function is loaded.
+            unsafe { gpu.driver.function_set_attribute(function, which as c_uint, value as c_int) }
+        };
+        // SAFETY: pointers are valid; the image is complete (its checksum was compared).
+        unsafe {
+            gpu.driver.module_load_data(&mut module, cubin.as_ptr().cast())?;
+            gpu.driver.module_function(&mut function, module, name.as_ptr())?;
+        }
+        if shared_bytes > 0 {
+            set(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
+        }
+        // More than 8 tile blocks a cluster are not guaranteed on every GPU of an architecture.
+        if cluster > 8 {
+            set(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+        }
+        Ok(GpuKernel { gpu, function, threads, shared_bytes, cluster })
+    }
+
+    /// Registers of one thread and bytes of local memory (spills, stack).
+    pub fn resources(&self) -> Result<(u32, u32)> {
+        self.gpu.make_current()?;
+        let read = |which: CUfunction_attribute| -> Result<u32> {
+            let mut value: c_int = 0;
+            // SAFETY: the function is loaded and the pointer valid.
+            unsafe { self.gpu.driver.function_attribute(&mut value, which as c_uint, self.function) }?;
+            Ok(value.max(0) as u32)
+        };
+        use CUfunction_attribute::*;
+        Ok((read(CU_FUNC_ATTRIBUTE_NUM_REGS)?, read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?))
+    }
+
+    /// Queues the kernel on a stream.
+    ///
+    /// # Safety
+    /// `params` are pointers to values of the kernel's parameters; addresses among them are of memory
+    /// of this GPU that stays allocated until the work is done.
+    #[inline]
+    pub unsafe fn launch(&self, stream: &GpuStream, grid: [u32; 3], params: &mut [*mut c_void]) -> Result<()> {
+        self.gpu.make_current()?;
+        let [x, y, z] = grid;
+        let (driver, params, extra) = (self.gpu.driver, params.as_mut_ptr(), std::ptr::null_mut());
+        if self.cluster <= 1 {
+            let (threads, shared) = (self.threads, self.shared_bytes);
+            // SAFETY: promised by the caller.
+            return unsafe {
+                driver.launch_kernel(self.function, x, y, z, threads, 1, 1, shared, stream.raw, params, extra)
+            };
+        }
+        let mut attribute = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue { pad: [0; 64] },
+        };
+        attribute.value.clusterDim.x = self.cluster;
+        attribute.value.clusterDim.y = 1;
+        attribute.value.clusterDim.z = 1;
+        let config = CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared_bytes,
+            hStream: stream.raw,
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: promised by the caller; the attribute lives until the call returns.
+        unsafe { driver.launch_kernel_ex(&config, self.function, params, extra) }
+    }
+}
+
+/// How a kernel is launched, besides grid and parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchConfig {
+    /// Threads of one tile block.
+    pub threads: u32,
+    /// Dynamic shared memory of one tile block.
+    pub shared_bytes: u32,
+    /// Tile blocks of one cluster; 1 is none.
+    pub cluster: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_are_spills_and_serialisation() {
+        let log = "ptxas info    : 0 bytes gmem\n\
+                   ptxas info    : Compiling entry function 'k' for 'sm_90a'\n\
+                       0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+                       8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
+                   ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized\n\
+                   ptxas info    : Used 255 registers";
+        let remarks = remarks(log);
+        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert!(remarks[0].starts_with("8 bytes stack") && remarks[1].contains("C7510"));
+    }
+}
