@@ -193,6 +193,7 @@ fn entry_name(path: &str) -> String {
 
 macro_rules! tuples {
     ($(($($arg:ident $index:tt),*))+) => {$(
+        #[allow(clippy::unused_unit)]
         impl<$($arg: LaunchArg),*> LaunchArg for ($($arg,)*) {
             type Traced = ($($arg::Traced,)*);
 

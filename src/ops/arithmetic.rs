@@ -8,6 +8,7 @@
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
 use super::operand::{Operand, elementwise, operand, uniform, value};
+use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
 use crate::tile::{Place, Scalar, Source, Tile, TileLike, here};
@@ -23,41 +24,38 @@ const WRAP: Attr = Attr::Overflow(Overflow::None);
 /// Op and attributes of an operator on this element type.
 type Selected = (Opcode, Vec<Attr>);
 
-fn add<T: Element>() -> Selected {
-    if T::DTYPE.is_float() { (Opcode::AddF, vec![NEAREST]) } else { (Opcode::AddI, vec![WRAP]) }
+fn add(elem: DType, _: Sign) -> Selected {
+    if elem.is_float() { (Opcode::AddF, vec![NEAREST]) } else { (Opcode::AddI, vec![WRAP]) }
 }
-fn sub<T: Element>() -> Selected {
-    if T::DTYPE.is_float() { (Opcode::SubF, vec![NEAREST]) } else { (Opcode::SubI, vec![WRAP]) }
+fn sub(elem: DType, _: Sign) -> Selected {
+    if elem.is_float() { (Opcode::SubF, vec![NEAREST]) } else { (Opcode::SubI, vec![WRAP]) }
 }
-fn mul<T: Element>() -> Selected {
-    if T::DTYPE.is_float() { (Opcode::MulF, vec![NEAREST]) } else { (Opcode::MulI, vec![WRAP]) }
+fn mul(elem: DType, _: Sign) -> Selected {
+    if elem.is_float() { (Opcode::MulF, vec![NEAREST]) } else { (Opcode::MulI, vec![WRAP]) }
 }
-fn div<T: Element>() -> Selected {
-    match T::DTYPE.is_float() {
+fn div(elem: DType, sign: Sign) -> Selected {
+    match elem.is_float() {
         true => (Opcode::DivF, vec![NEAREST]),
-        false => (Opcode::DivI, vec![Attr::Sign(sign::<T>()), Attr::Rounding(Rounding::Zero)]),
+        false => (Opcode::DivI, vec![Attr::Sign(sign), Attr::Rounding(Rounding::Zero)]),
     }
 }
-fn rem<T: Element>() -> Selected {
-    match T::DTYPE.is_float() {
-        true => (Opcode::RemF, vec![]),
-        false => (Opcode::RemI, vec![Attr::Sign(sign::<T>())]),
-    }
+fn rem(elem: DType, sign: Sign) -> Selected {
+    if elem.is_float() { (Opcode::RemF, vec![]) } else { (Opcode::RemI, vec![Attr::Sign(sign)]) }
 }
-fn and<T: Element>() -> Selected {
+fn bitand(_: DType, _: Sign) -> Selected {
     (Opcode::AndI, vec![])
 }
-fn or<T: Element>() -> Selected {
+fn bitor(_: DType, _: Sign) -> Selected {
     (Opcode::OrI, vec![])
 }
-fn xor<T: Element>() -> Selected {
+fn bitxor(_: DType, _: Sign) -> Selected {
     (Opcode::XorI, vec![])
 }
-fn shl<T: Element>() -> Selected {
+fn shl(_: DType, _: Sign) -> Selected {
     (Opcode::ShlI, vec![WRAP])
 }
-fn shr<T: Element>() -> Selected {
-    (Opcode::ShrI, vec![Attr::Sign(sign::<T>())])
+fn shr(_: DType, sign: Sign) -> Selected {
+    (Opcode::ShrI, vec![Attr::Sign(sign)])
 }
 
 #[track_caller]
@@ -72,21 +70,21 @@ macro_rules! operators {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: B) -> Tile<T, R> {
-                binary(here(), $symbol, selected::$method::<T>(), value(self).0, rhs.source())
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).0, rhs.source())
             }
         }
         impl<T: $bound, const R: usize> $trait<Tile<T, R>> for Scalar<T> {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: Tile<T, R>) -> Tile<T, R> {
-                binary(here(), $symbol, selected::$method::<T>(), value(self).0, value(rhs).0)
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).0, value(rhs).0)
             }
         }
         impl<T: $bound, B: Operand<Scalar<T>>> $trait<B> for Scalar<T> {
             type Output = Scalar<T>;
             #[track_caller]
             fn $method(self, rhs: B) -> Scalar<T> {
-                binary(here(), $symbol, selected::$method::<T>(), value(self).0, rhs.source())
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).0, rhs.source())
             }
         }
         $(operators!(@literal $trait $method $symbol $literal $literal);)+
@@ -98,7 +96,7 @@ macro_rules! operators {
             #[track_caller]
             fn $method(self, rhs: Tile<$elem, R>) -> Tile<$elem, R> {
                 let lhs = operand::<Tile<$elem, R>>(self).0;
-                binary(here(), $symbol, selected::$method::<$elem>(), lhs, value(rhs).0)
+                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).0)
             }
         }
         impl $trait<Scalar<$elem>> for $host {
@@ -106,7 +104,7 @@ macro_rules! operators {
             #[track_caller]
             fn $method(self, rhs: Scalar<$elem>) -> Scalar<$elem> {
                 let lhs = operand::<Scalar<$elem>>(self).0;
-                binary(here(), $symbol, selected::$method::<$elem>(), lhs, value(rhs).0)
+                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).0)
             }
         }
     };
@@ -115,11 +113,6 @@ macro_rules! operators {
         operators!(@literal $trait $method $symbol f64 bf16);
     };
     (@halves $trait:ident $method:ident $symbol:literal $bound:ident) => {};
-}
-
-/// The functions above under the names of the operator methods.
-mod selected {
-    pub(super) use super::{add, and as bitand, div, mul, or as bitor, rem, shl, shr, sub, xor as bitxor};
 }
 
 operators! {

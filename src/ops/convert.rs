@@ -52,9 +52,12 @@ fn convert<T: Element, U: Element>(t: &mut Trace, x: Value, shape: &[i64]) -> Va
 /// Is every value of `from` a value of `to`?
 fn is_widening(from: DType, to: DType) -> bool {
     use DType::*;
-    match (from, to) {
-        (_, F64) | (F16 | BF16 | TF32, F32) | (F16 | BF16, TF32) => true,
-        (F8E4M3FN | F8E5M2 | F4E2M1FN, F16 | BF16 | F32 | TF32) => true,
+    let small = matches!(from, F8E4M3FN | F8E5M2 | F4E2M1FN);
+    match to {
+        F64 => true,
+        F32 => small || matches!(from, F16 | BF16 | TF32),
+        TF32 => small || matches!(from, F16 | BF16),
+        F16 | BF16 => small,
         _ => false,
     }
 }

@@ -8,15 +8,27 @@
 mod arithmetic;
 mod compare;
 mod construct;
+mod control;
 mod convert;
 mod grid;
 mod integer;
+mod map;
 mod math;
+mod memory;
+mod mma;
 mod mode;
 mod operand;
+mod reduce;
+mod shape;
+mod state;
 
 pub use compare::select;
 pub use construct::{arange, full, ones, scalar, zeros};
+pub use control::{Condition, LoopRange, StepRange, for_each, for_each_while, if_else, if_then, range, while_loop};
 pub use grid::{bid, num_blocks};
+pub use memory::{IntoIndex, LoadOptions, StoreOptions, TileIndex};
+pub use mma::{MatrixRank, Rank, matmul, mma};
 pub use mode::FloatMode;
 pub use operand::Operand;
+pub use reduce::Axes;
+pub use state::{State, Values};

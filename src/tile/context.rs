@@ -183,6 +183,19 @@ impl Trace {
         self.raw(value)
     }
 
+    /// A poisoned scalar.
+    pub fn poison_scalar(&mut self, dtype: DType) -> Raw {
+        self.poison(Type::scalar(dtype))
+    }
+
+    /// The tile type behind a handle; of a value of another trace, some tile of its rank.
+    pub fn type_of(&self, raw: Raw) -> Type {
+        match raw.trace == self.id {
+            true => self.builder.module.ty(raw.value).clone(),
+            false => Type::tile(DType::F32, vec![1; raw.rank.into()]),
+        }
+    }
+
     /// The handle of a value of this trace.
     pub fn raw(&self, value: Value) -> Raw {
         let rank = self.builder.module.ty(value).as_tile().map_or(0, |(_, shape)| shape.len());
@@ -223,18 +236,26 @@ impl Trace {
         let Some(region) = self.regions.get(&home).copied() else {
             unreachable!("only the blocks of regions are closed while a kernel is traced")
         };
-        let mut diagnostic = Diagnostic::new(
-            format!("this value belongs to {} and is used outside of it", region.what),
-            Some(location(place)),
-        );
-        let module = &self.builder.module;
-        diagnostic = match module.def(value) {
-            Def::Result(op, _) => {
-                diagnostic.note_at("it is computed here", module.location(module.op(op).loc).cloned())
+        let message = format!("this value belongs to {} and is used outside of it", region.what);
+        let way_out = "return it from the closure: values leave a body only through its result";
+        match self.builder.module.def(value) {
+            Def::Result(..) => self.report_at_definition(place, message, value, way_out),
+            Def::Arg(..) => {
+                let start = Diagnostic::new(message, Some(location(place)));
+                let start = start.note_at("it is an argument of this body", Some(location(region.place)));
+                self.push(start.note(way_out));
             }
-            Def::Arg(..) => diagnostic.note_at("it is an argument of this body", Some(location(region.place))),
-        };
-        self.push(diagnostic.note("return it from the closure: values leave a body only through its result"));
+        }
+    }
+
+    /// Reports a problem together with the place where a value is computed.
+    pub fn report_at_definition(&mut self, place: Place, message: String, value: Value, way_out: &str) {
+        let module = &self.builder.module;
+        let mut diagnostic = Diagnostic::new(message, Some(location(place)));
+        if let Some(op) = module.defining_op(value) {
+            diagnostic = diagnostic.note_at("it is computed here", module.location(module.op(op).loc).cloned());
+        }
+        self.push(diagnostic.note(way_out));
     }
 
     fn settle(&mut self, values: &[Value], block: BlockId) {
@@ -315,10 +336,19 @@ impl Trace {
         self.splat(DType::I32, value as u32 as u64, shape)
     }
 
-    /// The value of an operand as a scalar, `None` when there was a problem.
+    /// The value of an operand as a scalar, also that of a tile of one element; `None` after a problem.
     pub fn scalar(&mut self, place: Place, source: Source, dtype: DType) -> Option<Value> {
         match source {
-            Source::Value(raw) => self.usable(raw, place),
+            Source::Value(raw) => {
+                let value = self.usable(raw, place)?;
+                let shape = self.shape(raw);
+                if shape.iter().any(|&e| e != 1) {
+                    let message = format!("a tile of shape {shape:?} where one value is wanted");
+                    self.report(place, message, &["only a tile of one element converts to a scalar: reduce it first"]);
+                    return None;
+                }
+                Some(if shape.is_empty() { value } else { self.put(Opcode::Reshape, &[value], vec![], dtype, &[]) })
+            }
             Source::Literal(bits) => Some(self.splat(dtype, bits, &[])),
             Source::Extent(n) => Some(self.splat_extent(place, n, &[])),
         }

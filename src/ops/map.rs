@@ -1,0 +1,143 @@
+//! `map`: a function of scalars applied to every element.
+//!
+//! The closure is recorded once on scalars, in a scratch block; then each op that depends on an element is
+//! recorded again on tiles. What does not depend on one stays a scalar and is stretched where it meets a tile.
+
+use rustc_hash::FxHashMap;
+
+use crate::element::Whole;
+use crate::error::Location;
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, Module, OpId, Type, TypeId, Value};
+use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, Trace, here, record};
+
+/// Records `body` on scalars of the elements of `sources` and lifts it to their shape.
+fn map_tiles(place: Place, name: &str, sources: &[Raw], out: Type, body: &dyn Fn(&[Raw]) -> Raw) -> Raw {
+    let start = record(|t| {
+        t.at(place);
+        let shape = t.shape(sources[0]);
+        if let Some(other) = sources.iter().map(|&s| t.shape(s)).find(|other| *other != shape) {
+            let message = format!("`{name}` of tiles with shapes {shape:?} and {other:?}");
+            t.report(place, message, &["the shapes must be equal: use `broadcast_to`"]);
+            return None;
+        }
+        let values: Vec<Value> = sources.iter().map(|&s| t.usable(s, place)).collect::<Option<_>>()?;
+        if !t.admits(place, Effect::Pure, shape.len()) {
+            return None;
+        }
+        let types: Vec<TypeId> = values
+            .iter()
+            .map(|&v| {
+                let dtype = t.builder.module.dtype(v);
+                t.builder.module.intern(Type::scalar(dtype))
+            })
+            .collect();
+        let region = Region { what: "the closure of `map`", place, scalar_only: true };
+        let args = t.open(region, &types);
+        Some((values, args))
+    });
+    let Some((values, args)) = start else { return record(|t| t.poison(out)) };
+    let handles: Vec<Raw> = record(|t| args.iter().map(|&a| t.raw(a)).collect());
+    let result = body(&handles);
+    record(|t| {
+        let result = t.usable(result, place);
+        let scratch = t.close();
+        let Some(result) = result else { return t.poison(out) };
+        let mut lift = Lift { shape: out.shape().to_vec(), lifted: FxHashMap::default(), moved: FxHashMap::default() };
+        lift.lifted.extend(args.into_iter().zip(values));
+        lift.block(t, scratch);
+        t.at(place);
+        let value = lift.tile(t, result);
+        t.raw(value)
+    })
+}
+
+/// Where the values of a scratch block went.
+struct Lift {
+    shape: Vec<i64>,
+    /// Values that depend on an element: now tiles.
+    lifted: FxHashMap<Value, Value>,
+    /// Values that do not: still scalars.
+    moved: FxHashMap<Value, Value>,
+}
+
+impl Lift {
+    fn block(&mut self, t: &mut Trace, scratch: BlockId) {
+        for op in t.builder.module.block(scratch).ops.clone() {
+            if let Some(place) = location(&t.builder.module, op) {
+                t.builder.set_location(&place);
+            }
+            let depends = t.builder.module.op(op).operands.iter().any(|v| self.lifted.contains_key(v));
+            if depends { self.lift_op(t, op) } else { self.move_op(t, op) }
+        }
+    }
+
+    /// The tile of a value of the scratch block or from outside.
+    fn tile(&self, t: &mut Trace, value: Value) -> Value {
+        match self.lifted.get(&value) {
+            Some(&tile) => tile,
+            None => t.stretch(self.moved.get(&value).copied().unwrap_or(value), &self.shape),
+        }
+    }
+
+    fn lift_op(&mut self, t: &mut Trace, id: OpId) {
+        let op = t.builder.module.op(id).clone();
+        let operands: Vec<Value> = op.operands.iter().map(|&v| self.tile(t, v)).collect();
+        let dtype = t.builder.module.dtype(op.results[0]);
+        let result = t.put(op.code, &operands, op.attrs, dtype, &self.shape);
+        self.lifted.insert(op.results[0], result);
+    }
+
+    fn move_op(&mut self, t: &mut Trace, id: OpId) {
+        let op = t.builder.module.op(id).clone();
+        let groups: Vec<Vec<Value>> = (0..op.code.spec().operands.len())
+            .map(|g| op.group(g).iter().map(|v| self.moved.get(v).copied().unwrap_or(*v)).collect())
+            .collect();
+        let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
+        let types: Vec<TypeId> = op.results.iter().map(|&v| t.builder.module.ty_id(v)).collect();
+        let results = t.emit(op.code, &groups, op.attrs, vec![], &types);
+        self.moved.extend(op.results.into_iter().zip(results));
+    }
+}
+
+fn location(module: &Module, op: OpId) -> Option<Location> {
+    module.location(module.op(op).loc).cloned()
+}
+
+impl<T: Whole, const R: usize> Tile<T, R> {
+    /// A function of one value applied to every element. The function is traced once; it takes elementwise
+    /// operations on scalars.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn gelu(x: Scalar<f32>) -> Scalar<f32> {
+    ///     0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh())
+    /// }
+    ///
+    /// fn activate(x: Tile<f32, 2>) -> Tile<f32, 2> {
+    ///     x.map(gelu)
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn map<U: Whole>(self, function: impl Fn(Scalar<T>) -> Scalar<U>) -> Tile<U, R> {
+        let place = here();
+        let out = record(|t| Type::tile(U::DTYPE, t.shape(self.raw())));
+        let body = |x: &[Raw]| function(Scalar::from_raw(x[0])).raw();
+        Tile::from_raw(map_tiles(place, "map", &[self.raw()], out, &body))
+    }
+
+    /// A function of two values applied to the elements of two tiles of one shape.
+    #[track_caller]
+    pub fn zip_map<V: Whole, U: Whole>(
+        self,
+        other: Tile<V, R>,
+        function: impl Fn(Scalar<T>, Scalar<V>) -> Scalar<U>,
+    ) -> Tile<U, R> {
+        let place = here();
+        let out = record(|t| Type::tile(U::DTYPE, t.shape(self.raw())));
+        let body = |x: &[Raw]| function(Scalar::from_raw(x[0]), Scalar::from_raw(x[1])).raw();
+        Tile::from_raw(map_tiles(place, "zip_map", &[self.raw(), other.raw()], out, &body))
+    }
+}

@@ -1,0 +1,491 @@
+//! Arrays to tiles and back: `load`, `store`, extents, permuted views.
+//!
+//! An array is seen as a grid of tiles of one shape; an index counts **tiles**, not elements. What lies
+//! outside of the array reads as padding (zero unless stated) and is not written.
+
+use super::construct::extents;
+use crate::dtype::DType;
+use crate::element::{Element, Whole};
+use crate::ir::table::Effect;
+use crate::ir::{Attr, HintValue, Hints, MemOrder, Opcode, Overflow, Padding, Type, Value};
+use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
+
+/// One component of a tile index: `Scalar<i32>`, `i32`, `usize`, or a one-element `Tile<i32, N>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tile index",
+    note = "an index is a `Scalar<i32>`, an i32 or a usize; convert others with `.cast::<i32>()`"
+)]
+pub trait IntoIndex: Copy {
+    #[doc(hidden)]
+    fn into_index(self) -> Source;
+}
+
+impl IntoIndex for Scalar<i32> {
+    fn into_index(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl<const R: usize> IntoIndex for Tile<i32, R> {
+    fn into_index(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl IntoIndex for i32 {
+    fn into_index(self) -> Source {
+        Source::Literal(Element::to_bits(self))
+    }
+}
+impl IntoIndex for usize {
+    fn into_index(self) -> Source {
+        Source::Extent(self)
+    }
+}
+
+/// A tile index of `R` components: an array `[i, j]`, a tuple `(i, 0)` where the types differ, or for
+/// `R = 1` the component itself.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an index of {R} components",
+    note = "write `[i, j]`, or `(i, 0)` where scalars and host numbers are mixed"
+)]
+pub trait TileIndex<const R: usize>: Copy {
+    #[doc(hidden)]
+    fn into_indices(self) -> [Source; R];
+}
+
+impl<I: IntoIndex, const R: usize> TileIndex<R> for [I; R] {
+    fn into_indices(self) -> [Source; R] {
+        self.map(I::into_index)
+    }
+}
+
+macro_rules! single_index {
+    ($($ty:ty)+) => {$(
+        impl TileIndex<1> for $ty {
+            fn into_indices(self) -> [Source; 1] {
+                [self.into_index()]
+            }
+        }
+    )+};
+}
+single_index!(Scalar<i32> i32 usize);
+
+macro_rules! tuple_index {
+    ($rank:literal: $($name:ident $index:tt),+) => {
+        impl<$($name: IntoIndex),+> TileIndex<$rank> for ($($name,)+) {
+            fn into_indices(self) -> [Source; $rank] {
+                [$(self.$index.into_index()),+]
+            }
+        }
+    };
+}
+tuple_index!(1: A 0);
+tuple_index!(2: A 0, B 1);
+tuple_index!(3: A 0, B 1, C 2);
+tuple_index!(4: A 0, B 1, C 2, D 3);
+
+/// How a load treats the edge of the array, and what the compiler may expect of it.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn row_max(a: Array<f32, 2>, out: ArrayMut<f32, 2>) {
+///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
+///     let row = a.load_with([ct::bid(0), ct::scalar(0)], [1, 1024], options);
+///     out.store((ct::bid(0), 0), row.reduce_max(1));
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    padding: Padding,
+    access: Access,
+}
+
+/// How a store treats the edge of the array, and what the compiler may expect of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    access: Access,
+}
+
+/// What loads and stores have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Access {
+    order: Option<Vec<usize>>,
+    latency: Option<u32>,
+    allow_tma: Option<bool>,
+    unchecked: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> LoadOptions {
+        LoadOptions { padding: Padding::Zero, access: Access::default() }
+    }
+}
+
+impl LoadOptions {
+    /// Zero padding, axes in order, checked.
+    pub fn new() -> LoadOptions {
+        LoadOptions::default()
+    }
+
+    /// What the load reads outside of the array. All but `Zero` are for floats that have the value.
+    pub fn padding(mut self, padding: Padding) -> LoadOptions {
+        self.padding = padding;
+        self
+    }
+}
+
+impl StoreOptions {
+    /// Axes in order, checked.
+    pub fn new() -> StoreOptions {
+        StoreOptions::default()
+    }
+}
+
+macro_rules! access_options {
+    ($name:ident) => {
+        impl $name {
+            /// Axis `d` of the tile lies along axis `order[d]` of the array; so does component `d` of the index.
+            pub fn order(mut self, order: impl Into<Vec<usize>>) -> $name {
+                self.access.order = Some(order.into());
+                self
+            }
+
+            /// How long this access may take, from 1 (short) to 10 (long): how early to start it. Never changes
+            /// results.
+            pub fn latency(mut self, latency: u32) -> $name {
+                self.access.latency = Some(latency);
+                self
+            }
+
+            /// May the access use the tensor memory accelerator? Never changes results.
+            pub fn allow_tma(mut self, allow: bool) -> $name {
+                self.access.allow_tma = Some(allow);
+                self
+            }
+
+            /// `false` is a **promise** that no element of the tile lies outside of the array, so that no check
+            /// is needed. If it is broken, memory outside of the array is accessed.
+            pub fn check_bounds(mut self, check: bool) -> $name {
+                self.access.unchecked = !check;
+                self
+            }
+        }
+    };
+}
+access_options!(LoadOptions);
+access_options!(StoreOptions);
+
+impl Access {
+    fn hints(&self) -> Option<Attr> {
+        let latency = self.latency.map(|n| ("latency".to_string(), HintValue::Int(n.into())));
+        let tma = self.allow_tma.map(|b| ("allow_tma".to_string(), HintValue::Bool(b)));
+        let list: Vec<_> = latency.into_iter().chain(tma).collect();
+        (!list.is_empty()).then(|| Attr::Hints(Hints(vec![("default".to_string(), list)])))
+    }
+
+    fn attrs(&self, rank: usize) -> Vec<Attr> {
+        let mut attrs = vec![Attr::MemOrder(MemOrder::Weak)];
+        attrs.extend(self.hints());
+        attrs.push(Attr::Inbounds(vec![self.unchecked; rank]));
+        attrs
+    }
+}
+
+/// Is every axis named once?
+pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
+    order.len() == rank && (0..rank).all(|axis| order.contains(&axis))
+}
+
+/// Does this element type have the padding value?
+fn can_pad(dtype: DType, padding: Padding) -> bool {
+    use DType::{BF16, F4E2M1FN, F8E5M2, F8E8M0FNU, F16, F32, F64, TF32};
+    match padding {
+        Padding::Zero => true,
+        Padding::NegZero => dtype.is_float() && dtype != F8E8M0FNU,
+        Padding::NaN => dtype.is_float() && dtype != F4E2M1FN,
+        Padding::PosInf | Padding::NegInf => matches!(dtype, F16 | BF16 | F32 | F64 | TF32 | F8E5M2),
+    }
+}
+
+/// One load or store of a tile: where, how, and in whose words.
+struct Visit<'a> {
+    place: Place,
+    name: &'static str,
+    array: ArrayHandle,
+    elem: &'static str,
+    dtype: DType,
+    shape: &'a [i64],
+    access: &'a Access,
+    padding: Option<Padding>,
+}
+
+impl Visit<'_> {
+    fn check(&self, t: &mut Trace) -> bool {
+        let (place, name) = (self.place, self.name);
+        if !t.legal_shape(place, name, self.shape) {
+            return false;
+        }
+        if self.dtype == DType::F4E2M1FN && self.shape.iter().all(|&e| e == 1) {
+            let message = format!("`{name}` of a single {}: two of them share a byte", self.elem);
+            t.report(place, message, &["take a tile with at least two elements along some axis"]);
+        }
+        if let Some(padding) = self.padding
+            && !can_pad(self.dtype, padding)
+        {
+            let message = format!("`{name}`: padding `{padding:?}` does not exist for {}", self.elem);
+            t.report(place, message, &["pad with `Padding::Zero`, or load and replace with `select`"]);
+        }
+        if let Some(latency) = self.access.latency
+            && !(1..=10).contains(&latency)
+        {
+            t.report(place, format!("`{name}`: latency {latency} is not between 1 and 10"), &[]);
+        }
+        true
+    }
+
+    fn dim_map(&self, t: &mut Trace) -> Vec<i32> {
+        let rank = self.shape.len();
+        match &self.access.order {
+            Some(order) if is_permutation(order, rank) => order.iter().map(|&d| d as i32).collect(),
+            Some(order) => {
+                let message =
+                    format!("`{}`: order {order:?} is not a permutation of the axes 0 to {}", self.name, rank - 1);
+                t.report(self.place, message, &["name each axis of the array once"]);
+                (0..rank as i32).collect()
+            }
+            None => (0..rank as i32).collect(),
+        }
+    }
+
+    /// The partition view, recorded; `None` after a problem.
+    fn view(&self, t: &mut Trace) -> Option<Value> {
+        let dim_map = self.dim_map(t);
+        let (tensor, tensor_type) = t.array_view(self.array, self.place)?;
+        let ty = t.builder.module.intern(Type::PartitionView {
+            tile: self.shape.iter().map(|&e| e as i32).collect(),
+            view: tensor_type,
+            dim_map,
+            padding: self.padding,
+        });
+        Some(t.emit(Opcode::MakePartitionView, &[&[tensor]], vec![], vec![], &[ty])[0])
+    }
+}
+
+impl Trace {
+    /// The tensor view of an array and its type; `None` after a problem.
+    fn array_view(&mut self, array: ArrayHandle, place: Place) -> Option<(Value, crate::ir::TypeId)> {
+        if array.trace != self.id() {
+            let way_out = "arrays exist only while their kernel is traced: do not keep them in statics or cells";
+            self.report(place, "this array belongs to another kernel trace", &[way_out]);
+            return None;
+        }
+        let data = &self.arrays[array.index as usize];
+        let (view, view_type) = (data.view, data.view_type);
+        let raw = self.raw(view);
+        self.usable(raw, place).map(|view| (view, view_type))
+    }
+
+    fn indices(&mut self, place: Place, sources: &[Source]) -> Option<Vec<Value>> {
+        sources.iter().map(|&source| self.scalar(place, source, DType::I32)).collect()
+    }
+
+    fn load(&mut self, visit: &Visit<'_>, index: &[Source]) -> Raw {
+        self.at(visit.place);
+        let rank = visit.shape.len();
+        if !visit.check(self) {
+            return self.poison(Type::tile(visit.dtype, vec![1; rank]));
+        }
+        let ty = Type::tile(visit.dtype, visit.shape);
+        if !self.admits(visit.place, Effect::Read, rank) {
+            return self.poison(ty);
+        }
+        let Some(indices) = self.indices(visit.place, index) else { return self.poison(ty) };
+        let Some(view) = visit.view(self) else { return self.poison(ty) };
+        let types = [self.builder.module.intern(ty), self.builder.module.intern(Type::Token)];
+        let attrs = visit.access.attrs(rank);
+        let results = self.emit(Opcode::LoadView, &[&[view], &indices, &[]], attrs, vec![], &types);
+        self.raw(results[0])
+    }
+
+    fn store(&mut self, visit: &Visit<'_>, index: &[Source], tile: Raw) {
+        self.at(visit.place);
+        let rank = visit.shape.len();
+        let tile = self.usable(tile, visit.place);
+        if !visit.check(self) || !self.admits(visit.place, Effect::Write, rank) {
+            return;
+        }
+        let Some(indices) = self.indices(visit.place, index) else { return };
+        let (Some(view), Some(tile)) = (visit.view(self), tile) else { return };
+        let token = self.builder.module.intern(Type::Token);
+        let attrs = visit.access.attrs(rank);
+        self.emit(Opcode::StoreView, &[&[tile], &[view], &indices, &[]], attrs, vec![], &[token]);
+    }
+
+    /// The extent of one axis as recorded: i32 or i64.
+    fn extent(&mut self, array: ArrayHandle, place: Place, axis: usize, to: DType) -> Raw {
+        self.at(place);
+        let ty = Type::scalar(to);
+        if self.array_view(array, place).is_none() {
+            return self.poison(ty);
+        }
+        let extents = self.arrays[array.index as usize].extents.clone();
+        let Some(&extent) = extents.get(axis) else {
+            let message = format!("axis {axis} of an array with {} axes", extents.len());
+            return self.fail(place, ty, message, &["axes are counted from 0"]);
+        };
+        let value = match (self.builder.module.dtype(extent), to) {
+            (from, to) if from == to => extent,
+            (DType::I64, _) => self.put(Opcode::TruncI, &[extent], vec![Attr::Overflow(Overflow::None)], to, &[]),
+            _ => self.put(Opcode::ExtI, &[extent], vec![Attr::Sign(crate::ir::Sign::Signed)], to, &[]),
+        };
+        self.raw(value)
+    }
+
+    fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
+        self.at(visit.place);
+        let ty = Type::scalar(DType::I32);
+        let rank = visit.shape.len();
+        if axis >= rank {
+            let message = format!("`num_tiles`: axis {axis} of an array with {rank} axes");
+            return self.fail(visit.place, ty, message, &["axes are counted from 0"]);
+        }
+        if !visit.check(self) || !self.admits(visit.place, Effect::Pure, 0) {
+            return self.poison(ty);
+        }
+        let Some(view) = visit.view(self) else { return self.poison(ty) };
+        let types = vec![self.builder.module.intern(ty); rank];
+        let values = self.emit(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &types);
+        self.raw(values[axis])
+    }
+
+    fn permute_array(&mut self, array: ArrayHandle, place: Place, dtype: DType, order: &[usize]) -> ArrayHandle {
+        self.at(place);
+        if self.array_view(array, place).is_none() {
+            return array;
+        }
+        let data = self.arrays[array.index as usize].clone();
+        if !is_permutation(order, data.extents.len()) {
+            let message =
+                format!("`permute`: {order:?} is not a permutation of the axes 0 to {}", data.extents.len() - 1);
+            self.report(place, message, &["name each axis of the array once"]);
+            return array;
+        }
+        let unit = order.iter().enumerate().map(|(d, &from)| (data.unit_stride >> from & 1) << d).sum();
+        let extents = order.iter().map(|&d| data.extents[d]).collect();
+        let strides = order.iter().map(|&d| data.strides[d]).collect();
+        self.make_array(dtype, data.base, extents, strides, unit)
+    }
+}
+
+macro_rules! array_methods {
+    ($name:ident) => {
+        impl<T: Element, const R: usize> $name<T, R> {
+            /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
+            /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
+            #[track_caller]
+            pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
+                self.load_with(index, shape, LoadOptions::default())
+            }
+
+            /// [`Self::load`] with padding, axis order, bounds check and hints as stated.
+            #[track_caller]
+            pub fn load_with(self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Tile<T, R> {
+                let shape = extents(shape);
+                let visit = self.visit(here(), "load", &shape, &options.access, Some(options.padding));
+                Tile::from_raw(record(|t| t.load(&visit, &index.into_indices())))
+            }
+
+            /// The element at an element index; zero outside of the array.
+            #[track_caller]
+            pub fn load_scalar(self, index: impl TileIndex<R>) -> Scalar<T>
+            where
+                T: Whole,
+            {
+                self.load(index, [1; R]).item()
+            }
+
+            /// The extent of an axis in elements.
+            #[track_caller]
+            pub fn extent(self, axis: usize) -> Scalar<i32> {
+                Scalar::from_raw(record(|t| t.extent(self.handle, here(), axis, DType::I32)))
+            }
+
+            /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
+            #[track_caller]
+            pub fn extent64(self, axis: usize) -> Scalar<i64> {
+                Scalar::from_raw(record(|t| t.extent(self.handle, here(), axis, DType::I64)))
+            }
+
+            /// The extents of all axes in elements.
+            #[track_caller]
+            pub fn shape(self) -> [Scalar<i32>; R] {
+                let place = here();
+                std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, place, d, DType::I32))))
+            }
+
+            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part.
+            #[track_caller]
+            pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+                let (shape, access) = (extents(shape), Access::default());
+                let visit = self.visit(here(), "num_tiles", &shape, &access, Some(Padding::Zero));
+                Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
+            }
+
+            /// The same memory with axes in another order: axis `d` of the result is axis `order[d]` of this array.
+            /// Nothing is copied.
+            #[track_caller]
+            pub fn permute(self, order: [usize; R]) -> $name<T, R> {
+                let place = here();
+                $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
+            }
+
+            fn visit<'a>(
+                self,
+                place: Place,
+                name: &'static str,
+                shape: &'a [i64],
+                access: &'a Access,
+                padding: Option<Padding>,
+            ) -> Visit<'a> {
+                Visit { place, name, array: self.handle, elem: T::NAME, dtype: T::DTYPE, shape, access, padding }
+            }
+        }
+    };
+}
+array_methods!(Array);
+array_methods!(ArrayMut);
+
+impl<T: Element, const R: usize> ArrayMut<T, R> {
+    /// Writes a tile at a tile index: along each axis to the elements from `index * extent` on. What lies
+    /// outside of the array is not written.
+    #[track_caller]
+    pub fn store(self, index: impl TileIndex<R>, tile: Tile<T, R>) {
+        self.store_with(index, tile, StoreOptions::default());
+    }
+
+    /// [`ArrayMut::store`] with axis order, bounds check and hints as stated.
+    #[track_caller]
+    pub fn store_with(self, index: impl TileIndex<R>, tile: Tile<T, R>, options: StoreOptions) {
+        let place = here();
+        record(|t| {
+            let shape = t.shape(tile.raw());
+            let visit = self.visit(place, "store", &shape, &options.access, None);
+            t.store(&visit, &index.into_indices(), tile.raw());
+        });
+    }
+
+    /// Writes one element at an element index; does nothing outside of the array.
+    #[track_caller]
+    pub fn store_scalar(self, index: impl TileIndex<R>, value: impl super::Operand<Tile<T, R>>)
+    where
+        T: Whole,
+    {
+        self.store(index, super::full([1; R], value));
+    }
+
+    /// The same array, read only.
+    pub fn as_array(self) -> Array<T, R> {
+        Array::from_handle(self.handle)
+    }
+}

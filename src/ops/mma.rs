@@ -1,0 +1,132 @@
+//! Matrix multiply-accumulate.
+
+use crate::dtype::DType;
+use crate::element::{Element, MatmulInput, MmaInput};
+use crate::ir::table::Effect;
+use crate::ir::{Attr, Opcode, Sign, Type};
+use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+
+/// Names a rank for the compiler's messages.
+#[derive(Debug)]
+pub struct Rank<const R: usize>;
+
+/// Ranks that matrices come in: 2, or 3 with a leading batch axis.
+#[diagnostic::on_unimplemented(
+    message = "matrices are tiles with 2 axes, or 3 with a batch axis in front: `{Self}` is not a matrix",
+    note = "give a vector a second axis with `.unsqueeze(0)` or `.unsqueeze(1)`"
+)]
+pub trait MatrixRank {}
+impl MatrixRank for Rank<2> {}
+impl MatrixRank for Rank<3> {}
+
+/// Element types and signedness of the three operands.
+struct Kinds {
+    lhs: Sign,
+    rhs: Sign,
+    acc: DType,
+}
+
+impl Kinds {
+    fn of<A: Element, B: Element, C: Element>() -> Kinds {
+        let sign = |signed: bool| if signed { Sign::Signed } else { Sign::Unsigned };
+        Kinds { lhs: sign(A::SIGNED), rhs: sign(B::SIGNED), acc: C::DTYPE }
+    }
+}
+
+impl Trace {
+    /// The shape of a product, reported and guessed when the operands do not fit.
+    fn product_shape(&mut self, place: Place, name: &str, lhs: Raw, rhs: Raw) -> Option<Vec<i64>> {
+        let (a, b) = (self.shape(lhs), self.shape(rhs));
+        let r = a.len();
+        let batch = &a[..r - 2];
+        if a[r - 1] == b[r - 2] && *batch == b[..r - 2] {
+            return Some([batch, &[a[r - 2], b[r - 1]]].concat());
+        }
+        let way_out = match r {
+            2 => "a is [m, k], b is [k, n]: the last extent of a is the first one of b (`.transpose()` exchanges them)",
+            _ => "a is [batch, m, k], b is [batch, k, n]",
+        };
+        self.report(place, format!("`{name}` of shapes {a:?} and {b:?}"), &[way_out]);
+        None
+    }
+
+    fn mma(&mut self, place: Place, kinds: &Kinds, lhs: Raw, rhs: Raw, acc: Raw) -> Raw {
+        self.at(place);
+        let ty = Type::tile(kinds.acc, self.shape(acc));
+        let usable = [lhs, rhs, acc].map(|raw| self.usable(raw, place));
+        let [Some(a), Some(b), Some(c)] = usable else { return self.poison(ty) };
+        let Some(product) = self.product_shape(place, "mma", lhs, rhs) else { return self.poison(ty) };
+        let shape = self.shape(acc);
+        if product != shape {
+            let (a, b) = (self.shape(lhs), self.shape(rhs));
+            let message = format!("`mma` of shapes {a:?} and {b:?} into an accumulator of shape {shape:?}");
+            return self.fail(
+                place,
+                ty,
+                message,
+                &[&format!("the accumulator has the shape of the product: {product:?}")],
+            );
+        }
+        if !self.admits(place, Effect::Pure, shape.len()) {
+            return self.poison(ty);
+        }
+        let (code, attrs) = match kinds.acc.is_float() {
+            true => (Opcode::MmaF, vec![]),
+            false => (Opcode::MmaI, vec![Attr::SignLhs(kinds.lhs), Attr::SignRhs(kinds.rhs)]),
+        };
+        let value = self.put(code, &[a, b, c], attrs, kinds.acc, &shape);
+        self.raw(value)
+    }
+}
+
+/// `acc + a · b` for matrices, or for each matrix of a batch.
+///
+/// Shapes: a `[m, k]`, b `[k, n]`, acc `[m, n]`, or all with one more axis in front. Element types: see
+/// [`MmaInput`]; integer accumulation wraps. Nothing is converted implicitly: f32 operands multiply in full
+/// f32 precision, `.cast::<tf32>()` selects the tensor cores' format.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn block(a: Tile<f16, 2>, b: Tile<f16, 2>, acc: Tile<f32, 2>) -> Tile<f32, 2> {
+///     ct::mma(a, b, acc)
+/// }
+/// ```
+#[track_caller]
+pub fn mma<A, B, C, const R: usize>(a: Tile<A, R>, b: Tile<B, R>, acc: Tile<C, R>) -> Tile<C, R>
+where
+    A: MmaInput<B, C>,
+    B: Element,
+    C: Element,
+    Rank<R>: MatrixRank,
+{
+    let (place, kinds) = (here(), Kinds::of::<A, B, C>());
+    Tile::from_raw(record(|t| t.mma(place, &kinds, a.raw(), b.raw(), acc.raw())))
+}
+
+/// `a · b`, in the natural accumulator type: f32 for floats of up to 32 bits, f64 for f64, i32 for integers.
+/// (The result is not converted back to the type of the operands.)
+#[track_caller]
+pub fn matmul<A, B, const R: usize>(a: Tile<A, R>, b: Tile<B, R>) -> Tile<A::Acc, R>
+where
+    A: MatmulInput<B>,
+    B: Element,
+    Rank<R>: MatrixRank,
+{
+    let (place, kinds) = (here(), Kinds::of::<A, B, A::Acc>());
+    Tile::from_raw(record(|t| {
+        t.at(place);
+        let poison = Type::tile(kinds.acc, vec![1; R]);
+        if [a.raw(), b.raw()].map(|raw| t.usable(raw, place)).contains(&None) {
+            return t.poison(poison);
+        }
+        let Some(shape) = t.product_shape(place, "matmul", a.raw(), b.raw()) else { return t.poison(poison) };
+        if !t.legal_shape(place, "matmul", &shape) || !t.admits(place, Effect::Pure, R) {
+            return t.poison(poison);
+        }
+        let zero = t.splat(kinds.acc, 0, &shape);
+        let acc = t.raw(zero);
+        t.mma(place, &kinds, a.raw(), b.raw(), acc)
+    }))
+}

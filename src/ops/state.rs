@@ -1,0 +1,152 @@
+//! What goes through a loop or a branch: [`State`], implemented for tiles, scalars, tuples, arrays, and
+//! for structs by the macro [`state!`](crate::state).
+
+use crate::element::Element;
+use crate::tile::{Handle, Raw, Scalar, Tile};
+
+/// Values that a body takes and gives back: tiles, scalars, and tuples, arrays, vectors and structs of
+/// these.
+///
+/// Arrays in memory are not state: a body simply uses them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the state of a loop or the result of a branch",
+    note = "state is a `Tile`, a `Scalar`, or a tuple, array, `Vec` or struct of these (`cutlet::state!` for structs); \
+            a host number becomes a `Scalar` by `ct::scalar(x)`"
+)]
+pub trait State: Sized {
+    /// Appends the values of this state, in a fixed order.
+    #[doc(hidden)]
+    fn flatten(&self, out: &mut Values);
+
+    /// The same structure with other values, in the order of [`State::flatten`].
+    #[doc(hidden)]
+    fn rebuild(&self, from: &mut Values) -> Self;
+}
+
+/// A queue of recorded values.
+#[derive(Debug, Default)]
+pub struct Values(std::collections::VecDeque<Raw>);
+
+impl Values {
+    /// The values of a state.
+    pub(crate) fn of(state: &impl State) -> Vec<Raw> {
+        let mut values = Values::default();
+        state.flatten(&mut values);
+        values.0.into()
+    }
+
+    /// `template` with these values.
+    pub(crate) fn into_state<S: State>(template: &S, values: impl IntoIterator<Item = Raw>) -> S {
+        template.rebuild(&mut Values(values.into_iter().collect()))
+    }
+
+    fn take(&mut self) -> Raw {
+        self.0.pop_front().expect("as many values as were flattened")
+    }
+}
+
+impl<T: Element, const R: usize> State for Tile<T, R> {
+    fn flatten(&self, out: &mut Values) {
+        out.0.push_back(self.raw());
+    }
+    fn rebuild(&self, from: &mut Values) -> Self {
+        Tile::from_raw(from.take())
+    }
+}
+
+impl<T: Element> State for Scalar<T> {
+    fn flatten(&self, out: &mut Values) {
+        out.0.push_back(self.raw());
+    }
+    fn rebuild(&self, from: &mut Values) -> Self {
+        Scalar::from_raw(from.take())
+    }
+}
+
+impl<S: State, const N: usize> State for [S; N] {
+    fn flatten(&self, out: &mut Values) {
+        self.iter().for_each(|s| s.flatten(out));
+    }
+    fn rebuild(&self, from: &mut Values) -> Self {
+        std::array::from_fn(|i| self[i].rebuild(from))
+    }
+}
+
+impl<S: State> State for Vec<S> {
+    fn flatten(&self, out: &mut Values) {
+        self.iter().for_each(|s| s.flatten(out));
+    }
+    fn rebuild(&self, from: &mut Values) -> Self {
+        self.iter().map(|s| s.rebuild(from)).collect()
+    }
+}
+
+macro_rules! tuple_state {
+    ($(($($name:ident $index:tt),*))+) => {$(
+        #[allow(clippy::unused_unit)]
+        impl<$($name: State),*> State for ($($name,)*) {
+            fn flatten(&self, _out: &mut Values) {
+                $(self.$index.flatten(_out);)*
+            }
+            fn rebuild(&self, _from: &mut Values) -> Self {
+                ($(self.$index.rebuild(_from),)*)
+            }
+        }
+    )+};
+}
+tuple_state! {
+    ()
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
+}
+
+/// Makes a struct a [`State`](crate::ops::State): name its type and all of its fields, each of which is one.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// struct Softmax<T> {
+///     max: Tile<T, 2>,
+///     sum: Tile<T, 2>,
+/// }
+/// ct::state!(impl<T: Float> Softmax<T> { max, sum });
+///
+/// struct Counter {
+///     n: Scalar<i32>,
+/// }
+/// ct::state!(Counter { n });
+/// ```
+#[macro_export]
+macro_rules! state {
+    (impl<$($param:ident $(: $bound:path)?),+> $name:ty { $($field:ident),+ $(,)? }) => {
+        impl<$($param $(: $bound)?),+> $crate::ops::State for $name {
+            $crate::state!(@methods $($field)+);
+        }
+    };
+    ($name:ident { $($field:ident),+ $(,)? }) => {
+        impl $crate::ops::State for $name {
+            $crate::state!(@methods $($field)+);
+        }
+    };
+    (@methods $($field:ident)+) => {
+        fn flatten(&self, out: &mut $crate::ops::Values) {
+            let Self { $($field),+ } = self;
+            $($crate::ops::State::flatten($field, out);)+
+        }
+        fn rebuild(&self, from: &mut $crate::ops::Values) -> Self {
+            let Self { $($field),+ } = self;
+            Self { $($field: $crate::ops::State::rebuild($field, from)),+ }
+        }
+    };
+}
