@@ -55,6 +55,8 @@ pub struct Function {
     pub cluster: Option<u32>,
     /// Virtual registers used, by width: predicate, 16, 32, 64 bits.
     pub registers: [u32; 4],
+    /// Constant arrays that the body reads.
+    pub tables: Vec<&'static Table>,
     /// The body.
     pub lines: Vec<Line>,
 }
@@ -70,6 +72,16 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
         let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect();
         let (align, name, len) = (global.align, &global.name, bytes.len());
         let _ = writeln!(out, "{space} .align {align} .b8 {name}[{len}] = {{{}}};", bytes.join(","));
+    }
+    let mut tables: Vec<&Table> = Vec::new();
+    for table in functions.iter().flat_map(|function| &function.tables) {
+        if !tables.contains(table) {
+            tables.push(table);
+        }
+    }
+    for Table { name, words } in tables {
+        let list: Vec<String> = words.iter().map(|word| format!("0x{word:x}")).collect();
+        let _ = writeln!(out, ".const .align 8 .b64 {name}[{}] = {{{}}};", words.len(), list.join(","));
     }
     for function in functions {
         let _ = write!(out, "\n{function}");
@@ -188,6 +200,7 @@ impl Display for Operand {
             Operand::F64(value) => write!(f, "0d{:016X}", value.to_bits()),
             Operand::Special(special) => special.fmt(f),
             Operand::Smem => f.write_str("smem"),
+            Operand::Table(table) => f.write_str(table.name),
             Operand::Param(index) => write!(f, "arg{index}"),
         }
     }
@@ -331,8 +344,9 @@ impl Display for Opcode {
             }
             Opcode::Dp4a { a, b } => write!(f, "dp4a{a}{b}"),
             Opcode::Float(op, ty, mods) => {
-                let FloatMods { round, ftz, nan, relu } = mods;
-                write!(f, "{op}{round}{}{}{}{ty}", when(ftz, ".ftz"), when(nan, ".NaN"), when(relu, ".relu"))
+                let FloatMods { round, ftz, nan, relu, sat } = mods;
+                let (ftz, sat) = (when(ftz, ".ftz"), when(sat, ".sat"));
+                write!(f, "{op}{round}{ftz}{sat}{}{}{ty}", when(nan, ".NaN"), when(relu, ".relu"))
             }
             Opcode::Setp { cmp, ty, ftz } => write!(f, "setp.{cmp}{}{ty}", when(ftz, ".ftz")),
             Opcode::Selp(ty) => write!(f, "selp{ty}"),

@@ -86,6 +86,15 @@ impl Special {
     }
 }
 
+/// An array in constant memory that instruction sequences read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Name in the module.
+    pub name: &'static str,
+    /// Content.
+    pub words: &'static [u64],
+}
+
 /// A source of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand {
@@ -101,6 +110,8 @@ pub enum Operand {
     Special(Special),
     /// The address of the dynamic shared memory of the kernel (32 bits).
     Smem,
+    /// The address of a constant array, in constant space.
+    Table(&'static Table),
     /// The address of an entry parameter in parameter space, by position.
     Param(u32),
 }
@@ -392,17 +403,21 @@ pub struct FloatMods {
     pub nan: bool,
     /// `fma` of halves: clamp at zero.
     pub relu: bool,
+    /// Clamp to [0, 1]; NaN gives 0.
+    pub sat: bool,
 }
 
 impl FloatMods {
     /// Round to nearest even.
-    pub const RN: FloatMods = FloatMods { round: FloatRound::Rn, ftz: false, nan: false, relu: false };
+    pub const RN: FloatMods = FloatMods { round: FloatRound::Rn, ftz: false, nan: false, relu: false, sat: false };
     /// No modifiers.
-    pub const NONE: FloatMods = FloatMods { round: FloatRound::None, ftz: false, nan: false, relu: false };
+    pub const NONE: FloatMods = FloatMods { round: FloatRound::None, ftz: false, nan: false, relu: false, sat: false };
     /// Hardware approximation.
-    pub const APPROX: FloatMods = FloatMods { round: FloatRound::Approx, ftz: false, nan: false, relu: false };
+    pub const APPROX: FloatMods =
+        FloatMods { round: FloatRound::Approx, ftz: false, nan: false, relu: false, sat: false };
     /// Hardware approximation, subnormals count as zero.
-    pub const APPROX_FTZ: FloatMods = FloatMods { round: FloatRound::Approx, ftz: true, nan: false, relu: false };
+    pub const APPROX_FTZ: FloatMods =
+        FloatMods { round: FloatRound::Approx, ftz: true, nan: false, relu: false, sat: false };
 
     /// The same with this rounding.
     pub const fn round(self, round: FloatRound) -> FloatMods {

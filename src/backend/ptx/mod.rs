@@ -17,6 +17,8 @@ mod emit;
 mod inst;
 #[allow(dead_code)]
 mod plan;
+#[allow(dead_code)]
+mod scalar;
 
 use crate::error::{Error, Result};
 use crate::ir::Module;

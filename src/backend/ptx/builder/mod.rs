@@ -40,6 +40,7 @@ impl Builder {
             max_registers: None,
             cluster: None,
             registers: [0; 4],
+            tables: Vec::new(),
             lines: Vec::new(),
         };
         Builder { target, function, guard: None, labels: 0 }
@@ -218,6 +219,14 @@ impl Builder {
     /// A special register, read afresh.
     pub fn special(&mut self, special: Special) -> Operand {
         self.copy(Operand::Special(special), special.ty().class()).into()
+    }
+
+    /// The address of a constant array (B64, constant space), which the module will contain.
+    pub fn table(&mut self, table: &'static Table) -> Reg {
+        if !self.function.tables.contains(&table) {
+            self.function.tables.push(table);
+        }
+        self.copy(Operand::Table(table), RegClass::B64)
     }
 
     /// `{lo, hi}` of narrower registers into one of twice the width: 16 + 16 → B32, 32 + 32 → B64.

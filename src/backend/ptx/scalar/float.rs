@@ -1,0 +1,208 @@
+//! Float arithmetic, and the way of every float operation by element type.
+//!
+//! f16 and bf16 arithmetic rounds once at each step: natively where the instruction exists, else in
+//! f32, whose second rounding is innocuous for one addition, multiplication, division or root of
+//! halves. All other functions of halves are those of f32, rounded.
+
+use super::super::builder::Builder;
+use super::super::inst::*;
+use super::{ScalarTypes, Unsupported, cast, exp, hyperbolic, log, pow, remainder, trig};
+use crate::dtype::DType;
+use crate::ir::{Flag, Op, Opcode, Rounding};
+
+pub(super) fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, x: &[Operand]) -> Result<Operand, Unsupported> {
+    if op.code == Opcode::PowI {
+        return pow::powi(b, op, types, x);
+    }
+    match types.result {
+        DType::F32 => single(b, op, x),
+        DType::F64 => double(b, op, x),
+        dtype @ (DType::F16 | DType::BF16) => half(b, op, dtype, x),
+        dtype => Err(Unsupported::new(op, dtype)),
+    }
+}
+
+/// The PTX type of a base float.
+pub(super) const fn ty(dtype: DType) -> Ty {
+    match dtype {
+        DType::F16 => Ty::F16,
+        DType::BF16 => Ty::BF16,
+        DType::F64 => Ty::F64,
+        _ => Ty::F32,
+    }
+}
+
+/// `None` for the modes that float arithmetic does not know.
+fn round(rounding: Rounding) -> Option<FloatRound> {
+    match rounding {
+        Rounding::NearestEven => Some(FloatRound::Rn),
+        Rounding::Zero => Some(FloatRound::Rz),
+        Rounding::NegInf => Some(FloatRound::Rm),
+        Rounding::PosInf => Some(FloatRound::Rp),
+        Rounding::Approx => Some(FloatRound::Approx),
+        Rounding::Full => Some(FloatRound::Full),
+        Rounding::IntToZero | Rounding::NearestAway => None,
+    }
+}
+
+/// Add, subtract, multiply, multiply-add, divide and root of f32 and f64.
+fn arithmetic(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand, Unsupported> {
+    let rounding = round(op.rounding());
+    let ieee = |r: &FloatRound| matches!(r, FloatRound::Rn | FloatRound::Rz | FloatRound::Rm | FloatRound::Rp);
+    let (code, rounding) = match op.code {
+        Opcode::AddF => (FloatOp::Add, rounding.filter(ieee)),
+        Opcode::SubF => (FloatOp::Sub, rounding.filter(ieee)),
+        Opcode::MulF => (FloatOp::Mul, rounding.filter(ieee)),
+        Opcode::Fma => (FloatOp::Fma, rounding.filter(ieee)),
+        Opcode::DivF => (FloatOp::Div, rounding.filter(|r| ieee(r) || dtype == DType::F32)),
+        Opcode::Sqrt => {
+            let approx = |r: &FloatRound| *r == FloatRound::Approx && dtype == DType::F32;
+            (FloatOp::Sqrt, rounding.filter(|r| ieee(r) || approx(r)))
+        }
+        _ => return Err(Unsupported::new(op, dtype)),
+    };
+    let Some(rounding) = rounding else {
+        let (name, rounding) = (op.code.spec().name, op.rounding().name());
+        return Err(Unsupported(format!("`{name}` of {dtype} does not round {rounding}")));
+    };
+    let mods = FloatMods::RN.round(rounding).ftz(op.flag(Flag::FlushToZero));
+    Ok(b.float(code, ty(dtype), mods, x))
+}
+
+fn single(b: &mut Builder, op: &Op, x: &[Operand]) -> Result<Operand, Unsupported> {
+    let ftz = op.flag(Flag::FlushToZero);
+    let approx = op.rounding() == Rounding::Approx;
+    Ok(match op.code {
+        Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma | Opcode::DivF | Opcode::Sqrt => {
+            return arithmetic(b, op, DType::F32, x);
+        }
+        Opcode::AbsF => b.fabs(Ty::F32, x[0]),
+        Opcode::NegF => b.fneg(Ty::F32, x[0]),
+        Opcode::MaxF | Opcode::MinF => min_max(b, op, DType::F32, x),
+        Opcode::Floor => b.cvt(Ty::F32, Ty::F32, CvtRound::Rmi, x[0]),
+        Opcode::Ceil => b.cvt(Ty::F32, Ty::F32, CvtRound::Rpi, x[0]),
+        Opcode::RemF => remainder::single(b, x[0], x[1]),
+        Opcode::Rsqrt => b.float(FloatOp::Rsqrt, Ty::F32, FloatMods::APPROX.ftz(ftz), x),
+        Opcode::Exp2 => b.float(FloatOp::Ex2, Ty::F32, FloatMods::APPROX.ftz(ftz), x),
+        Opcode::Exp if approx => exp::approx_single(b, x[0]),
+        Opcode::Exp => exp::single(b, x[0]),
+        Opcode::Log => log::single(b, x[0]),
+        Opcode::Log2 => log::log2_single(b, x[0]),
+        Opcode::Sin => trig::sin_single(b, x[0]),
+        Opcode::Cos => trig::cos_single(b, x[0]),
+        Opcode::Tan => trig::tan_single(b, x[0]),
+        Opcode::Sinh => hyperbolic::sinh_single(b, x[0]),
+        Opcode::Cosh => hyperbolic::cosh_single(b, x[0]),
+        Opcode::Tanh if approx => b.float(FloatOp::Tanh, Ty::F32, FloatMods::APPROX, x),
+        Opcode::Tanh => hyperbolic::tanh_single(b, x[0]),
+        Opcode::Atan2 => trig::atan2(b, Ty::F32, x[0], x[1]),
+        Opcode::PowF => pow::pow(b, Ty::F32, x[0], x[1]),
+        _ => return Err(Unsupported::new(op, DType::F32)),
+    })
+}
+
+fn double(b: &mut Builder, op: &Op, x: &[Operand]) -> Result<Operand, Unsupported> {
+    Ok(match op.code {
+        Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma | Opcode::DivF | Opcode::Sqrt => {
+            return arithmetic(b, op, DType::F64, x);
+        }
+        Opcode::AbsF => b.fabs(Ty::F64, x[0]),
+        Opcode::NegF => b.fneg(Ty::F64, x[0]),
+        Opcode::MaxF | Opcode::MinF => min_max(b, op, DType::F64, x),
+        Opcode::Floor => b.cvt(Ty::F64, Ty::F64, CvtRound::Rmi, x[0]),
+        Opcode::Ceil => b.cvt(Ty::F64, Ty::F64, CvtRound::Rpi, x[0]),
+        Opcode::RemF => remainder::double(b, x[0], x[1]),
+        Opcode::Rsqrt => {
+            let root = b.float(FloatOp::Sqrt, Ty::F64, FloatMods::RN, x);
+            b.float(FloatOp::Rcp, Ty::F64, FloatMods::RN, &[root])
+        }
+        Opcode::Exp2 => exp::exp2_double(b, x[0]),
+        Opcode::Exp => exp::double(b, x[0]),
+        Opcode::Log => log::double(b, x[0]),
+        Opcode::Log2 => log::log2_double(b, x[0]),
+        Opcode::Sin => trig::sin_double(b, x[0]),
+        Opcode::Cos => trig::cos_double(b, x[0]),
+        Opcode::Tan => trig::tan_double(b, x[0]),
+        Opcode::Sinh => hyperbolic::sinh_double(b, x[0]),
+        Opcode::Cosh => hyperbolic::cosh_double(b, x[0]),
+        Opcode::Tanh => hyperbolic::tanh_double(b, x[0]),
+        Opcode::Atan2 => trig::atan2(b, Ty::F64, x[0], x[1]),
+        Opcode::PowF => pow::pow(b, Ty::F64, x[0], x[1]),
+        _ => return Err(Unsupported::new(op, DType::F64)),
+    })
+}
+
+fn half(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand, Unsupported> {
+    let nearest = op.rounding() == Rounding::NearestEven;
+    let native = dtype == DType::F16 || b.target.arch >= 90;
+    let ty = ty(dtype);
+    match op.code {
+        Opcode::AddF if nearest => return Ok(native_half(b, FloatOp::Add, dtype, x)),
+        Opcode::SubF if nearest => return Ok(native_half(b, FloatOp::Sub, dtype, x)),
+        Opcode::MulF if nearest => return Ok(native_half(b, FloatOp::Mul, dtype, x)),
+        Opcode::Fma if nearest => return Ok(b.fma(ty, x[0], x[1], x[2])),
+        Opcode::DivF if nearest && dtype == DType::F16 => return Ok(divide_f16(b, x[0], x[1])),
+        Opcode::AbsF => return Ok(b.fabs(ty, x[0])),
+        Opcode::NegF => return Ok(b.fneg(ty, x[0])),
+        Opcode::MaxF | Opcode::MinF => return Ok(min_max(b, op, dtype, x)),
+        Opcode::Floor if native => return Ok(b.cvt(ty, ty, CvtRound::Rmi, x[0])),
+        Opcode::Ceil if native => return Ok(b.cvt(ty, ty, CvtRound::Rpi, x[0])),
+        Opcode::DivF | Opcode::Sqrt if matches!(op.rounding(), Rounding::Approx | Rounding::Full) => {
+            return arithmetic(b, op, dtype, x);
+        }
+        _ => {}
+    }
+    let wide: Vec<Operand> = x.iter().map(|&x| cast::widen(b, dtype, x)).collect();
+    let result = single(b, op, &wide).map_err(|_| Unsupported::new(op, dtype))?;
+    // Directed roundings compose; only arithmetic carries one.
+    let rounding = match op.rounding() {
+        Rounding::Approx | Rounding::Full => Rounding::NearestEven,
+        other => other,
+    };
+    Ok(cast::narrow(b, dtype, rounding, result))
+}
+
+/// Sum, difference or product, rounded to nearest. Before sm_90 bf16 has only `fma`, with which the
+/// three are exact cases: a·1 + b, b·(-1) + a, a·b + (-0).
+pub(super) fn native_half(b: &mut Builder, op: FloatOp, dtype: DType, x: &[Operand]) -> Operand {
+    let ty = ty(dtype);
+    if dtype == DType::F16 || b.target.arch >= 90 {
+        return b.float(op, ty, FloatMods::RN, &x[..2]);
+    }
+    const ONE: i64 = 0x3f80;
+    const MINUS_ONE: i64 = 0xbf80;
+    const MINUS_ZERO: i64 = 0x8000;
+    match op {
+        FloatOp::Add => b.fma(ty, x[0], ONE, x[1]),
+        FloatOp::Sub => b.fma(ty, x[1], MINUS_ONE, x[0]),
+        _ => b.fma(ty, x[0], x[1], MINUS_ZERO),
+    }
+}
+
+/// f16 quotient. A quotient of 11-bit numbers is never closer than 2^-23 (relative) to the middle of
+/// two 11-bit numbers without being it, so a reciprocal and one correction step round as the exact one.
+fn divide_f16(b: &mut Builder, x: Operand, y: Operand) -> Operand {
+    let (x, y) = (cast::widen(b, DType::F16, x), cast::widen(b, DType::F16, y));
+    let inverse = b.float(FloatOp::Rcp, Ty::F32, FloatMods::APPROX_FTZ, &[y]);
+    let quotient = b.fmul(Ty::F32, x, inverse);
+    let negated = b.fneg(Ty::F32, quotient);
+    let rest = b.fma(Ty::F32, negated, y, x);
+    let corrected = b.fma(Ty::F32, rest, inverse, quotient);
+    // Zero, infinite and NaN operands: the correction is NaN, the plain quotient right.
+    let special = b.setp(Cmp::Nan, Ty::F32, corrected, corrected);
+    let result = b.select(RegClass::F32, special, quotient, corrected);
+    cast::narrow(b, DType::F16, Rounding::NearestEven, result)
+}
+
+/// IEEE minimumNumber and maximumNumber, or with `propagate_nan` minimum and maximum; +0 > -0.
+fn min_max(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Operand {
+    let code = if op.code == Opcode::MaxF { FloatOp::Max } else { FloatOp::Min };
+    let nan = op.flag(Flag::PropagateNan);
+    let mods = FloatMods { nan: nan && dtype != DType::F64, ..FloatMods::NONE }.ftz(op.flag(Flag::FlushToZero));
+    let result = b.float(code, ty(dtype), mods, x);
+    if !nan || dtype != DType::F64 {
+        return result;
+    }
+    let unordered = b.setp(Cmp::Nan, Ty::F64, x[0], x[1]);
+    b.select(RegClass::F64, unordered, f64::NAN, result)
+}

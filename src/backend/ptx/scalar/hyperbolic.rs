@@ -1,0 +1,113 @@
+//! Hyperbolic functions, from e^|x| and, near zero, polynomials.
+
+use super::super::builder::Builder;
+use super::super::inst::*;
+use super::exp::{expm1_double, horner, scaled_double, scaled_single};
+
+/// (sinh x - x) / x³ as a polynomial in x² for |x| ≤ 1.
+const SINH: [f32; 4] = [
+    f32::from_bits(0x3e2a_aaab),
+    f32::from_bits(0x3c08_888f),
+    f32::from_bits(0x3950_0480),
+    f32::from_bits(0x363c_5387),
+];
+const SINH_F64: [f64; 8] = [
+    0.16666666666666666,
+    0.008333333333333333,
+    0.00019841269841269773,
+    2.755731922404034e-06,
+    2.505210836405804e-08,
+    1.6059048396350562e-10,
+    7.646625361656657e-13,
+    2.8445264169895285e-15,
+];
+/// (tanh x - x) / x³ as a polynomial in x² for |x| < 0.6.
+const TANH: [f32; 4] = [
+    f32::from_bits(0xbeaa_a9bc),
+    f32::from_bits(0x3e08_5498),
+    f32::from_bits(0xbd55_f043),
+    f32::from_bits(0x3c80_2067),
+];
+
+/// x + x³·p(x²).
+fn odd_polynomial<C: Copy + Into<Operand>>(b: &mut Builder, ty: Ty, x: Operand, coefficients: &[C]) -> Operand {
+    let z = b.fmul(ty, x, x);
+    let series = horner(b, ty, z, coefficients);
+    let cube = b.fmul(ty, z, x);
+    b.fma(ty, series, cube, x)
+}
+
+fn with_sign_of(b: &mut Builder, ty: Ty, x: Operand, magnitude: Operand) -> Operand {
+    b.float(FloatOp::CopySign, ty, FloatMods::NONE, &[x, magnitude])
+}
+
+/// e^|x| / 2 and e^-|x| / 2.
+fn halves_single(b: &mut Builder, magnitude: Operand) -> (Operand, Operand) {
+    let grown = scaled_single(b, magnitude, -1);
+    let inverse = b.float(FloatOp::Rcp, Ty::F32, FloatMods::APPROX_FTZ, &[grown]);
+    (grown, b.fmul(Ty::F32, inverse, 0.25f32))
+}
+
+pub(super) fn sinh_single(b: &mut Builder, x: Operand) -> Operand {
+    let magnitude = b.fabs(Ty::F32, x);
+    let (grown, shrunk) = halves_single(b, magnitude);
+    let far = b.fsub(Ty::F32, grown, shrunk);
+    let far = with_sign_of(b, Ty::F32, x, far);
+    let near = odd_polynomial(b, Ty::F32, x, &SINH);
+    let small = b.setp(Cmp::Lt, Ty::F32, magnitude, 1f32);
+    b.select(RegClass::F32, small, near, far)
+}
+
+pub(super) fn cosh_single(b: &mut Builder, x: Operand) -> Operand {
+    let magnitude = b.fabs(Ty::F32, x);
+    let (grown, shrunk) = halves_single(b, magnitude);
+    b.fadd(Ty::F32, grown, shrunk)
+}
+
+pub(super) fn tanh_single(b: &mut Builder, x: Operand) -> Operand {
+    let magnitude = b.fabs(Ty::F32, x);
+    // 1 - 2 / (e^2|x| + 1); a large power gives 1.
+    let scaled = b.fmul(Ty::F32, magnitude, 2.0 * std::f32::consts::LOG2_E);
+    let power = b.float(FloatOp::Ex2, Ty::F32, FloatMods::APPROX_FTZ, &[scaled]);
+    let sum = b.fadd(Ty::F32, power, 1f32);
+    let inverse = b.float(FloatOp::Rcp, Ty::F32, FloatMods::APPROX_FTZ, &[sum]);
+    let far = b.fma(Ty::F32, inverse, -2f32, 1f32);
+    let far = with_sign_of(b, Ty::F32, x, far);
+    let near = odd_polynomial(b, Ty::F32, x, &TANH);
+    let small = b.setp(Cmp::Lt, Ty::F32, magnitude, 0.6f32);
+    b.select(RegClass::F32, small, near, far)
+}
+
+fn halves_double(b: &mut Builder, magnitude: Operand) -> (Operand, Operand) {
+    let grown = scaled_double(b, magnitude, -1);
+    let inverse = b.float(FloatOp::Rcp, Ty::F64, FloatMods::RN, &[grown]);
+    (grown, b.fmul(Ty::F64, inverse, 0.25f64))
+}
+
+pub(super) fn sinh_double(b: &mut Builder, x: Operand) -> Operand {
+    let magnitude = b.fabs(Ty::F64, x);
+    let (grown, shrunk) = halves_double(b, magnitude);
+    let far = b.fsub(Ty::F64, grown, shrunk);
+    let far = with_sign_of(b, Ty::F64, x, far);
+    let near = odd_polynomial(b, Ty::F64, x, &SINH_F64);
+    let small = b.setp(Cmp::Lt, Ty::F64, magnitude, 1f64);
+    b.select(RegClass::F64, small, near, far)
+}
+
+pub(super) fn cosh_double(b: &mut Builder, x: Operand) -> Operand {
+    let magnitude = b.fabs(Ty::F64, x);
+    let (grown, shrunk) = halves_double(b, magnitude);
+    b.fadd(Ty::F64, grown, shrunk)
+}
+
+pub(super) fn tanh_double(b: &mut Builder, x: Operand) -> Operand {
+    let magnitude = b.fabs(Ty::F64, x);
+    // t / (t + 2) with t = e^2|x| - 1; 1 from 20 on.
+    let twice = b.fadd(Ty::F64, magnitude, magnitude);
+    let t = expm1_double(b, twice);
+    let sum = b.fadd(Ty::F64, t, 2f64);
+    let ratio = b.float(FloatOp::Div, Ty::F64, FloatMods::RN, &[t, sum]);
+    let far = b.setp(Cmp::Gt, Ty::F64, magnitude, 20f64);
+    let ratio = b.select(RegClass::F64, far, 1f64, ratio);
+    with_sign_of(b, Ty::F64, x, ratio)
+}
