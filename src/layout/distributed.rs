@@ -229,6 +229,12 @@ impl Layout {
         Layout { register: self.register.iter().copied().filter(|&image| image != 0).collect(), ..self.clone() }
     }
 
+    /// The register of [`Layout::canonical`] that is this layout's `register`.
+    pub fn canonical_register(&self, register: usize) -> usize {
+        let kept = (0..self.register.len()).filter(|&bit| self.register[bit] != 0);
+        kept.enumerate().map(|(new, old)| (register >> old & 1) << new).sum()
+    }
+
     /// True if no element is held twice.
     pub fn is_injective(&self) -> bool {
         linear::rank(&self.images()) == self.hardware_bits()

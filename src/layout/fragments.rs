@@ -164,6 +164,30 @@ impl Tiling {
         self.layout([Axis::Batch, Axis::M, Axis::N], &register, &lane)
     }
 
+    /// Register bits and lane bits (as masks) of the left operand that count k beyond its extent: where
+    /// one of them is set, the instruction wants zero.
+    pub fn left_surplus(&self) -> (u32, u32) {
+        let word = self.instruction.word_bits();
+        let first = word + self.instruction.m.ilog2() - 3;
+        self.surplus(first)
+    }
+
+    /// As [`Tiling::left_surplus`], of the right operand.
+    pub fn right_surplus(&self) -> (u32, u32) {
+        self.surplus(self.instruction.word_bits())
+    }
+
+    /// `first`: the first register bit of the fragment's upper bits of k.
+    fn surplus(&self, first: u32) -> (u32, u32) {
+        let (word, depth) = (self.instruction.word_bits(), self.extents[3].ilog2());
+        let beyond = |bit: u32| bit >= depth;
+        let in_word = (0..word).filter(|&bit| beyond(bit)).map(|bit| 1 << bit).sum::<u32>();
+        let above = self.fragment_depth().enumerate().filter(|(_, bit)| beyond(*bit));
+        let above = above.map(|(i, _)| 1 << (first + i as u32)).sum::<u32>();
+        let lanes = (0..2).filter(|&bit| beyond(word + bit)).map(|bit| 1 << bit).sum();
+        (in_word | above, lanes)
+    }
+
     /// Row 8 and up of the fragment.
     fn upper_rows(&self) -> impl Iterator<Item = Bit> {
         (3..self.instruction.m.ilog2()).map(|bit| (Axis::M, bit))

@@ -16,6 +16,8 @@ mod emit;
 #[allow(dead_code)]
 mod inst;
 #[allow(dead_code)]
+mod mma;
+#[allow(dead_code)]
 mod plan;
 #[allow(dead_code)]
 mod scalar;

@@ -1,0 +1,302 @@
+//! f32 products by fused multiply-add: an outer product of rows and columns in registers for each k.
+
+use super::super::builder::Builder;
+use super::super::inst::*;
+use super::operand::{Cursor, Loop};
+use super::{Kind, MmaPlan, MmaRequest, OperandPlan, Source, of_rank};
+use crate::dtype::DType;
+use crate::layout::{Layout, SharedLayout};
+
+/// log2 of the longest vector of f32.
+const VECTOR: u32 = 2;
+
+/// One operand: its rows (or columns) as seen by a thread.
+#[derive(Clone, Debug)]
+struct Side {
+    /// Bits of m (or n) in registers.
+    register: Vec<u32>,
+    /// Element images of the thread's bits.
+    thread: Vec<u32>,
+    /// Flat index bit where k starts, and where m (or n) does.
+    first: [u32; 2],
+    /// Flat index bit where the batch starts.
+    batch: u32,
+    k_contiguous: bool,
+    /// log2 of the elements of one load.
+    vector: u32,
+    shared: SharedLayout,
+}
+
+/// A product by FMA.
+#[derive(Clone, Debug)]
+pub(super) struct FmaPlan {
+    acc: Layout,
+    left: Side,
+    right: Side,
+    /// Bits of the batch in registers.
+    batch: Vec<u32>,
+    /// log2 of k.
+    depth: u32,
+}
+
+/// Which bits of one dimension registers, lanes and warps count, from low to high.
+#[derive(Clone, Debug, Default)]
+struct Split {
+    vector: u32,
+    lanes: u32,
+    registers: u32,
+    warps: u32,
+}
+
+impl Split {
+    /// Bit numbers: registers (vector first), lanes, warps.
+    fn bits(&self) -> [Vec<u32>; 3] {
+        let lanes = self.vector..self.vector + self.lanes;
+        let registers = lanes.end..lanes.end + self.registers - self.vector;
+        let warps = registers.end..registers.end + self.warps;
+        [(0..self.vector).chain(registers).collect(), lanes.collect(), warps.collect()]
+    }
+}
+
+/// Splits batch, m and n over threads.
+fn split(request: &MmaRequest) -> (Split, Split, Split, u32) {
+    let [batch, m, n, _] = request.extents.map(i64::ilog2);
+    let mut warps = request.num_warps.ilog2();
+    let batches = Split { warps: batch.min(warps), registers: batch - batch.min(warps), ..Split::default() };
+    warps -= batches.warps;
+    let lanes_m = m.min(5 - n.min(3));
+    let lanes_n = n.min(5 - lanes_m);
+    let mut rows = Split { lanes: lanes_m, registers: m - lanes_m, ..Split::default() };
+    let mut columns = Split { lanes: lanes_n, registers: n - lanes_n, ..Split::default() };
+    while warps > 0 && rows.registers + columns.registers > 0 {
+        let larger = if rows.registers > columns.registers { &mut rows } else { &mut columns };
+        larger.registers -= 1;
+        larger.warps += 1;
+        warps -= 1;
+    }
+    if !request.a.k_contiguous {
+        rows.vector = rows.registers.min(VECTOR);
+    }
+    if !request.b.k_contiguous {
+        columns.vector = columns.registers.min(VECTOR);
+    }
+    (batches, rows, columns, warps)
+}
+
+pub(super) fn plan(request: &MmaRequest) -> MmaPlan {
+    let [batch, m, n, k] = request.extents;
+    let (batches, rows, columns, replicas) = split(request);
+    let (batch_bits, row_bits, column_bits) = (batches.bits(), rows.bits(), columns.bits());
+    let images = |bits: &[u32], first: Option<u32>| -> Vec<u32> {
+        bits.iter().map(|bit| first.map_or(0, |first| 1 << (first + bit))).collect()
+    };
+    // Images of all thread bits where m, n and the batch start at these flat index bits.
+    let threads = |m_at: Option<u32>, n_at: Option<u32>, batch_at: u32| -> (Vec<u32>, Vec<u32>) {
+        let mut lane = [images(&column_bits[1], n_at), images(&row_bits[1], m_at)].concat();
+        lane.resize(5, 0);
+        let warp = [
+            images(&column_bits[2], n_at),
+            images(&row_bits[2], m_at),
+            images(&batch_bits[2], Some(batch_at)),
+            vec![0; replicas as usize],
+        ];
+        (lane, warp.concat())
+    };
+    let [log_m, log_n, log_k] = [m, n, k].map(i64::ilog2);
+    let batch_registers = |first: u32| images(&batch_bits[0], Some(first));
+
+    let (lane, warp) = threads(Some(log_n), Some(0), log_m + log_n);
+    let register =
+        [images(&column_bits[0], Some(0)), images(&row_bits[0], Some(log_n)), batch_registers(log_m + log_n)];
+    let acc = Layout::new(of_rank([batch, m, n], request.rank), register.concat(), lane, warp);
+
+    let (lane, warp) = threads(Some(log_k), None, log_m + log_k);
+    let left =
+        OperandShape { shape: [batch, m, k], k_first: 0, outer_first: log_k, k_contiguous: request.a.k_contiguous };
+    let left = side(request, left, &rows, &row_bits[0], &batch_bits[0], lane, warp);
+    let (lane, warp) = threads(None, Some(0), log_k + log_n);
+    let right =
+        OperandShape { shape: [batch, k, n], k_first: log_n, outer_first: 0, k_contiguous: request.b.k_contiguous };
+    let right = side(request, right, &columns, &column_bits[0], &batch_bits[0], lane, warp);
+    let plan = FmaPlan { acc: acc.clone(), left: left.0, right: right.0, batch: batch_bits[0].clone(), depth: log_k };
+    MmaPlan { a: left.1, b: right.1, acc, kind: Kind::Fma(plan) }
+}
+
+/// Where the axes of an operand are.
+struct OperandShape {
+    shape: [i64; 3],
+    k_first: u32,
+    outer_first: u32,
+    k_contiguous: bool,
+}
+
+fn side(
+    request: &MmaRequest,
+    operand: OperandShape,
+    split: &Split,
+    register: &[u32],
+    batch: &[u32],
+    lane: Vec<u32>,
+    warp: Vec<u32>,
+) -> (Side, OperandPlan) {
+    let OperandShape { shape, k_first, outer_first, k_contiguous } = operand;
+    let depth = request.extents[3].ilog2();
+    let vector = if k_contiguous { depth.min(VECTOR) } else { split.vector };
+    let batch_first = shape[1].ilog2() + shape[2].ilog2();
+    let flat = of_rank(shape, request.rank);
+    let (fast, slow) = if k_contiguous == (k_first == 0) { (2, 1) } else { (1, 2) };
+    let order: Vec<usize> =
+        [fast, slow, 0].into_iter().filter_map(|axis: usize| axis.checked_sub(3 - request.rank)).collect();
+    let active = &lane[..5 - vector as usize];
+    let told_apart: Vec<u32> = active.iter().copied().filter(|&image| image != 0).collect();
+    let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &told_apart);
+    let registers = (0..depth)
+        .map(|bit| k_first + bit)
+        .chain(register.iter().map(|bit| outer_first + bit))
+        .chain(batch.iter().map(|bit| batch_first + bit))
+        .map(|bit| 1 << bit)
+        .collect();
+    let thread = [&lane[..], &warp].concat();
+    let side = Side {
+        register: register.to_vec(),
+        thread,
+        first: [k_first, outer_first],
+        batch: batch_first,
+        k_contiguous,
+        vector,
+        shared: shared.clone(),
+    };
+    let registers = Layout::new(flat, registers, lane, warp);
+    (side, OperandPlan { dtype: DType::F32, shared, registers })
+}
+
+/// Number whose bit `bits[i]` is bit `i` of `number`.
+fn spread(number: usize, bits: &[u32]) -> u32 {
+    bits.iter().enumerate().map(|(i, bit)| (number as u32 >> i & 1) << bit).sum()
+}
+
+impl Side {
+    fn count(&self) -> usize {
+        1 << self.register.len()
+    }
+
+    fn place(&self, batch: u32, outer: usize, k: u32) -> u32 {
+        let element = batch << self.batch | spread(outer, &self.register) << self.first[1] | k << self.first[0];
+        self.shared.offset(element)
+    }
+
+    fn thread_places(&self) -> Vec<u32> {
+        self.thread.iter().map(|&image| self.shared.offset(image)).collect()
+    }
+
+    /// Byte offset of a bit of k.
+    fn k_place(&self, bit: u32) -> u32 {
+        self.shared.offset(1 << (self.first[0] + bit))
+    }
+
+    /// Values of all rows at `count` steps from `k` on: `values[step][row]`.
+    fn load(&self, b: &mut Builder, cursor: &mut Cursor, batch: u32, k: u32, count: usize) -> Vec<Vec<Operand>> {
+        let mut values = vec![vec![Operand::Imm(0); self.count()]; count];
+        let vector = 1usize << self.vector;
+        let mut load = |b: &mut Builder, row: usize, step: usize| -> Vec<Reg> {
+            let addr = cursor.at(b, self.place(batch, row, k + step as u32));
+            b.ld_vec(Space::Shared, Ty::F32, vector, &addr, MemMods::default())
+        };
+        if self.k_contiguous {
+            for row in 0..self.count() {
+                for step in (0..count).step_by(vector) {
+                    let loaded = load(b, row, step);
+                    loaded.iter().enumerate().for_each(|(i, &value)| values[step + i][row] = value.into());
+                }
+            }
+        } else {
+            for step in 0..count {
+                for row in (0..self.count()).step_by(vector) {
+                    let loaded = load(b, row, step);
+                    loaded.iter().enumerate().for_each(|(i, &value)| values[step][row + i] = value.into());
+                }
+            }
+        }
+        values
+    }
+}
+
+/// An operand while code is emitted.
+enum Feed<'a> {
+    Shared(Cursor),
+    Registers(&'a [Operand]),
+}
+
+impl FmaPlan {
+    pub(super) fn describe(&self) -> String {
+        format!("fma.f32, {} x {} a thread, k {}", self.left.count(), self.right.count(), 1 << self.depth)
+    }
+
+    pub(super) fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
+        let slice = self.depth.min(VECTOR);
+        for batch in 0..1usize << self.batch.len() {
+            let bits: Vec<[u32; 2]> =
+                (slice..self.depth).map(|bit| [self.left.k_place(bit), self.right.k_place(bit)]).collect();
+            let masks = [&self.left, &self.right].map(|side| side.thread_places().iter().fold(0, |all, x| all | x));
+            let body = self.left.count() * self.right.count() << slice;
+            let (trips, bases) = match (left, right) {
+                (Source::Shared(a), Source::Shared(c)) => (Loop::new(&bits, masks, body), [a, c]),
+                // Registers cannot be counted through at run time.
+                (Source::Shared(a), Source::Registers(_)) | (Source::Registers(_), Source::Shared(a)) => {
+                    (Loop { trips: 0, strides: [0, 0] }, [a, a])
+                }
+                (Source::Registers(_), Source::Registers(_)) => {
+                    (Loop { trips: 0, strides: [0, 0] }, [Operand::Imm(0), Operand::Imm(0)])
+                }
+            };
+            trips.emit(b, bases, |b, [base_a, base_b]| {
+                let mut feeds = [(left, base_a, &self.left), (right, base_b, &self.right)].map(
+                    |(source, base, side)| match source {
+                        Source::Shared(_) => Feed::Shared(Cursor::new(b, base, thread, &side.thread_places())),
+                        Source::Registers(values) => Feed::Registers(values),
+                    },
+                );
+                for first in (0..1u32 << (self.depth - trips.trips)).step_by(1 << slice) {
+                    self.slice(b, &mut feeds, batch, first, 1 << slice, acc);
+                }
+            });
+        }
+    }
+
+    /// `count` steps of k from `first` on.
+    fn slice(&self, b: &mut Builder, feeds: &mut [Feed<'_>; 2], batch: usize, first: u32, count: usize, acc: &[Reg]) {
+        let [left, right] = feeds;
+        let a = self.values(b, &self.left, left, batch, first, count);
+        let c = self.values(b, &self.right, right, batch, first, count);
+        let (rows, columns) = (self.left.count(), self.right.count());
+        for step in 0..count {
+            for row in 0..rows {
+                for column in 0..columns {
+                    let sum = acc[(batch * rows + row) * columns + column];
+                    let operands = [a[step][row], c[step][column], sum.into()];
+                    b.float_to(sum, FloatOp::Fma, Ty::F32, FloatMods::RN, &operands);
+                }
+            }
+        }
+    }
+
+    fn values(
+        &self,
+        b: &mut Builder,
+        side: &Side,
+        feed: &mut Feed<'_>,
+        batch: usize,
+        first: u32,
+        count: usize,
+    ) -> Vec<Vec<Operand>> {
+        match feed {
+            Feed::Shared(cursor) => side.load(b, cursor, spread(batch, &self.batch), first, count),
+            Feed::Registers(values) => {
+                let slot = |row: usize, k: usize| ((batch * side.count() + row) << self.depth) | k;
+                (0..count)
+                    .map(|step| (0..side.count()).map(|row| values[slot(row, first as usize + step)]).collect())
+                    .collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Matrix products of one tile block: `acc += a × b` over tiles of any power-of-two extents.
+//!
+//! [`MmaPlan::new`] chooses the instruction, the register layouts of operands and accumulator and the
+//! swizzle of operands in shared memory; [`MmaPlan::lower`] emits the product on an accumulator that
+//! stays in its registers. Tensor cores (`mma.sync`) do every type but f32, which is summed by FMA
+//! in IEEE arithmetic, in the order of k.
+//!
+//! Who calls it brings the operands: in shared memory, written through
+//! [`crate::layout::SharedLayout::accesses`] of the plan's layout and behind a barrier, or in registers
+//! of the plan's register layout. Knows layouts and the builder; nothing of the IR but element types.
+
+mod fma;
+#[cfg(test)]
+mod model;
+mod operand;
+mod tensor;
+#[cfg(test)]
+mod tests;
+
+use super::builder::Builder;
+use super::inst::{Operand, Reg};
+use crate::dtype::DType;
+use crate::layout::{Layout, SharedLayout};
+use crate::target::Target;
+
+/// What is to be multiplied.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MmaRequest {
+    /// Extents: batch (1 for rank 2), m, n, k.
+    pub extents: [i64; 4],
+    /// Rank of the tiles: 2, or 3 with a leading batch.
+    pub rank: usize,
+    /// The left operand, a tile (m, k).
+    pub a: OperandSpec,
+    /// The right operand, a tile (k, n).
+    pub b: OperandSpec,
+    /// Element type of the accumulator, a tile (m, n).
+    pub acc: DType,
+    /// Warps of the tile block.
+    pub num_warps: usize,
+    /// What is built for.
+    pub target: Target,
+}
+
+/// One operand of a [`MmaRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OperandSpec {
+    /// Element type.
+    pub dtype: DType,
+    /// Integers: read as signed?
+    pub signed: bool,
+    /// Are elements along k neighbours in shared memory (or those along m, n)? Best is what its producer
+    /// has in consecutive registers, so that it is stored in long vectors; 8-bit operands like k better.
+    pub k_contiguous: bool,
+}
+
+/// How a product is computed.
+#[derive(Clone, Debug)]
+pub struct MmaPlan {
+    /// The left operand.
+    pub a: OperandPlan,
+    /// The right operand.
+    pub b: OperandPlan,
+    /// Register layout of the accumulator, of the rank of the tiles.
+    pub acc: Layout,
+    kind: Kind,
+}
+
+/// How one operand has to be brought.
+#[derive(Clone, Debug)]
+pub struct OperandPlan {
+    /// Element type that it has to be converted to before (exact): that of the request, except for 8-bit
+    /// floats on targets without instructions for them (f16).
+    pub dtype: DType,
+    /// Its place in shared memory; shape of the rank of the tiles. The buffer has to start at a multiple
+    /// of 128 bytes.
+    pub shared: SharedLayout,
+    /// Its register layout, for an operand that comes in registers: few threads hold replicas only where
+    /// the product has few rows or columns, so this costs registers.
+    pub registers: Layout,
+}
+
+/// Where an operand is.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// At this address in shared memory (B32), in the place that [`OperandPlan::shared`] says.
+    Shared(Operand),
+    /// In registers by [`OperandPlan::registers`]: f16 and bf16 in B16, f32 and tf32 in 32 bits, 8-bit
+    /// types in the low bits of B32, f64 in F64.
+    Registers(&'a [Operand]),
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Tensor(tensor::TensorPlan),
+    Fma(fma::FmaPlan),
+}
+
+impl MmaPlan {
+    /// Plans a product.
+    ///
+    /// # Errors
+    /// A sentence that names the types, if there is no product of them.
+    pub fn new(request: &MmaRequest) -> Result<MmaPlan, String> {
+        match (request.a.dtype, request.b.dtype, request.acc) {
+            (DType::F32, DType::F32, DType::F32) => Ok(fma::plan(request)),
+            _ => tensor::plan(request),
+        }
+    }
+
+    /// Emits `acc += a × b`. `thread` is the linear number of the thread in the block (B32); `acc` has one
+    /// register for each register of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64), which
+    /// is read and written in place.
+    ///
+    /// Every thread of the block has to come here together.
+    pub fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
+        assert_eq!(acc.len(), self.acc.num_registers(), "accumulator registers");
+        match &self.kind {
+            Kind::Tensor(plan) => plan.lower(b, thread, left, right, acc),
+            Kind::Fma(plan) => plan.lower(b, thread, left, right, acc),
+        }
+    }
+
+    /// One line for people: instruction and warps.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Tensor(plan) => plan.describe(),
+            Kind::Fma(plan) => plan.describe(),
+        }
+    }
+}
+
+/// A shape (batch, rows, columns) as a tile of this rank.
+fn of_rank(shape: [i64; 3], rank: usize) -> Vec<i64> {
+    shape[3 - rank..].to_vec()
+}

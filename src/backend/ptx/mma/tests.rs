@@ -1,0 +1,308 @@
+//! Products run on a model of the tile block and assembled by ptxas.
+
+use super::super::emit::{self, Param};
+use super::super::inst::*;
+use super::model::{Block, decode, encode};
+use super::*;
+
+fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
+    let [a, b, acc] = types;
+    let spec = |dtype, k_contiguous| OperandSpec { dtype, signed: true, k_contiguous };
+    MmaRequest {
+        extents,
+        rank: if extents[0] > 1 { 3 } else { 2 },
+        a: spec(a, contiguous[0]),
+        b: spec(b, contiguous[1]),
+        acc,
+        num_warps,
+        target: Target::SM_90A,
+    }
+}
+
+/// Type that an element is read as.
+fn number_type(dtype: DType, signed: bool) -> Ty {
+    match dtype {
+        DType::F16 => Ty::F16,
+        DType::BF16 => Ty::BF16,
+        DType::TF32 | DType::F32 => Ty::F32,
+        DType::F64 => Ty::F64,
+        DType::I8 if signed => Ty::S8,
+        DType::I8 => Ty::U8,
+        DType::I32 => Ty::S32,
+        DType::F8E4M3FN => Ty::E4M3,
+        DType::F8E5M2 => Ty::E5M2,
+        other => panic!("{other} in a product"),
+    }
+}
+
+/// Class of the register of one element.
+fn element_class(dtype: DType) -> RegClass {
+    match dtype {
+        DType::F16 | DType::BF16 => RegClass::B16,
+        DType::F32 => RegClass::F32,
+        DType::F64 => RegClass::F64,
+        _ => RegClass::B32,
+    }
+}
+
+/// A product in the model: operands from shared memory, or the left one from registers.
+struct Run {
+    plan: MmaPlan,
+    request: MmaRequest,
+    function: emit::Function,
+    acc: Vec<Reg>,
+    left: Vec<Reg>,
+}
+
+const RIGHT_BASE: usize = 1 << 17;
+
+impl Run {
+    fn new(request: MmaRequest, from_registers: bool) -> Run {
+        let plan = MmaPlan::new(&request).expect("a plan");
+        let mut b = Builder::new(request.target, "product", 32 * request.num_warps as u32);
+        let acc = b.fresh_vec(element_class(request.acc), plan.acc.num_registers());
+        let left = b.fresh_vec(element_class(plan.a.dtype), plan.a.registers.num_registers());
+        let thread = b.special(Special::TidX).reg();
+        let operands: Vec<Operand> = left.iter().map(|&reg| reg.into()).collect();
+        let source = if from_registers { Source::Registers(&operands) } else { Source::Shared(0u32.into()) };
+        plan.lower(&mut b, thread, source, Source::Shared((RIGHT_BASE as u32).into()), &acc);
+        Run { plan, request, function: b.finish(), acc, left }
+    }
+
+    fn check(&self) {
+        let [batch, m, n, k] = self.request.extents.map(|extent| extent as usize);
+        let value = |seed: usize, i: usize| {
+            let mixed = (i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            let least = if seed > 0 { -3.0 } else { 0.0 };
+            (mixed % 4) as f64 + least
+        };
+        let is_unsigned = |spec: OperandSpec| spec.dtype == DType::I8 && !spec.signed;
+        let left: Vec<f64> = (0..batch * m * k).map(|i| value(!is_unsigned(self.request.a) as usize, i)).collect();
+        let right: Vec<f64> = (0..batch * k * n).map(|i| value(2 * !is_unsigned(self.request.b) as usize, i)).collect();
+        let start: Vec<f64> = (0..batch * m * n).map(|i| value(5, i)).collect();
+
+        let mut block = Block::new(&self.function, 2 * RIGHT_BASE);
+        let operands = [(&self.plan.a, self.request.a, &left, 0), (&self.plan.b, self.request.b, &right, RIGHT_BASE)];
+        for (operand, spec, values, base) in operands {
+            let ty = number_type(operand.dtype, spec.signed);
+            let bytes = operand.shared.element_bytes;
+            for (i, &value) in values.iter().enumerate() {
+                let at = base + operand.shared.offset(i as u32) as usize;
+                block.shared[at..at + bytes].copy_from_slice(&encode(ty, value).to_le_bytes()[..bytes]);
+            }
+        }
+        let acc_type = number_type(self.request.acc, true);
+        let left_type = number_type(self.plan.a.dtype, self.request.a.signed);
+        for thread in 0..32 * self.request.num_warps {
+            let (lane, warp) = (thread % 32, thread / 32);
+            for (r, &reg) in self.left.iter().enumerate() {
+                let element = self.plan.a.registers.element(r, lane, warp);
+                block.set(thread, reg, encode(left_type, left[element as usize]));
+            }
+            for (r, &reg) in self.acc.iter().enumerate() {
+                let element = self.plan.acc.element(r, lane, warp);
+                block.set(thread, reg, encode(acc_type, start[element as usize]));
+            }
+        }
+        block.run(&self.function);
+        for thread in 0..32 * self.request.num_warps {
+            for (r, &reg) in self.acc.iter().enumerate() {
+                let element = self.plan.acc.element(r, thread % 32, thread / 32) as usize;
+                let (bat, row, column) = (element / (m * n), element / n % m, element % n);
+                let products = (0..k).map(|i| left[(bat * m + row) * k + i] * right[(bat * k + i) * n + column]);
+                let want = start[element] + products.sum::<f64>();
+                let got = decode(acc_type, block.get(thread, reg));
+                assert_eq!(got, want, "{} of {:?}, element {element}", self.plan.describe(), self.request);
+            }
+        }
+    }
+}
+
+const TYPES: [[DType; 3]; 9] = {
+    use DType::*;
+    [
+        [F16, F16, F32],
+        [F16, F16, F16],
+        [BF16, BF16, F32],
+        [TF32, TF32, F32],
+        [F32, F32, F32],
+        [F64, F64, F64],
+        [I8, I8, I32],
+        [F8E4M3FN, F8E5M2, F32],
+        [F8E5M2, F8E5M2, F16],
+    ]
+};
+
+const ORDERS: [[bool; 2]; 4] = [[true, false], [true, true], [false, false], [false, true]];
+
+#[test]
+fn products_of_every_type_and_order() {
+    for types in TYPES {
+        for order in ORDERS {
+            for (extents, num_warps) in [([1, 32, 32, 64], 2), ([2, 16, 32, 16], 4), ([1, 64, 16, 32], 1)] {
+                for from_registers in [false, true] {
+                    Run::new(request(types, extents, num_warps, order), from_registers).check();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_every_small_extent() {
+    for types in TYPES {
+        for order in [[true, false], [false, true]] {
+            for (i, (m, n)) in [(1, 1), (1, 64), (2, 4), (4, 8), (8, 2), (16, 1), (64, 1), (8, 16)].iter().enumerate() {
+                for k in [1, 2, 4, 8, 16] {
+                    let run = |batch, warps, registers| {
+                        Run::new(request(types, [batch, *m, *n, k], warps, order), registers).check();
+                    };
+                    run(1, 1 << (i % 3), false);
+                    run(4, 2, k % 3 == 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn signs_and_older_targets() {
+    for signs in [[true, false], [false, true], [false, false]] {
+        let mut mixed = request([DType::I8, DType::I8, DType::I32], [1, 16, 16, 64], 1, [true, true]);
+        (mixed.a.signed, mixed.b.signed) = (signs[0], signs[1]);
+        Run::new(mixed, false).check();
+    }
+    let mut old = request([DType::F8E4M3FN, DType::F8E4M3FN, DType::F32], [1, 16, 16, 64], 1, [true, false]);
+    old.target = Target::SM_80;
+    let run = Run::new(old, false);
+    assert_eq!(run.plan.a.dtype, DType::F16);
+    run.check();
+}
+
+#[test]
+fn long_sums_loop() {
+    for types in [[DType::F32; 3], [DType::F16, DType::F16, DType::F32], [DType::I8, DType::I8, DType::I32]] {
+        for order in ORDERS {
+            let run = Run::new(request(types, [1, 64, 64, 512], 1, order), false);
+            let loops = run.function.lines.iter().any(|line| matches!(line, Line::Label(_)));
+            assert!(loops || run.function.lines.len() < 3000, "{} {order:?}", run.plan.describe());
+            if order == [true, true] {
+                run.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_without_product() {
+    let types = [[DType::F16, DType::BF16, DType::F32], [DType::I8, DType::I8, DType::F32], [DType::I32; 3]];
+    for types in types {
+        let error = MmaPlan::new(&request(types, [1, 16, 16, 16], 1, [true, true])).unwrap_err();
+        assert!(error.contains(types[1].name()), "{error}");
+    }
+}
+
+/// Fragments are read without bank conflicts, and coalesced registers are stored without.
+#[test]
+fn shared_memory_without_conflicts() {
+    for types in TYPES {
+        for order in ORDERS {
+            let plan = MmaPlan::new(&request(types, [1, 64, 64, 64], 4, order)).expect("a plan");
+            for (operand, k_axis, contiguous) in [(&plan.a, 1, order[0]), (&plan.b, 0, order[1])] {
+                let fast = if contiguous { k_axis } else { 1 - k_axis };
+                let bytes = operand.shared.element_bytes;
+                let coalesced = Layout::blocked(&operand.shared.shape, &[fast, 1 - fast], 16 / bytes, 4);
+                let side = operand.shared.accesses(&coalesced);
+                assert_eq!(side.accesses[0].registers.len() * bytes, 16, "{}", plan.describe());
+                assert_eq!(side.bank_conflicts(bytes), 0, "{}", plan.describe());
+            }
+        }
+    }
+}
+
+/// A kernel that stages operands in shared memory, multiplies in a loop and stores the accumulator.
+fn kernel(request: &MmaRequest) -> String {
+    let plan = MmaPlan::new(request).expect("a plan");
+    let mut b = Builder::new(request.target, "product", 32 * request.num_warps as u32);
+    let trips = b.param_value(Ty::U32).reg();
+    let out = b.param_value(Ty::U64).reg();
+    let _ = b.param(Param::Scalar(Ty::U32));
+    let thread = b.special(Special::TidX).reg();
+    let acc = b.fresh_vec(element_class(request.acc), plan.acc.num_registers());
+    acc.iter().for_each(|&reg| b.mov_to(reg, 0i64));
+    let count = b.copy(0u32, RegClass::B32);
+    let head = b.new_label();
+    b.place(head);
+    b.bar_sync(0, None);
+    let left = b.reg(Operand::Smem, RegClass::B32);
+    let right = b.add(Ty::U32, left, plan.a.shared.bytes() as u32);
+    plan.lower(&mut b, thread, Source::Shared(left.into()), Source::Shared(right), &acc);
+    b.bar_sync(0, None);
+    let next = b.add(Ty::U32, count, 1u32);
+    b.mov_to(count, next);
+    let more = b.setp(Cmp::Lt, Ty::U32, count, trips);
+    b.bra_if(more, false, head, true);
+    let bytes = u32::from(acc[0].class.bits() as u16) / 8;
+    let place = b.mul_wide(Ty::U32, thread, bytes);
+    let place = b.add(Ty::U64, out, place);
+    for (i, &reg) in acc.iter().enumerate() {
+        let ty = match reg.class {
+            RegClass::B16 => Ty::B16,
+            RegClass::F64 => Ty::F64,
+            RegClass::F32 => Ty::F32,
+            _ => Ty::B32,
+        };
+        let addr = b.address(place, i as i64 * i64::from(bytes) * 32 * request.num_warps as i64);
+        b.st(Space::Global, ty, &addr, reg, MemMods::default());
+    }
+    b.ret();
+    emit::module(request.target, &[], &[b.finish()])
+}
+
+fn ptxas() -> Option<std::path::PathBuf> {
+    let named = std::env::var_os("CUTLET_PTXAS").map(Into::into);
+    let local = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/ptxas");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|folder| folder.join("ptxas"));
+    named.into_iter().chain([local]).chain(on_path).find(|file: &std::path::PathBuf| file.is_file())
+}
+
+/// What ptxas says about a text.
+fn assemble(ptxas: &std::path::Path, target: Target, text: &str, name: &str) -> String {
+    let folder = std::env::temp_dir();
+    let stem = folder.join(format!("cutlet-mma-{}-{name}", std::process::id()));
+    let (source, cubin) = (stem.with_extension("ptx"), stem.with_extension("cubin"));
+    std::fs::write(&source, text).expect("a temporary file");
+    let output = std::process::Command::new(ptxas)
+        .args(["-v", &format!("-arch={target}"), "-o"])
+        .args([&cubin, &source])
+        .output()
+        .expect("ptxas runs");
+    let _ = (std::fs::remove_file(&source), std::fs::remove_file(&cubin));
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{log}\n{text}");
+    log
+}
+
+#[test]
+fn ptxas_takes_every_product() {
+    let Some(ptxas) = ptxas() else {
+        println!("skipped: no ptxas (set CUTLET_PTXAS)");
+        return;
+    };
+    let mut number = 0;
+    for target in [Target::SM_80, Target::SM_90A] {
+        for types in TYPES {
+            for (extents, warps) in [([1, 64, 64, 32], 4), ([1, 128, 128, 32], 8), ([2, 8, 4, 2], 1)] {
+                for order in [[true, false], [false, true]] {
+                    let mut request = request(types, extents, warps, order);
+                    request.target = target;
+                    number += 1;
+                    let log = assemble(&ptxas, target, &kernel(&request), &number.to_string());
+                    assert!(log.contains("0 bytes spill stores"), "{request:?}: {log}");
+                    assert!(!log.contains("warning"), "{request:?}: {log}");
+                }
+            }
+        }
+    }
+}
