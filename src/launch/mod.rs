@@ -3,10 +3,10 @@
 //! The only room that sees all others. A launch
 //! 1. finds the device of its arrays,
 //! 2. writes the specialisation key (what the code depends on) on the stack,
-//! 3. looks it up among the kernels that this thread launched lately, then among all; only when there
-//!    is none is the kernel traced and compiled ([`compile`]),
+//! 3. looks it up among the kernels that this thread launched lately, then among all ([`specialise`]);
+//!    only when there is none is the kernel traced and compiled ([`mod@compile`]),
 //! 4. writes the parameter words on the stack, orders the stream behind other uses of the arrays, and
-//!    queues the kernel.
+//!    queues the kernel ([`run`]).
 //!
 //! Step 3 knows a kernel by its type, if the type has size 0: a function item, a closure that captures
 //! nothing. Other kernels (closures with captures, function pointers) are traced at every launch and
@@ -14,27 +14,24 @@
 
 mod code;
 mod compile;
+mod compiled;
 mod dump;
 mod grid;
+mod run;
+mod specialise;
 
-use std::ffi::c_void;
-use std::hash::{Hash, Hasher};
-use std::mem::MaybeUninit;
-use std::sync::{Arc, OnceLock};
-
-use rustc_hash::FxHasher;
+use std::sync::OnceLock;
 
 pub use code::{code_ir, code_ptx};
+pub use compiled::{CompiledKernel, compile};
 pub use grid::Grid;
 
-use self::compile::{Executable, GpuCode, compile};
-use crate::backend::ptx::ParamKind;
-use crate::backend::{Hints, cpu};
-use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
-use crate::cache::trace::hash_trace;
+use self::run::run;
+use self::specialise::specialise;
+use crate::backend::Hints;
 use crate::error::{Error, Result};
-use crate::kernel::{INLINE_WORDS, Kernel, LaunchArg, LaunchArgs, StoredConstant, WordWriter, trace_kernel};
-use crate::runtime::{Backend, Device, MemoryUse, Stream};
+use crate::kernel::{Kernel, LaunchArg, LaunchArgs};
+use crate::runtime::{Backend, Device, Stream};
 
 /// Runs a kernel once for every tile block of a grid.
 ///
@@ -102,13 +99,6 @@ pub struct Launch<'s> {
     hints: Hints,
 }
 
-/// Every kernel that was compiled by this process.
-static COMPILED: MemoryCache<Executable> = MemoryCache::new();
-
-thread_local! {
-    static RECENT: Recent<Executable> = const { Recent::new() };
-}
-
 impl<'s> Launch<'s> {
     /// A launch over a grid, without further choices.
     pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
@@ -150,22 +140,9 @@ impl<'s> Launch<'s> {
     {
         let device = self.device(&args)?;
         let Some(grid) = self.grid.checked()? else { return Ok(()) };
-        let slot = self.specialise(&kernel, &args, device)?;
-        let default;
-        let stream = match self.stream {
-            Some(stream) => stream,
-            None => {
-                default = device.default_stream();
-                &default
-            }
-        };
-        let mut params = WordWriter::default();
-        args.pack(&mut |word| params.push(word));
-        match slot.get() {
-            Some(Executable::Gpu(code)) => launch_gpu(code, stream, grid, &params, &args),
-            Some(Executable::Cpu(program)) => launch_cpu(program, grid, &params, &args),
-            None => unreachable!("specialise gives a compiled kernel"),
-        }
+        let slot = specialise(&kernel, &args, device, self.hints)?;
+        let executable = slot.get().expect("a slot that was specialised is filled");
+        run(executable, self.stream.unwrap_or(device.default_stream_ref()), grid, &args)
     }
 
     /// The device that the arrays are on, or that the choices mean.
@@ -222,97 +199,6 @@ impl<'s> Launch<'s> {
             _ => Ok(()),
         }
     }
-
-    /// The compiled kernel for these arguments.
-    #[track_caller]
-    fn specialise<K, A>(&self, kernel: &K, args: &A, device: Device) -> Result<Arc<Slot<Executable>>>
-    where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
-    {
-        let mut key = WordWriter::default();
-        key.push(device.id());
-        let [warps, stages, ctas, occupancy] = self.hints.words();
-        key.push(u64::from(warps) << 32 | u64::from(stages));
-        key.push(u64::from(ctas) << 32 | u64::from(occupancy));
-        if !K::IS_ZERO_SIZED {
-            return self.specialise_trace(kernel, args, device, key);
-        }
-        args.key(&mut key);
-        let id = typeid::of::<K>();
-        let mut seed = FxHasher::default();
-        id.hash(&mut seed);
-        let hash = hash_words(seed.finish(), key.words());
-        let same_constants = |stored: &[StoredConstant]| args.same_constants(&mut stored.iter());
-        let wanted = Wanted::Type(id, &same_constants);
-        if let Some(slot) = recent(hash, key.words(), &wanted) {
-            return Ok(slot);
-        }
-        let slot = COMPILED.slot(hash, key.words(), &wanted, || {
-            let mut constants = Vec::new();
-            args.store_constants(&mut constants);
-            Identity::Type(id, constants)
-        });
-        if slot.get().is_none() {
-            let _only_one = slot.lock();
-            if slot.get().is_none() {
-                let name = kernel.name();
-                let module = trace_kernel(&name, kernel, args)?;
-                slot.fill(|| compile(&name, module, device, self.hints))?;
-            }
-        }
-        remember(&slot);
-        Ok(slot)
-    }
-
-    /// As [`Launch::specialise`], for a kernel whose type does not say what it does.
-    #[track_caller]
-    fn specialise_trace<K, A>(
-        &self,
-        kernel: &K,
-        args: &A,
-        device: Device,
-        key: WordWriter,
-    ) -> Result<Arc<Slot<Executable>>>
-    where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
-    {
-        let name = kernel.name();
-        let module = trace_kernel(&name, kernel, args)?;
-        let hash = hash_words(hash_trace(&module), key.words());
-        if let Some(slot) = recent(hash, key.words(), &Wanted::Trace(&module)) {
-            return Ok(slot);
-        }
-        let identity = || Identity::Trace(Box::new(module.clone()));
-        let slot = COMPILED.slot(hash, key.words(), &Wanted::Trace(&module), identity);
-        if slot.get().is_none() {
-            let _only_one = slot.lock();
-            slot.fill(|| compile(&name, module, device, self.hints))?;
-        }
-        remember(&slot);
-        Ok(slot)
-    }
-}
-
-impl Hints {
-    /// One number for each hint; 0 is no wish.
-    #[inline]
-    fn words(&self) -> [u32; 4] {
-        // A wish for 0 is refused when compiling; it must not look like none.
-        let word = |hint: Option<u32>| hint.map_or(0, |n| if n == 0 { u32::MAX } else { n });
-        [word(self.num_warps), word(self.stages), word(self.num_ctas), word(self.occupancy)]
-    }
-}
-
-#[inline]
-fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Arc<Slot<Executable>>> {
-    // While the thread ends its table may be gone already.
-    RECENT.try_with(|recent| recent.find(hash, words, wanted)).ok().flatten()
-}
-
-fn remember(slot: &Arc<Slot<Executable>>) {
-    let _ = RECENT.try_with(|recent| recent.put(slot));
 }
 
 /// The device of launches without arrays.
@@ -329,59 +215,4 @@ fn default_device(backend: Option<Backend>) -> Result<Device> {
             }
         },
     }
-}
-
-#[inline]
-fn launch_gpu(
-    code: &GpuCode,
-    stream: &Stream,
-    grid: [u32; 3],
-    words: &WordWriter,
-    args: &impl LaunchArg,
-) -> Result<()> {
-    let Some(stream_of_gpu) = stream.as_gpu() else { unreachable!("the stream was checked to be of this device") };
-    let mut ordered = Ok(());
-    args.memory(&mut |MemoryUse { memory, writes }| {
-        if ordered.is_ok() {
-            ordered = memory.before_use(stream, writes);
-        }
-    });
-    ordered?;
-    let words = words.words();
-    let pointer = |kind: &ParamKind| match *kind {
-        // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
-        ParamKind::Word { index, .. } => (&raw const words[index as usize]).cast_mut().cast::<c_void>(),
-    };
-    // SAFETY (both): each pointer is to a word that lives until the call returns and is at least as
-    // wide as the parameter. Arrays are on the GPU of this kernel; they are borrowed now, and freed in
-    // the order of their streams.
-    if code.params.len() <= INLINE_WORDS {
-        let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
-        let pointers = &mut pointers[..code.params.len()];
-        for (to, kind) in pointers.iter_mut().zip(&code.params) {
-            to.write(pointer(kind));
-        }
-        // SAFETY: as above; every element was written.
-        unsafe {
-            let pointers = std::slice::from_raw_parts_mut(pointers.as_mut_ptr().cast(), pointers.len());
-            code.kernel.launch(stream_of_gpu, grid, pointers)
-        }
-    } else {
-        let mut pointers: Vec<*mut c_void> = code.params.iter().map(pointer).collect();
-        // SAFETY: as above.
-        unsafe { code.kernel.launch(stream_of_gpu, grid, &mut pointers) }
-    }
-}
-
-fn launch_cpu(program: &cpu::Program, grid: [u32; 3], words: &WordWriter, args: &impl LaunchArg) -> Result<()> {
-    let mut memory = cpu::Memory::new();
-    args.memory(&mut |used| {
-        if let Some(base) = used.memory.host_pointer().filter(|_| !used.memory.is_empty()) {
-            // SAFETY: the allocation is initialised and lives while the argument is borrowed, which is
-            // until the launch returns; a unique borrow keeps others from a writable one, shared ones
-            // keep everybody from writing.
-            unsafe { memory.add(base, used.memory.len(), used.writes) };
-        }
-    });
-    program.run(grid, words.words(), &memory, &cpu::RunOptions::default())
 }

@@ -171,10 +171,15 @@ impl Device {
 
     /// The stream of launches and copies that name no other.
     pub fn default_stream(&self) -> Stream {
-        Stream(match self.0 {
-            Kind::Cpu => StreamKind::Cpu,
-            Kind::Gpu(gpu) => StreamKind::Gpu(gpu.default_stream().clone()),
-        })
+        self.default_stream_ref().clone()
+    }
+
+    pub(crate) fn default_stream_ref(&self) -> &'static Stream {
+        static CPU: Stream = Stream(StreamKind::Cpu);
+        match self.0 {
+            Kind::Cpu => &CPU,
+            Kind::Gpu(gpu) => gpu.default_stream.get().expect("set when the GPU was opened"),
+        }
     }
 
     /// A new stream.
@@ -245,7 +250,7 @@ pub(crate) struct Gpu {
     name: String,
     target: Target,
     multiprocessors: usize,
-    default_stream: OnceLock<Arc<GpuStream>>,
+    default_stream: OnceLock<Stream>,
 }
 
 // SAFETY: context and pool are driver handles, valid on every thread for the life of the process.
@@ -297,7 +302,7 @@ impl Gpu {
             default_stream: OnceLock::new(),
         }));
         let stream = Arc::new(GpuStream::new(gpu)?);
-        gpu.default_stream.get_or_init(|| stream);
+        gpu.default_stream.get_or_init(|| Stream(StreamKind::Gpu(stream)));
         Ok(gpu)
     }
 
@@ -312,7 +317,10 @@ impl Gpu {
     }
 
     pub(crate) fn default_stream(&self) -> &Arc<GpuStream> {
-        self.default_stream.get().expect("set when the GPU was opened")
+        match self.default_stream.get() {
+            Some(Stream(StreamKind::Gpu(stream))) => stream,
+            _ => unreachable!("set when the GPU was opened"),
+        }
     }
 
     /// Makes this GPU's context the calling thread's; cheap when it already is.

@@ -1,0 +1,166 @@
+//! A compiled kernel in the hand: launched without a look-up, and asked what became of it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::compile::Executable;
+use super::run::run;
+use super::specialise::{Specialised, key_of, specialise};
+use super::{Grid, Launch, launch};
+use crate::backend::Hints;
+use crate::error::{Error, Result};
+use crate::kernel::{Kernel, LaunchArgs, StoredConstant};
+use crate::runtime::Device;
+
+/// A kernel compiled for one form of its arguments, made by [`compile`].
+///
+/// Launching it traces nothing, also where the kernel is a closure with captures or a function pointer;
+/// captured values stay as they were when it was compiled.
+///
+/// `Args` is what the kernel receives.
+pub struct CompiledKernel<Args> {
+    name: String,
+    slot: Specialised,
+    device: Device,
+    hints: Hints,
+    key: Box<[u64]>,
+    constants: Vec<StoredConstant>,
+    args: PhantomData<fn(Args)>,
+}
+
+/// Compiles a kernel for arguments of this form and on their device, without running it.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// let device = ct::Device::cpu();
+/// let mut y = device.zeros::<i32, 1>([16])?;
+/// let seed = 7;
+/// let fill = move |y: ct::ArrayMut<i32, 1>| y.store([ct::bid(0)], ct::full::<i32, 1>([8], seed));
+/// let compiled = ct::compile(fill, (&mut y,))?;
+/// compiled.launch(2, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [7; 16]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`launch`].
+///
+/// # Panics
+/// As [`launch`].
+#[track_caller]
+pub fn compile<K, A>(kernel: K, args: A) -> Result<CompiledKernel<A::Traced>>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    Launch::new(1).compile(kernel, args)
+}
+
+impl Launch<'_> {
+    /// [`compile`] with the back end and the hints of this launch.
+    ///
+    /// # Errors
+    /// As [`launch`].
+    ///
+    /// # Panics
+    /// As [`launch`].
+    #[track_caller]
+    pub fn compile<K, A>(&self, kernel: K, args: A) -> Result<CompiledKernel<A::Traced>>
+    where
+        A: LaunchArgs,
+        K: Kernel<A::Traced>,
+    {
+        let device = self.device(&args)?;
+        let slot = specialise(&kernel, &args, device, self.hints)?;
+        let mut key = key_of(device, self.hints);
+        args.key(&mut key);
+        let mut constants = Vec::new();
+        args.store_constants(&mut constants);
+        let (name, key) = (kernel.name(), key.words().into());
+        Ok(CompiledKernel { name, slot, device, hints: self.hints, key, constants, args: PhantomData })
+    }
+
+    /// Runs a compiled kernel; back end and hints of this launch do not matter.
+    ///
+    /// # Errors
+    /// As [`CompiledKernel::launch`].
+    #[track_caller]
+    pub fn launch_compiled<Args>(
+        &self,
+        kernel: &CompiledKernel<Args>,
+        args: impl LaunchArgs<Traced = Args>,
+    ) -> Result<()> {
+        let device = self.device(&args)?;
+        let mut key = key_of(device, kernel.hints);
+        args.key(&mut key);
+        if *key.words() != *kernel.key || !args.same_constants(&mut kernel.constants.iter()) {
+            return Err(Error::argument(format!(
+                "kernel `{}` was compiled for other arguments: for another device, other constants, or arrays that \
+                 differ in the alignment of their address, in which strides are 1, in which extents and strides are \
+                 multiples of 16, or in index width; compile it for these, or use `launch`",
+                kernel.name
+            )));
+        }
+        let Some(grid) = self.grid.checked()? else { return Ok(()) };
+        run(kernel.executable(), self.stream.unwrap_or(device.default_stream_ref()), grid, &args)
+    }
+}
+
+impl<Args> CompiledKernel<Args> {
+    fn executable(&self) -> &Executable {
+        self.slot.get().expect("a slot that was specialised is filled")
+    }
+
+    /// Runs the kernel on the default stream of its device; [`Launch::launch_compiled`] has a choice.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
+    /// [`launch`].
+    #[track_caller]
+    pub fn launch(&self, grid: impl Into<Grid>, args: impl LaunchArgs<Traced = Args>) -> Result<()> {
+        Launch::new(grid).launch_compiled(self, args)
+    }
+
+    /// The device it was compiled for.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// What the assembler said about lost speed: spilled registers, serialised matrix instructions.
+    pub fn remarks(&self) -> &[String] {
+        match self.executable() {
+            Executable::Cpu(_) => &[],
+            Executable::Gpu(code) => &code.remarks,
+        }
+    }
+
+    /// Registers of one thread; 0 on the cpu device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    pub fn num_registers(&self) -> Result<u32> {
+        Ok(self.resources()?.0)
+    }
+
+    /// Local memory of one thread in bytes: what was spilled, and its stack; 0 on the cpu device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    pub fn local_bytes(&self) -> Result<u32> {
+        Ok(self.resources()?.1)
+    }
+
+    fn resources(&self) -> Result<(u32, u32)> {
+        match self.executable() {
+            Executable::Cpu(_) => Ok((0, 0)),
+            Executable::Gpu(code) => code.kernel.resources(),
+        }
+    }
+}
+
+impl<Args> fmt::Debug for CompiledKernel<Args> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompiledKernel({} for {})", self.name, self.device)
+    }
+}

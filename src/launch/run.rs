@@ -1,0 +1,77 @@
+//! Running a compiled kernel: parameters to where the hardware or the interpreter takes them.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use super::compile::{Executable, GpuCode};
+use crate::backend::cpu;
+use crate::backend::ptx::ParamKind;
+use crate::error::Result;
+use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
+use crate::runtime::{MemoryUse, Stream};
+
+/// Queues a kernel on a stream of its device, or runs it on the cpu device.
+#[inline]
+pub(super) fn run(executable: &Executable, stream: &Stream, grid: [u32; 3], args: &impl LaunchArg) -> Result<()> {
+    let mut words = WordWriter::default();
+    args.pack(&mut |word| words.push(word));
+    match executable {
+        Executable::Gpu(code) => launch_gpu(code, stream, grid, &words, args),
+        Executable::Cpu(program) => launch_cpu(program, grid, &words, args),
+    }
+}
+
+#[inline]
+fn launch_gpu(
+    code: &GpuCode,
+    stream: &Stream,
+    grid: [u32; 3],
+    words: &WordWriter,
+    args: &impl LaunchArg,
+) -> Result<()> {
+    let Some(stream_of_gpu) = stream.as_gpu() else { unreachable!("the stream was checked to be of this device") };
+    let mut ordered = Ok(());
+    args.memory(&mut |MemoryUse { memory, writes }| {
+        if ordered.is_ok() {
+            ordered = memory.before_use(stream, writes);
+        }
+    });
+    ordered?;
+    let words = words.words();
+    let pointer = |kind: &ParamKind| match *kind {
+        // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
+        ParamKind::Word { index, .. } => (&raw const words[index as usize]).cast_mut().cast::<c_void>(),
+    };
+    // SAFETY (both): each pointer is to a word that lives until the call returns and is at least as
+    // wide as the parameter. Arrays are on the GPU of this kernel; they are borrowed now, and freed in
+    // the order of their streams.
+    if code.params.len() <= INLINE_WORDS {
+        let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
+        let pointers = &mut pointers[..code.params.len()];
+        for (to, kind) in pointers.iter_mut().zip(&code.params) {
+            to.write(pointer(kind));
+        }
+        // SAFETY: as above; every element was written.
+        unsafe {
+            let pointers = std::slice::from_raw_parts_mut(pointers.as_mut_ptr().cast(), pointers.len());
+            code.kernel.launch(stream_of_gpu, grid, pointers)
+        }
+    } else {
+        let mut pointers: Vec<*mut c_void> = code.params.iter().map(pointer).collect();
+        // SAFETY: as above.
+        unsafe { code.kernel.launch(stream_of_gpu, grid, &mut pointers) }
+    }
+}
+
+fn launch_cpu(program: &cpu::Program, grid: [u32; 3], words: &WordWriter, args: &impl LaunchArg) -> Result<()> {
+    let mut memory = cpu::Memory::new();
+    args.memory(&mut |used| {
+        if let Some(base) = used.memory.host_pointer().filter(|_| !used.memory.is_empty()) {
+            // SAFETY: the allocation is initialised and lives while the argument is borrowed, which is
+            // until the launch returns; a unique borrow keeps others from a writable one, shared ones
+            // keep everybody from writing.
+            unsafe { memory.add(base, used.memory.len(), used.writes) };
+        }
+    });
+    program.run(grid, words.words(), &memory, &cpu::RunOptions::default())
+}

@@ -1,0 +1,116 @@
+//! The compiled kernel for given arguments: looked up by the specialisation key, or made.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use rustc_hash::FxHasher;
+
+use super::compile::{Executable, compile};
+use crate::backend::Hints;
+use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
+use crate::cache::trace::hash_trace;
+use crate::error::Result;
+use crate::ir::Module;
+use crate::kernel::{Kernel, LaunchArgs, StoredConstant, WordWriter, trace_kernel};
+use crate::runtime::Device;
+
+/// A specialisation; compiled, once it has left this file.
+pub(super) type Specialised = Arc<Slot<Executable>>;
+
+/// Every kernel that was compiled by this process.
+static COMPILED: MemoryCache<Executable> = MemoryCache::new();
+
+thread_local! {
+    static RECENT: Recent<Executable> = const { Recent::new() };
+}
+
+/// What code depends on besides kernel and arguments: the words that every key starts with.
+#[inline]
+pub(super) fn key_of(device: Device, hints: Hints) -> WordWriter {
+    // A wish for 0 is refused when compiling; it must not look like none.
+    let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
+    let mut key = WordWriter::default();
+    key.push(device.id());
+    key.push(word(hints.num_warps) << 32 | word(hints.stages));
+    key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
+    key
+}
+
+/// The kernel compiled for these arguments.
+///
+/// # Errors
+/// Those of tracing and compiling, when nothing fits.
+#[inline]
+#[track_caller]
+pub(super) fn specialise<K, A>(kernel: &K, args: &A, device: Device, hints: Hints) -> Result<Specialised>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    if !K::IS_ZERO_SIZED {
+        let name = kernel.name();
+        return specialise_trace(&name, trace_kernel(&name, kernel, args)?, device, hints);
+    }
+    let slot = slot_of_type::<K, A>(args, device, hints);
+    if slot.get().is_none() {
+        let _only_one = slot.lock();
+        if slot.get().is_none() {
+            let name = kernel.name();
+            let module = trace_kernel(&name, kernel, args)?;
+            slot.fill(|| compile(&name, module, device, hints))?;
+            remember(&slot);
+        }
+    }
+    Ok(slot)
+}
+
+/// The slot of a kernel that its type identifies; it may be empty.
+#[inline]
+fn slot_of_type<K, A: LaunchArgs>(args: &A, device: Device, hints: Hints) -> Specialised {
+    let mut key = key_of(device, hints);
+    args.key(&mut key);
+    let id = typeid::of::<K>();
+    let mut seed = FxHasher::default();
+    id.hash(&mut seed);
+    let hash = hash_words(seed.finish(), key.words());
+    let same_constants = |stored: &[StoredConstant]| args.same_constants(&mut stored.iter());
+    let wanted = Wanted::Type(id, &same_constants);
+    recent(hash, key.words(), &wanted).unwrap_or_else(|| {
+        let slot = COMPILED.slot(hash, key.words(), &wanted, || {
+            let mut constants = Vec::new();
+            args.store_constants(&mut constants);
+            Identity::Type(id, constants)
+        });
+        if slot.get().is_some() {
+            remember(&slot);
+        }
+        slot
+    })
+}
+
+/// The compiled form of a kernel that only its trace identifies.
+fn specialise_trace(name: &str, module: Module, device: Device, hints: Hints) -> Result<Specialised> {
+    let key = key_of(device, hints);
+    let hash = hash_words(hash_trace(&module), key.words());
+    if let Some(slot) = recent(hash, key.words(), &Wanted::Trace(&module)) {
+        return Ok(slot);
+    }
+    let identity = || Identity::Trace(Box::new(module.clone()));
+    let slot = COMPILED.slot(hash, key.words(), &Wanted::Trace(&module), identity);
+    if slot.get().is_none() {
+        let _only_one = slot.lock();
+        slot.fill(|| compile(name, module, device, hints))?;
+    }
+    remember(&slot);
+    Ok(slot)
+}
+
+#[inline]
+fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Specialised> {
+    // While the thread ends its table may be gone already.
+    RECENT.try_with(|recent| recent.find(hash, words, wanted)).ok().flatten()
+}
+
+fn remember(slot: &Specialised) {
+    let _ = RECENT.try_with(|recent| recent.put(slot));
+}
