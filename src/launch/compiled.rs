@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::compile::Executable;
 use super::run::run;
 use super::specialise::{Specialised, key_of, specialise};
-use super::{Grid, Launch, launch};
+use super::{Grid, Launch};
 use crate::backend::Hints;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, LaunchArgs, StoredConstant};
@@ -44,10 +44,10 @@ pub struct CompiledKernel<Args> {
 /// ```
 ///
 /// # Errors
-/// As [`launch`].
+/// As [`crate::launch`].
 ///
 /// # Panics
-/// As [`launch`].
+/// As [`crate::launch`].
 #[track_caller]
 pub fn compile<K, A>(kernel: K, args: A) -> Result<CompiledKernel<A::Traced>>
 where
@@ -61,10 +61,10 @@ impl Launch<'_> {
     /// [`compile`] with the back end and the hints of this launch.
     ///
     /// # Errors
-    /// As [`launch`].
+    /// As [`crate::launch`].
     ///
     /// # Panics
-    /// As [`launch`].
+    /// As [`crate::launch`].
     #[track_caller]
     pub fn compile<K, A>(&self, kernel: K, args: A) -> Result<CompiledKernel<A::Traced>>
     where
@@ -116,7 +116,7 @@ impl<Args> CompiledKernel<Args> {
     ///
     /// # Errors
     /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
-    /// [`launch`].
+    /// [`crate::launch`].
     #[track_caller]
     pub fn launch(&self, grid: impl Into<Grid>, args: impl LaunchArgs<Traced = Args>) -> Result<()> {
         Launch::new(grid).launch_compiled(self, args)
