@@ -99,10 +99,12 @@ impl Verifier<'_> {
         if in_scope {
             self.op(id);
         }
-        if terminator && in_scope && op.matches_row().is_ok() {
-            if let Err(message) = self.terminator(walk, op, owner) {
-                self.report_op(op, &message);
-            }
+        if terminator
+            && in_scope
+            && op.matches_row().is_ok()
+            && let Err(message) = self.terminator(walk, op, owner)
+        {
+            self.report_op(op, &message);
         }
         self.effects(walk, op);
         walk.stack.push(id);

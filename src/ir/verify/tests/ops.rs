@@ -262,7 +262,8 @@ fn assumptions() {
     let view = case.tensor(F32, &[None], &[Some(1)]);
     let ty = case.builder.module.type_of(view).clone();
     let attrs = vec![Attr::Predicate(div(16, Some(1), Some(0)))];
-    refused(&case.run(std::slice::from_ref(&ty), Opcode::Assume, &[&[0]], attrs, &[ty.clone()]), "no meaning");
+    let types = [ty];
+    refused(&case.run(&types, Opcode::Assume, &[&[0]], attrs, &types), "no meaning");
 }
 
 #[test]

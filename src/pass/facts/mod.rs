@@ -1,0 +1,103 @@
+//! What is known about the integers and addresses of a kernel: ranges, power-of-two divisors, and
+//! which view accesses need no checks.
+//!
+//! Sources are `assume` ops, constants, grid queries, loop bounds and static extents; integer
+//! arithmetic carries them on, with wrap-around. Loop-carried values are solved by iteration with
+//! widening. Of a tile, a fact holds for every element. A fact about a value says something only for
+//! the moments at which the value is computed; back ends use it to leave out checks and to widen
+//! accesses. Relies on a verified module.
+
+mod analyze;
+mod known;
+mod transfer;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+use rustc_hash::FxHashMap;
+
+pub use known::Range;
+
+use crate::ir::{Entry, Module, Value};
+use known::Known;
+use views::ViewFacts;
+
+/// Facts about every value of an entry that hold whenever the value is computed.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    known: Vec<Option<Known>>,
+    integer: Vec<bool>,
+    views: FxHashMap<Value, ViewFacts>,
+}
+
+impl Facts {
+    /// Derives the facts of one entry of a verified module.
+    ///
+    /// ```
+    /// use cutlet::dtype::DType;
+    /// use cutlet::ir::{Attr, Builder, Opcode, Overflow, Type};
+    /// use cutlet::pass::Facts;
+    ///
+    /// let mut b = Builder::new();
+    /// b.begin_entry("k", &[]);
+    /// let i32_type = b.module.intern(Type::scalar(DType::I32));
+    /// let ids = b.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[i32_type; 3]);
+    /// let x = b.module.op(ids).results[0];
+    /// let tile = b.splat(DType::I32, 128, &[]);
+    /// let start = b.simple(Opcode::MulI, &[x, tile], vec![Attr::Overflow(Overflow::None)], i32_type);
+    /// b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+    /// let facts = Facts::analyze(&b.module, &b.module.entries[0]);
+    /// assert_eq!(facts.divisor(start), 128);
+    /// assert_eq!(facts.range(x).map(|r| r.lo), Some(0));
+    /// assert_eq!(facts.constant(tile), Some(128));
+    /// ```
+    pub fn analyze(module: &Module, entry: &Entry) -> Facts {
+        analyze::run(module, entry)
+    }
+
+    /// Bounds of the signed reading of every element of an integer value; `None` for other values.
+    pub fn range(&self, value: Value) -> Option<Range> {
+        let known = self.integer(value)?;
+        Some(Range { lo: known.lo, hi: known.hi })
+    }
+
+    /// Largest known power of two that divides every element (pointers and tensor views: the address
+    /// in bytes). At most 2^62; 1 if nothing is known.
+    pub fn divisor(&self, value: Value) -> u64 {
+        self.get(value).map_or(1, |known| known.div)
+    }
+
+    /// The one value that every element has (signed reading, so a true i1 is -1), if it is known.
+    pub fn constant(&self, value: Value) -> Option<i64> {
+        self.integer(value)?.constant()
+    }
+
+    /// Does every tile of this view, at an index inside the index space, lie inside of the array
+    /// along tile dimension `dim`? True when the array's extent is known to be a multiple of the
+    /// tile's: then no element of an access needs a check along `dim`.
+    pub fn covers(&self, view: Value, dim: usize) -> bool {
+        self.views.get(&view).is_some_and(|facts| facts.covers.get(dim) == Some(&true))
+    }
+
+    /// Is this value, as the index of an access to `view`, known to lie inside the index space along
+    /// tile dimension `dim`? So for a loop counter that ends at the view's own index space, and where
+    /// constants decide it.
+    pub fn inside(&self, module: &Module, view: Value, dim: usize, index: Value) -> bool {
+        let Some(facts) = self.views.get(&view) else { return false };
+        let Some(range) = self.range(index) else { return false };
+        if range.lo < 0 {
+            return false;
+        }
+        facts.least_count(self, dim).is_some_and(|count| range.hi < count)
+            || views::counts_to_end(self, module, facts, dim, index)
+    }
+
+    fn get(&self, value: Value) -> Option<Known> {
+        self.known.get(value.index()).copied().flatten()
+    }
+
+    fn integer(&self, value: Value) -> Option<Known> {
+        self.integer.get(value.index()).is_some_and(|&i| i).then(|| self.get(value)).flatten()
+    }
+}
