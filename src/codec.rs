@@ -451,7 +451,7 @@ mod tests {
                 // Beyond the largest number lies infinity, but the tie is where the next number would be.
                 let high = if next == infinity { 2.0 * low - decode(dtype, code - step) } else { decode(dtype, next) };
                 let middle = (low + high) / 2.0;
-                let even = if code / step % 2 == 0 { code } else { next };
+                let even = if (code / step).is_multiple_of(2) { code } else { next };
                 assert_eq!(encode(dtype, middle, Rounding::NearestEven), even, "{dtype} {middle:e}");
                 assert_eq!(encode(dtype, middle, Rounding::NearestAway), next);
                 assert_eq!(encode(dtype, middle.next_down(), Rounding::NearestAway), code);

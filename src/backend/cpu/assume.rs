@@ -23,7 +23,7 @@ pub(super) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &
                 let rank = group.map_or(0, |(every, along)| i / stride % shape[along as usize] % every as usize);
                 let value = words.get(i);
                 let first = words.get(i - rank * stride);
-                if rank == 0 && value % divisor != 0 {
+                if rank == 0 && !value.is_multiple_of(divisor) {
                     return Err(format!("{} was assumed to be divisible by {divisor}", shown(elem, words, i)));
                 }
                 if rank != 0 && low(elem, value) != low(elem, first.wrapping_add(rank as u64 * step)) {

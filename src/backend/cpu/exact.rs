@@ -58,8 +58,8 @@ pub(super) fn div(a: f64, b: f64) -> Unrounded {
         (Number(x), Number(y)) => {
             // A dividend of 127 bits over a divisor of at most 53 leaves 74 bits or more.
             let x = with_top_bit(x, 126);
-            let jam = u128::from(x.significand % y.significand != 0);
-            let significand = x.significand / y.significand | jam;
+            let jam = u128::from(!x.significand.is_multiple_of(y.significand));
+            let significand = (x.significand / y.significand) | jam;
             Number(Exact { negative: x.negative != y.negative, significand, exponent: x.exponent - y.exponent })
         }
         _ => Special(a / b),

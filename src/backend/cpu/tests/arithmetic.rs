@@ -237,7 +237,7 @@ fn integer_powers() {
         {
             let ours = eval(|b| {
                 let x = b.splat(dtype, codec::encode(dtype, base, Rounding::NearestEven), &[4]);
-                let n = b.splat(DType::I32, power as i32 as u32 as u64, &[4]);
+                let n = b.splat(DType::I32, power as u32 as u64, &[4]);
                 op(b, Opcode::PowI, &[x, n], vec![], dtype, &[4])
             });
             assert_eq!(codec::decode(dtype, ours[3]), expected, "{dtype} {base} {power}");
@@ -362,7 +362,7 @@ fn one_operand_and_high_products() {
         })
         .unwrap();
         for i in 0..N {
-            assert_eq!(high[i], (x[i] as u128 * y[i] as u128 >> dtype.bits()) as u64);
+            assert_eq!(high[i], ((x[i] as u128 * y[i] as u128) >> dtype.bits()) as u64);
             assert_eq!(results[0][i], signed(dtype, x[i]).unsigned_abs() as u64 & mask);
             assert_eq!(results[1][i], -signed(dtype, x[i]) as u64 & mask);
         }

@@ -100,13 +100,7 @@ fn int_to_float_rounds_once() {
                     let odd = match (wide as i128).cmp(&value) {
                         std::cmp::Ordering::Equal => wide,
                         _ if wide.to_bits() & 1 == 1 => wide,
-                        std::cmp::Ordering::Less => {
-                            if wide > 0.0 {
-                                wide.next_up()
-                            } else {
-                                wide.next_up()
-                            }
-                        }
+                        std::cmp::Ordering::Less => wide.next_up(),
                         std::cmp::Ordering::Greater => wide.next_down(),
                     };
                     let expected = match to {

@@ -192,7 +192,7 @@ fn order_is_kept() {
     .unwrap();
     let after = |acc: u64, e: u64| {
         let (ea, eb, aa, ab) = (e >> 16, e & 0xffff, acc >> 16, acc & 0xffff);
-        (ea * aa & 0xffff) << 16 | (ea * ab + eb & 0xffff)
+        ((ea * aa) & 0xffff) << 16 | ((ea * ab + eb) & 0xffff)
     };
     let mut acc = 0x10000;
     for i in 0..32 {
