@@ -2,27 +2,30 @@
 //!
 //! Stages, each a room of its own:
 //! 1. [`plan`] — how many warps a tile block has;
-//! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
+//! 2. [`infer`] — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
-//! 3. `lower` — ops to instructions, one family a file, on the typed builder;
-//! 4. `emit` — instructions to text.
+//! 3. [`lower`] — ops to instructions, one family a file, on the typed builder;
+//! 4. [`emit`] — instructions to text.
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
 #[allow(dead_code)]
 mod builder;
-#[allow(dead_code)]
 mod emit;
+mod infer;
 #[allow(dead_code)]
 mod inst;
+mod lower;
 #[allow(dead_code)]
 mod mma;
-#[allow(dead_code)]
 mod plan;
 #[allow(dead_code)]
 mod scalar;
+mod shared;
+#[cfg(test)]
+mod tests;
 
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Error, Result};
 use crate::ir::Module;
 use crate::target::Target;
 
@@ -71,6 +74,20 @@ pub struct Compiled {
 /// # Errors
 /// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's place.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
-    let _ = (module, target, options);
-    Err(Error::Unsupported(Vec::new()))
+    let [entry] = &module.entries[..] else {
+        let count = module.entries.len();
+        return Err(Error::Unsupported(vec![Diagnostic::new(
+            format!("a module of one entry is needed, not of {count}"),
+            None,
+        )]));
+    };
+    let warps = plan::num_warps(module, entry.body, options);
+    let inference = infer::Inference::run(module, entry.body, target, warps);
+    lower::lower(module, entry, inference, &symbol(&entry.name)).map_err(Error::Unsupported)
+}
+
+/// A PTX identifier made from a kernel's name.
+fn symbol(name: &str) -> String {
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if plain.starts_with(|c: char| c.is_ascii_alphabetic()) { plain } else { format!("kernel_{plain}") }
 }

@@ -202,16 +202,6 @@ impl Fragments {
         lanes.into_iter().chain(warps).map(|image| self.shared.offset(image)).collect()
     }
 
-    /// Instructions that bring the fragments of one step, about.
-    fn step_cost(&self) -> usize {
-        let words = 1 << (self.words + self.repeats);
-        match self.fetch {
-            Fetch::Matrix { .. } => words >> (self.words + self.group()),
-            Fetch::Words => words,
-            Fetch::Elements => words << (self.word + 1),
-        }
-    }
-
     fn register_class(&self) -> RegClass {
         if self.element == Ty::F64 { RegClass::F64 } else { RegClass::B32 }
     }
@@ -345,7 +335,7 @@ impl TensorPlan {
         let words = self.open(b, acc);
         let [batches, rows, columns] = self.tiling.repeats();
         for batch in 0..1usize << batches {
-            let (trips, bases) = self.k_loop(left, right, 4 << (rows + columns));
+            let (trips, bases) = self.k_loop(left, right, rows + columns);
             trips.emit(b, bases, |b, [base_a, base_b]| {
                 let mut a = Feed::new(b, &self.left, left, base_a, thread);
                 let mut c = Feed::new(b, &self.right, right, base_b, thread);
@@ -373,7 +363,7 @@ impl TensorPlan {
     }
 
     /// Cuts the sum along k; operands in registers cannot be counted through at run time.
-    fn k_loop(&self, left: Source<'_>, right: Source<'_>, products: usize) -> (Loop, [Operand; 2]) {
+    fn k_loop(&self, left: Source<'_>, right: Source<'_>, repeats: u32) -> (Loop, [Operand; 2]) {
         let none = Loop { trips: 0, strides: [0, 0] };
         match (left, right) {
             (Source::Shared(a), Source::Shared(c)) => {
@@ -381,9 +371,8 @@ impl TensorPlan {
                     |f: &Fragments| -> Vec<u32> { f.step_images.iter().map(|&x| f.shared.offset(x)).collect() };
                 let bits: Vec<[u32; 2]> =
                     places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
-                let body = products + self.left.step_cost() + self.right.step_cost();
                 let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
-                (Loop::new(&bits, masks, body), [a, c])
+                (Loop::new(&bits, masks, 4 << repeats), [a, c])
             }
             (Source::Shared(a), Source::Registers(_)) | (Source::Registers(_), Source::Shared(a)) => (none, [a, a]),
             (Source::Registers(_), Source::Registers(_)) => (none, [Operand::Imm(0); 2]),
@@ -429,10 +418,12 @@ impl TensorPlan {
             if word != written {
                 continue;
             }
-            let [low, high] = [0, 1].map(|half| self.acc.canonical_register(2 * pair + half));
-            let high = if high == low { b.fresh(RegClass::B16) } else { acc[high] };
-            let halves = Arg::Vector(vec![acc[low].into(), high.into()]);
-            b.push(Opcode::Mov(Ty::B32), vec![halves], vec![word.into()]);
+            let (lo, hi) = b.unpack(word);
+            b.mov_to(acc[self.acc.canonical_register(2 * pair)], lo);
+            let high = self.acc.canonical_register(2 * pair + 1);
+            if high != self.acc.canonical_register(2 * pair) {
+                b.mov_to(acc[high], hi);
+            }
         }
     }
 }

@@ -185,7 +185,7 @@ fn long_sums_loop() {
         for order in ORDERS {
             let run = Run::new(request(types, [1, 64, 64, 512], 1, order), false);
             let loops = run.function.lines.iter().any(|line| matches!(line, Line::Label(_)));
-            assert!(loops || run.function.lines.len() < 2000, "{} {order:?}", run.plan.describe());
+            assert!(loops || run.function.lines.len() < 3000, "{} {order:?}", run.plan.describe());
             if order == [true, true] {
                 run.check();
             }
@@ -224,7 +224,6 @@ fn shared_memory_without_conflicts() {
 fn kernel(request: &MmaRequest) -> String {
     let plan = MmaPlan::new(request).expect("a plan");
     let mut b = Builder::new(request.target, "product", 32 * request.num_warps as u32);
-    b.function().min_blocks = Some(1);
     let trips = b.param_value(Ty::U32).reg();
     let out = b.param_value(Ty::U64).reg();
     let _ = b.param(Param::Scalar(Ty::U32));

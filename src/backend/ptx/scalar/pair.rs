@@ -5,6 +5,14 @@ use super::super::inst::*;
 use crate::dtype::DType;
 use crate::ir::{Flag, Op, Opcode, Rounding};
 
+/// Is there a packed form of `op`?
+pub fn exists(op: &Op, dtype: DType) -> bool {
+    use Opcode::*;
+    matches!(dtype, DType::F16 | DType::BF16)
+        && op.rounding() == Rounding::NearestEven
+        && matches!(op.code, AddF | SubF | MulF | Fma | MaxF | MinF | AbsF | NegF)
+}
+
 /// The packed form of `op` on pairs of f16 or bf16, where there is one: sums, differences, products,
 /// multiply-adds, minima, maxima, signs, all rounded to nearest. `None` means: lower the elements.
 pub fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Option<Operand> {

@@ -1,0 +1,196 @@
+//! Layouts of memory accesses: 16 bytes a thread where it can be proved, neighbouring threads side by
+//! side, and the same layout for all accesses of a kernel that have the same shape.
+
+use super::{Inference, as_axes};
+use crate::dtype::DType;
+use crate::ir::{Attr, AttrKind, BlockId, Module, OpId, Opcode, Predicate, Type, Value};
+use crate::layout::Layout;
+
+/// Widest access of a thread in bytes.
+pub const VECTOR_BYTES: usize = 16;
+
+/// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient.
+const RUN_BYTES: usize = 64;
+
+/// What is known of a view before code exists: the tensor view's op and the tile's place in it.
+pub struct ViewShape {
+    /// The `make_tensor_view`.
+    pub tensor: OpId,
+    /// Element type.
+    pub elem: DType,
+    /// Tile extents.
+    pub tile: Vec<i64>,
+    /// Tensor dimension of each tile dimension.
+    pub dim_map: Vec<usize>,
+}
+
+impl ViewShape {
+    /// Follows a partition view to the tensor view that it cuts.
+    pub fn of(module: &Module, view: Value) -> Option<ViewShape> {
+        let Type::PartitionView { tile, view: tensor_type, dim_map, .. } = module.ty(view) else { return None };
+        let Type::TensorView { elem, .. } = module.type_of(*tensor_type) else { return None };
+        let make = module.op(module.defining_op(view)?);
+        let tensor = module.defining_op(make.operands[0])?;
+        Some(ViewShape {
+            tensor,
+            elem: *elem,
+            tile: tile.iter().map(|&e| i64::from(e)).collect(),
+            dim_map: as_axes(dim_map),
+        })
+    }
+
+    /// The value of the stride of tensor dimension `dim`, or its constant.
+    pub fn stride(&self, module: &Module, dim: usize) -> Result<i64, Value> {
+        dynamic(module, self.tensor, dim, true)
+    }
+
+    /// The value of the extent of tensor dimension `dim`, or its constant.
+    pub fn extent(&self, module: &Module, dim: usize) -> Result<i64, Value> {
+        dynamic(module, self.tensor, dim, false)
+    }
+
+    /// Largest power of two that is known to divide the stride of tensor dimension `dim`.
+    pub fn stride_divisor(&self, module: &Module, dim: usize) -> u64 {
+        divisor_of(module, self.stride(module, dim))
+    }
+
+    /// Largest power of two that is known to divide the extent of tensor dimension `dim`.
+    pub fn extent_divisor(&self, module: &Module, dim: usize) -> u64 {
+        divisor_of(module, self.extent(module, dim))
+    }
+
+    /// Elements that one aligned access along `axis` (a tile dimension of stride 1) may cover.
+    pub fn vector(&self, module: &Module, axis: usize) -> usize {
+        let size = self.elem.storage_bits().div_ceil(8) as usize;
+        let base = module.op(self.tensor).group(0)[0];
+        let mut vector = VECTOR_BYTES.min(divisor(module, base) as usize) / size.max(1);
+        for (other, &dim) in self.dim_map.iter().enumerate() {
+            if other != axis {
+                vector = vector.min(self.stride_divisor(module, dim) as usize);
+            }
+        }
+        vector.min(self.tile[axis] as usize).max(1)
+    }
+}
+
+fn dynamic(module: &Module, tensor: OpId, dim: usize, stride: bool) -> Result<i64, Value> {
+    let op = module.op(tensor);
+    let Type::TensorView { shape, strides, .. } = module.ty(op.results[0]) else { unreachable!("a tensor view") };
+    let list = if stride { strides } else { shape };
+    match list[dim] {
+        Some(constant) => Ok(constant),
+        None => {
+            let position = list[..dim].iter().filter(|e| e.is_none()).count();
+            Err(op.group(if stride { 2 } else { 1 })[position])
+        }
+    }
+}
+
+fn divisor_of(module: &Module, value: Result<i64, Value>) -> u64 {
+    match value {
+        Ok(constant) => 1 << constant.trailing_zeros().min(62),
+        Err(value) => divisor(module, value),
+    }
+}
+
+/// Largest power of two that `assume` ops and constants say divides a scalar (bytes for pointers).
+pub fn divisor(module: &Module, value: Value) -> u64 {
+    let mut best = 1;
+    let mut value = value;
+    while let Some(id) = module.defining_op(value) {
+        let op = module.op(id);
+        match op.code {
+            Opcode::Assume => {
+                if let Some(Attr::Predicate(Predicate::DivBy { divisor, every: None, .. })) =
+                    op.attr(AttrKind::Predicate)
+                {
+                    best = best.max(*divisor);
+                }
+                value = op.operands[0];
+            }
+            Opcode::Constant => {
+                if let Some(crate::ir::ConstData::Splat(bits)) = op.const_data() {
+                    best = best.max(1 << bits.trailing_zeros().min(62));
+                }
+                break;
+            }
+            _ => break,
+        }
+    }
+    best
+}
+
+/// The tile dimension whose tensor dimension has constant stride 1 (the innermost of several).
+pub fn contiguous_axis(module: &Module, view: &ViewShape) -> Option<usize> {
+    (0..view.tile.len())
+        .rev()
+        .filter(|&axis| view.stride(module, view.dim_map[axis]) == Ok(1))
+        .max_by_key(|&a| view.tile[a])
+}
+
+/// Tile dimensions from the fastest in memory to the slowest, as far as it is known.
+fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
+    let fastest = contiguous_axis(module, view);
+    let mut order: Vec<usize> = fastest.into_iter().collect();
+    // The rest as the array has it: later dimensions are faster.
+    let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
+    rest.sort_by_key(|&axis| std::cmp::Reverse(view.dim_map[axis]));
+    order.extend(rest);
+    order
+}
+
+impl Inference<'_> {
+    /// Finds the widest access for each (tile shape, memory order), then a layout for every load.
+    pub(super) fn collect_accesses(&mut self, body: BlockId) {
+        let module = self.module;
+        let mut found = Vec::new();
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            let view = match op.code {
+                Opcode::LoadView => op.group(0)[0],
+                Opcode::StoreView => op.group(1)[0],
+                _ => return,
+            };
+            let Some(view) = ViewShape::of(module, view) else { return };
+            let order = memory_order(module, &view);
+            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, axis));
+            found.push((id, view.tile, order, vector));
+        });
+        for (_, tile, order, vector) in &found {
+            let widest = self.blocked.entry((tile.clone(), order.clone())).or_insert(1);
+            *widest = (*widest).max(*vector);
+        }
+        for (id, tile, order, _) in found {
+            let vector = self.blocked[&(tile.clone(), order.clone())];
+            let layout = self.blocked_layout(&tile, &order, vector);
+            self.accesses.insert(id, layout);
+        }
+    }
+
+    /// A store keeps the layout of its value where that makes efficient accesses.
+    pub(super) fn store(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let value = op.group(0)[0];
+        let Some(layout) = self.natural(value) else { return };
+        let Some(view) = ViewShape::of(module, op.group(1)[0]) else { return };
+        let size = view.elem.storage_bits().div_ceil(8) as usize;
+        let coalesced = &self.accesses[&id];
+        let enough = RUN_BYTES.min(run_length(module, &view, coalesced) * size);
+        if run_length(module, &view, &layout) * size >= enough {
+            self.accesses.insert(id, layout);
+        }
+    }
+}
+
+/// Elements of the contiguous run of memory that the lanes of a warp touch with one vector each.
+fn run_length(module: &Module, view: &ViewShape, layout: &Layout) -> usize {
+    let Some(axis) = contiguous_axis(module, view) else { return 1 };
+    let inner: i64 = view.tile[axis + 1..].iter().product();
+    let extent = view.tile[axis];
+    let mut run = layout.vector_len(axis).min(view.vector(module, axis)) as i64;
+    while run < extent && layout.lane_images().contains(&((run * inner) as u32)) {
+        run *= 2;
+    }
+    run as usize
+}

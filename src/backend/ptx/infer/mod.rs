@@ -1,0 +1,370 @@
+//! Layout inference: a register layout for every tile value.
+//!
+//! Values come in three kinds ([`Source`]):
+//! * **free**: constants, index ranges and elementwise work on those; computed in whatever layout a
+//!   user asks for, so they have none of their own;
+//! * **virtual**: `broadcast`, `reshape`, `permute` and `assume`, which only rename elements: a demand
+//!   for the result is a demand for the operand ([`Inference::demand`]), and the operand's layout
+//!   gives the result's ([`Inference::natural`]);
+//! * **concrete**: everything else has one layout, chosen once, in which it is computed.
+//!
+//! Layouts start at anchors (coalesced loads and stores, matrix products) and flow forward in program
+//! order: an elementwise op takes the layout of its largest operand, a reduction that of its operand
+//! without the reduced axis. A loop is walked twice: first with its carried values unknown, then with the
+//! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge.
+//! Whatever still differs is converted where it is used.
+
+mod access;
+
+use std::collections::HashMap;
+
+pub use access::{ViewShape, contiguous_axis};
+
+use super::mma::MmaPlan;
+use crate::ir::table::Class;
+use crate::ir::{BlockId, Module, OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+use crate::target::Target;
+
+/// How the registers of a value come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Computed in any layout on demand.
+    Free,
+    /// Another view of an operand's elements.
+    Virtual,
+    /// Computed once, in its own layout.
+    Concrete,
+}
+
+/// True for ops that work element by element on operands of one shape.
+pub fn is_elementwise(code: Opcode) -> bool {
+    code.spec().class != Class::Own || matches!(code, Opcode::Select | Opcode::PowI | Opcode::Offset)
+}
+
+/// The result of inference.
+pub struct Inference<'m> {
+    module: &'m Module,
+    /// Target that the code is for.
+    pub target: Target,
+    /// Warps of a tile block.
+    pub num_warps: usize,
+    layouts: Vec<Option<Layout>>,
+    sources: Vec<Option<Source>>,
+    /// Layout in which an access touches memory, by op.
+    pub accesses: HashMap<OpId, Layout>,
+    /// Plans of the matrix products, or why there is none.
+    pub products: HashMap<OpId, Result<MmaPlan, String>>,
+    /// Coalesced layouts by tile shape and order, shared by all accesses of that form.
+    blocked: HashMap<(Vec<i64>, Vec<usize>), usize>,
+}
+
+impl<'m> Inference<'m> {
+    /// Infers the layouts of the entry with this body.
+    pub fn run(module: &'m Module, body: BlockId, target: Target, num_warps: u32) -> Inference<'m> {
+        let mut inference = Inference {
+            module,
+            target,
+            num_warps: num_warps as usize,
+            layouts: vec![None; module.num_values()],
+            sources: vec![None; module.num_values()],
+            accesses: HashMap::new(),
+            products: HashMap::new(),
+            blocked: HashMap::new(),
+        };
+        inference.collect_accesses(body);
+        inference.block(body);
+        inference
+    }
+
+    /// The module.
+    pub fn module(&self) -> &'m Module {
+        self.module
+    }
+
+    /// Number of elements of a tile value.
+    pub fn num_elements(&self, value: Value) -> usize {
+        self.module.shape(value).iter().product::<i64>() as usize
+    }
+
+    /// The kind of a tile value.
+    pub fn source(&self, value: Value) -> Source {
+        if let Some(source) = self.sources.get(value.index()).copied().flatten() {
+            return source;
+        }
+        self.compute_source(value)
+    }
+
+    fn compute_source(&self, value: Value) -> Source {
+        let Some(op) = self.module.defining_op(value) else { return Source::Concrete };
+        let op = self.module.op(op);
+        match op.code {
+            Opcode::Constant | Opcode::Iota => Source::Free,
+            Opcode::Assume => Source::Virtual,
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => {
+                let uniform = self.num_elements(op.operands[0]) == 1 && self.num_elements(value) > 1;
+                if uniform || self.source(op.operands[0]) == Source::Free { Source::Free } else { Source::Virtual }
+            }
+            code if is_elementwise(code)
+                && self.num_elements(value) > 1
+                && op.operands.iter().all(|&v| self.source(v) == Source::Free) =>
+            {
+                Source::Free
+            }
+            _ => Source::Concrete,
+        }
+    }
+
+    /// The layout of a concrete value.
+    pub fn layout(&self, value: Value) -> Option<&Layout> {
+        self.layouts[value.index()].as_ref()
+    }
+
+    fn set(&mut self, value: Value, layout: Layout) {
+        debug_assert_eq!(layout.shape(), self.module.shape(value));
+        self.layouts[value.index()] = Some(layout);
+    }
+
+    /// The layout in which a tile value is there without moving data; `None` if any will do.
+    pub fn natural(&self, value: Value) -> Option<Layout> {
+        let shape = self.module.shape(value);
+        if self.num_elements(value) == 1 {
+            return Some(Layout::replicated(shape, self.num_warps));
+        }
+        match self.source(value) {
+            Source::Free => None,
+            Source::Concrete => self.layouts[value.index()].clone(),
+            Source::Virtual => {
+                let op = self.module.op(self.module.defining_op(value)?);
+                let source = self.natural(op.operands[0])?;
+                match op.code {
+                    Opcode::Reshape => Some(source.reshape(shape)),
+                    Opcode::Permute => Some(source.permute(&as_axes(op.permutation()))),
+                    Opcode::Assume => Some(source),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The layout that the operand of a virtual op needs so that its result has layout `wanted`.
+    pub fn demand(&self, op: OpId, wanted: &Layout) -> Layout {
+        let op = self.module.op(op);
+        let shape = self.module.shape(op.operands[0]);
+        match op.code {
+            Opcode::Broadcast => wanted.project(shape),
+            Opcode::Reshape => wanted.reshape(shape),
+            Opcode::Permute => wanted.permute(&inverse(&as_axes(op.permutation()))),
+            _ => wanted.clone(),
+        }
+    }
+
+    /// The layout for a value that has none: as the accesses of its shape have it, else row-major.
+    pub fn default_layout(&self, value: Value) -> Layout {
+        let shape = self.module.shape(value);
+        let order: Vec<usize> = (0..shape.len()).rev().collect();
+        let bytes = match self.module.ty(value) {
+            Type::Tile { elem, .. } => elem.dtype().map_or(8, |d| d.storage_bits().div_ceil(8)) as usize,
+            _ => 8,
+        };
+        let vector = self.blocked.get(&(shape.to_vec(), order.clone())).copied().unwrap_or(16 / bytes.clamp(1, 16));
+        self.blocked_layout(shape, &order, vector)
+    }
+
+    /// Natural layout, or the default one.
+    pub fn natural_or_default(&self, value: Value) -> Layout {
+        self.natural(value).unwrap_or_else(|| self.default_layout(value))
+    }
+
+    fn blocked_layout(&self, shape: &[i64], order: &[usize], vector: usize) -> Layout {
+        let elements = shape.iter().product::<i64>() as usize;
+        let each = (elements / (self.num_warps * 32)).max(1);
+        Layout::blocked(shape, order, vector.min(each), self.num_warps)
+    }
+
+    /// The layout in which an elementwise op computes: that of its largest operand that has one.
+    fn elementwise_layout(&self, operands: &[Value]) -> Option<Layout> {
+        let mut best: Option<(usize, Layout)> = None;
+        for &operand in operands {
+            let Some(layout) = self.natural(operand) else { continue };
+            let weight = layout.num_elements() / layout.replication();
+            if best.as_ref().is_none_or(|(w, _)| weight > *w) {
+                best = Some((weight, layout));
+            }
+        }
+        best.map(|(_, layout)| layout)
+    }
+
+    fn block(&mut self, block: BlockId) {
+        let module = self.module;
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            for &result in &op.results {
+                if matches!(module.ty(result), Type::Tile { .. }) {
+                    self.sources[result.index()] = Some(self.compute_source(result));
+                }
+            }
+            self.op(id);
+        }
+    }
+
+    fn op(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        match op.code {
+            Opcode::For => self.for_loop(id),
+            Opcode::Loop => self.endless_loop(id),
+            Opcode::If => self.branches(id),
+            Opcode::LoadView => {
+                let layout = self.accesses[&id].clone();
+                self.set(op.results[0], layout);
+            }
+            Opcode::StoreView => self.store(id),
+            Opcode::Reduce => self.reduce(id),
+            Opcode::MmaF | Opcode::MmaI => {
+                let plan = self.plan_product(id);
+                let layout = match &plan {
+                    Ok(plan) => plan.acc.clone(),
+                    Err(_) => self.default_layout(op.results[0]),
+                };
+                self.products.insert(id, plan);
+                self.set(op.results[0], layout);
+            }
+            code if is_elementwise(code) => {
+                let result = op.results[0];
+                if self.source(result) == Source::Concrete {
+                    let layout = self.elementwise_layout(&op.operands);
+                    let layout = layout.unwrap_or_else(|| self.default_layout(result));
+                    self.set(result, layout);
+                }
+            }
+            _ => {
+                // Scalars (block ids, shapes, …) are the same in every thread; views have no registers.
+                for &result in &op.results {
+                    if matches!(module.ty(result), Type::Tile { .. }) && self.source(result) == Source::Concrete {
+                        let layout = self.default_layout(result);
+                        self.set(result, layout);
+                    }
+                }
+            }
+        }
+    }
+
+    fn reduce(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let axis = op.dim() as usize;
+        let layout = self.elementwise_layout(&op.operands).unwrap_or_else(|| self.default_layout(op.operands[0]));
+        let reduced = layout.reduce(axis).squeeze(axis);
+        self.accesses.insert(id, layout);
+        for &result in &op.results {
+            self.set(result, reduced.clone());
+        }
+    }
+
+    /// Layouts of carried values: first what the body makes of them, then what they start with.
+    fn carried(&mut self, block: BlockId, args: &[Value], inits: &[Value], terminator: Opcode) {
+        self.block(block);
+        let mut next: Vec<Option<Layout>> = vec![None; args.len()];
+        let offset = 0;
+        self.for_each_exit(block, terminator, &mut |this, operands| {
+            for (slot, &value) in next.iter_mut().zip(&operands[offset..]) {
+                if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
+                    *slot = this.natural(value);
+                }
+            }
+        });
+        for ((&arg, &init), found) in args.iter().zip(inits).zip(next) {
+            if !matches!(self.module.ty(arg), Type::Tile { .. }) {
+                continue;
+            }
+            let layout = found.or_else(|| self.natural(init)).unwrap_or_else(|| self.default_layout(arg));
+            self.set(arg, layout);
+        }
+        self.block(block);
+    }
+
+    fn for_loop(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let args = &module.block(body).args;
+        let counter = Layout::replicated(&[], self.num_warps);
+        self.set(args[0], counter);
+        self.carried(body, &args[1..], op.group(3), Opcode::Continue);
+        for (&result, &arg) in op.results.iter().zip(&args[1..]) {
+            if let Some(layout) = self.layouts[arg.index()].clone() {
+                self.set(result, layout);
+            }
+        }
+    }
+
+    fn endless_loop(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let args = &module.block(body).args;
+        self.carried(body, args, op.group(0), Opcode::Continue);
+        self.results_from_exits(id, &[body], Opcode::Break);
+    }
+
+    fn branches(&mut self, id: OpId) {
+        let regions = self.module.op(id).regions.clone();
+        for &region in &regions {
+            self.block(region);
+        }
+        self.results_from_exits(id, &regions, Opcode::Yield);
+    }
+
+    /// The results of a region op take the layout of the first value that leaves for them.
+    fn results_from_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
+        let module = self.module;
+        let results = &module.op(id).results;
+        let mut found: Vec<Option<Layout>> = vec![None; results.len()];
+        for &region in regions {
+            self.for_each_exit(region, terminator, &mut |this, operands| {
+                for (slot, &value) in found.iter_mut().zip(operands) {
+                    if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) {
+                        *slot = this.natural(value);
+                    }
+                }
+            });
+        }
+        for (&result, layout) in results.iter().zip(found) {
+            if matches!(module.ty(result), Type::Tile { .. }) {
+                let layout = layout.unwrap_or_else(|| self.default_layout(result));
+                self.set(result, layout);
+            }
+        }
+    }
+
+    /// Visits the operands of every `terminator` that leaves this region: those of the block itself and
+    /// of `if`s in it (a loop inside has exits of its own; an `if` takes `yield` for itself).
+    fn for_each_exit(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&Self, &'m [Value])) {
+        for &id in &self.module.block(block).ops {
+            let op = self.module.op(id);
+            if op.code == terminator {
+                visit(self, &op.operands);
+            }
+            if op.code == Opcode::If && terminator != Opcode::Yield {
+                for &region in &op.regions {
+                    self.for_each_exit(region, terminator, visit);
+                }
+            }
+        }
+    }
+}
+
+/// A permutation attribute as axes.
+pub fn as_axes(permutation: &[i32]) -> Vec<usize> {
+    permutation.iter().map(|&axis| axis as usize).collect()
+}
+
+/// The inverse of a permutation.
+pub fn inverse(permutation: &[usize]) -> Vec<usize> {
+    let mut result = vec![0; permutation.len()];
+    for (i, &axis) in permutation.iter().enumerate() {
+        result[axis] = i;
+    }
+    result
+}

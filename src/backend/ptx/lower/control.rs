@@ -1,0 +1,296 @@
+//! Loops and branches. Conditions are scalars, the same in every thread.
+//!
+//! A carried value lives in fixed registers that the back edge writes; results of an `if` likewise.
+//! What a region computes is forgotten when it ends, since it need not have run.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::infer::{Source, is_elementwise};
+use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::scalar::repr;
+use crate::dtype::DType;
+use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+
+/// Registers of a value that several places write.
+type Fixed = (Layout, Vec<Reg>);
+
+/// A region that is being lowered, and where its terminators go.
+pub struct Frame {
+    op: Opcode,
+    /// `continue`: carried registers and label.
+    next: Option<(Vec<Option<Fixed>>, Label)>,
+    /// `break` or `yield`: result registers and label.
+    exit: Option<(Vec<Option<Fixed>>, Label)>,
+}
+
+/// A point to which the memory of computed values can be cut back.
+pub struct Mark {
+    cached: usize,
+    thread: usize,
+}
+
+/// Registers up to which a value is converted ahead of a loop that uses it in another layout.
+const HOISTED_SLOTS: usize = 32;
+
+impl Lowering<'_> {
+    /// Notes what is known now.
+    pub fn mark(&self) -> Mark {
+        Mark { cached: self.cached.len(), thread: self.thread.mark() }
+    }
+
+    /// Forgets what has been computed since.
+    pub fn release(&mut self, mark: Mark) {
+        self.cached.truncate(mark.cached);
+        self.thread.truncate(mark.thread);
+    }
+
+    fn region(&mut self, block: BlockId) {
+        let mark = self.mark();
+        self.block(block);
+        self.release(mark);
+    }
+
+    /// Registers for a value in its layout; tokens have none.
+    fn fixed(&mut self, value: Value) -> Option<Fixed> {
+        if !matches!(self.module.ty(value), Type::Tile { .. }) {
+            return None;
+        }
+        let layout = match self.inference.layout(value) {
+            Some(layout) => layout.clone(),
+            None => self.inference.default_layout(value),
+        };
+        let class = repr::class(self.element_type(value));
+        let registers = self.b.fresh_vec(class, layout.num_registers());
+        Some((layout, registers))
+    }
+
+    fn bind(&mut self, value: Value, fixed: &Option<Fixed>) {
+        if let Some((layout, registers)) = fixed {
+            let slots: Vec<Operand> = registers.iter().map(|&r| r.into()).collect();
+            self.tiles[value.index()] = Some(Tile { layout: layout.clone(), slots: slots.into() });
+        }
+    }
+
+    /// Writes values into fixed registers, all at once: a source may be another one's destination.
+    fn assign(&mut self, targets: &[Option<Fixed>], values: &[Value]) -> Lowered {
+        let mut moves: Vec<(Reg, Operand)> = Vec::new();
+        for (target, &value) in targets.iter().zip(values) {
+            let Some((layout, registers)) = target else { continue };
+            let slots: Rc<[Operand]> = self.get(value, layout)?;
+            moves.extend(registers.iter().copied().zip(slots.iter().copied()));
+        }
+        moves.retain(|&(dst, src)| src != Operand::Reg(dst));
+        let written: HashSet<Reg> = moves.iter().map(|&(dst, _)| dst).collect();
+        let staged: Vec<(Reg, Operand)> = moves
+            .into_iter()
+            .map(|(dst, src)| match src {
+                Operand::Reg(reg) if written.contains(&reg) => (dst, self.b.copy(src, reg.class).into()),
+                _ => (dst, src),
+            })
+            .collect();
+        for (dst, src) in staged {
+            self.b.mov_to(dst, src);
+        }
+        Ok(())
+    }
+
+    /// Code that a back edge reaches, or that may have been skipped, knows little of what threads did.
+    fn enter_loop(&mut self, body: BlockId) {
+        let mut accesses = Vec::new();
+        self.module.walk(body, &mut |id| accesses.extend(self.access_of(id)));
+        self.memory.may_have_happened(accesses);
+        self.shared.unknown();
+    }
+
+    /// Converts what the loop uses from outside in another layout once, before it.
+    fn hoist(&mut self, body: BlockId) -> Lowered {
+        let module = self.module;
+        let mut inside = HashSet::new();
+        let mut wanted = Vec::new();
+        let inference = &self.inference;
+        inside.extend(module.block(body).args.iter().copied());
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            inside.extend(op.results.iter().copied());
+            for &region in &op.regions {
+                inside.extend(module.block(region).args.iter().copied());
+            }
+            let layout = match op.code {
+                Opcode::Reduce | Opcode::StoreView => inference.accesses.get(&id).cloned(),
+                code if is_elementwise(code) && inference.source(op.results[0]) == Source::Concrete => {
+                    inference.layout(op.results[0]).cloned()
+                }
+                _ => None,
+            };
+            if let Some(layout) = layout {
+                for &operand in &op.operands {
+                    let tile = matches!(module.ty(operand), Type::Tile { .. });
+                    if tile && module.shape(operand) == layout.shape() {
+                        wanted.push((operand, layout.clone()));
+                    }
+                }
+            }
+        });
+        for (value, layout) in wanted {
+            if inside.contains(&value) || self.inference.source(value) == Source::Free {
+                continue;
+            }
+            if layout.num_registers() <= HOISTED_SLOTS {
+                self.get(value, &layout)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `for`.
+    pub fn for_loop(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let args = &module.block(body).args;
+        let ty = counter_type(module.dtype(args[0]), op.flag(Flag::UnsignedCmp))?;
+        let lower = self.scalar(op.group(0)[0])?;
+        let upper = self.scalar(op.group(1)[0])?;
+        let step = self.scalar(op.group(2)[0])?;
+        self.hoist(body)?;
+        let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.fixed(arg)).collect();
+        self.assign(&carried, op.group(3))?;
+        let counter = self.b.copy(lower, ty.class());
+        let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
+        self.enter_loop(body);
+        let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
+        self.b.bra_if(enter, true, end, true);
+        self.b.place(head);
+        self.single(args[0], counter.into());
+        for (&arg, fixed) in args[1..].iter().zip(&carried) {
+            self.bind(arg, fixed);
+        }
+        self.loops.push(Frame { op: Opcode::For, next: Some((carried, next)), exit: None });
+        self.region(body);
+        let frame = self.loops.pop().expect("the frame of this loop");
+        self.b.place(next);
+        // The next counter may not exceed the type: compare what is left instead.
+        let left = self.b.sub(ty, upper, counter);
+        let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
+        let after = self.b.add(ty, counter, step);
+        self.b.mov_to(counter, after);
+        self.b.bra_if(more, false, head, true);
+        self.b.place(end);
+        self.enter_loop(body);
+        let (carried, _) = frame.next.expect("carried registers");
+        for (&result, fixed) in op.results.iter().zip(&carried) {
+            self.bind(result, fixed);
+        }
+        Ok(())
+    }
+
+    /// `loop`.
+    pub fn endless_loop(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let args = &module.block(body).args;
+        self.hoist(body)?;
+        let carried: Vec<Option<Fixed>> = args.iter().map(|&arg| self.fixed(arg)).collect();
+        self.assign(&carried, op.group(0))?;
+        let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
+        let (head, end) = (self.b.new_label(), self.b.new_label());
+        self.enter_loop(body);
+        self.b.place(head);
+        for (&arg, fixed) in args.iter().zip(&carried) {
+            self.bind(arg, fixed);
+        }
+        let bound = results.clone();
+        self.loops.push(Frame { op: Opcode::Loop, next: Some((carried, head)), exit: Some((results, end)) });
+        self.region(body);
+        self.loops.pop();
+        self.b.place(end);
+        self.enter_loop(body);
+        for (&result, fixed) in op.results.iter().zip(&bound) {
+            self.bind(result, fixed);
+        }
+        Ok(())
+    }
+
+    /// `if`.
+    pub fn branches(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let condition = self.scalar(op.operands[0])?;
+        let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
+        let condition = self.b.reg(condition, RegClass::Pred);
+        let (otherwise, end) = (self.b.new_label(), self.b.new_label());
+        self.b.bra_if(condition, true, otherwise, true);
+        let before = (self.shared.clone(), self.memory.clone());
+        let mut after = None;
+        for (index, &region) in op.regions.iter().enumerate() {
+            if index == 1 {
+                self.b.place(otherwise);
+                after =
+                    Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
+            }
+            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)) });
+            self.region(region);
+            self.loops.pop();
+            if index == 0 && op.regions.len() > 1 {
+                self.b.bra(end, true);
+            }
+        }
+        if let Some((shared, memory)) = after {
+            self.shared.join(&shared);
+            self.memory.join(memory);
+        }
+        self.b.place(end);
+        for (&result, fixed) in op.results.iter().zip(&results) {
+            self.bind(result, fixed);
+        }
+        Ok(())
+    }
+
+    /// `continue`, `break`, `yield`, `return`.
+    pub fn terminator(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let position = match op.code {
+            Opcode::Return => {
+                self.b.ret();
+                return Ok(());
+            }
+            Opcode::Continue => self.loops.iter().rposition(|f| f.next.is_some()),
+            Opcode::Break => self.loops.iter().rposition(|f| f.op == Opcode::Loop),
+            _ => self.loops.iter().rposition(|f| f.op == Opcode::If),
+        };
+        let position = position.ok_or("a terminator outside of its region")?;
+        let innermost = position + 1 == self.loops.len();
+        let frame = &self.loops[position];
+        let is_continue = op.code == Opcode::Continue;
+        let (targets, label) =
+            if is_continue { frame.next.clone() } else { frame.exit.clone() }.ok_or("no such exit")?;
+        let falls_through = innermost && (frame.op != Opcode::Loop);
+        self.assign(&targets, &op.operands)?;
+        if !falls_through {
+            self.b.bra(label, true);
+        }
+        Ok(())
+    }
+}
+
+/// The PTX type of a loop counter.
+fn counter_type(dtype: DType, is_unsigned: bool) -> Lowered<Ty> {
+    match (dtype, is_unsigned) {
+        (DType::I32, false) => Ok(Ty::S32),
+        (DType::I32, true) => Ok(Ty::U32),
+        (DType::I64, false) => Ok(Ty::S64),
+        (DType::I64, true) => Ok(Ty::U64),
+        (other, _) => Err(format!("a loop counter of type {other}")),
+    }
+}
+
+fn unsigned(ty: Ty) -> Ty {
+    match ty {
+        Ty::S64 | Ty::U64 => Ty::U64,
+        _ => Ty::U32,
+    }
+}

@@ -1,0 +1,212 @@
+//! Layout changes: renamed registers, shuffles within warps, or a swizzled buffer in shared memory.
+
+use std::rc::Rc;
+
+use super::{Lowered, Lowering, Tile, vector};
+use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::shared::Buffer;
+use crate::dtype::DType;
+use crate::ir::Type;
+use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side};
+
+impl Lowering<'_> {
+    /// The slots of `tile` in layout `wanted`.
+    pub fn convert(&mut self, ty: &Type, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let dtype = ty.as_tile().and_then(|(elem, _)| elem.dtype()).unwrap_or(DType::I64);
+        let bits = vector::shared_type(dtype).storage_bits();
+        let budget = (self.shared.budget() / 2) as usize;
+        let plan = Conversion::plan(&tile.layout, wanted, bits, budget)
+            .ok_or_else(|| format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape()))?;
+        match plan {
+            Conversion::Identity => Ok(tile.slots.clone()),
+            Conversion::Registers(map) => Ok(map.iter().map(|&register| tile.slots[register]).collect()),
+            Conversion::Shuffle(plan) => Ok(self.shuffle(dtype, &tile.slots, &plan, wanted.num_registers())),
+            Conversion::Shared(plan) => self.through_shared(dtype, &tile.slots, &plan, wanted.num_registers()),
+        }
+    }
+
+    fn shuffle(&mut self, dtype: DType, slots: &[Operand], plan: &ShufflePlan, count: usize) -> Rc<[Operand]> {
+        let mut units: Vec<Vec<Operand>> = Vec::with_capacity(plan.source_units.len());
+        for unit in &plan.source_units {
+            let values: Vec<Operand> = unit.iter().map(|&register| slots[register]).collect();
+            units.push(self.to_words(dtype, &values));
+        }
+        self.select_by_thread(&mut units, &plan.source_select);
+        let lane_map = self.linear_in_thread(&plan.lane_map);
+        let mut received = Vec::with_capacity(plan.rounds.len());
+        for round in &plan.rounds {
+            let words = units[round.unit].clone();
+            if !round.shuffle {
+                received.push(words);
+                continue;
+            }
+            let lane = self.b.xor(Ty::B32, lane_map, round.lane);
+            received.push(words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect());
+        }
+        self.select_by_thread(&mut received, &plan.destination_select);
+        let mut result = vec![Operand::Imm(0); count];
+        for (unit, words) in plan.destination_units.iter().zip(received) {
+            let values = self.from_words(dtype, &words, unit.len());
+            for (&register, value) in unit.iter().zip(values) {
+                result[register] = value;
+            }
+        }
+        result.into()
+    }
+
+    /// Replaces `units[u]` by `units[u ^ S]`, S being the XOR of `select` over the set thread bits.
+    fn select_by_thread(&mut self, units: &mut Vec<Vec<Operand>>, select: &[u32]) {
+        for (bit, &swap) in select.iter().enumerate() {
+            if swap == 0 {
+                continue;
+            }
+            let tid = self.b.special(Special::TidX);
+            let field = self.b.and(Ty::B32, tid, 1u32 << bit);
+            let set = self.b.setp(Cmp::Ne, Ty::B32, field, 0);
+            *units = (0..units.len())
+                .map(|unit| {
+                    let pairs = units[unit ^ swap as usize].iter().zip(&units[unit]);
+                    pairs.map(|(&there, &here)| self.b.select(RegClass::B32, set, there, here)).collect()
+                })
+                .collect();
+        }
+    }
+
+    /// Elements as 32-bit words, for shuffles.
+    pub fn to_words(&mut self, dtype: DType, values: &[Operand]) -> Vec<Operand> {
+        match dtype.storage_bits() {
+            64 => {
+                let mut words = Vec::with_capacity(2 * values.len());
+                for &value in values {
+                    let whole = self.b.reg(value, repr::class(dtype)).as_class(RegClass::B64);
+                    let (lo, hi) = self.b.unpack(whole);
+                    words.extend([lo, hi]);
+                }
+                words
+            }
+            32 => values.iter().map(|&value| self.b.bitcast(value, RegClass::B32)).collect(),
+            _ => vector::words(&mut self.b, dtype, values),
+        }
+    }
+
+    /// The inverse of [`Lowering::to_words`].
+    pub fn from_words(&mut self, dtype: DType, words: &[Operand], count: usize) -> Vec<Operand> {
+        let class = repr::class(dtype);
+        match dtype.storage_bits() {
+            64 => words
+                .chunks(2)
+                .map(|pair| {
+                    let whole = self.b.pack(pair[0], pair[1]);
+                    self.b.bitcast(whole, class)
+                })
+                .collect(),
+            32 => words.iter().map(|&word| self.b.bitcast(word, class)).collect(),
+            _ if count == 1 => vec![repr::from_word(&mut self.b, dtype, words[0], 0)],
+            _ => vector::elements(&mut self.b, dtype, words, count),
+        }
+    }
+
+    fn through_shared(
+        &mut self,
+        dtype: DType,
+        slots: &[Operand],
+        plan: &SharedPlan,
+        count: usize,
+    ) -> Lowered<Rc<[Operand]>> {
+        let buffer = self.allocate(plan.bytes)?;
+        let dtype = vector::shared_type(dtype);
+        let store_base = self.linear_in_thread(&plan.store.thread);
+        let load_base = self.linear_in_thread(&plan.load.thread);
+        let store_round = self.linear_in_thread(&plan.store.round);
+        let load_round = self.linear_in_thread(&plan.load.round);
+        let owner = self.owner_of(plan.store.replicated);
+        let mut result = vec![Operand::Imm(0); count];
+        for round in 0..plan.rounds {
+            if self.shared.write(buffer) {
+                self.barrier();
+                self.shared.write(buffer);
+            }
+            for access in plan.store.accesses.iter().filter(|a| takes_part(&plan.store, a.round, round)) {
+                let values: Vec<Operand> = access.registers.iter().map(|&register| slots[register]).collect();
+                let addr = self.shared_place(buffer, store_base, access.xor, access.offset);
+                let guard = self.in_round(store_round, access.round, round, owner);
+                vector::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), guard);
+            }
+            if self.shared.read(buffer) {
+                self.barrier();
+                self.shared.read(buffer);
+            }
+            for access in plan.load.accesses.iter().filter(|a| takes_part(&plan.load, a.round, round)) {
+                let addr = self.shared_place(buffer, load_base, access.xor, access.offset);
+                let run = access.registers.len();
+                let values = match self.in_round(load_round, access.round, round, None) {
+                    None => vector::load(&mut self.b, Space::Shared, dtype, run, &addr, MemMods::default(), None),
+                    Some(guard) => {
+                        let fresh = vector::load(
+                            &mut self.b,
+                            Space::Shared,
+                            dtype,
+                            run,
+                            &addr,
+                            MemMods::default(),
+                            Some((guard, 0)),
+                        );
+                        let class = repr::class(dtype);
+                        let old = access.registers.iter().map(|&register| result[register]);
+                        old.zip(fresh).map(|(old, new)| self.b.select(class, guard, new, old)).collect()
+                    }
+                };
+                for (&register, value) in access.registers.iter().zip(values) {
+                    result[register] = value;
+                }
+                for &(held, copy) in &access.copies {
+                    result[copy] = result[held];
+                }
+            }
+        }
+        Ok(result.into())
+    }
+
+    /// A buffer of shared memory.
+    pub fn allocate(&mut self, bytes: usize) -> Lowered<Buffer> {
+        let budget = self.shared.budget();
+        self.shared
+            .allocate(bytes as u32)
+            .ok_or_else(|| format!("{bytes} bytes of shared memory are needed, {budget} are there: use smaller tiles"))
+    }
+
+    /// The address at the thread's offset XOR `xor` plus `offset` of a buffer.
+    pub fn shared_place(&mut self, buffer: Buffer, thread: Operand, xor: u32, offset: u32) -> Addr {
+        let swizzled = self.b.xor(Ty::B32, thread, xor);
+        self.b.address(Operand::Smem, swizzled).plus(i64::from(buffer.offset + offset))
+    }
+
+    /// The threads that store, where several hold the same element.
+    pub fn owner_of(&mut self, replicated: u32) -> Option<Reg> {
+        if replicated == 0 {
+            return None;
+        }
+        let tid = self.b.special(Special::TidX);
+        let field = self.b.and(Ty::B32, tid, replicated);
+        Some(self.b.setp(Cmp::Eq, Ty::B32, field, 0))
+    }
+
+    /// The predicate under which an access of `own` round happens in `round`, if it depends on the thread.
+    fn in_round(&mut self, thread: Operand, own: usize, round: usize, owner: Option<Reg>) -> Option<Reg> {
+        if thread == Operand::Imm(0) {
+            return owner;
+        }
+        let now = self.b.setp(Cmp::Eq, Ty::B32, thread, (own ^ round) as u32);
+        Some(match owner {
+            Some(owner) => self.b.and(Ty::Pred, owner, now).reg(),
+            None => now,
+        })
+    }
+}
+
+/// Can an access of this round happen in `round`, in some thread?
+fn takes_part(side: &Side, own: usize, round: usize) -> bool {
+    let free = side.round.iter().fold(0, |all, &bits| all | bits) as usize;
+    (own ^ round) & !free == 0
+}

@@ -1,0 +1,492 @@
+//! Loads and stores of views: addresses, masks, wide accesses, and the order of accesses to one array.
+//!
+//! Along tile dimension d a tile starts at `index * step` and has `rem = extent - start` elements
+//! inside the array (none if the index is outside of the index space). A thread compares the
+//! coordinate of each of its vectors with `rem`. Where the extent is known to be divisible by the
+//! vector, a vector is inside or outside as a whole; else a block whose tile is entirely inside takes
+//! the wide path and only the others go element by element.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::thread::AxisBits;
+use super::vector;
+use super::view::Partition;
+use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::inst::{Addr, CacheHint, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::scalar::repr;
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::{BlockId, Module, OpId, Opcode, Padding, Rounding, Value};
+use crate::layout::Layout;
+
+/// Which thread touches which element of an array, as far as it decides about races inside a block.
+#[derive(Clone, Debug, PartialEq)]
+struct Pattern {
+    tensor: OpId,
+    tile: Vec<i64>,
+    dim_map: Vec<usize>,
+    layout: Layout,
+}
+
+/// An access to an array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Touch {
+    root: Value,
+    is_store: bool,
+    pattern: Option<Pattern>,
+}
+
+impl Touch {
+    /// May different threads meet at one element, one of them writing?
+    ///
+    /// Two accesses of one pattern need no order between threads: an element always belongs to the same
+    /// thread. Where several hold it, one of them stores but all of them load.
+    pub fn conflicts(&self, other: &Touch) -> bool {
+        if self.root != other.root || !(self.is_store || other.is_store) {
+            return false;
+        }
+        match &self.pattern {
+            Some(pattern) if self.pattern == other.pattern => {
+                !(self.is_store && other.is_store) && pattern.layout.replication() > 1
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Accesses to each written array since the last barrier.
+///
+/// Arrays are told apart by their base parameter: the arguments of a launch do not overlap where one
+/// of them is written.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    stored: HashSet<Value>,
+    touches: Vec<Touch>,
+}
+
+impl History {
+    /// An empty history of the kernel with this body.
+    pub fn of(module: &Module, body: BlockId) -> History {
+        let mut stored = HashSet::new();
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            if op.code == Opcode::StoreView {
+                stored.insert(root(module, op.group(1)[0]));
+            }
+        });
+        History { stored, touches: Vec::new() }
+    }
+
+    /// Is the array never written by this kernel?
+    fn read_only(&self, root: Value) -> bool {
+        !self.stored.contains(&root)
+    }
+
+    /// All threads have done what came before.
+    pub fn barrier(&mut self) {
+        self.touches.clear();
+    }
+
+    /// Accesses that may have happened, or not.
+    pub fn may_have_happened(&mut self, touches: impl IntoIterator<Item = Touch>) {
+        for touch in touches {
+            if self.stored.contains(&touch.root) && !self.touches.contains(&touch) {
+                self.touches.push(touch);
+            }
+        }
+    }
+
+    /// Where two branches meet.
+    pub fn join(&mut self, other: History) {
+        self.may_have_happened(other.touches);
+    }
+}
+
+/// The base pointer parameter behind a view (through partition views and assumptions).
+pub fn root(module: &Module, view: Value) -> Value {
+    let mut value = view;
+    while let Some(id) = module.defining_op(value) {
+        let op = module.op(id);
+        match op.code {
+            Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => {
+                value = op.operands[0]
+            }
+            Opcode::MakeTensorView | Opcode::Assume | Opcode::Offset | Opcode::PtrToPtr => value = op.operands[0],
+            _ => break,
+        }
+    }
+    value
+}
+
+/// The part of an access that all of its vectors share.
+pub struct Access {
+    partition: Partition,
+    layout: Layout,
+    mods: MemMods,
+    /// Bits that a load gives outside of the array.
+    otherwise: u64,
+    /// Address of the thread's element in slot 0 (B64).
+    base: Operand,
+    /// Elements from the thread's coordinate to the end of the array, by tile dimension (B32, signed).
+    limits: Vec<Operand>,
+    /// Elements inside the array from the start of the tile, by tile dimension.
+    inside: Vec<Operand>,
+    /// Slots of one vector.
+    vector: usize,
+    /// A vector may be partly inside.
+    ragged: Option<usize>,
+    offsets: HashMap<(usize, u32), Operand>,
+    addresses: HashMap<Vec<u32>, Operand>,
+    masks: HashMap<(usize, u32), Reg>,
+    combined: HashMap<Vec<(usize, u32)>, Reg>,
+    /// Threads that write, where several hold the same element.
+    owner: Option<Reg>,
+}
+
+impl Lowering<'_> {
+    /// `load_view_tko`.
+    pub fn load_view(&mut self, id: OpId) -> Lowered {
+        let mut access = self.begin_load(id)?;
+        let layout = access.layout.clone();
+        let slots = self.load_slots(&mut access, 0..layout.num_registers());
+        self.tiles[self.module.op(id).results[0].index()] = Some(Tile { layout, slots: slots.into() });
+        Ok(())
+    }
+
+    /// `store_view_tko`.
+    pub fn store_view(&mut self, id: OpId) -> Lowered {
+        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
+        let slots = self.get(self.module.op(id).group(0)[0], &layout)?;
+        let mut access = self.begin_store(id)?;
+        self.store_slots(&mut access, 0, &slots);
+        Ok(())
+    }
+
+    /// What all vectors of a load share; orders it after earlier stores.
+    pub fn begin_load(&mut self, id: OpId) -> Lowered<Access> {
+        let op = self.module.op(id);
+        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
+        self.order(id);
+        let view = op.group(0)[0];
+        let mut access = self.access(view, op.group(1), &layout)?;
+        access.mods.nc = self.memory.read_only(root(self.module, view));
+        Ok(access)
+    }
+
+    /// What all vectors of a store share; orders it after earlier accesses.
+    pub fn begin_store(&mut self, id: OpId) -> Lowered<Access> {
+        let op = self.module.op(id);
+        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
+        self.order(id);
+        let mut access = self.access(op.group(1)[0], op.group(2), &layout)?;
+        access.owner = self.owner_of(Self::replica_bits(&layout));
+        Ok(access)
+    }
+
+    /// Loads the slots of a range (a multiple of the vector).
+    pub fn load_slots(&mut self, access: &mut Access, range: Range<usize>) -> Vec<Operand> {
+        let Some(axis) = access.ragged else { return self.load_vectors(access, range, true) };
+        let (slow, done) = (self.b.new_label(), self.b.new_label());
+        let inside = self.whole(access, axis);
+        self.b.bra_if(inside, true, slow, true);
+        let fast = self.load_vectors(access, range.clone(), true);
+        let class = repr::class(access.partition.tensor.elem);
+        let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
+        self.b.bra(done, true);
+        self.b.place(slow);
+        let singles = access.element_by_element(|access| self.load_vectors(access, range, false));
+        for (&dst, value) in merged.iter().zip(singles) {
+            self.b.mov_to(dst, value);
+        }
+        self.b.place(done);
+        merged.into_iter().map(Operand::from).collect()
+    }
+
+    /// Stores slots from `first` on (a multiple of the vector).
+    pub fn store_slots(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
+        let Some(axis) = access.ragged else { return self.store_vectors(access, first, slots) };
+        let (slow, done) = (self.b.new_label(), self.b.new_label());
+        let inside = self.whole(access, axis);
+        self.b.bra_if(inside, true, slow, true);
+        self.store_vectors(access, first, slots);
+        self.b.bra(done, true);
+        self.b.place(slow);
+        access.element_by_element(|access| self.store_vectors(access, first, slots));
+        self.b.place(done);
+    }
+
+    /// The access that an op makes, if it makes one.
+    pub fn access_of(&self, id: OpId) -> Option<Touch> {
+        let op = self.module.op(id);
+        let (view, is_store) = match op.code {
+            Opcode::LoadView => (op.group(0)[0], false),
+            Opcode::StoreView => (op.group(1)[0], true),
+            _ => return None,
+        };
+        let pattern = match (ViewShape::of(self.module, view), self.inference.accesses.get(&id)) {
+            (Some(shape), Some(layout)) => {
+                Some(Pattern { tensor: shape.tensor, tile: shape.tile, dim_map: shape.dim_map, layout: layout.clone() })
+            }
+            _ => None,
+        };
+        Some(Touch { root: root(self.module, view), is_store, pattern })
+    }
+
+    /// A barrier, if other threads of the block may still be at work on the same elements.
+    fn order(&mut self, id: OpId) {
+        let Some(touch) = self.access_of(id) else { return };
+        if self.memory.touches.iter().any(|earlier| earlier.conflicts(&touch)) {
+            self.barrier();
+        }
+        self.memory.may_have_happened([touch]);
+    }
+
+    fn access(&mut self, view: Value, indices: &[Value], layout: &Layout) -> Lowered<Access> {
+        let module = self.module;
+        let partition = self.partition(view)?;
+        let shape = ViewShape::of(module, view).ok_or("only partition views can be accessed")?;
+        let tensor = Rc::clone(&partition.tensor);
+        let ty = tensor.index_type();
+        let (mut limits, mut inside) = (Vec::new(), Vec::new());
+        let mut offset: Operand = Operand::Imm(0);
+        for (axis, &index) in indices.iter().enumerate() {
+            let dim = partition.dim_map[axis];
+            let index = self.index_operand(index, tensor.wide)?;
+            let start = self.b.mul(ty, index, partition.steps[axis]);
+            let rem = self.inside(&partition, axis, index, start);
+            let thread = self.thread_coordinate(layout, axis);
+            limits.push(self.b.sub(Ty::S32, rem, thread));
+            inside.push(rem);
+            let thread = if tensor.wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), thread) } else { thread };
+            let position = self.b.add(ty, start, thread);
+            offset = self.b.mad(ty, position, tensor.strides[dim], offset);
+        }
+        let base = self.element_address(&tensor, offset)?;
+        let contiguous = contiguous_axis(module, &shape);
+        let mut vector = 1;
+        let mut ragged = None;
+        if let Some(axis) = contiguous {
+            vector = shape.vector(module, axis).min(layout.vector_len(axis)).min(layout.num_registers());
+            if vector > 1 && shape.extent_divisor(module, shape.dim_map[axis]) < vector as u64 {
+                ragged = Some(axis);
+            }
+        }
+        if tensor.elem.storage_bits() < 8 && (vector < 2 || ragged.is_some()) {
+            return Err(format!(
+                "an array of {} needs a contiguous dimension whose extent is a multiple of 16",
+                tensor.elem
+            ));
+        }
+        Ok(Access {
+            otherwise: padding_bits(tensor.elem, partition.padding),
+            partition,
+            layout: layout.clone(),
+            mods: MemMods::default(),
+            base,
+            limits,
+            inside,
+            vector,
+            ragged,
+            offsets: HashMap::new(),
+            addresses: HashMap::new(),
+            masks: HashMap::new(),
+            combined: HashMap::new(),
+            owner: None,
+        })
+    }
+
+    /// A tile index in the width of the view's index type.
+    fn index_operand(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
+        let operand = self.scalar(index)?;
+        match (self.module.dtype(index), wide) {
+            (DType::I64, true) => Ok(operand),
+            (DType::I64, false) => Ok(self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), operand)),
+            (DType::I8 | DType::I16 | DType::I32, true) => {
+                Ok(self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), operand))
+            }
+            (DType::I8 | DType::I16 | DType::I32, false) => Ok(operand),
+            (other, _) => Err(format!("an index of type {other}")),
+        }
+    }
+
+    /// How many elements of the tile lie inside along an axis (B32): 0 for an index outside.
+    fn inside(&mut self, partition: &Partition, axis: usize, index: Operand, start: Operand) -> Operand {
+        let tensor = &partition.tensor;
+        let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
+        let extent = tensor.extents[partition.dim_map[axis]];
+        let count = self.num_tiles(partition, axis);
+        let valid = self.b.setp(Cmp::Lt, unsigned, index, count);
+        let rem = self.b.sub(signed, extent, start);
+        let rem = if tensor.wide {
+            // A tile has at most 2^24 elements: more than that inside is as good as 2^24.
+            let clamped = self.b.min(Ty::S64, rem, 1i64 << 24);
+            self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), clamped)
+        } else {
+            rem
+        };
+        self.b.select(RegClass::B32, valid, rem, 0)
+    }
+
+    /// `base + offset * element size`, where `offset` counts elements.
+    fn element_address(&mut self, tensor: &super::view::TensorView, offset: Operand) -> Lowered<Operand> {
+        let bits = tensor.elem.storage_bits();
+        let bytes = if tensor.wide {
+            if bits < 8 { self.b.shr(Ty::S64, offset, 1) } else { self.b.mul(Ty::S64, offset, i64::from(bits / 8)) }
+        } else if bits < 8 {
+            let half = self.b.shr(Ty::S32, offset, 1);
+            self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), half)
+        } else {
+            self.b.mul_wide(Ty::S32, offset, i64::from(bits / 8))
+        };
+        Ok(self.b.add(Ty::S64, tensor.base, bytes))
+    }
+
+    /// The address of the element in this slot.
+    fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
+        let element = access.layout.element(slot, 0, 0);
+        let tensor = Rc::clone(&access.partition.tensor);
+        let bits = i64::from(tensor.elem.storage_bits());
+        let mut constant = 0;
+        let mut dynamic = vec![0u32; access.partition.tile.len()];
+        for (axis, slot) in dynamic.iter_mut().enumerate() {
+            let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
+            match tensor.strides[access.partition.dim_map[axis]] {
+                Operand::Imm(stride) => constant += i64::from(coordinate) * stride * bits / 8,
+                _ => *slot = coordinate,
+            }
+        }
+        let base = self.dynamic_address(access, &dynamic);
+        self.b.address(base, constant)
+    }
+
+    /// The base plus coordinates along dimensions of run-time stride; each address is one sum away from
+    /// another one.
+    fn dynamic_address(&mut self, access: &mut Access, coordinates: &[u32]) -> Operand {
+        let Some(axis) = coordinates.iter().rposition(|&c| c != 0) else { return access.base };
+        if let Some(&address) = access.addresses.get(coordinates) {
+            return address;
+        }
+        let bit = 1 << coordinates[axis].ilog2();
+        let mut rest = coordinates.to_vec();
+        rest[axis] -= bit;
+        let start = self.dynamic_address(access, &rest);
+        let step = match access.offsets.get(&(axis, bit)) {
+            Some(&step) => step,
+            None => {
+                let tensor = &access.partition.tensor;
+                let stride = tensor.strides[access.partition.dim_map[axis]];
+                let bits = i64::from(tensor.elem.storage_bits());
+                let bytes = i64::from(bit) * bits / 8;
+                let step = if tensor.wide {
+                    self.b.mul(Ty::S64, stride, bytes)
+                } else {
+                    self.b.mul_wide(Ty::S32, stride, bytes)
+                };
+                access.offsets.insert((axis, bit), step);
+                step
+            }
+        };
+        let address = self.b.add(Ty::S64, start, step);
+        access.addresses.insert(coordinates.to_vec(), address);
+        address
+    }
+
+    /// The predicate under which the vector that starts in this slot is inside (and owned).
+    fn mask(&mut self, access: &mut Access, slot: usize) -> Option<Reg> {
+        let element = access.layout.element(slot, 0, 0);
+        let key: Vec<(usize, u32)> = (0..access.limits.len())
+            .map(|axis| (axis, AxisBits::of(&access.partition.tile, axis).coordinate(element)))
+            .collect();
+        if let Some(&mask) = access.combined.get(&key) {
+            return Some(mask);
+        }
+        let mut mask = access.owner;
+        for &(axis, coordinate) in &key {
+            let single = match access.masks.get(&(axis, coordinate)) {
+                Some(&single) => single,
+                None => {
+                    let single = self.b.setp(Cmp::Gt, Ty::S32, access.limits[axis], coordinate);
+                    access.masks.insert((axis, coordinate), single);
+                    single
+                }
+            };
+            mask = Some(match mask {
+                Some(mask) => self.b.and(Ty::Pred, mask, single).reg(),
+                None => single,
+            });
+        }
+        if let Some(mask) = mask {
+            access.combined.insert(key, mask);
+        }
+        mask
+    }
+
+    /// True (for the whole block) if the tile is inside along this axis.
+    fn whole(&mut self, access: &Access, axis: usize) -> Reg {
+        self.b.setp(Cmp::Ge, Ty::S32, access.inside[axis], access.partition.tile[axis])
+    }
+
+    fn load_vectors(&mut self, access: &mut Access, range: Range<usize>, stream: bool) -> Vec<Operand> {
+        let dtype = access.partition.tensor.elem;
+        let wide = vector::run_bytes(dtype, access.vector) >= 16;
+        let cache = if stream && wide && access.mods.nc { CacheHint::NoAllocate } else { CacheHint::None };
+        let mods = MemMods { cache, ..access.mods };
+        let mut slots = Vec::with_capacity(range.len());
+        for start in range.step_by(access.vector) {
+            let addr = self.address(access, start);
+            let guard = self.mask(access, start).map(|pred| (pred, access.otherwise));
+            slots.extend(vector::load(&mut self.b, Space::Global, dtype, access.vector, &addr, mods, guard));
+        }
+        slots
+    }
+
+    fn store_vectors(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
+        let dtype = access.partition.tensor.elem;
+        for (index, run) in slots.chunks(access.vector).enumerate() {
+            let start = first + index * access.vector;
+            let addr = self.address(access, start);
+            let guard = self.mask(access, start);
+            vector::store(&mut self.b, Space::Global, dtype, run, &addr, access.mods, guard);
+        }
+    }
+}
+
+impl Access {
+    /// Slots of one vector.
+    pub fn vector(&self) -> usize {
+        self.vector
+    }
+
+    /// Runs `body` on the path that accesses single elements. What either path computes is forgotten:
+    /// it need not have been taken.
+    fn element_by_element<T>(&mut self, body: impl FnOnce(&mut Access) -> T) -> T {
+        self.forget();
+        let vector = std::mem::replace(&mut self.vector, 1);
+        let result = body(self);
+        self.vector = vector;
+        self.forget();
+        result
+    }
+
+    fn forget(&mut self) {
+        self.offsets.clear();
+        self.addresses.clear();
+        self.masks.clear();
+        self.combined.clear();
+    }
+}
+
+/// The bits that a load gives outside of the array.
+fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
+    let value = match padding {
+        None | Some(Padding::Zero) => return 0,
+        Some(Padding::NegZero) => -0.0,
+        Some(Padding::NaN) => f64::NAN,
+        Some(Padding::PosInf) => f64::INFINITY,
+        Some(Padding::NegInf) => f64::NEG_INFINITY,
+    };
+    codec::encode(dtype, value, Rounding::NearestEven)
+}

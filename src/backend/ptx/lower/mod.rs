@@ -1,0 +1,298 @@
+//! Lowering: ops on whole tiles become instructions of one thread.
+//!
+//! [`Lowering`] walks the entry in program order. A tile value is a list of operands, one for each
+//! register slot of its layout (`value`); ops are lowered family by family:
+//!
+//! * `value` — materialising a value in the layout a user asks for;
+//! * `elementwise` — one scalar instruction sequence a slot;
+//! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
+//! * `strip` — long elementwise runs piece by piece;
+//! * `convert` — layout changes through registers, shuffles or shared memory;
+//! * `reduce` — within a thread, across lanes, across warps;
+//! * `product` — matrix products;
+//! * `control` — loops and branches.
+//!
+//! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
+//! are uniform and barriers inside loops are safe.
+
+mod control;
+mod convert;
+mod elementwise;
+mod memory;
+mod product;
+mod reduce;
+mod strip;
+mod thread;
+mod value;
+mod vector;
+mod view;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::builder::Builder;
+use super::emit::{self, Function};
+use super::infer::Inference;
+use super::inst::{Operand, Ty};
+use super::shared::SharedMemory;
+use super::{Compiled, ParamKind};
+use crate::error::Diagnostic;
+use crate::ir::{BlockId, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+
+/// Why an op could not be lowered: a sentence; the place is added by the caller.
+pub type Lowered<T = ()> = Result<T, String>;
+
+/// The registers of a tile: one operand for each register slot of the layout.
+#[derive(Clone, Debug)]
+pub struct Tile {
+    /// Where the elements are.
+    pub layout: Layout,
+    /// One operand a slot.
+    pub slots: Rc<[Operand]>,
+}
+
+/// State of the lowering of one entry.
+pub struct Lowering<'m> {
+    module: &'m Module,
+    inference: Inference<'m>,
+    b: Builder,
+    /// Concrete values, by value index.
+    tiles: Vec<Option<Tile>>,
+    /// Values in further layouts; cut back when the region that made them ends.
+    cached: Vec<(Value, Tile)>,
+    views: HashMap<Value, Rc<view::TensorView>>,
+    shared: SharedMemory,
+    memory: memory::History,
+    loops: Vec<control::Frame>,
+    thread: thread::ThreadCache,
+    use_counts: Vec<u32>,
+    /// The block that each op stands in.
+    op_blocks: Vec<Option<BlockId>>,
+    errors: Vec<Diagnostic>,
+}
+
+/// Lowers an entry; the errors name every op that has no lowering.
+pub fn lower<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let target = inference.target;
+    let threads = inference.num_warps as u32 * super::plan::WARP;
+    let mut lowering = Lowering {
+        module,
+        b: Builder::new(target, name, threads),
+        tiles: vec![None; module.num_values()],
+        cached: Vec::new(),
+        views: HashMap::new(),
+        shared: SharedMemory::new(target.max_shared_bytes()),
+        memory: memory::History::of(module, entry.body),
+        loops: Vec::new(),
+        thread: thread::ThreadCache::default(),
+        use_counts: use_counts(module, entry.body),
+        op_blocks: op_blocks(module, entry.body),
+        errors: Vec::new(),
+        inference,
+    };
+    let params = lowering.params(entry);
+    lowering.block(entry.body);
+    if !lowering.errors.is_empty() {
+        return Err(lowering.errors);
+    }
+    let layout = lowering.layout_text(entry.body);
+    let shared_bytes = lowering.shared.used();
+    let function: Function = lowering.b.finish();
+    let text = emit::module(target, &[], &[function]);
+    Ok(Compiled { text, entry: name.to_owned(), threads, shared_bytes, cluster: 1, params, layout })
+}
+
+fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
+    let mut counts = vec![0; module.num_values()];
+    module.walk(body, &mut |op| {
+        for operand in &module.op(op).operands {
+            counts[operand.index()] += 1;
+        }
+    });
+    counts
+}
+
+fn op_blocks(module: &Module, body: BlockId) -> Vec<Option<BlockId>> {
+    let mut blocks = vec![None; module.num_ops()];
+    let mut pending = vec![body];
+    while let Some(block) = pending.pop() {
+        for &op in &module.block(block).ops {
+            blocks[op.index()] = Some(block);
+            pending.extend(&module.op(op).regions);
+        }
+    }
+    blocks
+}
+
+impl<'m> Lowering<'m> {
+    /// Declares the entry parameters and loads them.
+    fn params(&mut self, entry: &Entry) -> Vec<ParamKind> {
+        let args = &self.module.block(entry.body).args;
+        let layout = Layout::replicated(&[], self.inference.num_warps);
+        let mut kinds = Vec::new();
+        for (index, &arg) in args.iter().enumerate() {
+            let Type::Tile { elem, .. } = self.module.ty(arg) else { continue };
+            let (value, bytes) = match elem {
+                Elem::Ptr { .. } => (self.b.param_value(Ty::U64), 8),
+                Elem::Num(dtype) => {
+                    let (raw, bytes) = vector::param(&mut self.b, *dtype);
+                    (raw, bytes)
+                }
+            };
+            kinds.push(ParamKind::Word { index: index as u32, bytes });
+            self.tiles[arg.index()] = Some(Tile { layout: layout.clone(), slots: Rc::from([value]) });
+        }
+        kinds
+    }
+
+    /// Lowers the ops of a block in order; a failed one is reported and skipped.
+    fn block(&mut self, block: BlockId) {
+        let module = self.module;
+        let ops = &module.block(block).ops;
+        let mut next = 0;
+        while next < ops.len() {
+            if let Some(strip) = self.strip_at(&ops[next..]) {
+                if let Err(message) = self.strip(&strip) {
+                    self.report(strip.ops[0], message);
+                }
+                next += strip.ops.len();
+                continue;
+            }
+            if let Err(message) = self.op(ops[next]) {
+                self.report(ops[next], message);
+            }
+            next += 1;
+        }
+    }
+
+    fn report(&mut self, id: OpId, message: String) {
+        let op = self.module.op(id);
+        let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
+        self.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
+        for &result in &op.results {
+            self.poison(result);
+        }
+    }
+
+    /// Gives a failed op's result some value, so that the rest can be checked too.
+    fn poison(&mut self, value: Value) {
+        if matches!(self.module.ty(value), Type::Tile { .. }) && self.tiles[value.index()].is_none() {
+            let layout = self.inference.layout(value).cloned();
+            let layout = layout.unwrap_or_else(|| self.inference.default_layout(value));
+            let slots = vec![Operand::Imm(0); layout.num_registers()].into();
+            self.tiles[value.index()] = Some(Tile { layout, slots });
+        }
+    }
+
+    fn op(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        use Opcode::*;
+        match op.code {
+            // Elementwise ops, and the free and virtual ones, which are computed where they are used.
+            AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
+            | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF
+            | MulHiI | MulI | NegF | NegI | Offset | OrI | PowF | PowI | PtrToInt | PtrToPtr | RemF | RemI | Rsqrt
+            | Select | ShlI | ShrI | Sin | Sinh | Sqrt | SubF | SubI | Tan | Tanh | TruncI | XorI | Atan2 => {
+                self.elementwise(id)
+            }
+            Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
+            GetTileBlockId | GetNumTileBlocks => self.grid(op),
+            GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
+            MakeTensorView => self.make_tensor_view(id),
+            MakePartitionView => self.alias_view(op),
+            LoadView => self.load_view(id),
+            StoreView => self.store_view(id),
+            MakeToken | JoinTokens => Ok(()),
+            MmaF | MmaI => self.product(id),
+            Reduce => self.reduce(id),
+            For => self.for_loop(id),
+            Loop => self.endless_loop(id),
+            If => self.branches(id),
+            Break | Continue | Yield | Return => self.terminator(id),
+            Assert
+            | AtomicCas
+            | AtomicRmw
+            | Cat
+            | Extract
+            | GetGlobal
+            | LoadPtr
+            | Print
+            | Scan
+            | StorePtr
+            | Pack
+            | Unpack
+            | Alloca
+            | MmaFScaled
+            | MakeGatherScatterView
+            | MakeStridedView
+            | AtomicRedView
+            | Insert
+            | GdcLaunchDependents
+            | GdcWait
+            | MemoryFenceAlias
+            | MultimemLoadReduce
+            | MultimemReduce
+            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+        }
+    }
+
+    /// A barrier over the tile block, and what it settles.
+    fn barrier(&mut self) {
+        self.b.bar_sync(0, None);
+        self.shared.barrier();
+        self.memory.barrier();
+    }
+
+    fn single(&mut self, value: Value, operand: Operand) {
+        let layout = Layout::replicated(self.module.shape(value), self.inference.num_warps);
+        self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
+    }
+
+    fn grid(&mut self, op: &Op) -> Lowered {
+        use super::inst::Special::*;
+        let registers = match op.code {
+            Opcode::GetTileBlockId => [CtaIdX, CtaIdY, CtaIdZ],
+            _ => [NCtaIdX, NCtaIdY, NCtaIdZ],
+        };
+        for (&result, special) in op.results.iter().zip(registers) {
+            if self.use_counts[result.index()] > 0 {
+                let value = self.b.special(special);
+                self.single(result, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The layouts of the kernel, for people: one line a value, in program order.
+    fn layout_text(&self, body: BlockId) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        let module = self.module;
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            for &result in &op.results {
+                let Some(layout) = self.inference.layout(result) else { continue };
+                if layout.num_elements() > 1 {
+                    let place = module.location(op.loc).map(|l| l.to_string()).unwrap_or_default();
+                    let _ = writeln!(
+                        text,
+                        "%{} = {} {:?} register {:?} lane {:?} warp {:?}  // {place}",
+                        result.index(),
+                        op.code.spec().name,
+                        layout.shape(),
+                        layout.register_images(),
+                        layout.lane_images(),
+                        layout.warp_images()
+                    );
+                }
+            }
+        });
+        text
+    }
+}

@@ -1,0 +1,273 @@
+//! Reductions: within a thread, across lanes by shuffles, across warps through shared memory.
+//!
+//! The elements along the axis are told apart by bits of its coordinate; each bit belongs to a
+//! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves.
+//! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the
+//! coordinate bits from low to high, so that neighbouring runs are combined, left before right.
+
+use super::thread::AxisBits;
+use super::{Lowered, Lowering, Tile, vector};
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::scalar::repr;
+use crate::dtype::DType;
+use crate::ir::{BlockId, Module, OpId};
+use crate::layout::Layout;
+
+/// A hardware bit, by kind and position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Bit {
+    Register,
+    Lane(usize),
+    Warp(usize),
+}
+
+/// Partial results on their way to the result: one list of slots for each operand, and the images of
+/// the hardware bits that still tell elements apart (0 once they do not).
+struct Partials {
+    dtypes: Vec<DType>,
+    slots: Vec<Vec<Operand>>,
+    register: Vec<u32>,
+    lane: Vec<u32>,
+    warp: Vec<u32>,
+}
+
+impl Partials {
+    /// The values of all operands in one slot.
+    fn at(&self, slot: usize) -> Vec<Operand> {
+        self.slots.iter().map(|slots| slots[slot]).collect()
+    }
+}
+
+/// Does the body combine its arguments with one commutative op?
+fn commutes(module: &Module, body: BlockId) -> bool {
+    let block = module.block(body);
+    let [op, end] = block.ops[..] else { return false };
+    let (op, end) = (module.op(op), module.op(end));
+    let [element, accumulator] = block.args[..] else { return false };
+    let args = [[element, accumulator], [accumulator, element]];
+    op.code.spec().commutative && end.operands == op.results && args.iter().any(|pair| op.operands[..] == pair[..])
+}
+
+/// The hardware bits along the axis, with their bit of the coordinate, in the cheap order.
+fn axis_bits(layout: &Layout, axis: AxisBits) -> Vec<(Bit, u32)> {
+    let registers = layout.register_images().iter().map(|&image| (Bit::Register, axis.coordinate(image)));
+    let lanes = layout.lane_images().iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
+    let warps = layout.warp_images().iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
+    registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
+}
+
+impl Lowering<'_> {
+    /// `reduce`.
+    pub fn reduce(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let layout = self.inference.accesses[&id].clone();
+        let axis = AxisBits::of(layout.shape(), op.dim() as usize);
+        let mut partials = Partials {
+            dtypes: op.operands.iter().map(|&v| self.element_type(v)).collect(),
+            slots: Vec::with_capacity(op.operands.len()),
+            register: layout.register_images().to_vec(),
+            lane: layout.lane_images().to_vec(),
+            warp: layout.warp_images().to_vec(),
+        };
+        for &operand in &op.operands {
+            partials.slots.push(self.get(operand, &layout)?.to_vec());
+        }
+        let mut steps = axis_bits(&layout, axis);
+        let ordered = !commutes(module, body);
+        if ordered {
+            steps.sort_by_key(|&(_, coordinate)| coordinate);
+        }
+        let mut steps = &steps[..];
+        while let Some(&(bit, coordinate)) = steps.first() {
+            let mut done = 1;
+            match bit {
+                Bit::Register => self.reduce_registers(body, &mut partials, coordinate, axis)?,
+                Bit::Lane(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
+                Bit::Warp(_) => {
+                    let warps: Vec<usize> = steps
+                        .iter()
+                        .map_while(|&(bit, _)| if let Bit::Warp(w) = bit { Some(w) } else { None })
+                        .collect();
+                    done = warps.len();
+                    self.reduce_warps(body, &mut partials, &warps)?;
+                }
+            }
+            steps = &steps[done..];
+        }
+        let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);
+        for (&result, slots) in op.results.iter().zip(partials.slots) {
+            debug_assert_eq!(slots.len(), reduced.num_registers());
+            self.tiles[result.index()] = Some(Tile { layout: reduced.clone(), slots: slots.into() });
+        }
+        Ok(())
+    }
+
+    /// The body of a reduction on one pair of values an operand: `left` has the lower coordinates.
+    fn combine(&mut self, body: BlockId, left: &[Operand], right: &[Operand]) -> Lowered<Vec<Operand>> {
+        let module = self.module;
+        let block = module.block(body);
+        let mark = self.mark();
+        for (index, (&accumulator, &element)) in left.iter().zip(right).enumerate() {
+            self.single(block.args[2 * index], element);
+            self.single(block.args[2 * index + 1], accumulator);
+        }
+        let (&end, ops) = block.ops.split_last().ok_or("an empty combiner")?;
+        for &op in ops {
+            self.op(op)?;
+        }
+        let mut results = Vec::with_capacity(left.len());
+        for &value in &module.op(end).operands {
+            results.push(self.scalar(value)?);
+        }
+        self.release(mark);
+        Ok(results)
+    }
+
+    /// Combines the slots that differ in the register bit with this bit of the coordinate.
+    fn reduce_registers(&mut self, body: BlockId, partials: &mut Partials, coordinate: u32, axis: AxisBits) -> Lowered {
+        let found = partials.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+        let position = found.ok_or("a reduction lost a register bit")?;
+        partials.register.remove(position);
+        let count = partials.slots[0].len() / 2;
+        let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.slots.len()];
+        for slot in 0..count {
+            let low = slot & ((1 << position) - 1);
+            let left = ((slot >> position) << (position + 1)) | low;
+            let combined = self.combine(body, &partials.at(left), &partials.at(left | (1 << position)))?;
+            for (list, value) in next.iter_mut().zip(combined) {
+                list.push(value);
+            }
+        }
+        partials.slots = next;
+        Ok(())
+    }
+
+    /// Combines each slot with that of the lane that differs in one bit.
+    fn reduce_lane(&mut self, body: BlockId, partials: &mut Partials, lane: usize, ordered: bool) -> Lowered {
+        let is_right = ordered.then(|| {
+            let tid = self.b.special(Special::TidX);
+            let field = self.b.and(Ty::B32, tid, 1u32 << lane);
+            self.b.setp(Cmp::Ne, Ty::B32, field, 0)
+        });
+        let classes: Vec<_> = partials.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
+        for slot in 0..partials.slots[0].len() {
+            let mine = partials.at(slot);
+            let mut theirs = Vec::with_capacity(mine.len());
+            for (&value, &dtype) in mine.iter().zip(&partials.dtypes) {
+                let words = self.to_words(dtype, &[value]);
+                let words: Vec<Operand> =
+                    words.into_iter().map(|word| self.b.shfl(ShflMode::Bfly, word, 1u32 << lane)).collect();
+                theirs.push(self.from_words(dtype, &words, 1)[0]);
+            }
+            let combined = match is_right {
+                None => self.combine(body, &mine, &theirs)?,
+                Some(is_right) => {
+                    let mut left = Vec::with_capacity(mine.len());
+                    let mut right = Vec::with_capacity(mine.len());
+                    for ((&mine, &theirs), &class) in mine.iter().zip(&theirs).zip(&classes) {
+                        left.push(self.b.select(class, is_right, theirs, mine));
+                        right.push(self.b.select(class, is_right, mine, theirs));
+                    }
+                    self.combine(body, &left, &right)?
+                }
+            };
+            for (list, value) in partials.slots.iter_mut().zip(combined) {
+                list[slot] = value;
+            }
+        }
+        partials.lane[lane] = 0;
+        Ok(())
+    }
+
+    /// Combines the partial results of the warps that differ in these warp bits (lowest coordinate bit
+    /// first): every warp stores its part, all meet, every thread reads all parts of its elements.
+    ///
+    /// A slot has a row for each combination of the other bits that tell elements apart, and the parts
+    /// of a row side by side, so that a thread reads them with wide accesses.
+    fn reduce_warps(&mut self, body: BlockId, partials: &mut Partials, warps: &[usize]) -> Lowered {
+        for &warp in warps {
+            partials.warp[warp] = 0;
+        }
+        let parts = 1usize << warps.len();
+        let images: Vec<u32> = partials.lane.iter().chain(&partials.warp).copied().collect();
+        let mut rows = 1u32;
+        let mut row = vec![0u32; images.len()];
+        for (slot, _) in row.iter_mut().zip(&images).filter(|(_, image)| **image != 0) {
+            *slot = rows;
+            rows *= 2;
+        }
+        let part_bits: u32 = warps.iter().map(|&warp| 1 << (5 + warp)).sum();
+        let replicas: u32 =
+            (0..images.len()).filter(|&bit| images[bit] == 0).map(|bit| 1u32 << bit).sum::<u32>() & !part_bits;
+        let owner = self.owner_of(replicas);
+        let count = partials.slots[0].len();
+        let mut places = Vec::with_capacity(partials.slots.len());
+        for (index, &dtype) in partials.dtypes.iter().enumerate() {
+            let dtype = vector::shared_type(dtype);
+            let size = vector::run_bytes(dtype, 1);
+            let row_bytes = size * parts as u32;
+            let slot_bytes = row_bytes * rows;
+            let buffer = self.allocate(count * slot_bytes as usize)?;
+            if self.shared.write(buffer) {
+                self.barrier();
+                self.shared.write(buffer);
+            }
+            let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
+            let mut own = row.clone();
+            for (position, &warp) in warps.iter().enumerate() {
+                own[5 + warp] = size << position;
+            }
+            let own = self.linear_in_thread(&own);
+            for slot in 0..count {
+                let addr = self.shared_place(buffer, own, 0, slot as u32 * slot_bytes);
+                let value = partials.slots[index][slot];
+                vector::store(&mut self.b, Space::Shared, dtype, &[value], &addr, MemMods::default(), owner);
+            }
+            places.push((buffer, row, slot_bytes, dtype));
+        }
+        for &(buffer, ..) in &places {
+            if self.shared.read(buffer) {
+                self.barrier();
+            }
+        }
+        for &(buffer, ..) in &places {
+            self.shared.read(buffer);
+        }
+        for slot in 0..count {
+            let mut values: Vec<Vec<Operand>> = vec![Vec::new(); parts];
+            for (buffer, row, slot_bytes, dtype) in &places {
+                let row = self.linear_in_thread(row);
+                let addr = self.shared_place(*buffer, row, 0, slot as u32 * slot_bytes);
+                let read = self.read_row(*dtype, parts, &addr);
+                for (list, value) in values.iter_mut().zip(read) {
+                    list.push(value);
+                }
+            }
+            while values.len() > 1 {
+                let mut next = Vec::with_capacity(values.len() / 2);
+                for pair in values.chunks(2) {
+                    next.push(self.combine(body, &pair[0], &pair[1])?);
+                }
+                values = next;
+            }
+            for (list, value) in partials.slots.iter_mut().zip(&values[0]) {
+                list[slot] = *value;
+            }
+        }
+        Ok(())
+    }
+
+    /// `count` neighbouring elements of shared memory in accesses of up to 16 bytes.
+    fn read_row(&mut self, dtype: DType, count: usize, addr: &crate::backend::ptx::inst::Addr) -> Vec<Operand> {
+        let size = vector::run_bytes(dtype, 1) as usize;
+        let wide = (16 / size).min(count);
+        let mut values = Vec::with_capacity(count);
+        for start in (0..count).step_by(wide) {
+            let place = addr.plus((start * size) as i64);
+            values.extend(vector::load(&mut self.b, Space::Shared, dtype, wide, &place, MemMods::default(), None));
+        }
+        values
+    }
+}

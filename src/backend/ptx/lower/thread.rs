@@ -1,0 +1,123 @@
+//! Which element a thread starts at: the thread's part of a layout as index arithmetic.
+
+use std::collections::HashMap;
+
+use super::Lowering;
+use crate::backend::ptx::inst::{Operand, Special, Ty};
+use crate::layout::Layout;
+
+/// Computed once per kernel: images of the thread-number bits to their value.
+#[derive(Debug, Default)]
+pub struct ThreadCache {
+    linear: HashMap<Vec<u32>, Operand>,
+    /// Instructions may be reused only inside the region that made them.
+    order: Vec<Vec<u32>>,
+}
+
+impl ThreadCache {
+    /// Number of entries, for [`ThreadCache::truncate`].
+    pub fn mark(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Forgets what was computed since `mark`.
+    pub fn truncate(&mut self, mark: usize) {
+        for key in self.order.drain(mark..) {
+            self.linear.remove(&key);
+        }
+    }
+}
+
+impl Lowering<'_> {
+    /// The XOR of `images[i]` over the set bits `i` of the thread number, as a B32 operand.
+    ///
+    /// Runs of neighbouring bits whose images are neighbouring bits move together: a shift and a mask.
+    pub fn linear_in_thread(&mut self, images: &[u32]) -> Operand {
+        if images.iter().all(|&image| image == 0) {
+            return Operand::Imm(0);
+        }
+        if let Some(&value) = self.thread.linear.get(images) {
+            return value;
+        }
+        let tid = self.b.special(Special::TidX);
+        let mut total: Option<Operand> = None;
+        let mut bit = 0;
+        while bit < images.len() {
+            let image = images[bit];
+            if image == 0 {
+                bit += 1;
+                continue;
+            }
+            let mut length = 1;
+            if image.is_power_of_two() {
+                while images.get(bit + length) == Some(&(image << length)) {
+                    length += 1;
+                }
+            }
+            let part = self.field(tid, bit, length, images.len());
+            let part = if image.is_power_of_two() {
+                self.b.shl(Ty::B32, part, image.trailing_zeros())
+            } else {
+                self.b.mul(Ty::U32, part, image)
+            };
+            total = Some(match total {
+                Some(sum) => self.b.xor(Ty::B32, sum, part),
+                None => part,
+            });
+            bit += length;
+        }
+        let value = total.unwrap_or(Operand::Imm(0));
+        self.thread.linear.insert(images.to_vec(), value);
+        self.thread.order.push(images.to_vec());
+        value
+    }
+
+    /// Bits `bit..bit + length` of the thread number, which has `width` bits.
+    fn field(&mut self, tid: Operand, bit: usize, length: usize, width: usize) -> Operand {
+        let shifted = if bit > 0 { self.b.shr(Ty::U32, tid, bit as u32) } else { tid };
+        if bit + length >= width { shifted } else { self.b.and(Ty::B32, shifted, (1u32 << length) - 1) }
+    }
+
+    /// Images of the thread-number bits: lanes, then warps.
+    pub fn thread_images(layout: &Layout) -> Vec<u32> {
+        layout.lane_images().iter().chain(layout.warp_images()).copied().collect()
+    }
+
+    /// The thread's coordinate along `axis` at register slot 0.
+    pub fn thread_coordinate(&mut self, layout: &Layout, axis: usize) -> Operand {
+        let axis = AxisBits::of(layout.shape(), axis);
+        let images: Vec<u32> = Self::thread_images(layout).iter().map(|&image| axis.coordinate(image)).collect();
+        self.linear_in_thread(&images)
+    }
+
+    /// The thread-number bits along which the layout holds replicas.
+    pub fn replica_bits(layout: &Layout) -> u32 {
+        let images = Self::thread_images(layout);
+        images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum()
+    }
+}
+
+/// The bits of the flat row-major index that belong to one axis.
+#[derive(Clone, Copy, Debug)]
+pub struct AxisBits {
+    shift: u32,
+    mask: u32,
+}
+
+impl AxisBits {
+    /// Of `axis` of a tile of this shape (extents are powers of two).
+    pub fn of(shape: &[i64], axis: usize) -> AxisBits {
+        let inner: i64 = shape[axis + 1..].iter().product();
+        AxisBits { shift: inner.trailing_zeros(), mask: (shape[axis] - 1) as u32 }
+    }
+
+    /// The coordinate along the axis of a flat index.
+    pub fn coordinate(self, flat: u32) -> u32 {
+        (flat >> self.shift) & self.mask
+    }
+
+    /// Does this flat index bit belong to the axis?
+    pub fn contains(self, flat: u32) -> bool {
+        self.coordinate(flat) != 0
+    }
+}

@@ -1,0 +1,155 @@
+//! Values in the layout that a user asks for.
+
+use std::rc::Rc;
+
+use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, Ty};
+use crate::backend::ptx::scalar::repr;
+use crate::dtype::DType;
+use crate::ir::{ConstData, Elem, OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+
+impl Lowering<'_> {
+    /// The slots of `value` in layout `wanted`.
+    pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        debug_assert_eq!(self.module.shape(value), wanted.shape());
+        if let Some(tile) = self.held(value, wanted) {
+            return Ok(tile);
+        }
+        let slots = match self.inference.source(value) {
+            Source::Concrete => {
+                let tile = self.concrete(value)?;
+                if tile.layout.num_elements() == 1 {
+                    vec![tile.slots[0]; wanted.num_registers()].into()
+                } else {
+                    self.convert(self.module.ty(value), &tile, wanted)?
+                }
+            }
+            Source::Virtual => self.renamed(value, wanted)?,
+            Source::Free => self.computed(value, wanted)?,
+        };
+        self.cached.push((value, Tile { layout: wanted.clone(), slots: slots.clone() }));
+        Ok(slots)
+    }
+
+    /// The value, if it is there in exactly this layout.
+    fn held(&self, value: Value, wanted: &Layout) -> Option<Rc<[Operand]>> {
+        let own = self.tiles[value.index()].iter();
+        let others = self.cached.iter().rev().filter(|(v, _)| *v == value).map(|(_, tile)| tile);
+        own.chain(others).find(|tile| tile.layout.is_same(wanted)).map(|tile| tile.slots.clone())
+    }
+
+    /// A concrete value in its own layout.
+    pub fn concrete(&self, value: Value) -> Lowered<Tile> {
+        self.tiles[value.index()].clone().ok_or_else(|| "an operand has no registers".to_owned())
+    }
+
+    /// A scalar, or the only element of a one-element tile.
+    pub fn scalar(&mut self, value: Value) -> Lowered<Operand> {
+        let layout = Layout::replicated(self.module.shape(value), self.inference.num_warps);
+        Ok(self.get(value, &layout)?[0])
+    }
+
+    /// The result of a virtual op: its operand's registers under other names.
+    fn renamed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let id = self.module.defining_op(value).expect("virtual values have an op");
+        let operand = self.module.op(id).operands[0];
+        let demand = self.inference.demand(id, wanted);
+        let slots = self.get(operand, &demand)?;
+        if self.module.op(id).code != Opcode::Broadcast {
+            return Ok(slots);
+        }
+        let map = wanted.projected_registers(self.module.shape(operand));
+        Ok(map.iter().map(|&register| slots[register]).collect())
+    }
+
+    /// A free value, computed in this layout.
+    fn computed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let id = self.module.defining_op(value).expect("free values have an op");
+        let op = self.module.op(id);
+        match op.code {
+            Opcode::Constant => self.constant(id, wanted),
+            Opcode::Iota => self.iota(value, wanted),
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute
+                if self.inference.num_elements(op.operands[0]) == 1 =>
+            {
+                let scalar = self.scalar(op.operands[0])?;
+                Ok(vec![scalar; wanted.num_registers()].into())
+            }
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => self.renamed(value, wanted),
+            _ => self.elementwise_slots(id, wanted),
+        }
+    }
+
+    fn constant(&mut self, id: OpId, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let op = self.module.op(id);
+        let dtype = self.module.dtype(op.results[0]);
+        match op.const_data() {
+            Some(ConstData::Splat(bits)) => Ok(vec![repr::constant(dtype, *bits); wanted.num_registers()].into()),
+            Some(ConstData::Dense(words)) if words.len() == 1 => {
+                Ok(vec![repr::constant(dtype, words[0]); wanted.num_registers()].into())
+            }
+            Some(ConstData::Dense(words)) => self.dense_constant(dtype, words, wanted),
+            None => Err("a constant without a value".to_owned()),
+        }
+    }
+
+    /// Elements that differ: selected by the element index, bit by bit of the index.
+    fn dense_constant(&mut self, dtype: DType, words: &[u64], wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let thread = self.linear_in_thread(&Self::thread_images(wanted));
+        let class = repr::class(dtype);
+        let mut slots = Vec::with_capacity(wanted.num_registers());
+        for register in 0..wanted.num_registers() {
+            let offset = wanted.element(register, 0, 0);
+            let mut values: Vec<Operand> =
+                (0..words.len()).map(|i| repr::constant(dtype, words[i ^ offset as usize])).collect();
+            let mut bit = 0;
+            while values.len() > 1 {
+                let used = Self::thread_images(wanted).iter().any(|image| image & (1 << bit) != 0);
+                values = if used {
+                    let field = self.b.and(Ty::B32, thread, 1u32 << bit);
+                    let set = self.b.setp(Cmp::Ne, Ty::B32, field, 0);
+                    values
+                        .chunks(2)
+                        .map(
+                            |pair| {
+                                if pair[0] == pair[1] { pair[0] } else { self.b.select(class, set, pair[1], pair[0]) }
+                            },
+                        )
+                        .collect()
+                } else {
+                    values.chunks(2).map(|pair| pair[0]).collect()
+                };
+                bit += 1;
+            }
+            slots.push(values[0]);
+        }
+        Ok(slots.into())
+    }
+
+    fn iota(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let dtype = self.module.dtype(value);
+        let thread = self.linear_in_thread(&Self::thread_images(wanted));
+        let mut slots = Vec::with_capacity(wanted.num_registers());
+        for register in 0..wanted.num_registers() {
+            let index = self.b.xor(Ty::B32, thread, wanted.element(register, 0, 0));
+            slots.push(match dtype {
+                DType::I64 => self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), index),
+                DType::I32 => index,
+                DType::I8 | DType::I16 => repr::truncate(&mut self.b, dtype, index),
+                DType::I1 => self.b.setp(Cmp::Ne, Ty::B32, index, 0).into(),
+                other => return Err(format!("an index range of {other}")),
+            });
+        }
+        Ok(slots.into())
+    }
+
+    /// Number type of a tile value; pointers count as 64-bit integers.
+    pub fn element_type(&self, value: Value) -> DType {
+        match self.module.ty(value) {
+            Type::Tile { elem: Elem::Num(dtype), .. } => *dtype,
+            _ => DType::I64,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Shared memory of a tile block: where buffers lie, and which barriers they need.
+//!
+//! Buffers are handed out one after another and start again from the front when the budget is
+//! reached, so buffers may overlap in space. [`SharedMemory`] keeps the byte ranges that were read and
+//! written since the last barrier; an access that could meet an earlier one of another thread asks
+//! for a barrier first. The back edge of a loop counts as having touched everything.
+
+/// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
+const ALIGN: u32 = 128;
+
+/// A range of bytes of the tile block's shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// First byte.
+    pub offset: u32,
+    /// Length.
+    pub bytes: u32,
+}
+
+impl Buffer {
+    fn overlaps(self, other: Buffer) -> bool {
+        self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
+    }
+}
+
+/// Allocation and hazards.
+#[derive(Clone, Debug)]
+pub struct SharedMemory {
+    budget: u32,
+    next: u32,
+    high: u32,
+    reads: Vec<Buffer>,
+    writes: Vec<Buffer>,
+}
+
+impl SharedMemory {
+    /// Shared memory of at most this many bytes.
+    pub fn new(budget: u32) -> SharedMemory {
+        SharedMemory { budget, next: 0, high: 0, reads: Vec::new(), writes: Vec::new() }
+    }
+
+    /// The most bytes one buffer may have.
+    pub fn budget(&self) -> u32 {
+        self.budget
+    }
+
+    /// Bytes that the kernel needs.
+    pub fn used(&self) -> u32 {
+        self.high
+    }
+
+    /// A buffer of this length; `None` if it exceeds the budget.
+    pub fn allocate(&mut self, bytes: u32) -> Option<Buffer> {
+        let bytes = bytes.next_multiple_of(ALIGN);
+        if bytes > self.budget {
+            return None;
+        }
+        if self.next + bytes > self.budget {
+            self.next = 0;
+        }
+        let buffer = Buffer { offset: self.next, bytes };
+        self.next += bytes;
+        self.high = self.high.max(self.next);
+        Some(buffer)
+    }
+
+    /// Notes a write; true if a barrier has to come first.
+    pub fn write(&mut self, buffer: Buffer) -> bool {
+        let hazard = self.reads.iter().chain(&self.writes).any(|b| b.overlaps(buffer));
+        if hazard {
+            self.barrier();
+        }
+        self.writes.push(buffer);
+        hazard
+    }
+
+    /// Notes a read; true if a barrier has to come first.
+    pub fn read(&mut self, buffer: Buffer) -> bool {
+        let hazard = self.writes.iter().any(|b| b.overlaps(buffer));
+        if hazard {
+            self.barrier();
+        }
+        self.reads.push(buffer);
+        hazard
+    }
+
+    /// A barrier was emitted: all threads have done what they did before it.
+    pub fn barrier(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+    }
+
+    /// Goes back to the accesses of `before` for the other branch, and gives those of this one.
+    pub fn enter_branch(&mut self, before: &SharedMemory) -> SharedMemory {
+        let taken = self.clone();
+        self.reads.clone_from(&before.reads);
+        self.writes.clone_from(&before.writes);
+        taken
+    }
+
+    /// Where two branches meet: the accesses of either may have happened.
+    pub fn join(&mut self, other: &SharedMemory) {
+        self.reads.extend_from_slice(&other.reads);
+        self.writes.extend_from_slice(&other.writes);
+    }
+
+    /// Entering or leaving code that may come from elsewhere: everything may have been touched.
+    pub fn unknown(&mut self) {
+        let all = Buffer { offset: 0, bytes: self.budget };
+        self.reads = vec![all];
+        self.writes = vec![all];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barriers_exactly_where_threads_may_meet() {
+        let mut shared = SharedMemory::new(1024);
+        let a = shared.allocate(256).unwrap();
+        let b = shared.allocate(256).unwrap();
+        assert!(!shared.write(a), "nothing touched it yet");
+        assert!(shared.read(a), "written since the last barrier");
+        assert!(!shared.write(b), "another range");
+        assert!(shared.write(a), "read since the last barrier");
+    }
+
+    #[test]
+    fn space_wraps_and_a_wrapped_buffer_is_guarded() {
+        let mut shared = SharedMemory::new(512);
+        let a = shared.allocate(512).unwrap();
+        shared.write(a);
+        shared.read(a);
+        let b = shared.allocate(100).unwrap();
+        assert_eq!(b.offset, 0);
+        assert!(shared.write(b));
+        assert_eq!(shared.used(), 512);
+        assert!(shared.allocate(513).is_none());
+    }
+
+    #[test]
+    fn a_back_edge_counts_as_a_touch() {
+        let mut shared = SharedMemory::new(512);
+        let a = shared.allocate(64).unwrap();
+        shared.unknown();
+        assert!(shared.write(a));
+    }
+}
