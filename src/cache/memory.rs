@@ -5,6 +5,7 @@
 
 use std::any::TypeId;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -93,14 +94,17 @@ impl<E> Slot<E> {
     }
 }
 
+/// Slots by hash.
+type Slots<E> = HashMap<u64, Vec<Arc<Slot<E>>>, FxBuildHasher>;
+
 /// All specialisations of the process.
 pub(crate) struct MemoryCache<E> {
-    slots: RwLock<std::collections::HashMap<u64, Vec<Arc<Slot<E>>>, FxBuildHasher>>,
+    slots: RwLock<Slots<E>>,
 }
 
 impl<E> MemoryCache<E> {
     pub const fn new() -> MemoryCache<E> {
-        MemoryCache { slots: RwLock::new(std::collections::HashMap::with_hasher(FxBuildHasher)) }
+        MemoryCache { slots: RwLock::new(HashMap::with_hasher(FxBuildHasher)) }
     }
 
     /// The slot of a specialisation; `identity` is asked for when there is none yet.
@@ -133,23 +137,22 @@ impl<E> MemoryCache<E> {
     }
 }
 
+/// Size of the table of [`Recent`]; a power of two.
+const RECENT_SLOTS: usize = 64;
+
 /// The kernels that one thread launched lately.
 pub(crate) struct Recent<E> {
-    slots: [RefCell<Option<Arc<Slot<E>>>>; Recent::<()>::LEN],
-}
-
-impl Recent<()> {
-    const LEN: usize = 64;
+    slots: [RefCell<Option<Arc<Slot<E>>>>; RECENT_SLOTS],
 }
 
 impl<E> Recent<E> {
     pub const fn new() -> Recent<E> {
-        Recent { slots: [const { RefCell::new(None) }; Recent::<()>::LEN] }
+        Recent { slots: [const { RefCell::new(None) }; RECENT_SLOTS] }
     }
 
     fn place(&self, hash: u64) -> &RefCell<Option<Arc<Slot<E>>>> {
         // The multiplicative hash is best in its high bits.
-        &self.slots[(hash >> 58) as usize % Recent::<()>::LEN]
+        &self.slots[(hash >> 32) as usize % RECENT_SLOTS]
     }
 
     /// A compiled specialisation.

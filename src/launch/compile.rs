@@ -13,7 +13,7 @@ use crate::target::Target;
 
 /// A compiled kernel.
 pub(crate) enum Executable {
-    Cpu(cpu::Program),
+    Cpu(Box<cpu::Program>),
     Gpu(GpuCode),
 }
 
@@ -48,7 +48,7 @@ pub(super) fn compile(name: &str, module: Module, device: Device, hints: Hints) 
     let dump = Dump::from_env(name, &text, &format!("{:?} {hints:?}", device.target()));
     dump.write("ir", text.as_bytes())?;
     match device.as_gpu() {
-        None => Ok(Executable::Cpu(cpu::Program::compile(&module)?)),
+        None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?))),
         Some(gpu) => Ok(Executable::Gpu(compile_gpu(name, &module, gpu, hints, &dump)?)),
     }
 }

@@ -8,6 +8,7 @@ use super::run::run;
 use super::specialise::{Specialised, key_of, specialise};
 use super::{Grid, Launch};
 use crate::backend::Hints;
+use crate::backend::ptx::ParamKind;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, LaunchArgs, StoredConstant};
 use crate::runtime::Device;
@@ -149,6 +150,28 @@ impl<Args> CompiledKernel<Args> {
     /// [`Error::Driver`] when earlier work on the device failed.
     pub fn local_bytes(&self) -> Result<u32> {
         Ok(self.resources()?.1)
+    }
+
+    /// The kernel for launches through the driver: `CUfunction`, threads of a tile block, bytes of dynamic
+    /// shared memory; `None` on the cpu device. Its parameters are [`CompiledKernel::param_words`].
+    pub fn raw(&self) -> Option<(*mut std::ffi::c_void, u32, u32)> {
+        match self.executable() {
+            Executable::Cpu(_) => None,
+            Executable::Gpu(code) => Some(code.kernel.raw()),
+        }
+    }
+
+    /// The kernel's parameters for these arguments in the order in which the driver takes them, each in
+    /// the low bytes of a word.
+    pub fn param_words(&self, args: impl LaunchArgs<Traced = Args>) -> Vec<u64> {
+        let mut words = Vec::new();
+        args.pack(&mut |word| words.push(word));
+        match self.executable() {
+            Executable::Cpu(_) => words,
+            Executable::Gpu(code) => {
+                code.params.iter().map(|ParamKind::Word { index, .. }| words[*index as usize]).collect()
+            }
+        }
     }
 
     fn resources(&self) -> Result<(u32, u32)> {

@@ -239,7 +239,7 @@ mod tests {
         let a = Device::cpu().zeros::<i16, 2>([4, 6])?;
         let view = a.slice(1, 2..5)?.transpose()?;
         let mut words = Vec::new();
-        (&view).pack(&mut |word| words.push(word));
+        view.pack(&mut |word| words.push(word));
         assert_eq!(words, [a.address() + 4, 3, 4, 1, 6]);
         Ok(())
     }

@@ -72,8 +72,6 @@ driver_table! {
     device_name = "cuDeviceGetName"(name: *mut c_char, len: c_int, device: CUdevice);
     /// A property of a device.
     device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_uint, device: CUdevice);
-    /// Memory of a device in bytes.
-    device_total_memory = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: CUdevice);
     /// Retains the primary context of a device.
     primary_context_retain = "cuDevicePrimaryCtxRetain"(context: *mut CUcontext, device: CUdevice);
     /// The context of the calling thread.
@@ -123,9 +121,6 @@ driver_table! {
     copy_to_host = "cuMemcpyDtoHAsync_v2"(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     /// Copies within a device in stream order.
     copy_on_device = "cuMemcpyDtoDAsync_v2"(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
-    /// Copies between devices in stream order.
-    copy_between_devices = "cuMemcpyPeerAsync"(
-        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize, stream: CUstream);
     /// Starts a link.
     link_create = "cuLinkCreate_v2"(
         count: c_uint, options: *mut c_uint, values: *mut *mut c_void, state: *mut CUlinkState);
@@ -139,8 +134,6 @@ driver_table! {
     link_destroy = "cuLinkDestroy"(state: CUlinkState);
     /// Loads a cubin into the current context.
     module_load_data = "cuModuleLoadData"(module: *mut CUmodule, image: *const c_void);
-    /// Unloads a module.
-    module_unload = "cuModuleUnload"(module: CUmodule);
     /// Finds a kernel of a module.
     module_function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     /// Sets a property of a kernel.

@@ -219,15 +219,11 @@ impl Memory {
                 let stream = order.writer();
                 order.before_use(&stream, true)?;
                 gpu.make_current()?;
-                // SAFETY: in bounds as checked. Pageable host memory is staged before the call returns.
-                unsafe {
-                    gpu.driver.copy_to_device(
-                        self.address + offset as u64,
-                        from.as_ptr().cast(),
-                        from.len(),
-                        stream.raw,
-                    )
-                }?;
+                let to = self.address + offset as u64;
+                // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done, which
+                // matters when they are page-locked memory.
+                unsafe { gpu.driver.copy_to_device(to, from.as_ptr().cast(), from.len(), stream.raw) }?;
+                stream.synchronize()?;
             }
         }
         Ok(())

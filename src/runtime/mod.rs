@@ -12,6 +12,8 @@ mod memory;
 mod module;
 mod stream;
 mod strided;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use arg::{ArraySpec, ArraySpecMut};

@@ -152,6 +152,11 @@ impl GpuKernel {
         Ok((read(CU_FUNC_ATTRIBUTE_NUM_REGS)?, read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?))
     }
 
+    /// The driver's handle, threads of a tile block, bytes of dynamic shared memory.
+    pub fn raw(&self) -> (*mut c_void, u32, u32) {
+        (self.function.cast(), self.threads, self.shared_bytes)
+    }
+
     /// Queues the kernel on a stream.
     ///
     /// # Safety

@@ -238,7 +238,7 @@ pub(super) fn check_packed<T: Element, const R: usize>(layout: &Strided<R>) -> R
     }
     let mut strides = (0..R).filter(|&d| layout.shape[d] > 1).map(|d| layout.strides[d]).peekable();
     let dense = strides.peek().is_none() || layout.strides.contains(&1);
-    if dense && layout.offset % 2 == 0 && strides.all(|stride| stride == 1 || stride % 2 == 0) {
+    if dense && layout.offset.is_multiple_of(2) && strides.all(|stride| stride == 1 || stride % 2 == 0) {
         return Ok(());
     }
     Err(Error::argument(format!(

@@ -1,0 +1,111 @@
+//! Host time of a warm launch: `cargo bench --bench launch`.
+//!
+//! On a GPU, next to a bare `cuLaunchKernel` of the same kernel with the same parameters; without one,
+//! on the cpu device, where the interpreter's start is part of it. Both kinds of launch alternate in
+//! short batches with a synchronisation between them, outside of the measured time, so that the
+//! queue of the stream never fills and the host never waits in a launch.
+
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use cutlet as ct;
+use cutlet::runtime::driver::Driver;
+
+const BATCH: usize = 200;
+const BATCHES: usize = 200;
+
+fn vadd(a: ct::Array<f32, 1>, b: ct::Array<f32, 1>, c: ct::ArrayMut<f32, 1>, tile: usize) {
+    let i = ct::bid(0);
+    c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
+}
+
+/// Nanoseconds of one call, for a batch.
+fn batch(mut call: impl FnMut() -> ct::Result<()>) -> ct::Result<f64> {
+    let start = Instant::now();
+    for _ in 0..BATCH {
+        call()?;
+    }
+    Ok(start.elapsed().as_nanos() as f64 / BATCH as f64)
+}
+
+/// Median and least of the batches.
+fn summary(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    (times[times.len() / 2], times[0])
+}
+
+fn print(what: &str, times: &[f64]) {
+    let (median, least) = summary(times.to_vec());
+    println!("{what:<44} median {median:8.0} ns   least {least:8.0} ns");
+}
+
+fn main() -> ct::Result<()> {
+    let device = match ct::Device::gpu(0) {
+        Ok(device) => device,
+        Err(error) => {
+            println!("skipped on a GPU: {error}");
+            return on_the_cpu();
+        }
+    };
+    println!("{}: vadd, 3 arrays of rank 1 and a constant, {BATCHES} batches of {BATCH} launches", device.name());
+    let (a, b) = (device.full([1024], 1.0f32)?, device.full([1024], 2.0f32)?);
+    let mut c = device.zeros([1024])?;
+    let tile = ct::Constant(1024);
+    let stream = device.default_stream();
+
+    let compiled = ct::compile(vadd, (&a, &b, &mut c, tile))?;
+    let mut words = compiled.param_words((&a, &b, &mut c, tile));
+    let mut params: Vec<*mut c_void> = words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
+    let (function, threads, shared) = compiled.raw().expect("a kernel of a GPU");
+    let driver = Driver::get()?;
+    let mut bare = || {
+        // SAFETY: the parameters are those of the kernel, for arrays that outlive the measurement.
+        unsafe {
+            driver.launch_kernel(
+                function.cast(), 1, 1, 1, threads, 1, 1, shared, stream.raw().cast(), params.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+    };
+
+    let (mut bare_times, mut launch_times, mut compiled_times) = (Vec::new(), Vec::new(), Vec::new());
+    let mut difference = Vec::new();
+    for round in 0..BATCHES + 10 {
+        stream.synchronize()?;
+        let bare_time = batch(&mut bare)?;
+        stream.synchronize()?;
+        let launch_time = batch(|| ct::launch(vadd, 1, (&a, &b, &mut c, tile)))?;
+        stream.synchronize()?;
+        let compiled_time = batch(|| compiled.launch(1, (&a, &b, &mut c, tile)))?;
+        // The first rounds warm up.
+        if round >= 10 {
+            bare_times.push(bare_time);
+            launch_times.push(launch_time);
+            compiled_times.push(compiled_time);
+            difference.push(launch_time - bare_time);
+        }
+    }
+    print("bare cuLaunchKernel", &bare_times);
+    print("ct::launch", &launch_times);
+    print("CompiledKernel::launch", &compiled_times);
+    print("ct::launch minus bare, batch by batch", &difference);
+    let want = c.to_vec()?;
+    assert!(want.iter().all(|&x| x == 3.0), "the kernel ran");
+    Ok(())
+}
+
+/// A kernel of one block on the cpu device: key, look-up and parameters, and the interpreter's start.
+fn on_the_cpu() -> ct::Result<()> {
+    fn nothing(_a: ct::Array<f32, 1>, _b: ct::Array<f32, 1>, _c: ct::ArrayMut<f32, 1>, _tile: usize) {}
+    let device = ct::Device::cpu();
+    let (a, b) = (device.full([1024], 1.0f32)?, device.full([1024], 2.0f32)?);
+    let mut c = device.zeros([1024])?;
+    let tile = ct::Constant(1024);
+    let mut times = Vec::new();
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        times.push(batch(|| ct::launch(nothing, 1, (&a, &b, &mut c, tile)))?);
+    }
+    print("cpu device: ct::launch of an empty kernel", &times);
+    Ok(())
+}
