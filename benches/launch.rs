@@ -62,7 +62,16 @@ fn main() -> ct::Result<()> {
         // SAFETY: the parameters are those of the kernel, for arrays that outlive the measurement.
         unsafe {
             driver.launch_kernel(
-                function.cast(), 1, 1, 1, threads, 1, 1, shared, stream.raw().cast(), params.as_mut_ptr(),
+                function.cast(),
+                1,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                shared,
+                stream.raw().cast(),
+                params.as_mut_ptr(),
                 std::ptr::null_mut(),
             )
         }
