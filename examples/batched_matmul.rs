@@ -1,0 +1,89 @@
+//! Product of many pairs of matrices: `cargo run --release --example batched_matmul`.
+
+mod harness;
+
+use anyhow::Result;
+use clap::Parser;
+use cutlet as ct;
+use cutlet::prelude::*;
+use harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
+
+/// Multiplies `batch` pairs of an m x k with a k x n matrix (f32 arrays, multiplied in tf32).
+#[derive(Parser, Debug)]
+pub struct Cli {
+    #[command(flatten)]
+    options: Options,
+    /// Number of products.
+    #[arg(long)]
+    batch: Option<usize>,
+    /// Rows of a result.
+    #[arg(long)]
+    m: Option<usize>,
+    /// Columns of a result.
+    #[arg(long)]
+    n: Option<usize>,
+    /// Length of the sums.
+    #[arg(long)]
+    k: Option<usize>,
+    /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
+    #[arg(long, num_args = 3, default_values_t = [128, 128, 32])]
+    tile: Vec<usize>,
+}
+
+fn batched_matmul(a: Array<f32, 3>, b: Array<f32, 3>, c: ArrayMut<f32, 3>, [tm, tn, tk]: [usize; 3]) {
+    let (i, j, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let acc = ct::for_each(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+        let a = a.load([batch, i, k], [1, tm, tk]).squeeze(0).cast::<tf32>();
+        let b = b.load([batch, k, j], [1, tk, tn]).squeeze(0).cast::<tf32>();
+        ct::mma(a, b, acc)
+    });
+    c.store([batch, i, j], acc.reshape([1, tm, tn]));
+}
+
+/// Does what the options say.
+pub fn run(cli: &Cli) -> Result<()> {
+    let options = &cli.options;
+    let device = options.device()?;
+    let batch = options.size(cli.batch, &device, 8, 3);
+    let m = options.size(cli.m, &device, 1024, 200);
+    let n = options.size(cli.n, &device, 2048, 100);
+    let k = options.size(cli.k, &device, 512, 150);
+    let tile = [cli.tile[0], cli.tile[1], cli.tile[2]];
+    let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1]), batch];
+    if options.emits() {
+        let spec = |rows, columns| ct::ArraySpec::new([batch, rows, columns]);
+        return options.emit(batched_matmul, (spec(m, k), spec(k, n), spec(m, n).mutable(), Constant(tile)));
+    }
+    let (host_a, host_b) = (normal(1, batch * m * k, |x| x as f32), normal(2, batch * k * n, |x| x as f32));
+    let mut rotation = Rotation::new(device, 4 * batch * (m * k + k * n + m * n), || {
+        let a = device.array(&host_a, [batch, m, k])?;
+        Ok((a, device.array(&host_b, [batch, k, n])?, device.zeros::<f32, 3>([batch, m, n])?))
+    })?;
+    let time = rotation.time(options, |(a, b, c)| ct::launch(batched_matmul, grid, (&*a, &*b, c, Constant(tile))))?;
+    let result = rotation.first().2.to_vec()?;
+    let rows = sample_rows(m);
+    let mut want = Vec::new();
+    for (a, b) in host_a.chunks(m * k).zip(host_b.chunks(k * n)) {
+        want.extend(expected_rows(a, b, k, n, &rows));
+    }
+    let position = |i: usize| {
+        let (matrix, row, column) = (i / (rows.len() * n), i / n % rows.len(), i % n);
+        (matrix * m + rows[row]) * n + column
+    };
+    let error = largest_error(want.len(), |i| result[position(i)].into(), |i| want[i]);
+    Report {
+        what: format!("batched_matmul tf32 {batch}x{m}x{n}x{k}, tile {}x{}x{}", tile[0], tile[1], tile[2]),
+        device: device.name().to_owned(),
+        time,
+        work: Work::Flops(2.0 * (batch * m) as f64 * n as f64 * k as f64),
+        error,
+        // Half a unit in the last place of each tf32 input, and what f32 sums lose.
+        tolerance: 2.0 * 2f64.powi(-11) + 2e-6,
+        relative_to: "the magnitude of the terms",
+    }
+    .finish()
+}
+
+fn main() -> Result<()> {
+    run(&Cli::parse())
+}

@@ -1,0 +1,38 @@
+//! Inputs and the comparison with f64 references.
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
+
+/// `count` numbers of the standard normal distribution; equal seeds give equal numbers.
+pub fn normal<T: Send + Clone + Default>(seed: u64, count: usize, from: impl Fn(f64) -> T + Sync) -> Vec<T> {
+    const CHUNK: usize = 1 << 16;
+    let mut numbers = vec![T::default(); count];
+    numbers.par_chunks_mut(CHUNK).enumerate().for_each(|(index, chunk)| {
+        let mut random = SmallRng::seed_from_u64(seed << 32 | index as u64);
+        chunk.fill_with(|| from(StandardNormal.sample(&mut random)));
+    });
+    numbers
+}
+
+/// What a result should be: the value in f64, and the magnitude that its error is measured against
+/// (of the result itself, or of the terms that were added up to it).
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// The value.
+    pub value: f64,
+    /// The magnitude.
+    pub scale: f64,
+}
+
+/// The largest error of results `0..count`, each divided by its scale; NaN if one is NaN and should not be.
+pub fn largest_error(count: usize, got: impl Fn(usize) -> f64 + Sync, want: impl Fn(usize) -> Expected + Sync) -> f64 {
+    let error = |index| {
+        let (got, Expected { value, scale }) = (got(index), want(index));
+        if got == value { 0.0 } else { (got - value).abs() / scale.max(f64::MIN_POSITIVE) }
+    };
+    // `f64::max` would drop a NaN.
+    let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+    (0..count).into_par_iter().map(error).reduce(|| 0.0, larger)
+}

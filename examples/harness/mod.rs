@@ -1,0 +1,92 @@
+//! What every example shares: its command line, timing, inputs, and the line that it prints.
+
+#![allow(dead_code, unused_imports, reason = "each example compiles this module for itself and uses a part of it")]
+
+mod data;
+mod product;
+mod report;
+mod timing;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use cutlet::kernel::{Kernel, LaunchArgs};
+use cutlet::{Backend, Device, Target};
+
+pub use data::{Expected, largest_error, normal};
+pub use product::{expected_rows, sample_rows};
+pub use report::{Report, Work};
+pub use timing::Rotation;
+
+/// Options that every example takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {
+    /// Where to run: cpu or ptx. Default: the GPU where there is one, else cpu (`CUTLET_BACKEND` decides before that).
+    #[arg(long)]
+    backend: Option<Backend>,
+    /// Print the kernel's code instead of running it; no device is needed.
+    #[arg(long, value_enum)]
+    emit: Option<Emit>,
+    /// What PTX is emitted for: sm_80, sm_90a, …
+    #[arg(long, default_value_t = Target::SM_90A)]
+    target: Target,
+    /// Write the emitted code to this file instead of standard output.
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Timed launches; the median is printed.
+    #[arg(long)]
+    iterations: Option<usize>,
+}
+
+/// Forms of code that can be printed.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub enum Emit {
+    /// The optimised Tile IR.
+    Ir,
+    /// PTX.
+    Ptx,
+}
+
+impl Options {
+    /// The device to run on; the cpu device when code is only printed.
+    pub fn device(&self) -> Result<Device> {
+        Ok(match (self.emit, self.backend) {
+            (Some(_), _) | (None, Some(Backend::Cpu)) => Device::cpu(),
+            (None, Some(Backend::Ptx)) => Device::gpu(0)?,
+            (None, None) => Device::first()?,
+        })
+    }
+
+    /// A size that was not given: the full one on a GPU and for emitted code, else one that the
+    /// interpreter runs in about a second.
+    pub fn size(&self, given: Option<usize>, device: &Device, full: usize, small: usize) -> usize {
+        let run_on_cpu = self.emit.is_none() && device.backend() == Backend::Cpu;
+        given.unwrap_or(if run_on_cpu { small } else { full })
+    }
+
+    /// Is code printed instead of run?
+    pub fn emits(&self) -> bool {
+        self.emit.is_some()
+    }
+
+    /// Prints the code that was asked for, if any was, of a launch with these arguments.
+    pub fn emit<K, A>(&self, kernel: K, args: A) -> Result<()>
+    where
+        A: LaunchArgs,
+        K: Kernel<A::Traced>,
+    {
+        let text = match self.emit {
+            None => return Ok(()),
+            Some(Emit::Ir) => cutlet::code_ir(kernel, args)?,
+            Some(Emit::Ptx) => cutlet::code_ptx(kernel, args, self.target)?,
+        };
+        match &self.output {
+            Some(path) => fs::write(path, text).with_context(|| path.display().to_string()),
+            None => {
+                print!("{text}");
+                Ok(())
+            }
+        }
+    }
+}
