@@ -1,0 +1,175 @@
+//! The rooms of `src/` and who may know whom, read off the `crate::` paths of the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A room (path prefix in `src/`, `mod.rs` and extension left out) and the rooms it may name.
+/// The longest matching prefix counts. A room may always name itself and what lies within it.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("error", &[]),
+    ("target", &[]),
+    ("dtype", &[]),
+    ("codec", &["dtype"]),
+    ("layout", &["error"]),
+    ("element", &["codec", "dtype", "error", "ir"]),
+    ("ir", &["dtype", "error"]),
+    ("pass", &["ir", "dtype", "error", "codec"]),
+    ("backend", &["ir", "pass", "dtype", "error", "target", "codec", "layout"]),
+    ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
+    ("backend/ptx", &["backend", "ir", "pass", "codec", "layout", "dtype", "error", "target"]),
+    // An argument of a launch tells which memory it uses.
+    ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
+    ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
+    ("ops", &["tile", "element", "kernel", "ir", "dtype", "error", "codec"]),
+    ("cache", &["error"]),
+    ("runtime", &["*"]),
+    ("launch", &["*"]),
+    ("lib", &["*"]),
+];
+
+/// Rooms that only these rooms may name, whatever the table above says.
+const TOP: &[(&str, &[&str])] =
+    &[("runtime", &["runtime", "launch", "kernel", "lib"]), ("launch", &["runtime", "launch", "lib"])];
+
+/// Names that the crate root re-exports, and the room they come from.
+const ROOT_NAMES: &[(&str, &str)] = &[
+    ("Diagnostic", "error"),
+    ("Error", "error"),
+    ("Location", "error"),
+    ("Note", "error"),
+    ("Result", "error"),
+    ("Target", "target"),
+];
+
+fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// The text without comments and without the test module at its end.
+fn code_of(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap();
+    text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+/// Every `crate::a::b` of the code as "a/b", groups expanded to one level after their prefix.
+fn crate_paths(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut paths = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let mut rest = &code[at + "crate::".len()..];
+        let mut prefix = Vec::new();
+        loop {
+            let name = word(rest);
+            if name.is_empty() {
+                break;
+            }
+            rest = &rest[name.len()..];
+            prefix.push(name);
+            match rest.strip_prefix("::") {
+                Some(after) => rest = after,
+                None => break,
+            }
+        }
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 0;
+            let mut start = true;
+            for (position, c) in group.char_indices() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => start = true,
+                    c if c.is_whitespace() => {}
+                    _ if start && depth == 0 => {
+                        start = false;
+                        let mut path = prefix.clone();
+                        path.push(word(&group[position..]));
+                        paths.insert(path.join("/"));
+                    }
+                    _ => {}
+                }
+            }
+        } else {
+            paths.insert(prefix.join("/"));
+        }
+    }
+    paths
+}
+
+/// The room that a path of names lies in.
+fn room_of(path: &str) -> Option<&'static str> {
+    let first = path.split('/').next().unwrap();
+    if let Some((_, room)) = ROOT_NAMES.iter().find(|(name, _)| *name == first) {
+        return Some(room);
+    }
+    let within = |room: &str| path == room || path.strip_prefix(room).is_some_and(|rest| rest.starts_with('/'));
+    ROOMS.iter().map(|(room, _)| *room).filter(|room| within(room)).max_by_key(|room| room.len())
+}
+
+#[test]
+fn knowledge_flows_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut faults = Vec::new();
+    for file in &files {
+        let name = file.strip_prefix(&root).unwrap().with_extension("").display().to_string();
+        let name = name.strip_suffix("/mod").unwrap_or(&name);
+        let Some(room) = room_of(name) else {
+            faults.push(format!("src/{name}: in no room of this test's table; add it"));
+            continue;
+        };
+        let (_, allowed) = ROOMS.iter().find(|(other, _)| *other == room).unwrap();
+        for path in crate_paths(&code_of(&fs::read_to_string(file).unwrap())) {
+            let Some(other) = room_of(&path) else {
+                // Crate-level macros and names that only the facade has.
+                continue;
+            };
+            let inside = other == room || other.strip_prefix(room).is_some_and(|rest| rest.starts_with('/'));
+            let known = inside || allowed.contains(&other) || allowed == &["*"];
+            let reserved = TOP.iter().any(|(top, by)| *top == other && !by.contains(&room));
+            if !known || reserved {
+                faults.push(format!("src/{name}: room `{room}` must not know `{other}` (crate::{path})"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "tests", "examples", "benches"] {
+        if root.join(folder).is_dir() {
+            sources(&root.join(folder), &mut files);
+        }
+    }
+    let silent: Vec<_> = files.iter().filter(|file| !fs::read_to_string(file).unwrap().starts_with("//!")).collect();
+    assert!(silent.is_empty(), "files without a //! head: {silent:?}");
+}
+
+#[test]
+fn paths_are_found_in_groups_and_bodies() {
+    let code = code_of(
+        "use crate::{error::Error, ir::{Op, Type}, Target};\nuse crate::pass::fold; // crate::launch\n\
+         fn f() -> crate::ir::Op { crate::backend::cpu::run() }\n#[cfg(test)]\nmod tests { use crate::tile; }\n",
+    );
+    let paths = crate_paths(&code);
+    let want = ["Target", "backend/cpu/run", "error", "ir", "ir/Op", "pass/fold"];
+    assert_eq!(paths, want.iter().map(|path| path.to_string()).collect());
+    assert_eq!(room_of("backend/cpu/run"), Some("backend/cpu"));
+    assert_eq!(room_of("Target"), Some("target"));
+    assert_eq!(room_of("irrelevant"), None);
+}
