@@ -1,0 +1,304 @@
+//! Float operations element by element: functions, arithmetic in every rounding mode, flush to zero,
+//! minimum and maximum with both NaN rules.
+
+use anyhow::Result;
+use cutlet::FloatMode;
+use cutlet::dtype::DType;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::elementwise::{Binary, COUNT, Moded, Unary, check_binary, check_moded, check_unary, with_special_pairs};
+use crate::format::{Format, Real, Round};
+use crate::harness::{Session, Suite, Want};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    register_for::<f64>(suite);
+    register_for::<f32>(suite);
+    register_for::<f16>(suite);
+    register_for::<bf16>(suite);
+    suite.test("float/approximate/f32", approximate);
+    suite.test("float/flush_to_zero/f32", flush_to_zero);
+}
+
+fn register_for<T: Float + Signed>(suite: &mut Suite) {
+    for function in functions::<T>() {
+        suite.test(format!("float/{}/{}", function.name, T::NAME), move |session| check_function(session, &function));
+    }
+    suite.test(format!("float/pow/{}", T::NAME), power::<T>);
+    suite.test(format!("float/atan2/{}", T::NAME), angle::<T>);
+    suite.test(format!("float/rem/{}", T::NAME), remainder::<T>);
+    suite.test(format!("float/min_max/{}", T::NAME), extremes::<T>);
+    suite.lean(format!("float/operators/{}", T::NAME), operators::<T>);
+    for (mode, round) in MODES {
+        suite.test(format!("float/{round:?}/{}", T::NAME), move |session| rounded::<T>(session, mode, round));
+    }
+}
+
+const MODES: [(Rounding, Round); 4] = [
+    (Rounding::NearestEven, Round::NearestEven),
+    (Rounding::Zero, Round::Zero),
+    (Rounding::NegInf, Round::Down),
+    (Rounding::PosInf, Round::Up),
+];
+
+/// A function of one argument and how exact it has to be.
+struct Function<T> {
+    name: &'static str,
+    op: Unary<T, T>,
+    reference: fn(f64) -> f64,
+    /// Largest error in units in the last place, on f32 and on f64. 0: rounded to nearest even.
+    ulps: [f64; 2],
+    /// Arguments beside all kinds of special ones.
+    spread: Spread,
+}
+
+fn functions<T: Float>() -> Vec<Function<T>> {
+    let function =
+        |name, op: Unary<T, T>, reference: fn(f64) -> f64, ulps, spread| Function { name, op, reference, ulps, spread };
+    let wide = Spread::Between(-200.0, 200.0);
+    let angle = Spread::Between(-50.0, 50.0);
+    vec![
+        function("exp", |x| x.exp(), f64::exp, [2.0, 2.0], Spread::Between(-110.0, 90.0)),
+        function("exp2", |x| x.exp2(), f64::exp2, [2.0, 2.0], Spread::Between(-155.0, 129.0)),
+        function("log", |x| x.log(), f64::ln, [2.0, 2.0], Spread::Between(0.0, 4.0)),
+        function("log2", |x| x.log2(), f64::log2, [2.0, 2.0], Spread::Between(0.0, 4.0)),
+        function("rsqrt", |x| x.rsqrt(), reciprocal_root, [2.0, 2.0], Spread::Between(0.0, 100.0)),
+        function("sin", |x| x.sin(), f64::sin, [2.0, 2.0], angle),
+        function("cos", |x| x.cos(), f64::cos, [2.0, 2.0], angle),
+        function("tan", |x| x.tan(), f64::tan, [4.0, 3.0], angle),
+        function("sinh", |x| x.sinh(), f64::sinh, [3.0, 3.0], Spread::Between(-20.0, 20.0)),
+        function("cosh", |x| x.cosh(), f64::cosh, [3.0, 3.0], Spread::Between(-20.0, 20.0)),
+        function("tanh", |x| x.tanh(), f64::tanh, [3.0, 3.0], Spread::Between(-10.0, 10.0)),
+        function("sqrt", |x| x.sqrt(), f64::sqrt, [0.0, 0.0], Spread::Between(0.0, 100.0)),
+        function("floor", |x| x.floor(), f64::floor, [0.0, 0.0], wide),
+        function("ceil", |x| x.ceil(), f64::ceil, [0.0, 0.0], wide),
+        function("abs", |x| x.abs(), f64::abs, [0.0, 0.0], wide),
+    ]
+}
+
+fn reciprocal_root(x: f64) -> f64 {
+    1.0 / x.sqrt()
+}
+
+/// What is allowed around a value computed in f64: `ulps` on f32 and f64; 16-bit types are computed in
+/// f32 and rounded once more.
+fn near<T: Float>(value: f64, ulps: [f64; 2]) -> Want {
+    match T::DTYPE {
+        DType::F64 => Want::Near { value, ulps: ulps[1] },
+        DType::F32 => Want::Near { value, ulps: ulps[0] },
+        _ => Want::Near { value, ulps: 0.51 },
+    }
+}
+
+/// Every value of a 16-bit type; of wider ones specials, all magnitudes, and the given spread.
+fn arguments<T: Float>(seed: u64, spread: Spread) -> Vec<T> {
+    if T::DTYPE.bits() == 16 {
+        return (0..1 << 16).map(T::from_bits).collect();
+    }
+    let mut values = random(seed, COUNT, Spread::Any);
+    values.extend(random::<T>(seed + 1, COUNT, spread));
+    values
+}
+
+fn check_function<T: Float>(session: Session, function: &Function<T>) -> Result<()> {
+    let arguments = arguments::<T>(11, function.spread);
+    check_unary(session, function.name, function.op, &arguments, |x| {
+        let value = (function.reference)(x.to_f64());
+        if function.ulps == [0.0, 0.0] { Want::nearest(value) } else { near::<T>(value, function.ulps) }
+    })
+}
+
+fn power<T: Float>(session: Session) -> Result<()> {
+    let (a, b) = (random(21, COUNT, Spread::Between(0.0, 30.0)), random(22, COUNT, Spread::Between(-8.0, 8.0)));
+    let (a, b) = with_special_pairs::<T, T>(a, b);
+    check_binary(session, "pow", |a, b| a.pow(b), &a, &b, |a, b| near::<T>(a.to_f64().powf(b.to_f64()), [4.0, 3.0]))
+}
+
+fn angle<T: Float>(session: Session) -> Result<()> {
+    let (a, b) = with_special_pairs::<T, T>(random(23, COUNT, Spread::Moderate), random(24, COUNT, Spread::Any));
+    let want = |a: T, b: T| near::<T>(a.to_f64().atan2(b.to_f64()), [3.0, 3.0]);
+    check_binary(session, "atan2", |a, b| a.atan2(b), &a, &b, want)
+}
+
+fn remainder<T: Float>(session: Session) -> Result<()> {
+    let (a, b) = with_special_pairs::<T, T>(random(25, COUNT, Spread::Moderate), random(26, COUNT, Spread::Moderate));
+    check_binary(session, "%", |a, b| a % b, &a, &b, |a, b| Want::nearest(a.to_f64() % b.to_f64()))
+}
+
+/// The IEEE operations maximumNumber and minimumNumber (a NaN is ignored) and maximum and minimum (a NaN
+/// wins): of two zeros the positive one is larger.
+fn extremes<T: Float>(session: Session) -> Result<()> {
+    fn larger(a: f64, b: f64) -> f64 {
+        if a == b {
+            if a.is_sign_positive() { a } else { b }
+        } else if a > b {
+            a
+        } else {
+            b
+        }
+    }
+    fn ignoring(a: f64, b: f64, pick: fn(f64, f64) -> f64) -> f64 {
+        if a.is_nan() {
+            b
+        } else if b.is_nan() {
+            a
+        } else {
+            pick(a, b)
+        }
+    }
+    fn spreading(a: f64, b: f64, pick: fn(f64, f64) -> f64) -> f64 {
+        if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, b) }
+    }
+    let smaller = |a: f64, b: f64| -larger(-a, -b);
+    let (a, b) = with_special_pairs::<T, T>(random(27, COUNT, Spread::Moderate), random(28, COUNT, Spread::Any));
+    let rows: [(&str, Binary<T, T, T>, fn(f64, f64, fn(f64, f64) -> f64) -> f64, fn(f64, f64) -> f64); 4] = [
+        ("max", |a, b| a.max(b), ignoring, larger),
+        ("min", |a, b| a.min(b), ignoring, smaller),
+        ("max_nan", |a, b| a.max_nan(b), spreading, larger),
+        ("min_nan", |a, b| a.min_nan(b), spreading, smaller),
+    ];
+    for (name, op, rule, pick) in rows {
+        check_binary(session, name, op, &a, &b, |a, b| Want::nearest(rule(a.to_f64(), b.to_f64(), pick)))?;
+    }
+    Ok(())
+}
+
+/// The operators, also with a literal and with broadcast operands, and negation.
+fn operators<T: Float + Signed>(session: Session) -> Result<()> {
+    let (a, b) = with_special_pairs::<T, T>(random(31, COUNT, Spread::Any), random(32, COUNT, Spread::Any));
+    let rows: [(&str, Binary<T, T, T>, fn(f64, f64) -> Real); 4] = [
+        ("+", |a, b| a + b, Real::sum),
+        ("-", |a, b| a - b, |a, b| Real::sum(a, -b)),
+        ("*", |a, b| a * b, Real::product),
+        ("/", |a, b| a / b, Real::quotient),
+    ];
+    for (name, op, reference) in rows {
+        check_binary(session, name, op, &a, &b, |a, b| {
+            Want::Rounded(reference(a.to_f64(), b.to_f64()), Round::NearestEven)
+        })?;
+    }
+    check_unary(session, "neg", |a| -a, &a, |a| Want::nearest(-a.to_f64()))
+}
+
+/// Arithmetic that takes a rounding: operation and exact result.
+fn modal_operations<T: Float>() -> [(&'static str, Moded<T>, fn([f64; 3]) -> Real); 6] {
+    [
+        ("add", |a, b, _, mode| a.add_with(b, mode), |[a, b, _]| Real::sum(a, b)),
+        ("sub", |a, b, _, mode| a.sub_with(b, mode), |[a, b, _]| Real::sum(a, -b)),
+        ("mul", |a, b, _, mode| a.mul_with(b, mode), |[a, b, _]| Real::product(a, b)),
+        ("div", |a, b, _, mode| a.div_with(b, mode), |[a, b, _]| Real::quotient(a, b)),
+        ("fma", |a, b, c, mode| a.fma_with(b, c, mode), |[a, b, c]| Real::fused(a, b, c)),
+        ("sqrt", |a, _, _, mode| a.sqrt_with(mode), |[a, _, _]| Real::root(a)),
+    ]
+}
+
+fn rounded<T: Float>(session: Session, mode: Rounding, round: Round) -> Result<()> {
+    // The references are exact for f64 of moderate size, and for all values of the narrower types.
+    let spread = if T::DTYPE == DType::F64 { Spread::Moderate } else { Spread::Any };
+    let inputs = |seed| random::<T>(seed, COUNT, spread);
+    let (mut a, mut b, c) = (inputs(41), inputs(42), inputs(43));
+    if T::DTYPE != DType::F64 {
+        (a, b) = with_special_pairs(a, b);
+    }
+    for (name, op, reference) in modal_operations::<T>() {
+        check_moded(session, name, op, mode.into(), [&a, &b, &c], |values| {
+            let exact = reference(values);
+            // x + -x: the zero is negative only when rounding down.
+            let cancels = exact.near == 0.0 && exact.rest == 0.0 && matches!(name, "add" | "sub" | "fma");
+            if cancels { zero_sum(name, values, round) } else { Want::Rounded(exact, round) }
+        })?;
+    }
+    Ok(())
+}
+
+/// The sign of a sum that is exactly zero: that of both terms if they agree, else the mode decides.
+fn zero_sum(name: &str, [a, b, c]: [f64; 3], round: Round) -> Want {
+    let (first, second) = match name {
+        "add" => (a, b),
+        "sub" => (a, -b),
+        _ => (a * b, c),
+    };
+    let agree = first.is_sign_negative() == second.is_sign_negative();
+    let negative = if agree { first.is_sign_negative() } else { round == Round::Down };
+    Want::nearest(if negative { -0.0 } else { 0.0 })
+}
+
+fn flush_to_zero(session: Session) -> Result<()> {
+    let format = Format::F32;
+    let is_subnormal = |x: f64| x != 0.0 && x.abs() < format.smallest_normal();
+    let flush = |x: f64| if is_subnormal(x) { 0f64.copysign(x) } else { x };
+    let mode = FloatMode::new().flush_to_zero();
+    let inputs = |seed| random::<f32>(seed, COUNT, Spread::Any);
+    let (a, b) = with_special_pairs(inputs(51), inputs(52));
+    let c = inputs(53);
+    let flushed = |exact: Real| {
+        let rounded = format.round(exact, Round::NearestEven);
+        if is_subnormal(rounded) {
+            Want::nearest(flush(rounded))
+        } else if is_subnormal(exact.near) {
+            // Rounds up to the smallest normal number: hardware may look before or after rounding.
+            Want::OneOf([0f64.copysign(rounded), rounded])
+        } else {
+            Want::Rounded(exact, Round::NearestEven)
+        }
+    };
+    for (name, op, reference) in modal_operations::<f32>() {
+        check_moded(session, name, op, mode, [&a, &b, &c], |values| {
+            let values = values.map(flush);
+            let exact = reference(values);
+            let cancels = exact.near == 0.0 && exact.rest == 0.0 && matches!(name, "add" | "sub" | "fma");
+            if cancels { zero_sum(name, values, Round::NearestEven) } else { flushed(exact) }
+        })?;
+    }
+    let functions: [(&str, Moded<f32>, fn([f64; 3]) -> f64); 4] = [
+        ("rsqrt", |a, _, _, mode| a.rsqrt_with(mode), |[a, _, _]| reciprocal_root(a)),
+        ("exp2", |a, _, _, mode| a.exp2_with(mode), |[a, _, _]| a.exp2()),
+        ("max", |a, b, _, mode| a.max_with(b, mode), |[a, b, _]| a.max(b)),
+        ("min", |a, b, _, mode| a.min_with(b, mode), |[a, b, _]| a.min(b)),
+    ];
+    for (name, op, reference) in functions {
+        check_moded(session, name, op, mode, [&a, &b, &c], |values| {
+            let value = reference(values.map(flush));
+            if is_subnormal(value) || value == 0.0 { Want::AnyZero } else { Want::Near { value, ulps: 2.0 } }
+        })?;
+    }
+    Ok(())
+}
+
+/// The forms that trade exactness for speed, on f32 only.
+fn approximate(session: Session) -> Result<()> {
+    let moderate = |seed| random::<f32>(seed, COUNT, Spread::Moderate);
+    let positive = random::<f32>(61, COUNT, Spread::Between(0.0, 1000.0));
+    let (a, b) = (moderate(62), moderate(63));
+    for mode in [Rounding::Approx, Rounding::Full] {
+        let divide: Moded<f32> = |a, b, _, mode| a.div_with(b, mode);
+        let want = |[a, b, _]: [f64; 3]| Want::Near { value: a / b, ulps: 2.0 };
+        check_moded(session, "div", divide, mode.into(), [&a, &b, &a], want)?;
+    }
+    let root: Moded<f32> = |a, _, _, mode| a.sqrt_with(mode);
+    let want = |[a, _, _]: [f64; 3]| Want::Near { value: a.sqrt(), ulps: 2.0 };
+    check_moded(session, "sqrt", root, Rounding::Approx.into(), [&positive, &a, &a], want)?;
+    // 2^(x log2 e): the rounded exponent loses |x| / 2 units beside what the instruction does.
+    let exponents = random::<f32>(64, COUNT, Spread::Between(-80.0, 80.0));
+    check_unary(
+        session,
+        "exp_approx",
+        |x: Tile<f32, 2>| x.exp_approx(),
+        &exponents,
+        |x| {
+            let x = f64::from(x);
+            Want::Near { value: x.exp(), ulps: 3.0 + 1.5 * x.abs() }
+        },
+    )?;
+    check_unary(
+        session,
+        "tanh_approx",
+        |x: Tile<f32, 2>| x.tanh_approx(),
+        &a,
+        |x| {
+            let value = f64::from(x).tanh();
+            Want::Within { value, error: value.abs() * 2f64.powi(-10) }
+        },
+    )
+}

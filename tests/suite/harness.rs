@@ -1,0 +1,284 @@
+//! How a test of this suite is written once and run several ways: on the cpu back end, on a GPU, and as
+//! PTX through the assembler. A test makes arrays, launches, and states what it expects; the [`Session`]
+//! knows which way it is.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, anyhow, bail};
+use cutlet as ct;
+use cutlet::element::Element;
+use cutlet::kernel::{Kernel, LaunchArgs};
+use cutlet::{Device, DeviceArray, Target};
+use libtest_mimic::{Failed, Trial};
+
+use crate::data::format_of;
+use crate::format::{Format, Real, Round};
+use crate::ptxas::{self, Demand};
+
+/// One way to run a test.
+#[derive(Clone, Copy, Debug)]
+pub enum Session {
+    /// Launches run on this device.
+    Run(Device),
+    /// Launches only compile for this target, and the assembler judges the code.
+    Assemble(Target, Demand),
+}
+
+impl Session {
+    /// Where arrays of this test live.
+    pub fn device(self) -> Device {
+        match self {
+            Session::Run(device) => device,
+            Session::Assemble(..) => Device::cpu(),
+        }
+    }
+
+    /// An array with this content, row-major.
+    pub fn array<T: Element, const R: usize>(self, data: &[T], shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+        Ok(self.device().array(data, shape)?)
+    }
+
+    /// An array whose every element has all bits set in the low byte of a word: what a kernel does
+    /// not write is seen.
+    pub fn unwritten<T: Element, const R: usize>(self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+        self.array(&vec![unwritten::<T>(); shape.iter().product()], shape)
+    }
+
+    /// Launches and waits; or compiles and assembles.
+    #[track_caller]
+    pub fn launch<K, A, const N: usize>(self, kernel: K, grid: [usize; N], args: A) -> Result<()>
+    where
+        A: LaunchArgs,
+        K: Kernel<A::Traced>,
+        [usize; N]: Into<ct::Grid>,
+    {
+        match self {
+            Session::Run(device) => {
+                ct::launch(kernel, grid, args)?;
+                Ok(device.synchronize()?)
+            }
+            Session::Assemble(target, demand) => {
+                let ptx = ct::code_ptx(kernel, args, target)?;
+                ptxas::assemble(&ptx, &target.to_string(), demand)
+            }
+        }
+    }
+
+    /// Compares an array with what each element should be.
+    pub fn check<T: Element, const R: usize>(
+        self,
+        what: &str,
+        array: &DeviceArray<T, R>,
+        want: &dyn Fn([usize; R]) -> Want,
+    ) -> Result<()> {
+        self.check_results(what, array, want, &|_| String::new())
+    }
+
+    /// Compares an array with what each element should be; `inputs` says what it was computed from.
+    pub fn check_results<T: Element, const R: usize>(
+        self,
+        what: &str,
+        array: &DeviceArray<T, R>,
+        want: &dyn Fn([usize; R]) -> Want,
+        inputs: &dyn Fn([usize; R]) -> String,
+    ) -> Result<()> {
+        if let Session::Assemble(..) = self {
+            return Ok(());
+        }
+        let shape = array.shape();
+        let got = array.to_vec()?;
+        let mut wrong = 0;
+        let mut report = String::new();
+        for (position, &got) in got.iter().enumerate() {
+            let index = unravel(position, shape);
+            let want = want(index);
+            if want.accepts(got) {
+                continue;
+            }
+            wrong += 1;
+            if wrong <= 4 {
+                write!(report, "\n  at {index:?}: {} instead of {want} {}", show(got), inputs(index))?;
+            }
+        }
+        if wrong > 0 {
+            bail!("{what} ({} {shape:?}): {wrong} of {} elements are wrong{report}", T::NAME, got.len());
+        }
+        Ok(())
+    }
+}
+
+/// What arrays hold where nothing has been written.
+pub fn unwritten<T: Element>() -> T {
+    T::from_bits(if T::DTYPE.bits() == 1 { 1 } else { 0x5b & ((1 << T::DTYPE.bits().min(8)) - 1) })
+}
+
+fn show<T: Element>(value: T) -> String {
+    format!("{value:?} (bits {:#x})", value.to_bits())
+}
+
+/// The index of an element from its row-major position.
+pub fn unravel<const R: usize>(mut position: usize, shape: [usize; R]) -> [usize; R] {
+    let mut index = [0; R];
+    for axis in (0..R).rev() {
+        index[axis] = position % shape[axis];
+        position /= shape[axis];
+    }
+    index
+}
+
+/// The row-major position of an element.
+pub fn ravel<const R: usize>(index: [usize; R], shape: [usize; R]) -> usize {
+    index.iter().zip(shape).fold(0, |position, (&i, extent)| position * extent + i)
+}
+
+/// What one element should be.
+#[derive(Clone, Copy, Debug)]
+pub enum Want {
+    /// These bits; for a NaN any NaN.
+    Bits(u64),
+    /// These bits, also of a NaN.
+    SameBits(u64),
+    /// This number rounded to the element type, and nothing else (but any NaN for a NaN).
+    Rounded(Real, Round),
+    /// A number this many units in the last place away at most.
+    Near { value: f64, ulps: f64 },
+    /// A number this far away at most.
+    Within { value: f64, error: f64 },
+    /// Either zero: the sign is not defined here.
+    AnyZero,
+    /// One of two numbers.
+    OneOf([f64; 2]),
+    /// Anything: the language leaves it open.
+    Open,
+}
+
+impl Want {
+    /// The value itself.
+    pub fn exactly<T: Element>(value: T) -> Want {
+        Want::Bits(value.to_bits())
+    }
+
+    /// This number, rounded to nearest even.
+    pub fn nearest(value: f64) -> Want {
+        Want::Rounded(Real::exact(value), Round::NearestEven)
+    }
+
+    fn accepts<T: Element>(self, got: T) -> bool {
+        let number = got.to_f64();
+        let format = format_of(T::DTYPE);
+        match self {
+            Want::Bits(bits) if format.is_some() && T::from_bits(bits).to_f64().is_nan() => number.is_nan(),
+            Want::Bits(bits) | Want::SameBits(bits) => got.to_bits() == bits,
+            Want::Rounded(value, round) => match format {
+                Some(format) => same(number, format.round(value, round)),
+                None => number == value.near,
+            },
+            Want::Near { value, ulps } => {
+                let format = format.unwrap_or(Format::F64);
+                near(number, value, ulps * format.ulp(value), format)
+            }
+            Want::Within { value, error } => near(number, value, error, format.unwrap_or(Format::F64)),
+            Want::AnyZero => number == 0.0,
+            Want::OneOf(values) => values.iter().any(|&value| same(number, value)),
+            Want::Open => true,
+        }
+    }
+}
+
+fn same(a: f64, b: f64) -> bool {
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+}
+
+fn near(got: f64, want: f64, error: f64, format: Format) -> bool {
+    if same(got, want) || got == want {
+        return true;
+    }
+    if got.is_infinite() {
+        // Right if a number within the error overflows.
+        let reach = want.abs() + error + format.ulp(want) / 2.0;
+        return got.is_sign_positive() == want.is_sign_positive() && reach > format.largest();
+    }
+    (got - want).abs() <= error
+}
+
+impl std::fmt::Display for Want {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Want::Bits(bits) | Want::SameBits(bits) => write!(f, "bits {bits:#x}"),
+            Want::Rounded(value, round) => write!(f, "{:e} rounded {round:?}", value.near),
+            Want::Near { value, ulps } => write!(f, "{value:e} within {ulps} ulp"),
+            Want::Within { value, error } => write!(f, "{value:e} within {error:e}"),
+            Want::AnyZero => write!(f, "a zero"),
+            Want::OneOf([a, b]) => write!(f, "{a:e} or {b:e}"),
+            Want::Open => write!(f, "anything"),
+        }
+    }
+}
+
+/// What code is assembled for, and the name of that way.
+const ASSEMBLED: [(&str, Target); 2] = [("sm_80", Target::SM_80), ("sm_90a", Target::SM_90A)];
+
+type Body = dyn Fn(Session) -> Result<()> + Send + Sync;
+
+/// The tests of this suite.
+#[derive(Default)]
+pub struct Suite {
+    tests: Vec<Test>,
+}
+
+struct Test {
+    name: String,
+    demand: Demand,
+    body: std::sync::Arc<Body>,
+}
+
+impl Suite {
+    /// Adds a test; the assembler may spill (rarely used ops on large tiles are allowed to).
+    pub fn test(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
+        self.tests.push(Test { name: name.into(), demand: Demand::Accepted, body: std::sync::Arc::new(body) });
+    }
+
+    /// Adds a test whose code must not spill.
+    pub fn lean(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
+        self.tests.push(Test { name: name.into(), demand: Demand::NoSpills, body: std::sync::Arc::new(body) });
+    }
+
+    /// Every test in each of its ways; what this machine cannot run is there, marked as skipped.
+    pub fn trials(self) -> Vec<Trial> {
+        let gpu = Device::gpu(0);
+        let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
+        let sample: usize = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        let tests: Vec<Test> = self.tests.into_iter().step_by(sample.max(1)).collect();
+        let mut trials = Vec::new();
+        for Test { name, demand, body } in tests {
+            let trial = |way: &str, session: Option<Session>| {
+                let body = body.clone();
+                let runner = move || {
+                    let session = session.ok_or_else(|| anyhow!("this machine lacks what the test needs"))?;
+                    outcome(&*body, session)
+                };
+                Trial::test(format!("{way}::{name}"), runner)
+            };
+            trials.push(trial("cpu", Some(Session::Run(Device::cpu()))));
+            let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
+            trials.push(trial("gpu", on_gpu).with_ignored_flag(on_gpu.is_none() && !required));
+            for (way, target) in ASSEMBLED {
+                let session = ptxas::find().map(|_| Session::Assemble(target, demand));
+                trials.push(trial(way, session).with_ignored_flag(session.is_none()));
+            }
+        }
+        if let Err(error) = &gpu {
+            let skipped = trials.iter().filter(|trial| trial.name().starts_with("gpu::")).count();
+            eprintln!("skipped: no GPU ({error}): {skipped} tests");
+        }
+        if ptxas::find().is_none() {
+            let skipped = trials.iter().filter(|trial| trial.name().starts_with("sm_")).count();
+            eprintln!("skipped: no ptxas (scripts/tools installs it): {skipped} tests");
+        }
+        trials
+    }
+}
+
+fn outcome(body: &Body, session: Session) -> Result<(), Failed> {
+    body(session).context(format!("{session:?}")).map_err(|error| Failed::from(format!("{error:#}")))
+}

@@ -1,0 +1,126 @@
+//! Integer operations element by element, against 128-bit references.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::element::Whole;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::elementwise::{Binary, COUNT, check_binary, check_unary, with_special_pairs};
+use crate::harness::{Session, Suite, Want};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    macro_rules! each {
+        ($($name:ident)+) => { $(register_for::<$name>(suite);)+ };
+    }
+    each!(i8 i16 i32 i64 u8 u16 u32 u64);
+    macro_rules! signed {
+        ($($name:ident)+) => {$(
+            suite.test(concat!("integer/negate/", stringify!($name)), |session| {
+                check_unary(session, "neg", |a: Tile<$name, 2>| -a, &any::<$name>(5), |a| wrapped::<$name>(-value(a)))
+            });
+        )+};
+    }
+    signed!(i8 i16 i32 i64);
+    suite.test("integer/bool", bits_of_bool);
+}
+
+fn register_for<T: Int + Comparable + Whole>(suite: &mut Suite) {
+    suite.test(format!("integer/arithmetic/{}", T::NAME), arithmetic::<T>);
+    suite.test(format!("integer/division/{}", T::NAME), division::<T>);
+    suite.test(format!("integer/shifts/{}", T::NAME), shifts::<T>);
+}
+
+/// The number that an integer element stands for.
+pub fn value<T: Element>(x: T) -> i128 {
+    let (bits, width) = (i128::from(x.to_bits()), T::DTYPE.bits());
+    if T::SIGNED && bits >> (width - 1) & 1 == 1 { bits - (1 << width) } else { bits }
+}
+
+/// The element with the low bits of a number.
+pub fn wrapped<T: Element>(number: i128) -> Want {
+    Want::Bits(number as u64 & (u64::MAX >> (64 - T::DTYPE.bits())))
+}
+
+fn any<T: Element>(seed: u64) -> Vec<T> {
+    random(seed, COUNT, Spread::Any)
+}
+
+type Row<T> = (&'static str, Binary<T, T, T>, fn(i128, i128) -> i128);
+
+fn check<T: Int>(session: Session, rows: &[Row<T>], a: &[T], b: &[T]) -> Result<()> {
+    for &(name, op, reference) in rows {
+        check_binary(session, name, op, a, b, |a, b| wrapped::<T>(reference(value(a), value(b))))?;
+    }
+    Ok(())
+}
+
+fn arithmetic<T: Int>(session: Session) -> Result<()> {
+    let (a, b) = with_special_pairs::<T, T>(any(1), any(2));
+    let rows: [Row<T>; 8] = [
+        ("+", |a, b| a + b, |a, b| a + b),
+        ("-", |a, b| a - b, |a, b| a - b),
+        ("*", |a, b| a * b, i128::wrapping_mul),
+        ("&", |a, b| a & b, |a, b| a & b),
+        ("|", |a, b| a | b, |a, b| a | b),
+        ("^", |a, b| a ^ b, |a, b| a ^ b),
+        ("max", |a, b| a.max(b), |a, b| a.max(b)),
+        ("min", |a, b| a.min(b), |a, b| a.min(b)),
+    ];
+    check(session, &rows, &a, &b)?;
+    let high = |a: T, b: T| wrapped::<T>(value(a).wrapping_mul(value(b)) >> T::DTYPE.bits());
+    check_binary(session, "mul_hi", |a, b| a.mul_hi(b), &a, &b, high)?;
+    check_unary(session, "not", |a| !a, &a, |a| wrapped::<T>(!value(a)))?;
+    check_unary(session, "abs", |a| a.abs(), &a, |a| wrapped::<T>(value(a).abs()))?;
+    // One operand stretched along each axis.
+    let spread: Binary<T, T, T> = |a, b| {
+        let shape = a.shape();
+        ct::full([shape[0], 1], T::from_f64(3.0)) * a + ct::full([1, shape[1]], T::from_f64(5.0)) - b
+    };
+    check_binary(session, "stretched", spread, &a, &b, |a, b| wrapped::<T>(3 * value(a) + 5 - value(b)))
+}
+
+/// Divisors are not zero and the quotient is never out of range: both are not defined.
+fn division<T: Int + Comparable + Whole>(session: Session) -> Result<()> {
+    let (a, mut b) = with_special_pairs::<T, T>(any(3), any(4));
+    for (a, b) in a.iter().zip(&mut b) {
+        let overflows = T::SIGNED && value(*b) == -1 && value(*a) == -1i128 << (T::DTYPE.bits() - 1);
+        if value(*b) == 0 || overflows {
+            *b = T::from_f64(3.0);
+        }
+    }
+    let floor = |a: i128, b: i128| a.div_euclid(b) - i128::from(b < 0 && a.rem_euclid(b) != 0);
+    // Beyond the edge of the array the divisors are zeros.
+    fn safe<T: Int + Comparable + Whole>(b: Tile<T, 2>) -> Tile<T, 2> {
+        ct::select(b.eq(T::from_f64(0.0)), T::from_f64(1.0), b)
+    }
+    let rows: [Row<T>; 6] = [
+        ("/", |a, b| a / safe(b), |a, b| a / b),
+        ("%", |a, b| a % safe(b), |a, b| a % b),
+        ("trunc_div", |a, b| a.trunc_div(safe(b)), |a, b| a / b),
+        ("floor_div", |a, b| a.floor_div(safe(b)), floor),
+        ("ceil_div", |a, b| a.ceil_div(safe(b)), |a, b| a / b + i128::from(a % b != 0 && (a < 0) == (b < 0))),
+        ("modulo", |a, b| a.modulo(safe(b)), |a, b| (a % b + b) % b),
+    ];
+    check(session, &rows, &a, &b)
+}
+
+/// Amounts are read as unsigned; what is shifted beyond the width is gone, or all sign.
+fn shifts<T: Int>(session: Session) -> Result<()> {
+    let a = any::<T>(6);
+    let amounts = random::<T>(7, COUNT, Spread::Between(0.0, 1.25 * f64::from(T::DTYPE.bits())));
+    let (a, amounts) = with_special_pairs(a, amounts);
+    let amount = |b: T| b.to_bits().min(u64::from(T::DTYPE.bits())) as u32;
+    let left = |a: T, b: T| wrapped::<T>(value(a) << amount(b));
+    check_binary(session, "<<", |a, b| a << b, &a, &amounts, left)?;
+    check_binary(session, ">>", |a, b| a >> b, &a, &amounts, |a, b| wrapped::<T>(value(a) >> amount(b)))
+}
+
+fn bits_of_bool(session: Session) -> Result<()> {
+    let (a, b) = (any::<bool>(8), any::<bool>(9));
+    check_binary(session, "&", |a, b| a & b, &a, &b, |a, b| Want::exactly(a & b))?;
+    check_binary(session, "|", |a, b| a | b, &a, &b, |a, b| Want::exactly(a | b))?;
+    check_binary(session, "^", |a, b| a ^ b, &a, &b, |a, b| Want::exactly(a ^ b))?;
+    check_unary(session, "!", |a: Tile<bool, 2>| !a, &a, |a| Want::exactly(!a))
+}

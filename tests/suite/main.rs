@@ -1,0 +1,40 @@
+//! The differential suite: every operation of the front end with every element type, on the cpu back
+//! end and on a GPU, against references computed here in f64 or exactly; and its PTX through ptxas.
+//!
+//! Names are `cpu::…`, `gpu::…`, `sm_80::…` and `sm_90a::…` (assembled only); a part of a name selects, as with any test.
+//! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
+//! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
+
+mod cast;
+mod compare;
+mod data;
+mod elementwise;
+mod float;
+mod format;
+mod harness;
+mod integer;
+mod memory;
+mod ptxas;
+mod shape;
+
+use std::process::ExitCode;
+
+use harness::Suite;
+use libtest_mimic::{Arguments, FormatSetting, Trial};
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    if arguments.format.is_none() && !arguments.list {
+        arguments.format = Some(FormatSetting::Terse);
+    }
+    let mut suite = Suite::default();
+    float::register(&mut suite);
+    integer::register(&mut suite);
+    compare::register(&mut suite);
+    cast::register(&mut suite);
+    shape::register(&mut suite);
+    memory::register(&mut suite);
+    let mut trials = suite.trials();
+    trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

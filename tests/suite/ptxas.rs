@@ -1,0 +1,85 @@
+//! The foreign check of generated PTX: NVIDIA's assembler accepts it, without spills and warnings.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The assembler: `CUTLET_PTXAS`, else the one that `scripts/tools` installs, else the one on `PATH`.
+pub fn find() -> Option<&'static Path> {
+    static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/ptxas");
+        let named = std::env::var_os("CUTLET_PTXAS").map(PathBuf::from);
+        let candidates = named.into_iter().chain([installed, PathBuf::from("ptxas")]);
+        candidates.into_iter().find(|path| {
+            let probe = Command::new(path).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            probe.is_ok_and(|status| status.success())
+        })
+    });
+    FOUND.as_deref()
+}
+
+/// How strict to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Demand {
+    /// Accepted without warnings.
+    Accepted,
+    /// And no register is spilled to memory.
+    NoSpills,
+}
+
+/// Assembles PTX for the target it names; equal texts are assembled once.
+///
+/// # Errors
+/// What the assembler said, if it refused the text, warned or spilled.
+pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
+    type Answers = HashMap<(String, String), std::result::Result<String, String>>;
+    static ANSWERS: LazyLock<Mutex<Answers>> = LazyLock::new(Default::default);
+    let key = (ptx.to_owned(), target.to_owned());
+    let known = ANSWERS.lock().unwrap().get(&key).cloned();
+    let answer = match known {
+        Some(answer) => answer,
+        None => {
+            let answer = run(ptx, target)?;
+            ANSWERS.lock().unwrap().insert(key, answer.clone());
+            answer
+        }
+    };
+    let log = match answer {
+        Ok(log) => log,
+        Err(log) => bail!("ptxas refused the code for {target}:\n{log}\n{}", numbered(ptx)),
+    };
+    ensure!(!log.contains("warning"), "ptxas warns about the code for {target}:\n{log}\n{}", numbered(ptx));
+    if demand == Demand::NoSpills {
+        let spills = log.lines().filter(|line| line.contains("spill")).any(|line| !is_spill_free(line));
+        ensure!(!spills, "spills for {target}:\n{log}");
+    }
+    Ok(())
+}
+
+/// "N bytes stack frame, 0 bytes spill stores, 0 bytes spill loads".
+fn is_spill_free(line: &str) -> bool {
+    line.split(',').filter(|part| part.contains("spill")).all(|part| part.trim().starts_with("0 bytes"))
+}
+
+fn run(ptx: &str, target: &str) -> Result<std::result::Result<String, String>> {
+    let assembler = find().context("no ptxas: run scripts/tools, or set CUTLET_PTXAS")?;
+    let mut child = Command::new(assembler)
+        .args(["-v", "-o", "/dev/null", &format!("-arch={target}"), "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // A refusal may close the pipe early; the exit status tells.
+    let _ = child.stdin.take().context("the pipe was asked for")?.write_all(ptx.as_bytes());
+    let output = child.wait_with_output()?;
+    let log = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    Ok(if output.status.success() { Ok(log) } else { Err(log) })
+}
+
+fn numbered(text: &str) -> String {
+    text.lines().enumerate().map(|(index, line)| format!("{:5} {line}\n", index + 1)).collect()
+}
