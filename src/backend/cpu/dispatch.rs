@@ -1,15 +1,12 @@
 //! What every op means: one arm an op, elementwise ones with their meaning on the spot.
 
-use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
-
 use super::eval::{Fault, Flow, Machine};
 use super::exact::{self, Unrounded};
 use super::float::{self, Mode};
 use super::int::{self, Towards};
 use super::mma::{self, Extents};
 use super::print::Printed;
-use super::value::{Array, Val, Width, Word, Words, each_width, zip3};
+use super::value::{Val, Width, Word, Words, each_width, zip3};
 use super::{assume, cast, print, shape};
 use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Rounding, Sign, Type, Value};
 
@@ -401,49 +398,6 @@ impl<'p> Machine<'p> {
 
     fn extents(&self, op: &Op) -> Extents {
         Extents::of(&self.dims(op.operands[0]), &self.dims(op.operands[1]))
-    }
-
-    // Addresses.
-
-    fn offset(&mut self, op: &Op) {
-        let Elem::Ptr { pointee, .. } = self.elem(op.operands[0]) else { unreachable!("offset of a number") };
-        let bits = pointee.storage_bits() as i64;
-        let offsets = int::read(self.module().dtype(op.operands[1]), Sign::Signed, self.tile(op.operands[1]));
-        let bytes = |n: u64| ((n as i64).wrapping_mul(bits) / 8) as u64;
-        let words = super::value::zip(u64::of(self.tile(op.operands[0])), &offsets, |p, n| p.wrapping_add(bytes(n)));
-        self.put(op, Words::W64(words));
-    }
-
-    fn make_tensor_view(&mut self, op: &Op) {
-        let Type::TensorView { shape, strides, .. } = self.module().ty(op.results[0]) else {
-            unreachable!("make_tensor_view gives a tensor view")
-        };
-        let fill = |fixed: &[Option<i64>], dynamic: &[Value]| {
-            let mut dynamic = dynamic.iter();
-            let next = |n: &Option<i64>| {
-                n.unwrap_or_else(|| self.scalar(*dynamic.next().expect("an operand an extent"), Sign::Unsigned))
-            };
-            fixed.iter().map(next).collect::<Vec<_>>()
-        };
-        let base = self.tile(op.operands[0]).get(0);
-        let array = Array { base, shape: fill(shape, op.group(1)), strides: fill(strides, op.group(2)) };
-        self.set(op.results[0], Val::View(Rc::new(array)));
-    }
-
-    fn allocate(&mut self, op: &Op) -> Result<(), String> {
-        let Elem::Ptr { pointee, .. } = self.elem(op.results[0]) else { unreachable!("alloca gives a pointer") };
-        let number = |kind| match op.attr(kind) {
-            Some(Attr::NumElem(n) | Attr::Alignment(n)) => *n,
-            _ => 0,
-        };
-        let count = usize::try_from(number(AttrKind::NumElem)).map_err(|_| "alloca is out of memory")?;
-        let alignment = number(AttrKind::Alignment).max(8);
-        let words = (count as u64 * pointee.storage_bits() as u64).div_ceil(64) + alignment / 8;
-        let memory: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let address = (memory.as_ptr() as u64).next_multiple_of(alignment);
-        self.allocations.push(memory);
-        self.put(op, Words::W64(vec![address]));
-        Ok(())
     }
 
     // Checks and texts.

@@ -67,6 +67,7 @@ impl<'p> Machine<'p> {
         self.bind(body, params);
         let flow = self.run_block(body);
         self.frame.fill(Val::Dead);
+        self.allocations.clear();
         flow.map(|_| ())
     }
 

@@ -59,10 +59,10 @@ impl Memory {
 
     /// Why [`Memory::find`] found nothing.
     pub(super) fn explain(&self, address: u64, bytes: u64, write: bool) -> String {
-        let verb = if write { "writes" } else { "reads" };
         if write && self.find(address, bytes, false).is_some() {
-            return format!("{verb} {bytes} bytes at {address:#x}, in an array that was passed for reading only");
+            return format!("writes {bytes} bytes of an array that was passed for reading only");
         }
+        let verb = if write { "out of bounds: writes" } else { "out of bounds: reads" };
         let near = self.regions.iter().min_by_key(|r| {
             let (start, end) = (r.base as u64, r.base as u64 + r.bytes as u64);
             if address < start { start - address } else { address.saturating_sub(end) }

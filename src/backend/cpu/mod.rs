@@ -146,6 +146,7 @@ struct Launch<'a> {
 
 #[derive(Default)]
 struct Outcome {
+    /// Of the lowest block that failed.
     fault: Option<(u64, Fault)>,
     /// Texts by block.
     printed: BTreeMap<u64, String>,
@@ -198,12 +199,10 @@ impl Launch<'_> {
         args.iter().zip(self.params).map(word).collect()
     }
 
-    fn finish(self, options: &RunOptions) -> Result<()> {
-        let outcome = self.outcome.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for (number, text) in &outcome.printed {
-            if outcome.fault.as_ref().is_some_and(|(lowest, _)| number > lowest) {
-                break;
-            }
+    fn finish(mut self, options: &RunOptions) -> Result<()> {
+        let outcome = std::mem::take(self.outcome.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        let last = outcome.fault.as_ref().map_or(u64::MAX, |&(number, _)| number);
+        for text in outcome.printed.range(..=last).map(|(_, text)| text) {
             match options.print {
                 Some(print) => print(text),
                 None => print!("{text}"),
@@ -211,11 +210,7 @@ impl Launch<'_> {
         }
         match outcome.fault {
             None => Ok(()),
-            Some((number, fault)) => {
-                let [x, y, _] = self.grid.map(u64::from);
-                let block = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
-                Err(self.program.diagnose(block, fault))
-            }
+            Some((number, fault)) => Err(self.program.diagnose(self.block_id(number), fault)),
         }
     }
 }

@@ -155,7 +155,7 @@ fn a_wrong_stride_is_an_error() {
     let ours = load_tile(DType::F32, &mut array, &[5, 7], &[8, 1], &[8, 8], &[0, 0], all);
     assert_eq!(
         fault(ours),
-        "load.rs:9:9: reads 156 bytes at byte 0 of an array of 140 bytes\n  in tile block (0, 0, 0)"
+        "load.rs:9:9: out of bounds: reads 156 bytes at byte 0 of an array of 140 bytes\n  in tile block (0, 0, 0)"
     );
     let huge = load_tile(DType::F32, &mut array, &[5, 7], &[i64::MAX / 2, 1], &[8, 8], &[0, 0], all);
     assert!(fault(huge).contains("does not fit 64 bits"));
