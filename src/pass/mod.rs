@@ -1,10 +1,47 @@
-//! Passes: ir to ir. The pipeline is the list in [`optimize`].
+//! Passes: ir to ir. The pipeline is the list [`PIPELINE`].
+//!
+//! A pass asks the op table about effects and properties, keeps what it knows in tables keyed by
+//! handles, and leaves a module that verifies. Equal modules give equal results.
 
+mod canonicalize;
+mod cse;
+mod dce;
 mod facts;
+mod fold_facts;
+mod licm;
+
+#[cfg(test)]
+mod tests;
 
 pub use facts::{Facts, Range};
 
 use crate::ir::Module;
 
-/// Runs all passes in order.
-pub fn optimize(_module: &mut Module) {}
+/// A pass with its name.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    /// As in the name of its file.
+    pub name: &'static str,
+    /// Changes the module.
+    pub run: fn(&mut Module),
+}
+
+/// The passes in the order in which they run.
+///
+/// Facts see through fewer ops before canonicalisation, and what they decide (branches, say) gives it
+/// new work; common subexpressions make more operands equal; hoisting brings equal ops of different
+/// loops into one block.
+pub const PIPELINE: &[Pass] = &[
+    Pass { name: "canonicalize", run: canonicalize::run },
+    Pass { name: "cse", run: cse::run },
+    Pass { name: "fold_facts", run: fold_facts::run },
+    Pass { name: "canonicalize", run: canonicalize::run },
+    Pass { name: "licm", run: licm::run },
+    Pass { name: "cse", run: cse::run },
+    Pass { name: "dce", run: dce::run },
+];
+
+/// Runs all passes in order on a verified module; the result verifies and means the same.
+pub fn optimize(module: &mut Module) {
+    PIPELINE.iter().for_each(|pass| (pass.run)(module));
+}

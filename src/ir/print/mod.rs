@@ -291,7 +291,9 @@ impl<'m> Printer<'m> {
                 if !args.is_empty() {
                     put!(self, " : {}", self.types(args));
                 }
-                put!(self, " -> {results}");
+                if !results.is_empty() {
+                    put!(self, " -> {results}");
+                }
             }
             Opcode::GdcWait | Opcode::GdcLaunchDependents => put!(self, "{} -> {results}", self.token(op, " = ")),
             Opcode::MemoryFenceAlias => put!(self, " {operands}"),

@@ -1,0 +1,185 @@
+//! Changing a module: replacing values, cloning regions, turning ops into others, dropping results.
+//!
+//! Handles stay valid throughout: what a pass no longer wants it takes out of lists; the arenas only grow.
+
+use super::attr::{Attr, ConstData};
+use super::module::{BlockId, Def, Module, OpId, Value};
+use super::table::Opcode;
+
+/// A table of values and what stands for them.
+#[derive(Clone, Debug, Default)]
+pub struct Substitution {
+    map: Vec<Option<Value>>,
+}
+
+impl Substitution {
+    /// Every value stands for itself.
+    pub fn new() -> Substitution {
+        Substitution::default()
+    }
+
+    /// From now on `new`, or what stands for it, stands for `old`.
+    pub fn replace(&mut self, old: Value, new: Value) {
+        let new = self.resolve(new);
+        if new != old {
+            if self.map.len() <= old.index() {
+                self.map.resize(old.index() + 1, None);
+            }
+            self.map[old.index()] = Some(new);
+        }
+    }
+
+    /// What stands for a value.
+    pub fn resolve(&self, value: Value) -> Value {
+        let mut current = value;
+        while let Some(Some(next)) = self.map.get(current.index()) {
+            current = *next;
+        }
+        current
+    }
+
+    /// Has nothing been replaced?
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Replaces the operands of one op.
+    pub fn apply_to(&self, module: &mut Module, op: OpId) {
+        for value in &mut module.op_mut(op).operands {
+            *value = self.resolve(*value);
+        }
+    }
+
+    /// Replaces the operands of all ops of a block and of the blocks nested in it.
+    pub fn apply(&self, module: &mut Module, block: BlockId) {
+        let mut ops = Vec::new();
+        module.walk(block, &mut |id| ops.push(id));
+        ops.into_iter().for_each(|op| self.apply_to(module, op));
+    }
+}
+
+impl Module {
+    /// Puts `new` in the place of `old` in all operands within a block and what is nested in it.
+    pub fn replace_all_uses(&mut self, block: BlockId, old: Value, new: Value) {
+        let mut substitution = Substitution::new();
+        substitution.replace(old, new);
+        substitution.apply(self, block);
+    }
+
+    /// Turns an op into a constant with the same result.
+    pub fn make_constant(&mut self, id: OpId, data: ConstData) {
+        let op = self.op_mut(id);
+        op.code = Opcode::Constant;
+        op.operands.clear();
+        op.segments.clear();
+        op.regions.clear();
+        op.attrs = vec![Attr::Value(data)];
+    }
+
+    /// Keeps only the results of an op that `keep` chooses by position; the others must be unused.
+    pub fn retain_results(&mut self, id: OpId, keep: impl Fn(usize) -> bool) {
+        let results: Vec<Value> = retained(&self.op(id).results, &keep);
+        for (i, &value) in results.iter().enumerate() {
+            self.values[value.index()].def = Def::Result(id, i as u32);
+        }
+        self.op_mut(id).results = results;
+    }
+
+    /// Keeps only the arguments of a block that `keep` chooses by position; the others must be unused.
+    pub fn retain_block_args(&mut self, block: BlockId, keep: impl Fn(usize) -> bool) {
+        let args: Vec<Value> = retained(&self.block(block).args, &keep);
+        for (i, &value) in args.iter().enumerate() {
+            self.values[value.index()].def = Def::Arg(block, i as u32);
+        }
+        self.block_mut(block).args = args;
+    }
+
+    /// Keeps only the operands of the last operand group that `keep` chooses by position in the group.
+    pub fn retain_last_group(&mut self, id: OpId, keep: impl Fn(usize) -> bool) {
+        let op = self.op_mut(id);
+        let Some(count) = op.segments.last().map(|&n| n as usize) else { return };
+        let group = op.operands.split_off(op.operands.len() - count);
+        let kept = retained(&group, &keep);
+        *op.segments.last_mut().expect("a group") = kept.len() as u32;
+        op.operands.extend(kept);
+    }
+
+    /// A copy of a block with everything nested in it. The arguments of the copy are new values;
+    /// `values` maps the old ones of the block to the new ones, also for what is defined inside, and
+    /// may map values of enclosing blocks beforehand.
+    pub fn clone_block(&mut self, block: BlockId, values: &mut Substitution) -> BlockId {
+        let args = self.block(block).args.clone();
+        let types: Vec<_> = args.iter().map(|&arg| self.ty_id(arg)).collect();
+        let copy = self.add_block(&types);
+        for (i, &arg) in args.iter().enumerate() {
+            let new = self.block(copy).args[i];
+            values.replace(arg, new);
+        }
+        for id in self.block(block).ops.clone() {
+            let new = self.clone_op(id, values);
+            self.block_mut(copy).ops.push(new);
+        }
+        copy
+    }
+
+    /// A copy of an op with its regions, not yet in any block (see [`Module::clone_block`]).
+    pub fn clone_op(&mut self, id: OpId, values: &mut Substitution) -> OpId {
+        let op = self.op(id).clone();
+        let regions: Vec<BlockId> = op.regions.iter().map(|&region| self.clone_block(region, values)).collect();
+        let operands: Vec<Value> = op.operands.iter().map(|&v| values.resolve(v)).collect();
+        let types: Vec<_> = op.results.iter().map(|&v| self.ty_id(v)).collect();
+        let groups: Vec<&[Value]> = if op.segments.is_empty() {
+            operands.chunks(1).collect()
+        } else {
+            let mut rest = operands.as_slice();
+            let mut take = |n: &u32| {
+                let (group, tail) = rest.split_at(*n as usize);
+                rest = tail;
+                group
+            };
+            op.segments.iter().map(&mut take).collect()
+        };
+        let new = self.add_op(op.code, &groups, op.attrs.clone(), regions, &types, op.loc);
+        for (i, &old) in op.results.iter().enumerate() {
+            let copy = self.op(new).results[i];
+            values.replace(old, copy);
+        }
+        new
+    }
+}
+
+fn retained(list: &[Value], keep: &impl Fn(usize) -> bool) -> Vec<Value> {
+    list.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, &v)| v).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ir::{Builder, Type, Uses, verify};
+
+    #[test]
+    fn a_cloned_loop_stands_beside_the_first() {
+        let mut b = Builder::new();
+        let n = b.begin_entry("k", &[Type::scalar(DType::I32)])[0];
+        let (zero, ty) = (b.splat(DType::I32, 0, &[]), b.module.ty_id(n));
+        let body = b.begin_block(&[ty, ty]);
+        let args = b.module.block(body).args.clone();
+        let sum = b.simple(Opcode::AndI, &args, vec![], ty);
+        b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+        b.end_block();
+        let first = b.op(Opcode::For, &[&[zero], &[n], &[n], &[zero]], vec![], vec![body], &[ty]);
+        let mut values = Substitution::new();
+        values.replace(zero, n);
+        let second = b.module.clone_op(first, &mut values);
+        let entry = b.block();
+        b.module.block_mut(entry).ops.push(second);
+        b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+        verify(&b.module).expect("a well-formed clone");
+        assert_eq!(b.module.op(second).operands, [n, n, n, n]);
+        let uses = Uses::of(&b.module, entry);
+        assert_eq!((uses.count(zero), uses.count(n), uses.count(sum)), (2, 6, 1));
+        let copied = values.resolve(sum);
+        assert!(copied != sum && uses.count(copied) == 1);
+    }
+}

@@ -1,0 +1,82 @@
+//! Integer ops on constants, with the meaning that all back ends give them: results wrap, shifts by the
+//! width or more shift everything out. Division by zero is left alone.
+
+use crate::dtype::DType;
+use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign};
+
+fn mask(bits: u32) -> u64 {
+    u64::MAX >> (64 - bits)
+}
+
+/// The reading that the op's signedness asks for.
+fn read(sign: Sign, bits: u64, width: u32) -> i128 {
+    match sign {
+        Sign::Unsigned => i128::from(bits & mask(width)),
+        Sign::Signed => i128::from(((bits << (64 - width)) as i64) >> (64 - width)),
+    }
+}
+
+/// An op with one operand, from one width to another.
+pub(super) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
+    let signed = read(Sign::Signed, a, from.bits());
+    let wide = match op.code {
+        Opcode::NegI => -signed,
+        Opcode::AbsI => signed.abs(),
+        Opcode::ExtI => read(op.sign(), a, from.bits()),
+        Opcode::TruncI => signed,
+        _ => return None,
+    };
+    Some(wide as u64 & mask(to.bits()))
+}
+
+/// An op with two operands of one type; comparisons give 0 or 1.
+pub(super) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
+    let width = dtype.bits();
+    let (x, y) = (read(op.sign(), a, width), read(op.sign(), b, width));
+    let amount = (b & mask(width)).min(127) as u32;
+    let wide = match op.code {
+        Opcode::AddI => x + y,
+        Opcode::SubI => x - y,
+        Opcode::MulI => x.wrapping_mul(y),
+        Opcode::MulHiI => ((u128::from(a & mask(width)) * u128::from(b & mask(width))) >> width) as i128,
+        Opcode::AndI => x & y,
+        Opcode::OrI => x | y,
+        Opcode::XorI => x ^ y,
+        Opcode::MaxI => x.max(y),
+        Opcode::MinI => x.min(y),
+        Opcode::ShlI => {
+            if amount < width {
+                x << amount
+            } else {
+                0
+            }
+        }
+        Opcode::ShrI => x >> amount,
+        Opcode::DivI | Opcode::RemI if y == 0 => return None,
+        Opcode::DivI => divide(op.rounding(), x, y),
+        Opcode::RemI => x % y,
+        Opcode::CmpI => i128::from(holds(op.cmp_pred(), x, y)),
+        _ => return None,
+    };
+    Some(wide as u64 & if op.code == Opcode::CmpI { 1 } else { mask(width) })
+}
+
+fn divide(rounding: Rounding, x: i128, y: i128) -> i128 {
+    let (quotient, exact, negative) = (x / y, x % y == 0, (x < 0) != (y < 0));
+    match rounding {
+        Rounding::NegInf if !exact && negative => quotient - 1,
+        Rounding::PosInf if !exact && !negative => quotient + 1,
+        _ => quotient,
+    }
+}
+
+fn holds(pred: CmpPred, x: i128, y: i128) -> bool {
+    match pred {
+        CmpPred::Eq => x == y,
+        CmpPred::Ne => x != y,
+        CmpPred::Lt => x < y,
+        CmpPred::Le => x <= y,
+        CmpPred::Gt => x > y,
+        CmpPred::Ge => x >= y,
+    }
+}
