@@ -1,0 +1,152 @@
+//! Whole kernels on the cpu back end, from `launch` to values, against f64 on the host.
+
+use cutlet as ct;
+use cutlet::{DeviceArray, Error};
+
+/// Numbers in [-1, 1) that look random.
+fn noise(i: usize) -> f32 {
+    let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((x >> 40) as f64 / (1u64 << 23) as f64 - 1.0) as f32
+}
+
+fn matrix(rows: usize, columns: usize) -> DeviceArray<f32, 2> {
+    ct::Device::cpu().from_fn([rows, columns], |[i, j]| noise(i * columns + j)).unwrap()
+}
+
+fn softmax(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 2>, shape: [usize; 2]) {
+    let i = ct::bid(0);
+    let row = x.load_with([i, ct::scalar(0)], shape, ct::LoadOptions::new().padding(ct::Padding::NegInf));
+    let powers = (row - row.reduce_max(1)).exp();
+    y.store([i, ct::scalar(0)], powers / powers.sum(1));
+}
+
+#[test]
+fn softmax_of_odd_rows() -> ct::Result<()> {
+    let (rows, columns) = (19, 100);
+    let x = matrix(rows, columns);
+    let mut y = ct::Device::cpu().zeros([rows, columns])?;
+    ct::launch(softmax, rows.div_ceil(4), (&x, &mut y, ct::Constant([4, 128])))?;
+    let y = y.to_vec()?;
+    for i in 0..rows {
+        let powers: Vec<f64> = (0..columns).map(|j| (noise(i * columns + j) as f64).exp()).collect();
+        let sum: f64 = powers.iter().sum();
+        for (j, power) in powers.iter().enumerate() {
+            assert!((y[i * columns + j] as f64 - power / sum).abs() < 1e-7);
+        }
+    }
+    Ok(())
+}
+
+fn matmul(a: ct::Array<ct::f16, 2>, b: ct::Array<ct::f16, 2>, c: ct::ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let acc = ct::for_each(ct::range(0, a.num_tiles(1, [tm, tk])), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+        ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+    });
+    c.store([i, j], acc);
+}
+
+#[test]
+fn half_matmul_with_a_transposed_operand() -> ct::Result<()> {
+    let (m, n, k) = (37, 50, 71);
+    let device = ct::Device::cpu();
+    let half = |i: usize| ct::f16::from_f32(noise(i));
+    let a = device.from_fn([m, k], |[i, p]| half(i * k + p))?;
+    // Stored as n × k, used as k × n.
+    let b = device.from_fn([n, k], |[j, p]| half(7000 + j * k + p))?;
+    let mut c = device.zeros([m, n])?;
+    ct::launch(matmul, [m.div_ceil(16), n.div_ceil(32)], (&a, &b.transpose()?, &mut c, ct::Constant([16, 32, 16])))?;
+    let c = c.to_vec()?;
+    for (at, &value) in c.iter().enumerate() {
+        let (i, j) = (at / n, at % n);
+        let expected: f64 = (0..k).map(|p| half(i * k + p).to_f64() * half(7000 + j * k + p).to_f64()).sum();
+        assert!((value as f64 - expected).abs() < 1e-5, "({i}, {j}): {value} {expected}");
+    }
+    Ok(())
+}
+
+fn quotient(x: ct::Array<i32, 1>, y: ct::Array<i32, 1>, z: ct::ArrayMut<i32, 1>) {
+    let i = ct::bid(0);
+    z.store([i], x.load([i], [8]).floor_div(y.load([i], [8])));
+}
+
+#[test]
+fn division_by_zero_names_the_line() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let x = device.from_fn([32], |[i]| i as i32 - 16)?;
+    let mut z = device.zeros([32])?;
+    ct::launch(quotient, 4, (&x, &device.full([32], 3)?, &mut z))?;
+    let expected: Vec<i32> = (0..32).map(|i| (i - 16i32).div_euclid(3)).collect();
+    assert_eq!(z.to_vec()?, expected);
+    let y = device.from_fn([32], |[i]| (i != 21) as i32)?;
+    match ct::launch(quotient, 4, (&x, &y, &mut z)) {
+        Err(Error::Execution(problem)) => {
+            let place = problem.location.as_ref().expect("a place");
+            assert!(place.file.ends_with("cpu.rs"), "{place}");
+            assert!(problem.to_string().contains("division by zero") && problem.to_string().contains("(2, 0, 0)"));
+        }
+        other => panic!("an execution error, got {other:?}"),
+    }
+    Ok(())
+}
+
+/// Each element of `y` is the number of Collatz steps of an element of `x`.
+fn collatz(x: ct::Array<i64, 1>, y: ct::ArrayMut<i32, 1>) {
+    let i = ct::bid(0);
+    let start = (x.load_scalar([i]), ct::scalar(0i32));
+    let (_, steps) = ct::while_loop(
+        start,
+        |(n, _)| n.gt(1),
+        |(n, steps)| (ct::if_else((n & 1).eq(0), || n.trunc_div(2), || n * 3 + 1), steps + 1),
+    );
+    y.store_scalar([i], steps);
+}
+
+#[test]
+fn loops_that_depend_on_data() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let x = device.from_fn([100], |[i]| i as i64 + 1)?;
+    let mut y = device.zeros([100])?;
+    ct::launch(collatz, 100, (&x, &mut y))?;
+    let steps = |mut n: i64| {
+        let mut count = 0;
+        while n > 1 {
+            n = if n % 2 == 0 { n / 2 } else { 3 * n + 1 };
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(y.to_vec()?, (1..=100).map(steps).collect::<Vec<i32>>());
+    Ok(())
+}
+
+/// `cargo test --release --test cpu -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement, for release builds"]
+fn speeds() -> ct::Result<()> {
+    fn add(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 2>, tile: [usize; 2]) {
+        let at = [ct::bid(0), ct::bid(1)];
+        y.store(at, x.load(at, tile) + 1.0);
+    }
+    fn transpose(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 2>, tile: [usize; 2]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        y.store([j, i], x.load([i, j], tile).transpose());
+    }
+    let n = 2048;
+    let x = matrix(n, n);
+    let mut y = ct::Device::cpu().zeros([n, n])?;
+    let timed = |name: &str, run: &mut dyn FnMut() -> ct::Result<()>| -> ct::Result<()> {
+        run()?;
+        let start = std::time::Instant::now();
+        run()?;
+        println!("{name}: {:?}", start.elapsed());
+        Ok(())
+    };
+    timed("add 2048²", &mut || ct::launch(add, [n / 32, n / 64], (&x, &mut y, ct::Constant([32, 64]))))?;
+    timed("transpose 2048²", &mut || ct::launch(transpose, [n / 32, n / 64], (&x, &mut y, ct::Constant([32, 64]))))?;
+    timed("softmax 2048²", &mut || ct::launch(softmax, n, (&x, &mut y, ct::Constant([1, n]))))?;
+    let device = ct::Device::cpu();
+    let a = device.from_fn([1024, 1024], |[i, j]| ct::f16::from_f32(noise(i * 1024 + j)))?;
+    let mut c = device.zeros([1024, 1024])?;
+    timed("f16 matmul 1024³", &mut || ct::launch(matmul, [16, 16], (&a, &a, &mut c, ct::Constant([64, 64, 32]))))
+}
