@@ -15,7 +15,7 @@ use super::vector;
 use super::view::Partition;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::{Addr, CacheHint, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::codec;
 use crate::dtype::DType;
@@ -188,16 +188,16 @@ impl Lowering<'_> {
 
     /// Loads the slots of a range (a multiple of the vector).
     pub fn load_slots(&mut self, access: &mut Access, range: Range<usize>) -> Vec<Operand> {
-        let Some(axis) = access.ragged else { return self.load_vectors(access, range, true) };
+        let Some(axis) = access.ragged else { return self.load_vectors(access, range) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
         let inside = self.whole(access, axis);
         self.b.bra_if(inside, true, slow, true);
-        let fast = self.load_vectors(access, range.clone(), true);
+        let fast = self.load_vectors(access, range.clone());
         let class = repr::class(access.partition.tensor.elem);
         let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
         self.b.bra(done, true);
         self.b.place(slow);
-        let singles = access.element_by_element(|access| self.load_vectors(access, range, false));
+        let singles = access.element_by_element(|access| self.load_vectors(access, range));
         for (&dst, value) in merged.iter().zip(singles) {
             self.b.mov_to(dst, value);
         }
@@ -429,16 +429,13 @@ impl Lowering<'_> {
         self.b.setp(Cmp::Ge, Ty::S32, access.inside[axis], access.partition.tile[axis])
     }
 
-    fn load_vectors(&mut self, access: &mut Access, range: Range<usize>, stream: bool) -> Vec<Operand> {
+    fn load_vectors(&mut self, access: &mut Access, range: Range<usize>) -> Vec<Operand> {
         let dtype = access.partition.tensor.elem;
-        let wide = vector::run_bytes(dtype, access.vector) >= 16;
-        let cache = if stream && wide && access.mods.nc { CacheHint::NoAllocate } else { CacheHint::None };
-        let mods = MemMods { cache, ..access.mods };
         let mut slots = Vec::with_capacity(range.len());
         for start in range.step_by(access.vector) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start).map(|pred| (pred, access.otherwise));
-            slots.extend(vector::load(&mut self.b, Space::Global, dtype, access.vector, &addr, mods, guard));
+            slots.extend(vector::load(&mut self.b, Space::Global, dtype, access.vector, &addr, access.mods, guard));
         }
         slots
     }
