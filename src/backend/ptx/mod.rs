@@ -9,6 +9,8 @@
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
+#[cfg(test)]
+mod assemble;
 #[allow(dead_code)]
 mod builder;
 mod emit;

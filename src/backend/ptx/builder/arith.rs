@@ -103,7 +103,7 @@ impl Builder {
             }
             IntOp::Rem if unsigned => {
                 let log = fold::log2(b, ty)?;
-                self.and(untyped(ty), a, (1i64 << log) - 1)
+                self.and(untyped(ty), a, (1i64 << log).wrapping_sub(1))
             }
             _ => return None,
         })

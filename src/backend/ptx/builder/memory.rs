@@ -61,6 +61,7 @@ impl Builder {
     }
 
     /// A generic address as one of global memory.
+    #[allow(clippy::wrong_self_convention)] // converts the address, not the builder
     pub fn to_global(&mut self, addr: impl Into<Operand>) -> Operand {
         let (addr, dst) = (self.reg(addr, RegClass::B64), self.fresh(RegClass::B64));
         self.push(Opcode::CvtaToGlobal, vec![dst.into()], vec![addr.into()]);

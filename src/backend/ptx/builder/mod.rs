@@ -12,6 +12,9 @@ mod memory;
 mod tensor;
 mod warp;
 
+#[cfg(test)]
+mod tests;
+
 use super::emit::{Function, Param};
 use super::inst::*;
 use crate::target::Target;

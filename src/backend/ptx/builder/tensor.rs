@@ -142,6 +142,7 @@ impl Builder {
     /// `d = a × b + (accumulate ? d : 0)` for 64 rows. `a`: a descriptor (one B64) or four B32
     /// registers; `b`: a descriptor; `accumulate`: a predicate or 0/1. `trans` (16-bit operands in
     /// shared memory only): a and b are stored with m, n contiguous.
+    #[allow(clippy::too_many_arguments)] // one for each field of the instruction
     pub fn wgmma(
         &mut self,
         n: u32,

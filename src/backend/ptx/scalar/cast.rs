@@ -241,7 +241,11 @@ pub(super) fn float_to_float(
         }
         (_, DType::F16 | DType::BF16) => {
             let wide = widen(b, from, x);
-            let exact = from.bits() <= 8 && from != DType::F8E8M0FNU;
+            let exact = match from {
+                DType::F8E8M0FNU => false,
+                DType::F8E5M3FNU => to == DType::BF16,
+                _ => from.bits() <= 8,
+            };
             match rounding {
                 _ if exact => narrow(b, to, Rounding::NearestEven, wide),
                 Rounding::NearestEven | Rounding::Zero | Rounding::NegInf | Rounding::PosInf => {

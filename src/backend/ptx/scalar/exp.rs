@@ -10,9 +10,9 @@ use super::super::inst::*;
 /// log2 e as a sum of two f32.
 pub(super) const LOG2E: [f32; 2] = [f32::from_bits(0x3fb8_aa3b), f32::from_bits(0x32a5_7060)];
 /// ln 2 as a sum of two f64.
-pub(super) const LN2: [f64; 2] = [0.6931471805599453, 2.3190468138462996e-17];
+pub(super) const LN2: [f64; 2] = [std::f64::consts::LN_2, 2.3190468138462996e-17];
 /// log2 e as a sum of two f64.
-pub(super) const LOG2E_F64: [f64; 2] = [1.4426950408889634, 2.0355273740931033e-17];
+pub(super) const LOG2E_F64: [f64; 2] = [std::f64::consts::LOG2_E, 2.0355273740931033e-17];
 /// Adding it rounds an f64 of magnitude below 2^51 to an integer, which then stands in the low bits.
 pub(super) const MAGIC: f64 = 6755399441055744.0;
 

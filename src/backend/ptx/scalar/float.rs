@@ -188,8 +188,9 @@ fn divide_f16(b: &mut Builder, x: Operand, y: Operand) -> Operand {
     let negated = b.fneg(Ty::F32, quotient);
     let rest = b.fma(Ty::F32, negated, y, x);
     let corrected = b.fma(Ty::F32, rest, inverse, quotient);
-    // Zero, infinite and NaN operands: the correction is NaN, the plain quotient right.
-    let special = b.setp(Cmp::Nan, Ty::F32, corrected, corrected);
+    // Zero, infinite and NaN operands: the correction is NaN or loses the sign of zero, the plain
+    // quotient is right.
+    let special = b.setp(Cmp::Equ, Ty::F32, corrected, 0f32);
     let result = b.select(RegClass::F32, special, quotient, corrected);
     cast::narrow(b, DType::F16, Rounding::NearestEven, result)
 }

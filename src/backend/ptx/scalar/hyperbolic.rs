@@ -29,12 +29,13 @@ const TANH: [f32; 4] = [
     f32::from_bits(0x3c80_2067),
 ];
 
-/// x + x³·p(x²).
+/// x + x·(x²·p(x²)); the sum with +0 keeps the sign of a zero x.
 fn odd_polynomial<C: Copy + Into<Operand>>(b: &mut Builder, ty: Ty, x: Operand, coefficients: &[C]) -> Operand {
     let z = b.fmul(ty, x, x);
     let series = horner(b, ty, z, coefficients);
-    let cube = b.fmul(ty, z, x);
-    b.fma(ty, series, cube, x)
+    let zero: Operand = if ty == Ty::F32 { 0f32.into() } else { 0f64.into() };
+    let factor = b.fma(ty, series, z, zero);
+    b.fma(ty, factor, x, x)
 }
 
 fn with_sign_of(b: &mut Builder, ty: Ty, x: Operand, magnitude: Operand) -> Operand {

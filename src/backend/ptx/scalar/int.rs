@@ -123,10 +123,11 @@ fn signed_div(b: &mut Builder, ty: Ty, op: &Op, p: Operand, q: Operand) -> Opera
             _ if log == 0 => p,
             Rounding::NegInf => b.shr(ty, p, log),
             Rounding::PosInf => {
-                // ceil(p / 2^k) = -floor(-p / 2^k)
-                let negated = b.neg(ty, p);
-                let floor = b.shr(ty, negated, log);
-                b.neg(ty, floor)
+                let floor = b.shr(ty, p, log);
+                let rest = b.and(if ty == Ty::S64 { Ty::B64 } else { Ty::B32 }, p, (1i64 << log) - 1);
+                let inexact = b.setp(Cmp::Ne, ty, rest, 0i64);
+                let up = b.add(ty, floor, 1i64);
+                b.select(ty.class(), inexact, up, floor)
             }
             _ => {
                 let p = biased(b, ty, p, log);

@@ -52,7 +52,7 @@ pub(super) fn split_single(b: &mut Builder, x: Operand) -> Split {
     let mantissa = b.bitcast(mantissa, RegClass::F32);
     let fraction = b.fadd(Ty::F32, mantissa, -1f32);
     let count = b.cvt(Ty::F32, Ty::S32, CvtRound::Rn, field);
-    let exponent = b.fma(Ty::F32, count, 1.1920928955078125e-7f32, offset);
+    let exponent = b.fma(Ty::F32, count, f32::EPSILON, offset);
     Split { exponent, fraction }
 }
 

@@ -18,6 +18,9 @@ pub mod repr;
 mod small_float;
 mod trig;
 
+#[cfg(test)]
+mod tests;
+
 use super::builder::Builder;
 use super::inst::Operand;
 use crate::dtype::DType;

@@ -29,7 +29,7 @@ const COS_F64: [f64; 6] = [
 
 /// π/2 as a sum of three floats, all positive so that the reduction keeps the sign of zero.
 const HALF_PI: [f32; 3] = [f32::from_bits(0x3fc9_0fda), f32::from_bits(0x33a2_2168), f32::from_bits(0x27c2_34c5)];
-const HALF_PI_F64: [f64; 3] = [1.5707963267948966, 6.123233995736765e-17, 1.082856673921914e-32];
+const HALF_PI_F64: [f64; 3] = [std::f64::consts::FRAC_PI_2, 6.123233995736765e-17, 1.082856673921914e-32];
 
 /// (atan t - t) / t³ as a polynomial in t² for t in [0, 1].
 const ATAN: [f32; 9] = [
@@ -274,8 +274,9 @@ fn kernels(b: &mut Builder, reduced: &Reduced) -> (Operand, Operand) {
     let Some(low) = reduced.low else {
         let z = b.fmul(Ty::F32, r, r);
         let sin = horner(b, Ty::F32, z, &SIN);
-        let cube = b.fmul(Ty::F32, z, r);
-        let sin = b.fma(Ty::F32, sin, cube, r);
+        // The sum with +0 makes the factor +0, not -0, at r = 0: the sine of -0 is -0.
+        let sin = b.fma(Ty::F32, sin, z, 0f32);
+        let sin = b.fma(Ty::F32, sin, r, r);
         let cos = horner(b, Ty::F32, z, &COS);
         let cos = b.fma(Ty::F32, cos, z, -0.5f32);
         return (sin, b.fma(Ty::F32, cos, z, 1f32));
@@ -287,6 +288,7 @@ fn kernels(b: &mut Builder, reduced: &Reduced) -> (Operand, Operand) {
     let correction = b.fmul(Ty::F64, low, slope);
     let sin = b.fma(Ty::F64, sin, cube, correction);
     let sin = b.fadd(Ty::F64, r, sin);
+    let sin = b.float(FloatOp::CopySign, Ty::F64, FloatMods::NONE, &[r, sin]);
     let cos = horner(b, Ty::F64, z, &COS_F64);
     let half = b.fmul(Ty::F64, z, 0.5f64);
     let main = b.fsub(Ty::F64, 1f64, half);
