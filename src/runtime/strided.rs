@@ -297,7 +297,7 @@ mod tests {
         assert_eq!((empty.len(), empty.span()), (0, 0));
         assert!(offsets(&empty).is_empty());
         assert_eq!(empty.reshape([0, 7]).unwrap().shape, [0, 7]);
-        assert_eq!(offsets(&empty.slice(0, 3..).unwrap()), []);
+        assert!(offsets(&empty.slice(0, 3..).unwrap()).is_empty());
         let scalar = Strided::contiguous([]).unwrap();
         assert_eq!(offsets(&scalar), [0]);
         assert!(Strided::contiguous([usize::MAX, 2]).is_none());

@@ -18,14 +18,14 @@ impl Builder {
         }
     }
 
-    /// Loads one value.
+    /// Loads one value. Integers of 8 and 16 bits arrive extended in B32, as `ty` says.
     pub fn ld(&mut self, space: Space, ty: Ty, addr: &Addr, mods: MemMods) -> Reg {
         self.ld_vec(space, ty, 1, addr, mods)[0]
     }
 
     /// Loads `count` (1, 2 or 4) neighbours in one instruction.
     pub fn ld_vec(&mut self, space: Space, ty: Ty, count: usize, addr: &Addr, mods: MemMods) -> Vec<Reg> {
-        let dsts = self.fresh_vec(ty.class(), count);
+        let dsts = self.fresh_vec(memory_class(ty), count);
         self.ld_to(&dsts, space, ty, addr, mods, None);
         dsts
     }
@@ -46,7 +46,7 @@ impl Builder {
 
     /// Stores 1, 2 or 4 neighbours in one instruction.
     pub fn st_vec(&mut self, space: Space, ty: Ty, addr: &Addr, values: &[Operand], mods: MemMods) {
-        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, ty.class()).into()).collect();
+        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, memory_class(ty)).into()).collect();
         let place = Arg::Mem(addr.clone());
         let op = Opcode::St { space, ty, vec: values.len() as u32, mods, hint: false };
         self.push(op, vec![], vec![place, vector(values)]);
@@ -144,6 +144,12 @@ impl Addr {
         let base = b.reg(Operand::Smem, RegClass::B32);
         Addr::new(b.add(Ty::S32, base, self.base), self.offset)
     }
+}
+
+/// The class of a register that is loaded or stored: memory instructions take wider ones, and integers
+/// below 32 bits live there.
+fn memory_class(ty: Ty) -> RegClass {
+    if matches!(ty, Ty::U16 | Ty::S16) { RegClass::B32 } else { ty.class() }
 }
 
 /// One operand plain, several in braces.

@@ -44,8 +44,9 @@ pub fn constant(dtype: DType, bits: u64) -> Operand {
     }
 }
 
-/// The type with which one element is loaded or stored alone (4-bit elements cannot be).
-const fn memory_ty(dtype: DType) -> Ty {
+/// The type with which one element is loaded or stored alone (4-bit elements cannot be). The register
+/// has the class of the element, but for i1: a byte in B32.
+pub const fn memory_ty(dtype: DType) -> Ty {
     match dtype.storage_bits() {
         64 if matches!(dtype, DType::F64) => Ty::F64,
         64 => Ty::B64,
@@ -55,30 +56,6 @@ const fn memory_ty(dtype: DType) -> Ty {
         16 => Ty::U16,
         _ => Ty::U8,
     }
-}
-
-/// Loads one element.
-pub fn load(b: &mut Builder, space: Space, dtype: DType, addr: &Addr, mods: MemMods) -> Operand {
-    // A register wider than the access takes the zero-extended value.
-    let dst = b.fresh(if dtype == DType::I1 { RegClass::B32 } else { class(dtype) });
-    b.ld_to(&[dst], space, memory_ty(dtype), addr, mods, None);
-    match dtype {
-        DType::I1 => b.setp(Cmp::Ne, Ty::B32, dst, 0i64).into(),
-        _ => dst.into(),
-    }
-}
-
-/// Stores one element.
-pub fn store(b: &mut Builder, space: Space, dtype: DType, addr: &Addr, value: Operand, mods: MemMods) {
-    let value = match dtype {
-        DType::I1 => b.pred_to_int(value),
-        DType::I16 => {
-            let word = b.reg(value, RegClass::B32);
-            b.cvt(Ty::U16, Ty::U32, CvtRound::None, word)
-        }
-        _ => value,
-    };
-    b.st(space, memory_ty(dtype), addr, value, mods);
 }
 
 /// The low storage bits of an element in a B32 word, the rest zero (storage of at most 32 bits).

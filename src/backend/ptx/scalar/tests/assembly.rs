@@ -22,10 +22,13 @@ fn kernel(target: Target, name: &str, op: &Op, operands: &[DType], result: DType
     let mut values: Vec<Operand> = Vec::new();
     for (i, &dtype) in (0i64..).zip(operands) {
         let place = Addr::new(base, 8 * i);
-        values.push(repr::load(&mut b, Space::Global, dtype, &place, weak));
+        let raw: Operand = b.ld(Space::Global, repr::memory_ty(dtype), &place, weak).into();
+        let value = if dtype == DType::I1 { b.setp(Cmp::Ne, Ty::B32, raw, 0i64).into() } else { raw };
+        values.push(value);
     }
     let value = lower(&mut b, op, ScalarTypes { operands, result }, &values).ok()?;
-    repr::store(&mut b, Space::Global, result, &Addr::new(base, 56), value, weak);
+    let value = if result == DType::I1 { b.pred_to_int(value) } else { value };
+    b.st(Space::Global, repr::memory_ty(result), &Addr::new(base, 56), value, weak);
     b.ret();
     Some(b.finish())
 }
