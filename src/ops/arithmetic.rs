@@ -11,7 +11,7 @@ use super::operand::{Operand, elementwise, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
-use crate::tile::{Place, Scalar, Source, Tile, TileLike, here};
+use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, here};
 
 /// How integers of this type are read.
 pub(crate) fn sign<T: Element>() -> Sign {
@@ -60,8 +60,8 @@ fn shr(_: DType, sign: Sign) -> Selected {
 
 #[track_caller]
 fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: Source, rhs: Source) -> X {
-    let dtype = X::Elem::DTYPE;
-    uniform(place, name, code, attrs, &[(lhs, dtype), (rhs, dtype)])
+    let [lhs, rhs] = [lhs, rhs].map(|source| Arg { source, dtype: X::Elem::DTYPE, elem: X::Elem::NAME });
+    uniform(place, name, code, attrs, &[lhs, rhs])
 }
 
 macro_rules! operators {
@@ -70,21 +70,21 @@ macro_rules! operators {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: B) -> Tile<T, R> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).0, rhs.source())
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
             }
         }
         impl<T: $bound, const R: usize> $trait<Tile<T, R>> for Scalar<T> {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: Tile<T, R>) -> Tile<T, R> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).0, value(rhs).0)
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, value(rhs).source)
             }
         }
         impl<T: $bound, B: Operand<Scalar<T>>> $trait<B> for Scalar<T> {
             type Output = Scalar<T>;
             #[track_caller]
             fn $method(self, rhs: B) -> Scalar<T> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).0, rhs.source())
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
             }
         }
         $(operators!(@literal $trait $method $symbol $literal $literal);)+
@@ -95,16 +95,16 @@ macro_rules! operators {
             type Output = Tile<$elem, R>;
             #[track_caller]
             fn $method(self, rhs: Tile<$elem, R>) -> Tile<$elem, R> {
-                let lhs = operand::<Tile<$elem, R>>(self).0;
-                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).0)
+                let lhs = operand::<Tile<$elem, R>>(self).source;
+                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).source)
             }
         }
         impl $trait<Scalar<$elem>> for $host {
             type Output = Scalar<$elem>;
             #[track_caller]
             fn $method(self, rhs: Scalar<$elem>) -> Scalar<$elem> {
-                let lhs = operand::<Scalar<$elem>>(self).0;
-                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).0)
+                let lhs = operand::<Scalar<$elem>>(self).source;
+                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).source)
             }
         }
     };

@@ -24,10 +24,15 @@ pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
 /// ```
 #[track_caller]
 pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
-    let (place, shape, source) = (here(), extents(shape), value.source());
+    filled("full", shape, value.source())
+}
+
+#[track_caller]
+fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Source) -> Tile<T, R> {
+    let (place, shape) = (here(), extents(shape));
     Tile::from_raw(record(|t| {
         t.at(place);
-        if !t.legal_shape(place, "full", &shape) {
+        if !t.legal_shape(place, name, &shape) {
             return t.poison(Type::tile(T::DTYPE, vec![1; R]));
         }
         let ty = Type::tile(T::DTYPE, shape.as_slice());
@@ -42,7 +47,7 @@ pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<T
                 let Some(value) = t.usable(raw, place) else { return t.poison(ty) };
                 if !fits {
                     let message =
-                        format!("`full`: a tile of shape {:?} cannot be stretched to {shape:?}", t.shape(raw));
+                        format!("`{name}`: a tile of shape {:?} cannot be stretched to {shape:?}", t.shape(raw));
                     return t.fail(place, ty, message, &["only extents of 1 are stretched"]);
                 }
                 t.stretch(value, &shape)
@@ -55,13 +60,13 @@ pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<T
 /// A tile of zeros (`false` for bool).
 #[track_caller]
 pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
-    full(shape, T::from_f64(0.0))
+    filled("zeros", shape, Source::Literal(T::from_f64(0.0).to_bits()))
 }
 
 /// A tile of ones (`true` for bool).
 #[track_caller]
 pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
-    full(shape, T::from_f64(1.0))
+    filled("ones", shape, Source::Literal(T::from_f64(1.0).to_bits()))
 }
 
 /// A host value as a [`Scalar`].

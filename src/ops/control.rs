@@ -364,28 +364,34 @@ impl Body {
 /// ```
 #[track_caller]
 pub fn if_else<S: State>(condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
-    let what = "a branch of `if_else`";
-    let this = Body { place: here(), name: "if_else", what };
-    if let Some(known) = condition.known() {
-        return if known { then() } else { otherwise() };
-    }
-    let condition = record(|t| {
-        t.at(this.place);
-        t.scalar(this.place, condition.source(), DType::I1)
-    });
-    record(|t| t.open(this.region(), &[]));
-    let first = then();
-    let values = Values::of(&first);
-    let then_block = this.close(Opcode::Yield, &values, &values);
-    record(|t| t.open(this.region(), &[]));
-    let other_block = this.close(Opcode::Yield, &Values::of(&otherwise()), &values);
-    let blocks = then_block.zip(other_block).map(|(a, b)| vec![a, b]);
-    let results = this.finish(Opcode::If, &[condition], None, blocks, &values);
-    Values::into_state(&first, results)
+    let this = Body { place: here(), name: "if_else", what: "a branch of `if_else`" };
+    this.branch(condition, then, otherwise)
 }
 
 /// Runs `then` if the condition holds: [`if_else`] with nothing to give back.
 #[track_caller]
 pub fn if_then(condition: impl Condition, then: impl Fn()) {
-    if_else(condition, then, || ());
+    let this = Body { place: here(), name: "if_then", what: "the body of `if_then`" };
+    this.branch(condition, then, || ());
+}
+
+impl Body {
+    fn branch<S: State>(self, condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
+        if let Some(known) = condition.known() {
+            return if known { then() } else { otherwise() };
+        }
+        let condition = record(|t| {
+            t.at(self.place);
+            t.scalar(self.place, condition.source(), DType::I1)
+        });
+        record(|t| t.open(self.region(), &[]));
+        let first = then();
+        let values = Values::of(&first);
+        let then_block = self.close(Opcode::Yield, &values, &values);
+        record(|t| t.open(self.region(), &[]));
+        let other_block = self.close(Opcode::Yield, &Values::of(&otherwise()), &values);
+        let blocks = then_block.zip(other_block).map(|(a, b)| vec![a, b]);
+        let results = self.finish(Opcode::If, &[condition], None, blocks, &values);
+        Values::into_state(&first, results)
+    }
 }

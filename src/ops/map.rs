@@ -12,7 +12,14 @@ use crate::ir::{BlockId, Module, OpId, Type, TypeId, Value};
 use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, Trace, here, record};
 
 /// Records `body` on scalars of the elements of `sources` and lifts it to their shape.
-fn map_tiles(place: Place, name: &str, sources: &[Raw], out: Type, body: &dyn Fn(&[Raw]) -> Raw) -> Raw {
+fn map_tiles(
+    place: Place,
+    name: &str,
+    what: &'static str,
+    sources: &[Raw],
+    out: Type,
+    body: &dyn Fn(&[Raw]) -> Raw,
+) -> Raw {
     let start = record(|t| {
         t.at(place);
         let shape = t.shape(sources[0]);
@@ -32,7 +39,7 @@ fn map_tiles(place: Place, name: &str, sources: &[Raw], out: Type, body: &dyn Fn
                 t.builder.module.intern(Type::scalar(dtype))
             })
             .collect();
-        let region = Region { what: "the closure of `map`", place, scalar_only: true };
+        let region = Region { what, place, scalar_only: true };
         let args = t.open(region, &types);
         Some((values, args))
     });
@@ -125,7 +132,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
         let place = here();
         let out = record(|t| Type::tile(U::DTYPE, t.shape(self.raw())));
         let body = |x: &[Raw]| function(Scalar::from_raw(x[0])).raw();
-        Tile::from_raw(map_tiles(place, "map", &[self.raw()], out, &body))
+        Tile::from_raw(map_tiles(place, "map", "the closure of `map`", &[self.raw()], out, &body))
     }
 
     /// A function of two values applied to the elements of two tiles of one shape.
@@ -138,6 +145,6 @@ impl<T: Whole, const R: usize> Tile<T, R> {
         let place = here();
         let out = record(|t| Type::tile(U::DTYPE, t.shape(self.raw())));
         let body = |x: &[Raw]| function(Scalar::from_raw(x[0]), Scalar::from_raw(x[1])).raw();
-        Tile::from_raw(map_tiles(place, "zip_map", &[self.raw(), other.raw()], out, &body))
+        Tile::from_raw(map_tiles(place, "zip_map", "the closure of `zip_map`", &[self.raw(), other.raw()], out, &body))
     }
 }

@@ -239,7 +239,11 @@ impl Visit<'_> {
         if let Some(latency) = self.access.latency
             && !(1..=10).contains(&latency)
         {
-            t.report(place, format!("`{name}`: latency {latency} is not between 1 and 10"), &[]);
+            t.report(
+                place,
+                format!("`{name}`: latency {latency} is not between 1 and 10"),
+                &["leave it out unless measurements ask for it"],
+            );
         }
         true
     }
@@ -331,7 +335,7 @@ impl Trace {
         }
         let extents = self.arrays[array.index as usize].extents.clone();
         let Some(&extent) = extents.get(axis) else {
-            let message = format!("axis {axis} of an array with {} axes", extents.len());
+            let message = format!("`extent`: axis {axis} of an array with {} axes", extents.len());
             return self.fail(place, ty, message, &["axes are counted from 0"]);
         };
         let value = match (self.builder.module.dtype(extent), to) {
@@ -408,13 +412,15 @@ macro_rules! array_methods {
             /// The extent of an axis in elements.
             #[track_caller]
             pub fn extent(self, axis: usize) -> Scalar<i32> {
-                Scalar::from_raw(record(|t| t.extent(self.handle, here(), axis, DType::I32)))
+                let place = here();
+                Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I32)))
             }
 
             /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
             #[track_caller]
             pub fn extent64(self, axis: usize) -> Scalar<i64> {
-                Scalar::from_raw(record(|t| t.extent(self.handle, here(), axis, DType::I64)))
+                let place = here();
+                Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I64)))
             }
 
             /// The extents of all axes in elements.

@@ -19,23 +19,23 @@ pub trait MatrixRank {}
 impl MatrixRank for Rank<2> {}
 impl MatrixRank for Rank<3> {}
 
-/// Element types and signedness of the three operands.
+/// Element types and signedness of the operands left, right and accumulator.
 struct Kinds {
-    lhs: Sign,
-    rhs: Sign,
+    sign: [Sign; 2],
+    elem: [&'static str; 3],
     acc: DType,
 }
 
 impl Kinds {
     fn of<A: Element, B: Element, C: Element>() -> Kinds {
         let sign = |signed: bool| if signed { Sign::Signed } else { Sign::Unsigned };
-        Kinds { lhs: sign(A::SIGNED), rhs: sign(B::SIGNED), acc: C::DTYPE }
+        Kinds { sign: [sign(A::SIGNED), sign(B::SIGNED)], elem: [A::NAME, B::NAME, C::NAME], acc: C::DTYPE }
     }
 }
 
 impl Trace {
     /// The shape of a product, reported and guessed when the operands do not fit.
-    fn product_shape(&mut self, place: Place, name: &str, lhs: Raw, rhs: Raw) -> Option<Vec<i64>> {
+    fn product_shape(&mut self, place: Place, name: &str, kinds: &Kinds, lhs: Raw, rhs: Raw) -> Option<Vec<i64>> {
         let (a, b) = (self.shape(lhs), self.shape(rhs));
         let r = a.len();
         let batch = &a[..r - 2];
@@ -46,7 +46,8 @@ impl Trace {
             2 => "a is [m, k], b is [k, n]: the last extent of a is the first one of b (`.transpose()` exchanges them)",
             _ => "a is [batch, m, k], b is [batch, k, n]",
         };
-        self.report(place, format!("`{name}` of shapes {a:?} and {b:?}"), &[way_out]);
+        let [x, y, _] = kinds.elem;
+        self.report(place, format!("`{name}` of {x} {a:?} and {y} {b:?}"), &[way_out]);
         None
     }
 
@@ -55,11 +56,11 @@ impl Trace {
         let ty = Type::tile(kinds.acc, self.shape(acc));
         let usable = [lhs, rhs, acc].map(|raw| self.usable(raw, place));
         let [Some(a), Some(b), Some(c)] = usable else { return self.poison(ty) };
-        let Some(product) = self.product_shape(place, "mma", lhs, rhs) else { return self.poison(ty) };
+        let Some(product) = self.product_shape(place, "mma", kinds, lhs, rhs) else { return self.poison(ty) };
         let shape = self.shape(acc);
         if product != shape {
-            let (a, b) = (self.shape(lhs), self.shape(rhs));
-            let message = format!("`mma` of shapes {a:?} and {b:?} into an accumulator of shape {shape:?}");
+            let (a, b, [x, y, z]) = (self.shape(lhs), self.shape(rhs), kinds.elem);
+            let message = format!("`mma` of {x} {a:?} and {y} {b:?} into an accumulator {z} {shape:?}");
             return self.fail(
                 place,
                 ty,
@@ -72,7 +73,7 @@ impl Trace {
         }
         let (code, attrs) = match kinds.acc.is_float() {
             true => (Opcode::MmaF, vec![]),
-            false => (Opcode::MmaI, vec![Attr::SignLhs(kinds.lhs), Attr::SignRhs(kinds.rhs)]),
+            false => (Opcode::MmaI, vec![Attr::SignLhs(kinds.sign[0]), Attr::SignRhs(kinds.sign[1])]),
         };
         let value = self.put(code, &[a, b, c], attrs, kinds.acc, &shape);
         self.raw(value)
@@ -121,7 +122,7 @@ where
         if [a.raw(), b.raw()].map(|raw| t.usable(raw, place)).contains(&None) {
             return t.poison(poison);
         }
-        let Some(shape) = t.product_shape(place, "matmul", a.raw(), b.raw()) else { return t.poison(poison) };
+        let Some(shape) = t.product_shape(place, "matmul", &kinds, a.raw(), b.raw()) else { return t.poison(poison) };
         if !t.legal_shape(place, "matmul", &shape) || !t.admits(place, Effect::Pure, R) {
             return t.poison(poison);
         }

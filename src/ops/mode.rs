@@ -71,7 +71,11 @@ impl FloatMode {
     fn check(self, t: &mut Trace, place: Place, name: &str, roundings: &Roundings, dtype: DType, elem: &str) {
         let on_f32 = dtype == DType::F32;
         if self.flush_to_zero && !on_f32 {
-            t.report(place, format!("`{name}`: flush to zero exists for f32 only, and this tile is {elem}"), &[]);
+            t.report(
+                place,
+                format!("`{name}`: flush to zero exists for f32 only, and this tile is {elem}"),
+                &["leave it out, or `.cast::<f32>()` first"],
+            );
         }
         let Some(rounding) = self.rounding else { return };
         if roundings.all.contains(&rounding) || (on_f32 && roundings.f32.contains(&rounding)) {

@@ -1,9 +1,8 @@
 //! What may stand beside a tile: another tile, a scalar, a host value; and how elementwise ops take them.
 
-use crate::dtype::DType;
 use crate::element::{Element, bf16, f16};
 use crate::ir::{Attr, Opcode, Value};
-use crate::tile::{Handle, Place, Scalar, Source, Tile, TileLike, Trace, record};
+use crate::tile::{Arg, Handle, Place, Scalar, Source, Tile, TileLike, Trace, record};
 
 /// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
 ///
@@ -75,13 +74,13 @@ impl Operand<Scalar<i32>> for usize {
 }
 
 /// An operand of form `X`, with the element type that a literal takes.
-pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> (Source, DType) {
-    (x.source(), X::Elem::DTYPE)
+pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> Arg {
+    Arg { source: x.source(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
 /// A handle as an operand.
-pub(crate) fn value<X: TileLike>(x: X) -> (Source, DType) {
-    (Source::Value(x.raw()), X::Elem::DTYPE)
+pub(crate) fn value<X: TileLike>(x: X) -> Arg {
+    Arg { source: Source::Value(x.raw()), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
 /// Records an elementwise operation with a result of form `Y`; see [`Trace::elementwise`].
@@ -89,7 +88,7 @@ pub(crate) fn value<X: TileLike>(x: X) -> (Source, DType) {
 pub(crate) fn elementwise<Y: TileLike>(
     place: Place,
     name: &str,
-    operands: &[(Source, DType)],
+    operands: &[Arg],
     body: impl FnOnce(&mut Trace, &[Value], &[i64]) -> Value,
 ) -> Y {
     Y::from_raw(record(|t| t.elementwise(place, name, operands, Y::RANK, Y::Elem::DTYPE, body)))
@@ -97,13 +96,7 @@ pub(crate) fn elementwise<Y: TileLike>(
 
 /// Records one op with operands and result of one element type.
 #[track_caller]
-pub(crate) fn uniform<X: TileLike>(
-    place: Place,
-    name: &str,
-    code: Opcode,
-    attrs: Vec<Attr>,
-    operands: &[(Source, DType)],
-) -> X {
+pub(crate) fn uniform<X: TileLike>(place: Place, name: &str, code: Opcode, attrs: Vec<Attr>, operands: &[Arg]) -> X {
     elementwise(place, name, operands, |t, v, shape| t.put(code, v, attrs, X::Elem::DTYPE, shape))
 }
 

@@ -55,10 +55,14 @@ impl Reduction<'_> {
         let ty = Type::tile(dtype, kept.as_slice());
         let start = record(|t| {
             t.at(self.place);
-            let bad = axes.iter().find(|&&a| a >= shape.len() || axes.iter().filter(|&&b| a == b).count() > 1);
-            if let Some(axis) = bad {
-                let message = format!("`{}` along axis {axis} of shape {shape:?}, axes {axes:?}", self.name);
-                t.report(self.place, message, &["axes are counted from 0, and each is named once"]);
+            if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
+                let message = format!("`{}` along axis {axis} of a tile of shape {shape:?}", self.name);
+                t.report(self.place, message, &["axes are counted from 0"]);
+                return None;
+            }
+            if let Some(axis) = axes.iter().find(|&&axis| axes.iter().filter(|&&other| other == axis).count() > 1) {
+                let message = format!("`{}` along axes {axes:?} names axis {axis} more than once", self.name);
+                t.report(self.place, message, &["`..` stands for all axes"]);
                 return None;
             }
             let usable = t.usable(source, self.place)?;

@@ -49,6 +49,15 @@ pub enum Source {
     Extent(usize),
 }
 
+/// An operand of an elementwise operation with its element type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arg {
+    pub source: Source,
+    pub dtype: DType,
+    /// The Rust name of the element type.
+    pub elem: &'static str,
+}
+
 /// What an open block is the body of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
@@ -424,33 +433,27 @@ impl Trace {
     }
 
     /// The shape that all operands broadcast to: literals and scalars to any, extents of 1 at equal rank.
-    fn common_shape(
-        &mut self,
-        place: Place,
-        name: &str,
-        operands: &[(Source, DType)],
-        rank: usize,
-    ) -> Option<Vec<i64>> {
+    fn common_shape(&mut self, place: Place, name: &str, operands: &[Arg], rank: usize) -> Option<Vec<i64>> {
         let mut common = vec![1; rank];
         let mut legal = true;
-        let shapes: Vec<Vec<i64>> = operands
+        let shapes: Vec<(&str, Vec<i64>)> = operands
             .iter()
-            .filter_map(|(source, _)| match source {
-                Source::Value(raw) if raw.rank != 0 => Some(self.shape(*raw)),
+            .filter_map(|arg| match arg.source {
+                Source::Value(raw) if raw.rank != 0 => Some((arg.elem, self.shape(raw))),
                 _ => None,
             })
             .collect();
-        for shape in &shapes {
+        for (_, shape) in &shapes {
             for (extent, &other) in common.iter_mut().zip(shape) {
                 legal &= *extent == 1 || other == 1 || *extent == other;
                 *extent = (*extent).max(other);
             }
         }
         if !legal {
-            let list: Vec<String> = shapes.iter().map(|s| format!("{s:?}")).collect();
+            let list: Vec<String> = shapes.iter().map(|(elem, shape)| format!("{elem} {shape:?}")).collect();
             self.report(
                 place,
-                format!("`{name}` of tiles with shapes {}", list.join(" and ")),
+                format!("`{name}` of tiles {}", list.join(" and ")),
                 &["extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"],
             );
             return None;
@@ -464,15 +467,15 @@ impl Trace {
         &mut self,
         place: Place,
         name: &str,
-        operands: &[(Source, DType)],
+        operands: &[Arg],
         rank: usize,
         out: DType,
         body: impl FnOnce(&mut Trace, &[Value], &[i64]) -> Value,
     ) -> Raw {
         self.at(place);
         let Some(shape) = self.common_shape(place, name, operands, rank) else {
-            let largest = operands.iter().find_map(|(source, _)| match source {
-                Source::Value(raw) if usize::from(raw.rank) == rank => Some(self.shape(*raw)),
+            let largest = operands.iter().find_map(|arg| match arg.source {
+                Source::Value(raw) if usize::from(raw.rank) == rank => Some(self.shape(raw)),
                 _ => None,
             });
             return self.poison(Type::tile(out, largest.unwrap_or_else(|| vec![1; rank])));
@@ -480,8 +483,8 @@ impl Trace {
         let ty = Type::tile(out, shape.as_slice());
         let usable: Option<Vec<Option<Value>>> = operands
             .iter()
-            .map(|(source, _)| match source {
-                Source::Value(raw) => self.usable(*raw, place).map(Some),
+            .map(|arg| match arg.source {
+                Source::Value(raw) => self.usable(raw, place).map(Some),
                 Source::Literal(_) | Source::Extent(_) => Some(None),
             })
             .collect();
@@ -490,7 +493,7 @@ impl Trace {
             return self.poison(ty);
         }
         let mut values = Vec::with_capacity(operands.len());
-        for (found, &(source, dtype)) in usable.iter().zip(operands) {
+        for (found, &Arg { source, dtype, .. }) in usable.iter().zip(operands) {
             values.push(match (found, source) {
                 (Some(value), _) => self.stretch(*value, &shape),
                 (None, Source::Literal(bits)) => self.splat(dtype, bits, &shape),

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
 pub use context::is_tracing;
-pub(crate) use context::{Place, Raw, Region, Source, Trace, here, record};
+pub(crate) use context::{Arg, Place, Raw, Region, Source, Trace, here, record};
 pub use tracer::Tracer;
 pub(crate) use tracer::trace_into_module;
 

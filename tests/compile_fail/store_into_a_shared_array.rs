@@ -1,0 +1,8 @@
+use cutlet as ct;
+use cutlet::prelude::*;
+
+fn kernel(a: Array<f32, 1>) {
+    a.store(ct::bid(0), ct::zeros([128]));
+}
+
+fn main() {}

@@ -1,0 +1,720 @@
+//! Misuse of the front end: the whole text of what the user reads.
+//!
+//! Places are printed as `FILE:LINE:COLUMN` of this file; the tests replace them by the text of that line, cut
+//! at the column, so that they survive edits.
+
+mod traced;
+
+use std::cell::Cell;
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use traced::{input, output};
+
+/// Replaces each `tests/diagnostics.rs:LINE:COLUMN` by `<source text from there>`.
+fn with_source(text: &str) -> String {
+    let source: Vec<&str> = include_str!("diagnostics.rs").lines().collect();
+    let mut parts = text.split("tests/diagnostics.rs:");
+    let mut result = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let mut fields = part.splitn(3, ':');
+        let line: usize = fields.next().unwrap().parse().unwrap();
+        let column: usize = fields.next().unwrap().parse().unwrap();
+        let code = &source[line - 1][column - 1..];
+        result += &format!("<{}>:{}", code.trim_end_matches(';'), fields.next().unwrap());
+    }
+    result
+}
+
+/// The problems of a kernel without parameters.
+#[track_caller]
+fn problems(kernel: impl Fn()) -> String {
+    with_source(&traced::problems(kernel, ()))
+}
+
+/// The problems of a kernel with an array to read and one to write.
+#[track_caller]
+fn problems_with_arrays<T: Element>(kernel: impl Fn(Array<T, 2>, ArrayMut<T, 2>)) -> String {
+    with_source(&traced::problems(kernel, (input::<T, 2>(), output::<T, 2>())))
+}
+
+fn tile(rows: usize, columns: usize) -> Tile<f32, 2> {
+    ct::full([rows, columns], 1.5)
+}
+
+/// The sum of a vector, as a scalar.
+trait SumToScalar {
+    fn to_scalar_sum(self) -> Scalar<f32>;
+}
+impl SumToScalar for Tile<f32, 1> {
+    fn to_scalar_sum(self) -> Scalar<f32> {
+        self.sum(0).item()
+    }
+}
+
+#[test]
+fn extents_do_not_fit() {
+    let text = problems(|| {
+        let (a, b) = (tile(4, 8), tile(4, 16));
+        let _ = a + b;
+    });
+    assert_eq!(
+        text,
+        "\
+<a + b>: `+` of tiles f32 [4, 8] and f32 [4, 16]
+  extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"
+    );
+}
+
+#[test]
+fn extents_do_not_fit_in_a_method() {
+    let text = problems(|| {
+        let (a, b) = (tile(4, 8), tile(2, 8));
+        let _ = a.fma(2.0, b);
+    });
+    assert_eq!(
+        text,
+        "\
+<fma(2.0, b)>: `fma` of tiles f32 [4, 8] and f32 [2, 8]
+  extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"
+    );
+}
+
+#[test]
+fn extent_is_no_power_of_two() {
+    let text = problems(|| {
+        let _ = ct::zeros::<f16, 2>([4, 48]);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::zeros::<f16, 2>([4, 48])>: `zeros`: extent 48 of axis 1 in tile shape [4, 48]
+  extents of tiles are powers of two: take 64 and let loads pad (stores drop what lies outside)"
+    );
+}
+
+#[test]
+fn extent_is_zero() {
+    let text = problems(|| {
+        let _ = ct::arange(0, 0, 1);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::arange(0, 0, 1)>: `arange`: extent 0 of axis 0 in tile shape [0]
+  every extent of a tile is at least 1"
+    );
+}
+
+#[test]
+fn tile_is_too_large() {
+    let text = problems(|| {
+        let _ = ct::ones::<i8, 2>([8192, 4096]);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::ones::<i8, 2>([8192, 4096])>: `ones`: tile shape [8192, 4096] has more than 16777216 (2^24) elements
+  take a smaller tile and more tile blocks, or loop over tiles"
+    );
+}
+
+#[test]
+fn loaded_extent_is_no_power_of_two() {
+    let text = problems_with_arrays::<f32>(|a, _| {
+        let _ = a.load([0, 0], [100, 8]);
+    });
+    assert_eq!(
+        text,
+        "\
+<load([0, 0], [100, 8])>: `load`: extent 100 of axis 0 in tile shape [100, 8]
+  extents of tiles are powers of two: take 128 and let loads pad (stores drop what lies outside)"
+    );
+}
+
+#[test]
+fn index_is_a_tile() {
+    let text = problems_with_arrays::<f32>(|a, _| {
+        let _ = a.load([ct::arange(4, 0, 1), ct::arange(1, 0, 1)], [8, 8]);
+    });
+    assert_eq!(
+        text,
+        "\
+<load([ct::arange(4, 0, 1), ct::arange(1, 0, 1)], [8, 8])>: a tile of shape [4] where one value is wanted
+  only a tile of one element converts to a scalar: reduce it first"
+    );
+}
+
+#[test]
+fn padding_does_not_exist() {
+    let text = problems_with_arrays::<i32>(|a, _| {
+        let _ = a.load_with([0, 0], [8, 8], ct::LoadOptions::new().padding(Padding::NaN));
+    });
+    assert_eq!(
+        text,
+        "\
+<load_with([0, 0], [8, 8], ct::LoadOptions::new().padding(Padding::NaN))>: `load`: padding `NaN` does not exist for i32
+  pad with `Padding::Zero`, or load and replace with `select`"
+    );
+}
+
+#[test]
+fn infinite_padding_of_a_small_float() {
+    let text = problems_with_arrays::<f8e4m3fn>(|a, _| {
+        let _ = a.load_with([0, 0], [8, 8], ct::LoadOptions::new().padding(Padding::NegInf));
+    });
+    assert_eq!(
+        text,
+        "\
+<load_with([0, 0], [8, 8], ct::LoadOptions::new().padding(Padding::NegInf))>: `load`: padding `NegInf` does not exist for f8e4m3fn
+  pad with `Padding::Zero`, or load and replace with `select`"
+    );
+}
+
+#[test]
+fn latency_out_of_range() {
+    let text = problems_with_arrays::<f32>(|a, out| {
+        out.store_with([0, 0], a.load([0, 0], [8, 8]), ct::StoreOptions::new().latency(11));
+    });
+    assert_eq!(
+        text,
+        "\
+<store_with([0, 0], a.load([0, 0], [8, 8]), ct::StoreOptions::new().latency(11))>: `store`: latency 11 is not between 1 and 10
+  leave it out unless measurements ask for it"
+    );
+}
+
+#[test]
+fn single_four_bit_element() {
+    let text = problems_with_arrays::<f4e2m1fn>(|a, _| {
+        let _ = a.load([0, 0], [1, 1]);
+    });
+    assert_eq!(
+        text,
+        "\
+<load([0, 0], [1, 1])>: `load` of a single f4e2m1fn: two of them share a byte
+  take a tile with at least two elements along some axis"
+    );
+}
+
+#[test]
+fn order_is_no_permutation() {
+    let text = problems_with_arrays::<f32>(|a, _| {
+        let _ = a.load_with([0, 0], [8, 8], ct::LoadOptions::new().order([1, 1]));
+    });
+    assert_eq!(
+        text,
+        "\
+<load_with([0, 0], [8, 8], ct::LoadOptions::new().order([1, 1]))>: `load`: order [1, 1] is not a permutation of the axes 0 to 1
+  name each axis of the array once"
+    );
+}
+
+#[test]
+fn array_permutation() {
+    let text = problems_with_arrays::<f32>(|a, _| {
+        let _ = a.permute([0, 2]);
+    });
+    assert_eq!(
+        text,
+        "\
+<permute([0, 2])>: `permute`: [0, 2] is not a permutation of the axes 0 to 1
+  name each axis of the array once"
+    );
+}
+
+#[test]
+fn tile_permutation() {
+    let text = problems(|| {
+        let _ = tile(4, 8).permute([1, 1]);
+    });
+    assert_eq!(
+        text,
+        "\
+<permute([1, 1])>: `permute`: [1, 1] is not a permutation of the axes 0 to 1
+  name each axis of the tile once"
+    );
+}
+
+#[test]
+fn array_axis() {
+    let text = problems_with_arrays::<f32>(|a, _| {
+        let _ = a.extent(2);
+        let _ = a.num_tiles(3, [8, 8]);
+    });
+    assert_eq!(
+        text,
+        "\
+<extent(2)>: `extent`: axis 2 of an array with 2 axes
+  axes are counted from 0
+<num_tiles(3, [8, 8])>: `num_tiles`: axis 3 of an array with 2 axes
+  axes are counted from 0"
+    );
+}
+
+#[test]
+fn grid_axis() {
+    let text = problems(|| {
+        let _ = ct::bid(3);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::bid(3)>: `bid(3)`: a grid has the axes 0, 1 and 2
+  axes that a launch does not name have one block"
+    );
+}
+
+#[test]
+fn reshape_count() {
+    let text = problems(|| {
+        let _ = tile(4, 8).reshape([4, 4, 4]);
+    });
+    assert_eq!(
+        text,
+        "\
+<reshape([4, 4, 4])>: `reshape` of shape [4, 8] (32 elements) to [4, 4, 4] (64 elements)
+  the number of elements stays; `broadcast_to` repeats elements"
+    );
+}
+
+#[test]
+fn broadcast_shrinks() {
+    let text = problems(|| {
+        let _ = tile(4, 8).broadcast_to([4, 16]);
+    });
+    assert_eq!(
+        text,
+        "\
+<broadcast_to([4, 16])>: `broadcast_to` of shape [4, 8] to [4, 16]
+  only extents of 1 are stretched"
+    );
+}
+
+#[test]
+fn squeeze_of_a_long_axis() {
+    let text = problems(|| {
+        let _ = tile(4, 8).squeeze(1);
+    });
+    assert_eq!(
+        text,
+        "\
+<squeeze(1)>: `squeeze(1)` of shape [4, 8]: the extent is 8
+  only an axis of extent 1 can be dropped"
+    );
+}
+
+#[test]
+fn unsqueeze_axis() {
+    let text = problems(|| {
+        let _ = tile(4, 8).unsqueeze(3);
+    });
+    assert_eq!(
+        text,
+        "\
+<unsqueeze(3)>: `unsqueeze`: axis 3 of a tile with 2 axes
+  axes are counted from 0"
+    );
+}
+
+#[test]
+fn item_of_many() {
+    let text = problems(|| {
+        let _ = tile(4, 8).item();
+    });
+    assert_eq!(
+        text,
+        "\
+<item()>: a tile of shape [4, 8] where one value is wanted
+  only a tile of one element converts to a scalar: reduce it first"
+    );
+}
+
+#[test]
+fn reduced_axis() {
+    let text = problems(|| {
+        let _ = tile(4, 8).sum(2);
+    });
+    assert_eq!(
+        text,
+        "\
+<sum(2)>: `sum` along axis 2 of a tile of shape [4, 8]
+  axes are counted from 0"
+    );
+}
+
+#[test]
+fn reduced_axis_twice() {
+    let text = problems(|| {
+        let _ = tile(4, 8).reduce_max([0, 0]);
+    });
+    assert_eq!(
+        text,
+        "\
+<reduce_max([0, 0])>: `reduce_max` along axes [0, 0] names axis 0 more than once
+  `..` stands for all axes"
+    );
+}
+
+#[test]
+fn mma_inner_extents() {
+    let text = problems(|| {
+        let _ = ct::mma(tile(16, 32), tile(16, 8), tile(16, 8));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::mma(tile(16, 32), tile(16, 8), tile(16, 8))>: `mma` of f32 [16, 32] and f32 [16, 8]
+  a is [m, k], b is [k, n]: the last extent of a is the first one of b (`.transpose()` exchanges them)"
+    );
+}
+
+#[test]
+fn mma_accumulator() {
+    let text = problems(|| {
+        let _ = ct::mma(tile(16, 32), tile(32, 8), tile(8, 16));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::mma(tile(16, 32), tile(32, 8), tile(8, 16))>: `mma` of f32 [16, 32] and f32 [32, 8] into an accumulator f32 [8, 16]
+  the accumulator has the shape of the product: [16, 8]"
+    );
+}
+
+#[test]
+fn state_changes_its_shape() {
+    let text = problems(|| {
+        let _ = ct::for_each(0..4, tile(4, 1), |_, sum| sum + tile(4, 8));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(0..4, tile(4, 1), |_, sum| sum + tile(4, 8))>: the body of `for_each` gives a tile of shape [4, 8] where [4, 1] is expected
+  <sum + tile(4, 8))>: it is computed here
+  values keep their shape through loops and branches"
+    );
+}
+
+#[test]
+fn state_changes_its_length() {
+    let text = problems(|| {
+        let _ = ct::for_each(0..4, vec![tile(4, 1)], |_, list| [list.clone(), list].concat());
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(0..4, vec![tile(4, 1)], |_, list| [list.clone(), list].concat())>: `for_each`: the state has 1 values and comes back with 2
+  a `Vec` in the state keeps its length"
+    );
+}
+
+#[test]
+fn branches_differ() {
+    let text = problems(|| {
+        let _ = ct::if_else(ct::bid(0).eq(0), || tile(4, 1), || tile(1, 4));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::if_else(ct::bid(0).eq(0), || tile(4, 1), || tile(1, 4))>: a branch of `if_else` gives a tile of shape [1, 4] where [4, 1] is expected
+  <ct::full([rows, columns], 1.5)>: it is computed here
+  values keep their shape through loops and branches"
+    );
+}
+
+#[test]
+fn step_is_not_positive() {
+    let text = problems(|| {
+        ct::for_each(ct::range(8, 0).step(-1), (), |_, ()| ());
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(ct::range(8, 0).step(-1), (), |_, ()| ())>: `for_each`: the step is -1 and must be positive
+  to run backwards, compute `last - i` in the body"
+    );
+}
+
+#[test]
+fn value_leaves_a_loop() {
+    let text = problems(|| {
+        let leak = Cell::new(None);
+        ct::for_each(0..4, (), |i, ()| leak.set(Some(i * 2)));
+        let _ = leak.get().unwrap() + 1;
+    });
+    assert_eq!(
+        text,
+        "\
+<leak.get().unwrap() + 1>: this value belongs to the body of `for_each` and is used outside of it
+  <i * 2)))>: it is computed here
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn counter_leaves_a_loop() {
+    let text = problems(|| {
+        let leak = Cell::new(None);
+        ct::for_each(0..4, (), |i, ()| leak.set(Some(i)));
+        let _ = leak.get().unwrap() + 1;
+    });
+    assert_eq!(
+        text,
+        "\
+<leak.get().unwrap() + 1>: this value belongs to the body of `for_each` and is used outside of it
+  <ct::for_each(0..4, (), |i, ()| leak.set(Some(i)))>: it is an argument of this body
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn value_leaves_a_branch() {
+    let text = problems_with_arrays::<f32>(|a, out| {
+        let leak = Cell::new(None);
+        ct::if_then(ct::bid(0).gt(0), || leak.set(Some(a.load([0, 0], [8, 8]))));
+        out.store([0, 0], leak.get().unwrap());
+    });
+    assert_eq!(
+        text,
+        "\
+<store([0, 0], leak.get().unwrap())>: this value belongs to the body of `if_then` and is used outside of it
+  <load([0, 0], [8, 8]))))>: it is computed here
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn accumulator_leaves_a_reduction() {
+    let text = problems(|| {
+        let leak = Cell::new(None);
+        let sum = tile(4, 8).reduce(1, 0.0, |acc, x| {
+            leak.set(Some(acc));
+            acc + x
+        });
+        let _ = sum + leak.get().unwrap();
+    });
+    assert_eq!(
+        text,
+        "\
+<sum + leak.get().unwrap()>: this value belongs to the closure of `reduce` and is used outside of it
+  <reduce(1, 0.0, |acc, x| {>: it is an argument of this body
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn memory_in_a_reduction() {
+    let text = problems_with_arrays::<f32>(|a, _| {
+        let _ = tile(4, 8).reduce(1, 0.0, |acc, x| acc + x * a.load_scalar([0, 0]));
+    });
+    assert_eq!(
+        text,
+        "\
+<load_scalar([0, 0]))>: the closure of `reduce` takes only elementwise operations on scalars, and this operation reads or writes memory
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
+fn tiles_in_a_map() {
+    let text = problems(|| {
+        let _ = tile(4, 8).map(|x| x + tile(4, 8).reshape([32]).to_scalar_sum());
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::full([rows, columns], 1.5)>: the closure of `map` takes only elementwise operations on scalars, and this operation works on tiles
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
+fn loop_in_a_map() {
+    let text = problems(|| {
+        let _ = tile(4, 8).map(|x| ct::for_each(0..3, x, |_, x| x * x));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(0..3, x, |_, x| x * x))>: the closure of `map` takes only elementwise operations on scalars, and this operation has control flow or a reduction of its own
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
+fn flush_to_zero_of_f16() {
+    let text = problems(|| {
+        let _ = ct::ones::<f16, 1>([8]).add_with(1.0, ct::FloatMode::new().flush_to_zero());
+    });
+    assert_eq!(
+        text,
+        "\
+<add_with(1.0, ct::FloatMode::new().flush_to_zero())>: `add_with`: flush to zero exists for f32 only, and this tile is f16
+  leave it out, or `.cast::<f32>()` first"
+    );
+}
+
+#[test]
+fn rounding_of_an_operation() {
+    let text = problems(|| {
+        let _ = tile(4, 8).mul_with(2.0, Rounding::Approx);
+        let _ = ct::ones::<f64, 1>([8]).div_with(3.0, Rounding::Full);
+        let _ = tile(4, 8).max_with(2.0, Rounding::Zero.into());
+    });
+    assert_eq!(
+        text,
+        "\
+<mul_with(2.0, Rounding::Approx)>: `mul_with` of f32 with rounding `Approx` does not exist
+  on f32 it takes `NearestEven`, `Zero`, `NegInf`, `PosInf`
+<div_with(3.0, Rounding::Full)>: `div_with` of f64 with rounding `Full` does not exist
+  on f64 it takes `NearestEven`, `Zero`, `NegInf`, `PosInf`
+<max_with(2.0, Rounding::Zero.into())>: `max_with` of f32 with rounding `Zero` does not exist
+  this operation takes no rounding"
+    );
+}
+
+#[test]
+fn rounding_of_a_cast() {
+    let text = problems(|| {
+        let _ = tile(4, 8).cast_with::<f8e5m2>(Rounding::Zero);
+    });
+    assert_eq!(
+        text,
+        "\
+<cast_with::<f8e5m2>(Rounding::Zero)>: `cast_with` from f32 to f8e5m2 cannot round `Zero`
+  this conversion takes `NearestEven`"
+    );
+}
+
+#[test]
+fn range_does_not_fit() {
+    let text = problems(|| {
+        let _ = ct::arange(512, 0i8, 1);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::arange(512, 0i8, 1)>: `arange`: 512 different numbers do not fit i8 (8 bits)
+  take a wider type and `.cast` it"
+    );
+}
+
+#[test]
+fn host_number_does_not_fit() {
+    let text = problems(|| {
+        let _ = ct::bid(0) * (1usize << 40);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::bid(0) * (1usize << 40)>: the host value 1099511627776 does not fit the i32 that it is combined with
+  compute in i64: `.cast::<i64>()`, and write the host value as i64"
+    );
+}
+
+#[test]
+fn zip_map_shapes() {
+    let text = problems(|| {
+        let _ = tile(4, 8).zip_map(tile(4, 1), |a, b| a + b);
+    });
+    assert_eq!(
+        text,
+        "\
+<zip_map(tile(4, 1), |a, b| a + b)>: `zip_map` of tiles with shapes [4, 8] and [4, 1]
+  the shapes must be equal: use `broadcast_to`"
+    );
+}
+
+#[test]
+fn all_problems_together_and_no_consequences() {
+    let text = problems_with_arrays::<f32>(|a, out| {
+        let wrong = a.load([0, 0], [8, 8]) + tile(8, 16);
+        let more = (wrong * 2.0).exp().sum(0).reshape([1, 4, 2]).squeeze(0);
+        out.store([0, 0], ct::for_each(0..2, more, |_, m| m + m));
+        let _ = ct::num_blocks(7);
+        for _ in 0..3 {
+            let _ = tile(4, 8) - tile(8, 4);
+        }
+    });
+    assert_eq!(
+        text,
+        "\
+<a.load([0, 0], [8, 8]) + tile(8, 16)>: `+` of tiles f32 [8, 8] and f32 [8, 16]
+  extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`
+<ct::num_blocks(7)>: `num_blocks(7)`: a grid has the axes 0, 1 and 2
+  axes that a launch does not name have one block
+<tile(4, 8) - tile(8, 4)>: `-` of tiles f32 [4, 8] and f32 [8, 4]
+  extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"
+    );
+}
+
+#[test]
+fn a_value_of_another_trace() {
+    thread_local! {
+        static KEPT: Cell<Option<Tile<f32, 2>>> = const { Cell::new(None) };
+    }
+    traced::trace(|| KEPT.set(Some(tile(4, 8))), ());
+    let text = problems(|| {
+        let _ = tile(4, 8) + KEPT.get().unwrap();
+    });
+    assert_eq!(
+        text,
+        "\
+<tile(4, 8) + KEPT.get().unwrap()>: this value belongs to another kernel trace
+  tiles and scalars exist only while their kernel is traced: do not keep them in statics or cells"
+    );
+}
+
+#[test]
+fn an_array_of_another_trace() {
+    thread_local! {
+        static KEPT: Cell<Option<Array<f32, 2>>> = const { Cell::new(None) };
+    }
+    traced::trace(|a: Array<f32, 2>| KEPT.set(Some(a)), (input::<f32, 2>(),));
+    let text = problems(|| {
+        let _ = KEPT.get().unwrap().load([0, 0], [8, 8]);
+    });
+    assert_eq!(
+        text,
+        "\
+<load([0, 0], [8, 8])>: this array belongs to another kernel trace
+  arrays exist only while their kernel is traced: do not keep them in statics or cells"
+    );
+}
+
+#[test]
+fn a_kernel_inside_of_a_kernel() {
+    let inner = Cell::new(String::new());
+    traced::trace(|| inner.set(problems(|| ())), ());
+    assert_eq!(
+        inner.into_inner(),
+        "\
+<problems(|| ())), ())>: kernel `kernel` is launched inside of another kernel
+  a kernel is a function of tiles: call it as a function, or launch it after the other one"
+    );
+}
+
+#[test]
+#[should_panic = "tile operations work only inside a kernel: pass the function that contains this line to \
+                  `cutlet::launch`"]
+fn outside_of_a_kernel() {
+    let _ = ct::bid(0);
+}
+
+#[test]
+fn a_panic_in_a_kernel_leaves_no_trace() {
+    let caught = std::panic::catch_unwind(|| {
+        traced::trace(
+            || {
+                if tile(2, 2).shape() == [2, 2] {
+                    panic!("of the user")
+                }
+            },
+            (),
+        );
+    });
+    assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"of the user"));
+    assert!(!ct::tile::is_tracing());
+    traced::trace(|| drop(tile(2, 2)), ());
+}
