@@ -273,7 +273,6 @@ macro_rules! native_float {
             }
         }
         impl Number for $name {}
-        impl Float for $name {}
         impl AnyFloat for $name {}
         impl Signed for $name {}
         impl Comparable for $name {}
@@ -286,6 +285,12 @@ native_float! {
     f32 F32 u32 f64::from, |value| value as f32;
     f64 F64 u64 f64::from, f64::from;
 }
+
+// Written out, so that the compiler's list of float types is short and readable.
+impl Float for f16 {}
+impl Float for bf16 {}
+impl Float for f32 {}
+impl Float for f64 {}
 
 impl Element for bool {
     const DTYPE: DType = DType::I1;

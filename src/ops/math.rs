@@ -3,17 +3,21 @@
 //! They work on f16, bf16, f32 and f64; the two 16-bit types are computed in f32 and rounded.
 
 use super::operand::{Operand, elementwise, methods, operand, uniform, value};
-use crate::element::{Float, Number};
+use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
 use crate::ops::compare::mask;
 use crate::tile::{Scalar, Tile, TileLike, here};
 
 macro_rules! unary_functions {
     ($($(#[$doc:meta])+ $name:ident = $code:ident $($rounding:ident)?;)+) => {
-        methods! { [Float] $(
+        // The bound stands at the method, so that the compiler's message is that of `Float`.
+        methods! { [Element] $(
             $(#[$doc])+
             #[track_caller]
-            pub fn $name(self) -> Self {
+            pub fn $name(self) -> Self
+            where
+                T: Float,
+            {
                 let attrs = vec![$(Attr::Rounding(Rounding::$rounding))?];
                 uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
             }
