@@ -44,14 +44,14 @@ pub trait Element: Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit 
     message = "there is no arithmetic on `{Self}`",
     note = "arithmetic works on f16, bf16, f32, f64 and the integers; `.cast::<f32>()` first"
 )]
-pub trait Number: Element {}
+pub trait Number: Comparable {}
 
 /// Floats with arithmetic and mathematical functions: f16, bf16, f32, f64.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a float tile, and `{Self}` is not f16, bf16, f32 or f64",
     note = "convert first: `.cast::<f32>()`"
 )]
-pub trait Float: Number + AnyFloat {}
+pub trait Float: Signed + AnyFloat {}
 
 /// Integers, not bool.
 #[diagnostic::on_unimplemented(message = "this operation needs an integer tile, and `{Self}` is not an integer")]
@@ -66,14 +66,14 @@ pub trait Signed: Number {}
     message = "bitwise operations need integers or bool, not `{Self}`",
     note = "`.bitcast::<u32>()` reads the bits of a float as an integer"
 )]
-pub trait Bits: Element {}
+pub trait Bits: Comparable {}
 
 /// Types whose elements can be compared: [`Number`] types and bool.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` tiles cannot be compared",
     note = "comparisons work on f16, bf16, f32, f64, integers and bool; `.cast::<f32>()` first"
 )]
-pub trait Comparable: Element {}
+pub trait Comparable: Whole {}
 
 /// Every floating-point type, also those without arithmetic (tf32 and the 8- and 4-bit floats).
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a floating-point type")]

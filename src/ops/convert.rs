@@ -125,3 +125,32 @@ methods! { [Element]
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Builder, Type, verify};
+
+    fn verifier_accepts(from: DType, to: DType, rounding: Rounding) -> bool {
+        let mut b = Builder::new();
+        b.begin_entry("kernel", &[]);
+        let x = b.splat(from, 0, &[2]);
+        let ty = b.module.intern(Type::tile(to, [2]));
+        b.simple(Opcode::FToF, &[x], vec![Attr::Rounding(rounding)], ty);
+        b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+        verify(&b.module).is_ok()
+    }
+
+    #[test]
+    fn roundings_are_those_of_the_verifier() {
+        let floats = DType::ALL.into_iter().filter(|d| d.is_float() && *d != DType::F8E5M3FNU);
+        for from in floats.clone() {
+            for to in floats.clone().filter(|to| *to != from) {
+                for &rounding in Rounding::ALL {
+                    let ours = allowed_roundings(from, to).contains(&rounding);
+                    assert_eq!(ours, verifier_accepts(from, to, rounding), "{from} to {to}, {rounding:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Every operation of the front end on every element type that has it: what is recorded, and that the
+//! verifier accepts it.
+
+mod traced;
+
+use cutlet as ct;
+use cutlet::ir::Opcode;
+use cutlet::prelude::*;
+use traced::{input, ops, output, trace};
+
+/// Runs a generic function for a list of element types.
+macro_rules! for_types {
+    ($function:ident: $($ty:ident)+) => { $($function::<$ty>();)+ };
+}
+
+fn load<T: Element>(a: Array<T, 2>) -> Tile<T, 2> {
+    a.load([ct::bid(0), ct::bid(1)], [8, 16])
+}
+
+fn arithmetic<T: Number>() {
+    trace(
+        |a: Array<T, 2>, out: ArrayMut<T, 2>| {
+            let x = load(a);
+            let s = x.sum(..).item();
+            let two = T::from_f64(2.0);
+            let mut y = x + x - s * x;
+            y = s + (y * two) / s % x;
+            y = (s - two) + (s * s / s % two) + y;
+            y = y.floor_div(x).ceil_div(two).trunc_div(s).modulo(x).abs();
+            y = y.max(x).min(s).clamp(two, x);
+            y = ct::select(x.lt(y), x, y) + x.prod([0, 1]) + x.reduce_max(0) + x.reduce_min(1);
+            y = y.map(|v| v * v + two).zip_map(x, |a, b| a - b);
+            y = y.reduce(0, two, |acc, v| acc + v) + ct::full([8, 16], two);
+            y = y + ct::arange(16, two, two).unsqueeze(0) + ct::ones([1, 1]);
+            out.store([ct::bid(0), ct::num_blocks(0)], y);
+        },
+        (input::<T, 2>(), output::<T, 2>()),
+    );
+}
+
+#[test]
+fn arithmetic_of_numbers() {
+    for_types!(arithmetic: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
+}
+
+fn float_functions<T: Float>() {
+    let module = trace(
+        |a: Array<T, 2>, out: ArrayMut<T, 2>| {
+            let x = load(a);
+            let mut y = x.exp().exp2().log().log2().sqrt().rsqrt().sin().cos().tan().sinh().cosh().tanh();
+            y = y.floor().ceil().pow(x).powi(3).atan2(x).fma(x, y);
+            y = y.max_nan(x).min_nan(y);
+            y = ct::select(y.isnan(), -y, x) + x.reduce_max_nan(0) + x.reduce_min_nan(..);
+            for rounding in [Rounding::NearestEven, Rounding::Zero, Rounding::NegInf, Rounding::PosInf] {
+                y = y.add_with(x, rounding).sub_with(x, rounding).mul_with(x, rounding).div_with(x, rounding);
+                y = y.sqrt_with(rounding).fma_with(x, x, rounding);
+            }
+            let s = y.sum(..).item();
+            y = y + s.exp().log().powi(2).atan2(s).fma(s, s);
+            out.store([0, 0], y);
+        },
+        (input::<T, 2>(), output::<T, 2>()),
+    );
+    use Opcode::*;
+    let recorded = ops(&module);
+    for code in [
+        Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Sin, Cos, Tan, Sinh, Cosh, Tanh, Floor, Ceil, PowF, PowI, Atan2, Fma, MaxF,
+        MinF, CmpF, Select, NegF, AddF, SubF, MulF, DivF,
+    ] {
+        assert!(recorded.contains(&code), "{code:?}");
+    }
+}
+
+#[test]
+fn functions_of_floats() {
+    for_types!(float_functions: f64 f32 f16 bf16);
+}
+
+#[test]
+fn f32_only_modes() {
+    trace(
+        |a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
+            let (x, ftz) = (load(a), ct::FloatMode::new().flush_to_zero());
+            let mut y = x.add_with(1.0, ftz).sub_with(x, ftz).mul_with(x, ftz).fma_with(x, x, ftz);
+            y = y.div_with(x, ftz.rounding(Rounding::Approx)).div_with(2.0, Rounding::Full);
+            y = y.sqrt_with(ftz.rounding(Rounding::Approx)).rsqrt_with(ftz).exp2_with(ftz);
+            out.store([0, 0], y.max_with(x, ftz).min_with(0.5, ftz).exp_approx().tanh_approx());
+        },
+        (input::<f32, 2>(), output::<f32, 2>()),
+    );
+}
+
+fn integer_functions<T: Int>() {
+    trace(
+        |a: Array<T, 2>, out: ArrayMut<T, 2>| {
+            let x = load(a);
+            let one = T::from_f64(1.0);
+            let s = x.sum(..).item();
+            let y = (x & one | x ^ s) << one >> x;
+            out.store([0, 0], !y + y.mul_hi(x) + (s & s | s ^ one) + (s << x) + (s >> one));
+        },
+        (input::<T, 2>(), output::<T, 2>()),
+    );
+}
+
+#[test]
+fn functions_of_integers() {
+    for_types!(integer_functions: i8 i16 i32 i64 u8 u16 u32 u64);
+}
+
+fn comparisons<T: Comparable>() {
+    trace(
+        |a: Array<T, 2>, out: ArrayMut<bool, 2>| {
+            let (x, zero) = (load(a), T::from_f64(0.0));
+            let y = x.eq(x) & x.ne(zero) | x.lt(x) ^ x.le(zero) & x.gt(x) | !x.ge(zero);
+            let s = a.load_scalar([0, 0]);
+            let t = s.eq(zero) | s.lt(s) & s.select_self();
+            out.store([0, 0], y.any(1) & y.all(0) & y & t & true);
+        },
+        (input::<T, 2>(), output::<bool, 2>()),
+    );
+}
+
+/// Exercises `select` of scalars.
+trait SelectSelf {
+    fn select_self(self) -> Scalar<bool>;
+}
+impl<T: Comparable> SelectSelf for Scalar<T> {
+    fn select_self(self) -> Scalar<bool> {
+        self.ne(self).select(self, self).eq(self)
+    }
+}
+
+#[test]
+fn comparisons_of_numbers_and_bool() {
+    for_types!(comparisons: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool);
+}
+
+fn casts_from<T: Element>() {
+    macro_rules! cast_to {
+        ($x:ident: $($to:ident)+) => { $($x.cast::<$to>();)+ };
+    }
+    trace(
+        |a: Array<T, 2>| {
+            let x = load(a);
+            cast_to!(x: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f4e2m1fn i8 i16 i32 i64 u8 u16 u32 u64 bool);
+        },
+        (input::<T, 2>(),),
+    );
+}
+
+#[test]
+fn casts_between_all_types() {
+    for_types!(casts_from: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f4e2m1fn i8 i16 i32 i64 u8 u16 u32 u64 bool);
+}
+
+#[test]
+fn casts_that_change_nothing_record_nothing() {
+    let module = trace(
+        |a: Array<i32, 2>, out: ArrayMut<u32, 2>| out.store([0, 0], load(a).cast::<i32>().cast::<u32>().bitcast()),
+        (input::<i32, 2>(), output::<u32, 2>()),
+    );
+    let recorded = ops(&module);
+    assert!(!recorded.iter().any(|c| matches!(c, Opcode::Bitcast | Opcode::ExtI | Opcode::TruncI)), "{recorded:?}");
+}
+
+#[test]
+fn bitcasts() {
+    trace(
+        |a: Array<f32, 2>, b: Array<f8e4m3fn, 2>, out: ArrayMut<i32, 2>| {
+            let bytes = load(b).bitcast::<u8>().bitcast::<f8e5m2>().bitcast::<f8e8m0fnu>().bitcast::<i8>();
+            let halves = bytes.cast::<i16>().bitcast::<f16>().bitcast::<bf16>().bitcast::<u16>();
+            let doubles = halves.cast::<u64>().bitcast::<f64>().bitcast::<i64>();
+            out.store([0, 0], load(a).bitcast::<i32>() + doubles.cast::<i32>());
+        },
+        (input::<f32, 2>(), input::<f8e4m3fn, 2>(), output::<i32, 2>()),
+    );
+}
+
+fn movement<T: Element>() {
+    let module = trace(
+        |a: Array<T, 3>, out: ArrayMut<T, 3>| {
+            let x = a.load([0, 1, 2], [2, 4, 8]);
+            let y = x.reshape([4, 16]).transpose().permute([1, 0]).unsqueeze(0).squeeze(0);
+            let z = y.reshape([2, 4, 8]).swap_axes(0, 2).transpose().permute([2, 0, 1]).swap_axes(1, 2);
+            out.store((0, ct::bid(0), 1usize), z.reshape([2, 4, 8]));
+            let row = a.permute([2, 0, 1]).load_with([0, 0, 0], [8, 2, 1], ct::LoadOptions::new().order([0, 2, 1]));
+            out.store_with([0, 0, 0], row.broadcast_to([8, 2, 4]), ct::StoreOptions::new().order([2, 0, 1]));
+            let same = ct::if_else(a.extent(0).lt(a.num_tiles(1, [2, 4, 8])), || x, || ct::zeros([2, 4, 8]));
+            out.store([0, 0, 0], ct::for_each(0..3, same, |_, s| s));
+        },
+        (input::<T, 3>(), output::<T, 3>()),
+    );
+    let expected = {
+        use Opcode::*;
+        vec![Constant, Constant, Constant, MakePartitionView, LoadView, Reshape, Permute, Permute, Reshape, Reshape]
+    };
+    assert_eq!(ops(&module)[..expected.len()], expected, "{}", T::NAME);
+}
+
+#[test]
+fn data_movement_of_all_types() {
+    for_types!(movement: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f4e2m1fn i8 i16 i32 i64 u8 u16 u32 u64 bool);
+}
+
+#[test]
+fn loads_of_ranks_one_to_four() {
+    trace(
+        |a: Array<f32, 1>, b: Array<f32, 4>, c: ArrayMut<f32, 1>, d: ArrayMut<f32, 4>| {
+            let i = ct::bid(0);
+            c.store(i + 1, a.load(i, [128]) + a.load(0, [128]) + a.load(7usize, [128]) + c.load([i], [128]));
+            d.store((i, 0, 1usize, i), b.load((i, 0, i * 2, 3), [1, 2, 4, 8]));
+            d.store_scalar((i, 0, 1usize, i), b.load_scalar([0, 0, 0, 0]) + 1.0);
+            d.store_scalar([i; 4], 1.0);
+        },
+        (input::<f32, 1>(), input::<f32, 4>(), output::<f32, 1>(), output::<f32, 4>()),
+    );
+}
+
+fn paddings<T: AnyFloat>() {
+    for padding in [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf] {
+        let options = ct::LoadOptions::new().padding(padding).latency(3).allow_tma(false).check_bounds(false);
+        trace(
+            |a: Array<T, 2>, out: ArrayMut<T, 2>| {
+                let x = a.load_with([0, 0], [8, 8], options.clone());
+                out.store_with([0, 0], x, ct::StoreOptions::new().latency(10).check_bounds(false));
+            },
+            (input::<T, 2>(), output::<T, 2>()),
+        );
+    }
+}
+
+#[test]
+fn paddings_of_floats() {
+    for_types!(paddings: f64 f32 tf32 f16 bf16 f8e5m2);
+}
+
+fn multiply<A, B, C>()
+where
+    A: ct::element::MmaInput<B, C>,
+    B: Element,
+    C: Element,
+{
+    trace(
+        |a: Array<A, 2>, b: Array<B, 2>, c: ArrayMut<C, 2>| {
+            let (x, y) = (a.load([0, 0], [16, 32]), b.load([0, 0], [32, 8]));
+            let acc = ct::mma(x, y, c.load([0, 0], [16, 8]));
+            let batch = ct::mma(x.unsqueeze(0), y.unsqueeze(0), acc.unsqueeze(0));
+            c.store([0, 0], batch.squeeze(0));
+        },
+        (input::<A, 2>(), input::<B, 2>(), output::<C, 2>()),
+    );
+}
+
+#[test]
+fn matrix_multiply_of_all_pairs() {
+    multiply::<f16, f16, f16>();
+    multiply::<f16, f16, f32>();
+    multiply::<bf16, bf16, f32>();
+    multiply::<tf32, tf32, f32>();
+    multiply::<f32, f32, f32>();
+    multiply::<f64, f64, f64>();
+    multiply::<f8e4m3fn, f8e4m3fn, f16>();
+    multiply::<f8e4m3fn, f8e4m3fn, f32>();
+    multiply::<f8e5m2, f8e5m2, f16>();
+    multiply::<f8e5m2, f8e5m2, f32>();
+    multiply::<i8, i8, i32>();
+    multiply::<i8, u8, i32>();
+    multiply::<u8, i8, i32>();
+    multiply::<u8, u8, i32>();
+}
+
+#[test]
+fn matmul_picks_the_accumulator() {
+    trace(
+        |a: Array<f16, 2>, b: Array<u8, 2>, c: ArrayMut<f32, 2>, d: ArrayMut<i32, 2>| {
+            let (x, y) = (load(a), load(b));
+            c.store([0, 0], ct::matmul(x, x.transpose()));
+            d.store([0, 0], ct::matmul(y, y.transpose().cast::<i8>()));
+        },
+        (input::<f16, 2>(), input::<u8, 2>(), output::<f32, 2>(), output::<i32, 2>()),
+    );
+}
