@@ -90,6 +90,8 @@ pub struct Tiling {
     pub warps: [u32; 3],
     /// log2 of the warps that hold replicas.
     pub replicas: u32,
+    /// Are the rows (columns) of a thread in its first 32 neighbours? See [`Tiling::interleave`].
+    pub interleaved: [bool; 2],
 }
 
 impl Tiling {
@@ -100,7 +102,7 @@ impl Tiling {
     pub fn new(instruction: Instruction, extents: [i64; 4], num_warps: usize) -> Tiling {
         assert!(extents.iter().all(|n| *n > 0 && n.count_ones() == 1), "{extents:?} are not powers of two");
         assert!(num_warps.is_power_of_two(), "{num_warps} warps");
-        let mut tiling = Tiling { instruction, extents, warps: [0; 3], replicas: 0 };
+        let mut tiling = Tiling { instruction, extents, warps: [0; 3], replicas: 0, interleaved: [false; 2] };
         for _ in 0..num_warps.ilog2() {
             let [batch, m, n] = tiling.repeats();
             // Whole matrices to different warps first: that keeps the warp tiles large.
@@ -113,6 +115,26 @@ impl Tiling {
             }
         }
         tiling
+    }
+
+    /// Permutes each 32 rows (along m) or columns (along n) so that a thread holds four neighbours: bits
+    /// 3 and 4 of the fragments' row number become bits 0 and 1 of the tile's. Left as it is where a
+    /// warp has fewer than 32.
+    pub fn interleave(&mut self, rows: bool, columns: bool) {
+        let [_, m, n] = self.repeats();
+        let (m, n) = (self.instruction.m.ilog2() + m, self.instruction.n.ilog2() + n);
+        let whole = |extent: i64, bits: u32| extent >= 32 && bits >= 5;
+        self.interleaved = [rows && whole(self.extents[1], m), columns && whole(self.extents[2], n)];
+    }
+
+    /// The bit of the tile's coordinate that a bit of the fragments' coordinate is.
+    fn interleaved_bit(&self, axis: Axis, bit: u32) -> u32 {
+        let permuted = match axis {
+            Axis::M => self.interleaved[0],
+            Axis::N => self.interleaved[1],
+            Axis::Batch | Axis::K => false,
+        };
+        if permuted && bit < 5 { (bit + 2) % 5 } else { bit }
     }
 
     /// log2 of how often each warp repeats the instruction along batch, m and n.
@@ -226,7 +248,7 @@ impl Tiling {
             if bit >= shape[position].ilog2() {
                 return 0;
             }
-            1 << (shape[position + 1..].iter().product::<i64>().ilog2() + bit)
+            1 << (shape[position + 1..].iter().product::<i64>().ilog2() + self.interleaved_bit(axis, bit))
         };
         let mut warp: Vec<u32> = Vec::new();
         for (axis, count) in [(Axis::N, self.warps[2]), (Axis::M, self.warps[1]), (Axis::Batch, self.warps[0])] {

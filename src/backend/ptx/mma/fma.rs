@@ -119,7 +119,7 @@ pub(super) fn plan(request: &MmaRequest) -> MmaPlan {
         OperandShape { shape: [batch, k, n], k_first: log_n, outer_first: 0, k_contiguous: request.b.k_contiguous };
     let right = side(request, right, &columns, &column_bits[0], &batch_bits[0], lane, warp);
     let plan = FmaPlan { acc: acc.clone(), left: left.0, right: right.0, batch: batch_bits[0].clone(), depth: log_k };
-    MmaPlan { a: left.1, b: right.1, acc, kind: Kind::Fma(plan) }
+    MmaPlan { a: left.1, b: right.1, acc, kind: Kind::Fma(Box::new(plan)) }
 }
 
 /// Where the axes of an operand are.
@@ -198,22 +198,14 @@ impl Side {
     fn load(&self, b: &mut Builder, cursor: &mut Cursor, batch: u32, k: u32, count: usize) -> Vec<Vec<Operand>> {
         let mut values = vec![vec![Operand::Imm(0); self.count()]; count];
         let vector = 1usize << self.vector;
-        let mut load = |b: &mut Builder, row: usize, step: usize| -> Vec<Reg> {
-            let addr = cursor.at(b, self.place(batch, row, k + step as u32));
-            b.ld_vec(Space::Shared, Ty::F32, vector, &addr, MemMods::default())
-        };
-        if self.k_contiguous {
-            for row in 0..self.count() {
-                for step in (0..count).step_by(vector) {
-                    let loaded = load(b, row, step);
-                    loaded.iter().enumerate().for_each(|(i, &value)| values[step + i][row] = value.into());
-                }
-            }
-        } else {
-            for step in 0..count {
-                for row in (0..self.count()).step_by(vector) {
-                    let loaded = load(b, row, step);
-                    loaded.iter().enumerate().for_each(|(i, &value)| values[step][row + i] = value.into());
+        let (row_step, k_step) = if self.k_contiguous { (1, vector) } else { (vector, 1) };
+        for step in (0..count).step_by(k_step) {
+            for row in (0..self.count()).step_by(row_step) {
+                let addr = cursor.at(b, self.place(batch, row, k + step as u32));
+                let loaded = b.ld_vec(Space::Shared, Ty::F32, vector, &addr, MemMods::default());
+                for (i, value) in loaded.into_iter().enumerate() {
+                    let (step, row) = if self.k_contiguous { (step + i, row) } else { (step, row + i) };
+                    values[step][row] = value.into();
                 }
             }
         }
@@ -238,7 +230,7 @@ impl FmaPlan {
             let bits: Vec<[u32; 2]> =
                 (slice..self.depth).map(|bit| [self.left.k_place(bit), self.right.k_place(bit)]).collect();
             let masks = [&self.left, &self.right].map(|side| side.thread_places().iter().fold(0, |all, x| all | x));
-            let body = self.left.count() * self.right.count() << slice;
+            let body = (self.left.count() * self.right.count()) << slice;
             let (trips, bases) = match (left, right) {
                 (Source::Shared(a), Source::Shared(c)) => (Loop::new(&bits, masks, body), [a, c]),
                 // Registers cannot be counted through at run time.

@@ -10,6 +10,7 @@
 //! of the plan's register layout. Knows layouts and the builder; nothing of the IR but element types.
 
 mod fma;
+mod fragment;
 #[cfg(test)]
 mod model;
 mod operand;
@@ -92,8 +93,8 @@ pub enum Source<'a> {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Tensor(tensor::TensorPlan),
-    Fma(fma::FmaPlan),
+    Tensor(Box<tensor::TensorPlan>),
+    Fma(Box<fma::FmaPlan>),
 }
 
 impl MmaPlan {

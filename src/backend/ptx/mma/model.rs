@@ -12,6 +12,8 @@ pub(super) struct Block {
     registers: Vec<[Vec<u64>; 4]>,
     /// Shared memory.
     pub shared: Vec<u8>,
+    /// Wavefronts of loads beyond one for every 128 bytes.
+    pub conflicts: usize,
 }
 
 fn bank(class: RegClass) -> usize {
@@ -69,7 +71,11 @@ pub(super) fn encode(ty: Ty, value: f64) -> u64 {
 impl Block {
     pub fn new(function: &Function, shared_bytes: usize) -> Block {
         let thread = || function.registers.map(|count| vec![0xdead_beef_dead_beef; count as usize]);
-        Block { registers: (0..function.threads).map(|_| thread()).collect(), shared: vec![0xff; shared_bytes] }
+        Block {
+            registers: (0..function.threads).map(|_| thread()).collect(),
+            shared: vec![0xff; shared_bytes],
+            conflicts: 0,
+        }
     }
 
     pub fn get(&self, thread: usize, reg: Reg) -> u64 {
@@ -99,6 +105,13 @@ impl Block {
             }
             assert!(inst.guard.is_none(), "only branches are guarded");
             match inst.op {
+                Opcode::Ld { ty, vec, .. } => {
+                    let bytes = (ty.bits() * vec / 8) as usize;
+                    self.warps(|block, warp| {
+                        block.count_conflicts(warp, &inst.srcs[0], bytes, 32 / (bytes / 4).max(1))
+                    });
+                    (0..self.registers.len()).for_each(|thread| self.step(thread, inst));
+                }
                 Opcode::LdMatrix { num, trans } => self.warps(|block, warp| block.ldmatrix(warp, inst, num, trans)),
                 Opcode::Mma { shape, types, .. } => self.warps(|block, warp| block.mma(warp, inst, shape, types)),
                 _ => (0..self.registers.len()).for_each(|thread| self.step(thread, inst)),
@@ -108,6 +121,19 @@ impl Block {
 
     fn warps(&mut self, body: impl Fn(&mut Block, usize)) {
         (0..self.registers.len() / 32).for_each(|warp| body(self, warp * 32));
+    }
+
+    /// Adds up the conflicts of the accesses of a warp, `at_once` lanes in each wavefront.
+    fn count_conflicts(&mut self, warp: usize, address: &Arg, bytes: usize, at_once: usize) {
+        for first in (warp..warp + 32).step_by(at_once) {
+            let starts = (first..first + at_once).map(|thread| self.address(thread, address));
+            let mut words: Vec<usize> = starts.flat_map(|at| at / 4..=(at + bytes - 1) / 4).collect();
+            words.sort_unstable();
+            words.dedup();
+            let mut load = [0; 32];
+            words.iter().for_each(|word| load[word % 32] += 1);
+            self.conflicts += load.iter().max().unwrap_or(&1) - 1;
+        }
     }
 
     fn operand(&self, thread: usize, operand: Operand) -> u64 {
@@ -209,7 +235,9 @@ impl Block {
 
     fn ldmatrix(&mut self, warp: usize, inst: &Inst, num: u32, trans: bool) {
         let dsts = Self::list(&inst.dsts[0]);
-        for matrix in 0..num as usize {
+        self.count_conflicts(warp, &inst.srcs[0], 16, 8);
+        assert_eq!(dsts.len(), num as usize, "one register a matrix");
+        for (matrix, &dst) in dsts.iter().enumerate() {
             let rows: Vec<usize> = (0..8).map(|row| self.address(warp + matrix * 8 + row, &inst.srcs[0])).collect();
             assert!(rows.iter().all(|row| row % 16 == 0), "aligned rows");
             for lane in 0..32 {
@@ -219,7 +247,7 @@ impl Block {
                 } else {
                     self.read(rows[g] + 4 * q, 4)
                 };
-                self.set(warp + lane, dsts[matrix], word);
+                self.set(warp + lane, dst, word);
             }
         }
     }

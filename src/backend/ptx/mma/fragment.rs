@@ -1,0 +1,289 @@
+//! Operand fragments of tensor-core products: fetching them from shared memory or registers.
+
+use super::super::builder::Builder;
+use super::super::inst::*;
+use super::operand::Cursor;
+use super::{Source, of_rank};
+use crate::layout::{Layout, SharedLayout, Tiling};
+
+/// How fragments come from shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fetch {
+    /// `ldmatrix`; `trans` where elements along m, n are neighbours.
+    Matrix { trans: bool },
+    /// One load for each register word.
+    Words,
+    /// Words of four neighbours along m, n from four rows, transposed in registers: 8-bit elements.
+    Transposed,
+    /// One load for each element: extents below the instruction's, or 8-bit elements not along k.
+    Elements,
+}
+
+/// One operand of a tiling.
+#[derive(Clone, Debug)]
+pub(super) struct Fragments {
+    /// Layout with all register bits of the tiling, shape (batch, rows, columns).
+    pub layout: Layout,
+    /// log2 of the elements of one register word, and of the words of one fragment.
+    word: u32,
+    words: u32,
+    /// log2 of the steps along k and of the repeats along m (or n).
+    steps: u32,
+    repeats: u32,
+    /// log2 of the rows of a fragment that one thread holds.
+    upper: u32,
+    /// Register and lane bits beyond the extent of k.
+    surplus: (u32, u32),
+    pub fetch: Fetch,
+    /// Element images of the rows of one 8 × 16-byte matrix.
+    rows: [u32; 3],
+    /// Images of the bits of k that count steps.
+    pub step_images: Vec<u32>,
+    pub shared: SharedLayout,
+    element: Ty,
+}
+
+impl Fragments {
+    pub fn new(tiling: &Tiling, is_left: bool, k_contiguous: bool, element: Ty, rank: usize) -> Fragments {
+        let [batch, m, n, k] = tiling.extents;
+        let layout = if is_left { tiling.left() } else { tiling.right() };
+        let (surplus, outer, instruction_words, repeats) = if is_left {
+            (tiling.left_surplus(), m, tiling.instruction.left_words(), tiling.repeats()[1])
+        } else {
+            (tiling.right_surplus(), n, tiling.instruction.right_words(), tiling.repeats()[2])
+        };
+        let shape = if is_left { [batch, m, k] } else { [batch, k, n] };
+        let (k_axis, outer_axis) = if is_left { (2, 1) } else { (1, 2) };
+        let (k_stride, outer_stride) = if is_left { (1, k) } else { (n, 1) };
+
+        let bits = element.bits();
+        let whole_words = bits >= 32 || k_contiguous;
+        let chunk = i64::from(128 / bits);
+        let fetch = match k_contiguous {
+            true if surplus == (0, 0) && k >= chunk && bits <= 32 => Fetch::Matrix { trans: false },
+            false if surplus == (0, 0) && bits == 16 && outer >= chunk => Fetch::Matrix { trans: true },
+            false if surplus == (0, 0) && tiling.interleaved[if is_left { 0 } else { 1 }] => Fetch::Transposed,
+            _ if surplus == (0, 0) && whole_words => Fetch::Words,
+            _ => Fetch::Elements,
+        };
+        let axis = |stride: i64, extent: i64| {
+            std::array::from_fn(|bit| if 1 << bit < extent { (stride as u32) << bit } else { 0 })
+        };
+        let rows = if fetch == (Fetch::Matrix { trans: true }) { axis(k_stride, k) } else { axis(outer_stride, outer) };
+        let (vector_bytes, told_apart) = match fetch {
+            Fetch::Matrix { .. } => (16, &rows[..]),
+            Fetch::Transposed => (4, layout.lane_images()),
+            Fetch::Words => (bits.max(32) as usize / 8, &layout.lane_images()[..if bits == 64 { 4 } else { 5 }]),
+            Fetch::Elements => (bits as usize / 8, layout.lane_images()),
+        };
+        let told_apart: Vec<u32> = told_apart.iter().copied().filter(|&image| image != 0).collect();
+        let fast = if k_contiguous { [k_axis, outer_axis, 0] } else { [outer_axis, k_axis, 0] };
+        let order: Vec<usize> = fast.into_iter().filter_map(|axis: usize| axis.checked_sub(3 - rank)).collect();
+        let element_bytes = bits as usize / 8;
+        let shared = SharedLayout::swizzled(&of_rank(shape, rank), &order, element_bytes, vector_bytes, &told_apart);
+        let step_images = (0..tiling.steps()).map(|bit| ((k_stride * tiling.instruction.k) as u32) << bit).collect();
+        Fragments {
+            word: tiling.instruction.word_bits(),
+            words: instruction_words.ilog2(),
+            steps: tiling.steps(),
+            repeats,
+            upper: if is_left { tiling.instruction.m.ilog2() - 3 } else { 0 },
+            surplus,
+            fetch,
+            rows,
+            step_images,
+            shared,
+            element,
+            layout,
+        }
+    }
+
+    /// First register of a fragment.
+    fn first(&self, batch: usize, repeat: usize, step: usize) -> usize {
+        ((((batch << self.repeats) | repeat) << self.steps) | step) << (self.word + self.words)
+    }
+
+    fn place(&self, register: usize) -> u32 {
+        self.shared.offset(self.layout.element(register, 0, 0))
+    }
+
+    /// log2 of the fragments that one `ldmatrix` reads: it has room for four words.
+    fn group(&self) -> u32 {
+        (2 - self.words).min(self.repeats)
+    }
+
+    /// Byte offsets of the bits of the thread number that reads.
+    pub fn thread_places(&self) -> Vec<u32> {
+        let registers = self.layout.register_images();
+        let warps = self.layout.warp_images().iter().copied();
+        let lanes: Vec<u32> = match self.fetch {
+            Fetch::Matrix { .. } => {
+                // Lane bits 3 and 4 tell the matrices apart: words, then repeats.
+                let words = &registers[self.word as usize..][..self.words as usize];
+                let repeats = (self.word + self.words + self.steps) as usize;
+                let mut lanes = [&self.rows[..], words, &registers[repeats..][..self.group() as usize]].concat();
+                lanes.resize(5, 0);
+                lanes
+            }
+            Fetch::Words | Fetch::Transposed | Fetch::Elements => self.layout.lane_images().to_vec(),
+        };
+        lanes.into_iter().chain(warps).map(|image| self.shared.offset(image)).collect()
+    }
+
+    /// Instructions that bring the fragments of one step, about.
+    pub fn step_cost(&self) -> usize {
+        let words = 1 << (self.words + self.repeats);
+        match self.fetch {
+            Fetch::Matrix { .. } => words >> (self.words + self.group()),
+            Fetch::Words => words,
+            Fetch::Transposed => 3 * words,
+            Fetch::Elements => words << (self.word + 1),
+        }
+    }
+
+    fn register_class(&self) -> RegClass {
+        if self.element == Ty::F64 { RegClass::F64 } else { RegClass::B32 }
+    }
+}
+
+/// An operand while code is emitted.
+pub(super) struct Feed<'a> {
+    fragments: &'a Fragments,
+    from: From<'a>,
+    /// True in lanes that are beyond the extent of k.
+    outside: Option<Reg>,
+}
+
+enum From<'a> {
+    Shared(Cursor),
+    Registers(&'a [Operand]),
+}
+
+impl<'a> Feed<'a> {
+    pub fn new(b: &mut Builder, fragments: &'a Fragments, source: Source<'a>, base: Operand, thread: Reg) -> Feed<'a> {
+        let outside = (fragments.surplus.1 != 0).then(|| {
+            let bits = b.and(Ty::B32, thread, fragments.surplus.1);
+            b.setp(Cmp::Ne, Ty::U32, bits, 0u32)
+        });
+        let from = match source {
+            Source::Shared(_) => From::Shared(Cursor::new(b, base, thread, &fragments.thread_places())),
+            Source::Registers(values) => From::Registers(values),
+        };
+        Feed { fragments, from, outside }
+    }
+
+    /// The words of all fragments of a step: `words[repeat][word]`.
+    pub fn step(&mut self, b: &mut Builder, batch: usize, step: usize) -> Vec<Vec<Operand>> {
+        let fragments = self.fragments;
+        let shared = matches!(self.from, From::Shared(_));
+        let group = match fragments.fetch {
+            Fetch::Matrix { .. } if shared => 1 << fragments.group(),
+            // Four neighbours: the upper and lower rows of two left fragments, or four right ones.
+            Fetch::Transposed if shared => 4 >> fragments.upper,
+            _ => 1,
+        };
+        (0..1usize << fragments.repeats)
+            .step_by(group)
+            .flat_map(|repeat| {
+                let first = fragments.first(batch, repeat, step);
+                let words = match fragments.fetch {
+                    Fetch::Matrix { trans } if shared => self.matrices(b, first, group, trans),
+                    Fetch::Transposed if shared => self.transposed(b, first),
+                    _ => (0..1usize << fragments.words).map(|w| self.word(b, first + (w << fragments.word))).collect(),
+                };
+                words.chunks(1 << fragments.words).map(<[Operand]>::to_vec).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// The words of the fragments that hold four neighbours along m (or n).
+    fn transposed(&mut self, b: &mut Builder, first: usize) -> Vec<Operand> {
+        let From::Shared(cursor) = &mut self.from else { unreachable!("rows are read from shared memory") };
+        let fragments = self.fragments;
+        let upper = fragments.upper;
+        let chunks = 1usize << (fragments.words - upper);
+        let mut words = vec![Operand::Imm(0); 4 * chunks];
+        for chunk in 0..chunks {
+            let chunk_first = first + (chunk << (fragments.word + upper));
+            let rows = [0, 1, 2, 3].map(|k| {
+                let addr = cursor.at(b, fragments.place(chunk_first + k));
+                b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
+            });
+            for (neighbour, word) in transpose_bytes(b, rows).into_iter().enumerate() {
+                // The lowest bits of a neighbour are the upper rows, then the repeats.
+                let (high, repeat) = (neighbour & ((1 << upper) - 1), neighbour >> upper);
+                words[(repeat << fragments.words) + (chunk << upper) + high] = word;
+            }
+        }
+        words
+    }
+
+    fn matrices(&mut self, b: &mut Builder, first: usize, group: usize, trans: bool) -> Vec<Operand> {
+        let From::Shared(cursor) = &mut self.from else { unreachable!("matrices are read from shared memory") };
+        let addr = cursor.at(b, self.fragments.place(first));
+        let count = group << self.fragments.words;
+        b.ldmatrix(count as u32, trans, &addr).into_iter().map(Operand::Reg).collect()
+    }
+
+    /// The register word whose first element is in `register`.
+    fn word(&mut self, b: &mut Builder, register: usize) -> Operand {
+        let fragments = self.fragments;
+        if let (Fetch::Words, From::Shared(cursor)) = (fragments.fetch, &mut self.from) {
+            let addr = cursor.at(b, fragments.place(register));
+            let ty = if fragments.element == Ty::F64 { Ty::F64 } else { Ty::B32 };
+            return b.ld(Space::Shared, ty, &addr, MemMods::default()).into();
+        }
+        let elements: Vec<Operand> = (register..register + (1 << fragments.word)).map(|r| self.element(b, r)).collect();
+        let word = pack(b, fragments.element, &elements);
+        match self.outside {
+            Some(outside) => b.select(fragments.register_class(), outside, Operand::Imm(0), word),
+            None => word,
+        }
+    }
+
+    /// One element: 16-bit ones in B16, narrower ones in the low bits of B32.
+    fn element(&mut self, b: &mut Builder, register: usize) -> Operand {
+        let fragments = self.fragments;
+        if register as u32 & fragments.surplus.0 != 0 {
+            return Operand::Imm(0);
+        }
+        match &mut self.from {
+            From::Registers(values) => values[fragments.layout.canonical_register(register)],
+            From::Shared(cursor) => {
+                let ty = match fragments.element.bits() {
+                    8 => Ty::U8,
+                    16 => Ty::B16,
+                    32 => Ty::B32,
+                    _ => Ty::F64,
+                };
+                let addr = cursor.at(b, fragments.place(register));
+                b.ld(Space::Shared, ty, &addr, MemMods::default()).into()
+            }
+        }
+    }
+}
+
+/// Word `j` of the result has byte `j` of each row, in order.
+fn transpose_bytes(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4]) -> [Operand; 4] {
+    let mut halves = |selector: u32| (b.prmt(r0, r1, selector), b.prmt(r2, r3, selector));
+    let (low, high) = (halves(0x5140), halves(0x7362));
+    let mut join = |(first, second): (Operand, Operand), selector: u32| b.prmt(first, second, selector);
+    [join(low, 0x5410), join(low, 0x7632), join(high, 0x5410), join(high, 0x7632)]
+}
+
+/// Elements to one register word.
+fn pack(b: &mut Builder, element: Ty, elements: &[Operand]) -> Operand {
+    match (element.bits(), elements) {
+        (16, &[lo, hi]) => {
+            let (lo, hi) = (b.reg(lo, RegClass::B16), b.reg(hi, RegClass::B16));
+            b.pack(lo, hi)
+        }
+        (8, &[a, c, d, e]) => {
+            let (low, high) = (b.prmt(a, c, 0x0040u32), b.prmt(d, e, 0x0040u32));
+            b.prmt(low, high, 0x5410u32)
+        }
+        (64, &[one]) => b.bitcast(one, RegClass::F64),
+        (_, &[one]) => b.bitcast(one, RegClass::B32),
+        (bits, others) => unreachable!("{} elements of {bits} bits", others.len()),
+    }
+}
