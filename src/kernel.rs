@@ -7,7 +7,9 @@
 //! [`trace_kernel`] runs it once.
 
 use std::any::Any;
+use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::mem::MaybeUninit;
 
 use crate::backend::ParamWord;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
@@ -37,16 +39,25 @@ pub struct ArrayFacts {
 pub const INLINE_WORDS: usize = 96;
 
 /// Words written one after another, without allocation up to [`INLINE_WORDS`].
-#[derive(Clone, Debug)]
 pub struct WordWriter {
-    inline: [u64; INLINE_WORDS],
+    /// The first `len` are written, unless `spill` is in use. Not zeroed beforehand: that would take
+    /// longer than the rest of a key.
+    inline: [MaybeUninit<u64>; INLINE_WORDS],
     len: usize,
+    /// All words, once there are more than fit inline.
     spill: Vec<u64>,
 }
 
 impl Default for WordWriter {
+    #[inline]
     fn default() -> Self {
-        WordWriter { inline: [0; INLINE_WORDS], len: 0, spill: Vec::new() }
+        WordWriter { inline: [const { MaybeUninit::uninit() }; INLINE_WORDS], len: 0, spill: Vec::new() }
+    }
+}
+
+impl fmt::Debug for WordWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.words()).finish()
     }
 }
 
@@ -54,21 +65,32 @@ impl WordWriter {
     /// Appends a word.
     #[inline]
     pub fn push(&mut self, word: u64) {
-        if self.spill.is_empty() && self.len < INLINE_WORDS {
-            self.inline[self.len] = word;
-            self.len += 1;
-        } else {
-            if self.spill.is_empty() {
-                self.spill.extend_from_slice(&self.inline);
+        match self.inline.get_mut(self.len) {
+            Some(place) if self.spill.is_empty() => {
+                place.write(word);
+                self.len += 1;
             }
-            self.spill.push(word);
+            _ => self.push_spilled(word),
         }
+    }
+
+    #[cold]
+    fn push_spilled(&mut self, word: u64) {
+        if self.spill.is_empty() {
+            self.spill = self.words().to_vec();
+        }
+        self.spill.push(word);
     }
 
     /// The words so far.
     #[inline]
     pub fn words(&self) -> &[u64] {
-        if self.spill.is_empty() { &self.inline[..self.len] } else { &self.spill }
+        if self.spill.is_empty() {
+            // SAFETY: the first `len` words are written.
+            unsafe { std::slice::from_raw_parts(self.inline.as_ptr().cast::<u64>(), self.len) }
+        } else {
+            &self.spill
+        }
     }
 }
 
@@ -269,4 +291,18 @@ where
     K: Kernel<A::Traced>,
 {
     trace_into_module(name, here(), |tracer| kernel.call(args.trace(tracer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_beyond_the_inline_ones_are_kept() {
+        for count in [0, 1, INLINE_WORDS, INLINE_WORDS + 1, 3 * INLINE_WORDS] {
+            let mut writer = WordWriter::default();
+            (0..count as u64).for_each(|word| writer.push(word));
+            assert!(writer.words().iter().copied().eq(0..count as u64), "{count}");
+        }
+    }
 }

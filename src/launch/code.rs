@@ -40,6 +40,19 @@ where
 
 /// The PTX of a kernel for a target; arguments as for [`code_ir`].
 ///
+/// ```
+/// use cutlet as ct;
+///
+/// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+///     y.store([ct::bid(0)], x.load([ct::bid(0)], [128]));
+/// }
+///
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let text = ct::code_ptx(copy, (x, x.mutable()), ct::Target::SM_90A)?;
+/// assert!(text.contains(".target sm_90a"));
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
 /// # Errors
 /// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Unsupported`]
 /// with everything that the target cannot run.

@@ -56,14 +56,13 @@ impl Device {
         Ok(array)
     }
 
-    /// An array whose elements are all 0 (false for bool).
+    /// An array whose elements are all 0 (false for bool; 2^-127 for `f8e8m0fnu`, which has no 0).
     ///
     /// # Errors
     /// As [`Device::array`].
     #[track_caller]
     pub fn zeros<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         let mut array = self.unspecified::<T, R>(shape)?;
-        // All bits 0 are the value 0 in every element type but f8e8m0fnu, which has no 0.
         array.memory.clear()?;
         Ok(array)
     }
