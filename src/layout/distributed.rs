@@ -316,13 +316,14 @@ impl Layout {
         outer.compose(inner).filter(|product| product.is_same(self)).map(|_| outer)
     }
 
-    /// The layout of the concatenation of two tiles of this layout along `axis`: one more register bit,
-    /// the highest, tells the halves apart.
-    pub fn concat(&self, axis: usize) -> Layout {
-        let mut halves = vec![1; self.shape.len()];
-        halves[axis] = 2;
-        let outer = Layout::replicated(&halves, 1);
-        outer.compose(self).unwrap_or_else(|| unreachable!("the outer layout uses no lanes"))
+    /// The layout of the outer product of two tiles: the axes of `inner` follow those of this layout, and
+    /// its bits come first.
+    ///
+    /// `None` if both use lanes.
+    pub fn concat(&self, inner: &Layout) -> Option<Layout> {
+        let outer_shape = [&self.shape[..], &vec![1; inner.shape.len()]].concat();
+        let inner_shape = [&vec![1; self.shape.len()], &inner.shape[..]].concat();
+        self.reshape(&outer_shape).compose(&inner.reshape(&inner_shape))
     }
 
     /// Length of the runs of consecutive registers that hold consecutive elements along `axis`, aligned
@@ -537,8 +538,9 @@ mod tests {
         assert!(tile.divide(&fragment).unwrap().is_same(&outer));
         assert!(tile.divide(&fragment.permute(&[1, 0]).reshape(&[16, 8])).is_none());
         assert!(fragment.compose(&fragment).is_none(), "64 lanes do not exist");
-        assert_eq!(fragment.concat(1).shape(), [16, 16]);
-        assert_eq!(fragment.concat(1).element(4, 0, 0), 8);
+        let batched = Layout::replicated(&[2], 1).concat(&fragment).unwrap();
+        assert_eq!(batched.shape(), [2, 16, 8]);
+        assert_eq!(batched.coordinates(batched.element(5, 0, 0)), [1, 0, 1]);
     }
 
     #[test]

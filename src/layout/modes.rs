@@ -23,7 +23,7 @@ use super::distributed::{LANE_BITS, Layout, axis_bits};
 /// 2: 0  2: 1  3: 0  3: 1
 /// ");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Modes {
     shape: Vec<i64>,
     /// Extents of the modes: those of dimension 0 from slow to fast, then those of dimension 1, …
@@ -154,9 +154,11 @@ impl Modes {
 
     /// The product, as `self * inner`, or `None` if the ranks differ.
     pub fn product(&self, inner: &Modes) -> Option<Modes> {
-        if self.shape.len() != inner.shape.len() {
-            return None;
-        }
+        (self.shape.len() == inner.shape.len()).then(|| self.multiplied(inner))
+    }
+
+    /// The product of layouts of equal rank.
+    fn multiplied(&self, inner: &Modes) -> Modes {
         let (mut mode_shape, mut mode_axis) = (Vec::new(), Vec::new());
         let (mut outer_number, mut inner_number) = (Vec::new(), Vec::new());
         for axis in 0..self.shape.len() {
@@ -177,13 +179,92 @@ impl Modes {
         };
         let (outer_spatial, outer_local) = renumber(self, &outer_number);
         let (inner_spatial, inner_local) = renumber(inner, &inner_number);
-        Some(Modes {
+        Modes {
             shape: self.shape.iter().zip(&inner.shape).map(|(a, b)| a * b).collect(),
             mode_shape,
             mode_axis,
             spatial: [outer_spatial, inner_spatial].concat(),
             local: [outer_local, inner_local].concat(),
+        }
+    }
+
+    /// The layout of the outer product of two tiles: the axes of `inner` follow those of this layout;
+    /// threads and slots of `inner` vary fastest.
+    ///
+    /// ```
+    /// use cutlet::layout::{local, spatial};
+    ///
+    /// let layout = spatial([4]).concat(&local([2]));
+    /// assert_eq!(layout, spatial([4, 1]) * local([1, 2]));
+    /// ```
+    pub fn concat(&self, inner: &Modes) -> Modes {
+        self.with_axes(0, inner.shape.len()).multiplied(&inner.with_axes(self.shape.len(), 0))
+    }
+
+    /// With so many axes of extent 1 before and after the own ones.
+    fn with_axes(&self, before: usize, after: usize) -> Modes {
+        let rank = self.shape.len();
+        let padded: Vec<i64> = [vec![1; before], self.shape.clone(), vec![1; after]].concat();
+        let axes = (0..before).chain(self.mode_axis.iter().map(|axis| axis + before));
+        let spatial = self.spatial.iter().map(|mode| match mode {
+            SpatialMode::Mode(number) => SpatialMode::Mode(number + before),
+            replicas => *replicas,
+        });
+        Modes {
+            shape: padded,
+            mode_shape: [vec![1; before], self.mode_shape.clone(), vec![1; after]].concat(),
+            mode_axis: axes.chain(before + rank..before + rank + after).collect(),
+            spatial: spatial.collect(),
+            local: self.local.iter().map(|number| number + before).collect(),
+        }
+    }
+
+    /// The layout of the permuted tile whose dimension `i` is dimension `permutation[i]` of this one, or `None`
+    /// if that is no permutation.
+    pub fn permute(&self, permutation: &[usize]) -> Option<Modes> {
+        let rank = self.shape.len();
+        if permutation.len() != rank || !(0..rank).all(|axis| permutation.contains(&axis)) {
+            return None;
+        }
+        let order: Vec<usize> = permutation
+            .iter()
+            .flat_map(|&axis| (0..self.mode_axis.len()).filter(move |&mode| self.mode_axis[mode] == axis))
+            .collect();
+        let renumbered = |number: usize| order.iter().position(|&old| old == number).unwrap_or(number);
+        let spatial = self.spatial.iter().map(|mode| match mode {
+            SpatialMode::Mode(number) => SpatialMode::Mode(renumbered(*number)),
+            replicas => *replicas,
+        });
+        Some(Modes {
+            shape: permutation.iter().map(|&axis| self.shape[axis]).collect(),
+            mode_shape: order.iter().map(|&mode| self.mode_shape[mode]).collect(),
+            mode_axis: order
+                .iter()
+                .map(|&mode| permutation.iter().position(|&axis| axis == self.mode_axis[mode]).unwrap_or(0))
+                .collect(),
+            spatial: spatial.collect(),
+            local: self.local.iter().map(|&number| renumbered(number)).collect(),
         })
+    }
+
+    /// The layout of the result of a reduction along `axis`, whose extent becomes 1: threads that differed
+    /// along it hold replicas, and slots that did are gone.
+    pub fn reduce(&self, axis: usize) -> Modes {
+        let gone = |number: usize| self.mode_axis[number] == axis;
+        let spatial = self.spatial.iter().map(|mode| match *mode {
+            SpatialMode::Mode(number) if gone(number) => SpatialMode::Replicas(self.mode_shape[number]),
+            kept => kept,
+        });
+        let one = |(number, &extent): (usize, &i64)| if gone(number) { 1 } else { extent };
+        let mut shape = self.shape.clone();
+        shape[axis] = 1;
+        Modes {
+            shape,
+            mode_shape: self.mode_shape.iter().enumerate().map(one).collect(),
+            mode_axis: self.mode_axis.clone(),
+            spatial: spatial.collect(),
+            local: self.local.iter().copied().filter(|&number| !gone(number)).collect(),
+        }
     }
 
     /// As a [`Layout`] for `num_warps` warps: thread `t` is lane `t % 32` of warp `t / 32`. Fewer threads
@@ -233,6 +314,36 @@ impl Modes {
         })
     }
 }
+
+/// Modes of extent 1 and groups of one replica make no difference.
+impl PartialEq for Modes {
+    fn eq(&self, other: &Modes) -> bool {
+        let extents = |modes: &Modes| -> Vec<(usize, i64)> {
+            let all = modes.mode_axis.iter().copied().zip(modes.mode_shape.iter().copied());
+            all.filter(|(_, extent)| *extent != 1).collect()
+        };
+        // Numbers of modes among those of extents above 1.
+        let number = |modes: &Modes, mode: usize| modes.mode_shape[..mode].iter().filter(|n| **n != 1).count();
+        let spatial = |modes: &Modes| -> Vec<SpatialMode> {
+            let longer = modes.spatial.iter().filter(|mode| modes.spatial_extent(**mode) != 1);
+            let renumber = |mode: &SpatialMode| match *mode {
+                SpatialMode::Mode(mode) => SpatialMode::Mode(number(modes, mode)),
+                replicas => replicas,
+            };
+            longer.map(renumber).collect()
+        };
+        let local = |modes: &Modes| -> Vec<usize> {
+            let longer = modes.local.iter().filter(|&&mode| modes.mode_shape[mode] != 1);
+            longer.map(|&mode| number(modes, mode)).collect()
+        };
+        self.shape == other.shape
+            && extents(self) == extents(other)
+            && spatial(self) == spatial(other)
+            && local(self) == local(other)
+    }
+}
+
+impl Eq for Modes {}
 
 impl Mul for Modes {
     type Output = Modes;
@@ -296,6 +407,19 @@ mod tests {
         }
         assert!(spatial([3]).to_layout(1).is_none());
         assert!(spatial([64]).to_layout(1).is_none());
+    }
+
+    #[test]
+    fn axes_move_and_vanish() {
+        let modes = local([2, 4]) * column_spatial([4, 8]) * column_local([2, 1]);
+        let (turned, rows) = (modes.permute(&[1, 0]).unwrap(), modes.reduce(1));
+        assert_eq!(turned.shape(), [32, 16]);
+        assert_eq!((rows.shape(), rows.num_threads(), rows.num_slots()), (&[16, 1][..], 32, 4));
+        let layout = modes.to_layout(1).unwrap();
+        assert_eq!(turned.to_layout(1).unwrap(), layout.permute(&[1, 0]));
+        assert_eq!(rows.to_layout(1).unwrap(), layout.reduce(1));
+        assert!(modes.permute(&[0, 0]).is_none());
+        assert_eq!(spatial([4]).concat(&local([2])).to_layout(1).unwrap().coordinates(7), [3, 1]);
     }
 
     #[test]
