@@ -177,7 +177,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
         }
     }
 
-    /// The largest element along axes. A NaN is ignored; where there are only NaNs the result is -∞.
+    /// The largest element along axes. A NaN is ignored; where there are only NaNs the result is -∞ or NaN.
     /// (`a.max(b)` is the larger of two tiles' elements.)
     #[track_caller]
     pub fn reduce_max(self, axes: impl Axes) -> Self {
@@ -188,7 +188,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
         }
     }
 
-    /// The smallest element along axes. A NaN is ignored; where there are only NaNs the result is +∞.
+    /// The smallest element along axes. A NaN is ignored; where there are only NaNs the result is +∞ or NaN.
     /// (`a.min(b)` is the smaller of two tiles' elements.)
     #[track_caller]
     pub fn reduce_min(self, axes: impl Axes) -> Self {

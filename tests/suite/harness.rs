@@ -146,6 +146,8 @@ pub enum Want {
     Within { value: f64, error: f64 },
     /// Either zero: the sign is not defined here.
     AnyZero,
+    /// An exact sum; a zero may have either sign, for that depends on the order of the terms.
+    SumOf(f64),
     /// One of two numbers.
     OneOf([f64; 2]),
     /// Anything: the language leaves it open.
@@ -179,6 +181,7 @@ impl Want {
             }
             Want::Within { value, error } => near(number, value, error, format.unwrap_or(Format::F64)),
             Want::AnyZero => number == 0.0,
+            Want::SumOf(value) => number == value,
             Want::OneOf(values) => values.iter().any(|&value| same(number, value)),
             Want::Open => true,
         }
@@ -209,6 +212,7 @@ impl std::fmt::Display for Want {
             Want::Near { value, ulps } => write!(f, "{value:e} within {ulps} ulp"),
             Want::Within { value, error } => write!(f, "{value:e} within {error:e}"),
             Want::AnyZero => write!(f, "a zero"),
+            Want::SumOf(value) => write!(f, "{value:e}"),
             Want::OneOf([a, b]) => write!(f, "{a:e} or {b:e}"),
             Want::Open => write!(f, "anything"),
         }

@@ -7,6 +7,7 @@
 
 mod cast;
 mod compare;
+mod control;
 mod data;
 mod elementwise;
 mod float;
@@ -14,7 +15,9 @@ mod format;
 mod harness;
 mod integer;
 mod memory;
+mod product;
 mod ptxas;
+mod reduce;
 mod shape;
 
 use std::process::ExitCode;
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
     cast::register(&mut suite);
     shape::register(&mut suite);
     memory::register(&mut suite);
+    reduce::register(&mut suite);
+    product::register(&mut suite);
+    control::register(&mut suite);
     let mut trials = suite.trials();
     trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -1,0 +1,207 @@
+//! Matrix products: every pair of element types, tiles from 1x1x1 to 128x128x64, ragged matrices,
+//! transposed operands, batches.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::dtype::DType;
+use cutlet::element::{MatmulInput, MmaInput};
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want, ravel};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    macro_rules! each {
+        ($($a:ident $b:ident $acc:ident;)+) => {$(
+            let name = |what| format!("product/{what}/{} {} {}", stringify!($a), stringify!($b), stringify!($acc));
+            suite.test(name("tiles"), tiles::<$a, $b, $acc>);
+            suite.test(name("ragged"), ragged::<$a, $b, $acc>);
+            suite.test(name("batch"), batch::<$a, $b, $acc>);
+        )+};
+    }
+    each! {
+        f16 f16 f32;
+        f16 f16 f16;
+        bf16 bf16 f32;
+        tf32 tf32 f32;
+        f32 f32 f32;
+        f64 f64 f64;
+        f8e4m3fn f8e4m3fn f32;
+        f8e4m3fn f8e4m3fn f16;
+        f8e5m2 f8e5m2 f32;
+        f8e5m2 f8e5m2 f16;
+        i8 i8 i32;
+        i8 u8 i32;
+        u8 i8 i32;
+        u8 u8 i32;
+    }
+    suite.test("product/matmul", natural);
+    suite.test("product/chained", chained);
+}
+
+fn kernel<A, B, C>(a: Array<A, 2>, b: Array<B, 2>, c: ArrayMut<C, 2>, [tm, tn, tk]: [usize; 3])
+where
+    A: MmaInput<B, C>,
+    B: Element,
+    C: Element,
+{
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |k, acc| {
+        ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+    });
+    c.store([i, j], acc);
+}
+
+/// The product of two matrices in f64: values and sums of the magnitudes of the terms.
+fn reference<A: Element, B: Element>(a: &[A], b: &[B], [m, n, k]: [usize; 3]) -> Vec<(f64, f64)> {
+    let mut out = vec![(0.0, 0.0); m * n];
+    for i in 0..m {
+        for l in 0..k {
+            for j in 0..n {
+                let term = a[i * k + l].to_f64() * b[l * n + j].to_f64();
+                let (value, magnitude) = &mut out[i * n + j];
+                *value += term;
+                *magnitude += term.abs();
+            }
+        }
+    }
+    out
+}
+
+/// Inputs small and whole, so that every sum is exact, or any moderate ones.
+fn spreads(acc: DType) -> &'static [Spread] {
+    match acc {
+        DType::F32 | DType::F64 => &[Spread::Whole(3), Spread::Moderate],
+        _ => &[Spread::Whole(3)],
+    }
+}
+
+fn want(acc: DType, spread: Spread, k: usize, (value, magnitude): (f64, f64)) -> Want {
+    match spread {
+        Spread::Whole(_) => Want::SumOf(value),
+        // Tensor cores may truncate where a processor rounds.
+        _ => {
+            let unit = if acc == DType::F64 { 2f64.powi(-52) } else { 2f64.powi(-22) };
+            Want::Within { value, error: magnitude * unit * (k as f64).sqrt().max(1.0) }
+        }
+    }
+}
+
+/// Column-major versions of operands.
+fn flipped<T: Copy>(data: &[T], rows: usize, columns: usize) -> Vec<T> {
+    (0..columns).flat_map(|j| (0..rows).map(move |i| data[i * columns + j])).collect()
+}
+
+fn check<A, B, C>(session: Session, [m, n, k]: [usize; 3], tile: [usize; 3], transposed: [bool; 2]) -> Result<()>
+where
+    A: MmaInput<B, C>,
+    B: Element,
+    C: Element,
+{
+    for &spread in spreads(C::DTYPE) {
+        let (a, b) = (random::<A>(1, m * k, spread), random::<B>(2, k * n, spread));
+        let row_major_a = session.array(&a, [m, k])?;
+        let row_major_b = session.array(&b, [k, n])?;
+        let column_major_a = session.array(&flipped(&a, m, k), [k, m])?;
+        let column_major_b = session.array(&flipped(&b, k, n), [n, k])?;
+        let view_a = if transposed[0] { column_major_a.transpose()? } else { row_major_a.view() };
+        let view_b = if transposed[1] { column_major_b.transpose()? } else { row_major_b.view() };
+        let mut c = session.unwritten::<C, 2>([m, n])?;
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        session.launch(kernel::<A, B, C>, grid, (view_a, view_b, &mut c, Constant(tile)))?;
+        let expected = reference(&a, &b, [m, n, k]);
+        let what = format!("{m}x{n}x{k} by {tile:?}, transposed {transposed:?}, {spread:?}");
+        session.check(&what, &c, &|at| want(C::DTYPE, spread, k, expected[ravel(at, [m, n])]))?;
+    }
+    Ok(())
+}
+
+fn tiles<A, B, C>(session: Session) -> Result<()>
+where
+    A: MmaInput<B, C>,
+    B: Element,
+    C: Element,
+{
+    for tile in [[16, 16, 16], [64, 64, 32], [128, 128, 64], [32, 8, 64], [16, 128, 8], [2, 4, 2], [1, 1, 1]] {
+        check::<A, B, C>(session, tile, tile, [false, false])?;
+    }
+    Ok(())
+}
+
+fn ragged<A, B, C>(session: Session) -> Result<()>
+where
+    A: MmaInput<B, C>,
+    B: Element,
+    C: Element,
+{
+    check::<A, B, C>(session, [70, 50, 90], [32, 32, 32], [false, false])?;
+    check::<A, B, C>(session, [64, 128, 96], [64, 64, 32], [true, false])?;
+    check::<A, B, C>(session, [65, 33, 47], [32, 64, 16], [false, true])?;
+    check::<A, B, C>(session, [48, 64, 64], [16, 32, 64], [true, true])
+}
+
+fn batch<A, B, C>(session: Session) -> Result<()>
+where
+    A: MmaInput<B, C>,
+    B: Element,
+    C: Element,
+{
+    fn kernel<A, B, C>(a: Array<A, 3>, b: Array<B, 3>, c: ArrayMut<C, 3>)
+    where
+        A: MmaInput<B, C>,
+        B: Element,
+        C: Element,
+    {
+        let product = ct::mma(a.load([0; 3], [4, 16, 32]), b.load([0; 3], [4, 32, 8]), ct::ones([4, 16, 8]));
+        c.store([0; 3], product);
+    }
+    let (a, b) = (random::<A>(3, 4 * 16 * 32, Spread::Whole(3)), random::<B>(4, 4 * 32 * 8, Spread::Whole(3)));
+    let (device_a, device_b) = (session.array(&a, [4, 16, 32])?, session.array(&b, [4, 32, 8])?);
+    let mut c = session.unwritten::<C, 3>([4, 16, 8])?;
+    session.launch(kernel::<A, B, C>, [1], (&device_a, &device_b, &mut c))?;
+    let pairs = a.chunks(16 * 32).zip(b.chunks(32 * 8));
+    let expected: Vec<_> = pairs.flat_map(|(a, b)| reference(a, b, [16, 8, 32])).collect();
+    session.check("batch", &c, &|at| Want::SumOf(expected[ravel(at, [4, 16, 8])].0 + 1.0))
+}
+
+/// `matmul` chooses the accumulator type.
+fn natural(session: Session) -> Result<()> {
+    fn kernel<T: MatmulInput<T>>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<T::Acc, 2>) {
+        c.store([0, 0], ct::matmul(a.load([0, 0], [32, 64]), b.load([0, 0], [64, 16])));
+    }
+    fn check<T: MatmulInput<T>>(session: Session) -> Result<()> {
+        let (a, b) = (random::<T>(5, 32 * 64, Spread::Whole(3)), random::<T>(6, 64 * 16, Spread::Whole(3)));
+        let (device_a, device_b) = (session.array(&a, [32, 64])?, session.array(&b, [64, 16])?);
+        let mut c = session.unwritten::<T::Acc, 2>([32, 16])?;
+        session.launch(kernel::<T>, [1], (&device_a, &device_b, &mut c))?;
+        let expected = reference(&a, &b, [32, 16, 64]);
+        session.check("matmul", &c, &|at| Want::SumOf(expected[ravel(at, [32, 16])].0))
+    }
+    check::<f16>(session)?;
+    check::<f64>(session)?;
+    check::<i8>(session)
+}
+
+/// The result of one product is an operand of the next, as in attention.
+fn chained(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
+        let (a, b) = (a.load([0, 0], [64, 32]), b.load([0, 0], [32, 64]));
+        let first = ct::matmul(a, b).cast::<f16>();
+        let second = ct::matmul(first, b.transpose());
+        c.store([0, 0], ct::matmul(second.cast::<f16>().transpose(), a) + second.sum(0).transpose());
+    }
+    let (a, b) = (random::<f16>(7, 64 * 32, Spread::Whole(1)), random::<f16>(8, 32 * 64, Spread::Whole(1)));
+    let (device_a, device_b) = (session.array(&a, [64, 32])?, session.array(&b, [32, 64])?);
+    let mut c = session.unwritten::<f32, 2>([32, 32])?;
+    session.launch(kernel, [1], (&device_a, &device_b, &mut c))?;
+    let rounded = |values: Vec<(f64, f64)>| values.into_iter().map(|(x, _)| f16::from_f64(x)).collect::<Vec<f16>>();
+    let first = rounded(reference(&a, &b, [64, 64, 32]));
+    let second = reference(&first, &flipped(&b, 32, 64), [64, 32, 64]);
+    let sums: Vec<f64> = (0..32).map(|j| (0..64).map(|i| second[i * 32 + j].0).sum()).collect();
+    let last = reference(&flipped(&rounded(second), 64, 32), &a, [32, 32, 64]);
+    session.check("chain", &c, &|[i, j]| {
+        let (value, magnitude) = last[i * 32 + j];
+        Want::Within { value: value + sums[i], error: magnitude * 2f64.powi(-20) }
+    })
+}
