@@ -36,7 +36,7 @@ impl Walk<'_> {
                 }
             }
             Opcode::For => match trips(self.module, &op) {
-                Trips::None => return self.stand_in(&op.results, &op.group(3).to_vec()),
+                Trips::None => return self.stand_in(&op.results, op.group(3)),
                 Trips::One if self.runs_straight(op.regions[0]) => {
                     let args = self.module.block(op.regions[0]).args.clone();
                     self.values.replace(args[0], op.operands[0]);

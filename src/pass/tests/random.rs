@@ -63,10 +63,8 @@ pub(super) fn kernel(seed: u64) -> Module {
     let ids = g.b.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[g.types[1]; 3]);
     let bid = g.b.module.op(ids).results[0];
     g.push(Kind::Int, bid);
-    g.ops(14);
-    for kind in [Kind::Int, Kind::Ints, Kind::Floats] {
-        g.store(kind);
-    }
+    g.ops(18);
+    g.store_some();
     g.b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
     g.b.module
 }
@@ -144,20 +142,20 @@ impl Gen {
 
     fn ops(&mut self, count: u64) {
         for _ in 0..count {
-            match self.below(20) {
+            match self.below(26) {
                 0..=6 => self.integer(),
                 7..=9 => self.float(),
                 10 | 11 => self.compare(),
                 12 | 13 => self.reshape(),
                 14 => self.reduce(),
-                15 => self.load(),
-                16 => {
+                15..=17 => self.load(),
+                18 | 19 => {
                     let kind = KINDS[1 + self.below(3) as usize];
                     self.store(kind);
                 }
                 _ if self.depth >= 3 => self.integer(),
-                17 => self.branch(),
-                18 => self.for_loop(),
+                20 | 21 => self.branch(),
+                22 | 23 => self.for_loop(),
                 _ => self.endless_loop(),
             }
         }
@@ -280,15 +278,33 @@ impl Gen {
         self.push(Kind::Int, result);
     }
 
-    /// Block id or a small number: often inside of the arrays, sometimes not.
+    /// Stores half of the values in scope, the latest first, so that they matter.
+    fn store_some(&mut self) {
+        for kind in [Kind::Ints, Kind::Floats, Kind::Int] {
+            let values: Vec<Value> = self.pools[kind as usize].iter().rev().take(8).copied().collect();
+            for (place, value) in values.into_iter().enumerate() {
+                if self.below(2) == 0 {
+                    let place = self.b.splat(I32, place as u64, &[]);
+                    self.store_at(kind, value, place);
+                }
+            }
+        }
+    }
+
+    /// One of a few places, or any small number: often inside of the arrays, sometimes not.
     fn place(&mut self) -> Value {
+        if self.below(3) > 0 {
+            let place = self.below(2);
+            return self.b.splat(I32, place, &[]);
+        }
         let value = self.pick(Kind::Int);
         let nine = self.b.splat(I32, 9, &[]);
         self.b.simple(Opcode::AndI, &[value, nine], vec![], self.ty(Kind::Int))
     }
 
     fn load(&mut self) {
-        let (which, place) = (self.below(3) as usize, self.place());
+        // Mostly from the arrays that the kernel stores to.
+        let (which, place) = ([0, 1, 1, 2, 2][self.below(5) as usize], self.place());
         let kind = if which == 2 { Kind::Floats } else { Kind::Ints };
         let results = [self.ty(kind), self.b.module.intern(Type::Token)];
         let order = vec![Attr::MemOrder(MemOrder::Weak)];
@@ -298,12 +314,16 @@ impl Gen {
     }
 
     fn store(&mut self, kind: Kind) {
-        let mut tile = self.pick(kind);
+        let (tile, place) = (self.pick(kind), self.place());
+        self.store_at(kind, tile, place);
+    }
+
+    fn store_at(&mut self, kind: Kind, mut tile: Value, place: Value) {
         if kind == Kind::Int {
             let one = self.tile_op(Opcode::Reshape, tile, I32, &[1], vec![]);
             tile = self.tile_op(Opcode::Broadcast, one, I32, &[TILE], vec![]);
         }
-        let (view, place) = (self.views[if kind == Kind::Floats { 2 } else { 1 }], self.place());
+        let view = self.views[if kind == Kind::Floats { 2 } else { 1 }];
         let token = self.b.module.intern(Type::Token);
         let order = vec![Attr::MemOrder(MemOrder::Weak)];
         self.b.op(Opcode::StoreView, &[&[tile], &[view], &[place], &[]], order, vec![], &[token]);
