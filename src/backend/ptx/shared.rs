@@ -27,6 +27,8 @@ impl Buffer {
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
     budget: u32,
+    /// Below this, buffers are reserved.
+    start: u32,
     next: u32,
     high: u32,
     reads: Vec<Buffer>,
@@ -36,7 +38,7 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// Shared memory of at most this many bytes.
     pub fn new(budget: u32) -> SharedMemory {
-        SharedMemory { budget, next: 0, high: 0, reads: Vec::new(), writes: Vec::new() }
+        SharedMemory { budget, start: 0, next: 0, high: 0, reads: Vec::new(), writes: Vec::new() }
     }
 
     /// The most bytes one buffer may have.
@@ -52,16 +54,40 @@ impl SharedMemory {
     /// A buffer of this length; `None` if it exceeds the budget.
     pub fn allocate(&mut self, bytes: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(ALIGN);
-        if bytes > self.budget {
+        if self.start + bytes > self.budget {
             return None;
         }
         if self.next + bytes > self.budget {
-            self.next = 0;
+            self.next = self.start;
         }
         let buffer = Buffer { offset: self.next, bytes };
         self.next += bytes;
         self.high = self.high.max(self.next);
         Some(buffer)
+    }
+
+    /// Bytes that could be reserved.
+    pub fn free(&self) -> u32 {
+        self.budget - self.start
+    }
+
+    /// A buffer that no later one overlaps until it is released.
+    pub fn reserve(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
+        let offset = self.start.next_multiple_of(align);
+        let end = offset + bytes.next_multiple_of(ALIGN);
+        if end > self.budget {
+            return None;
+        }
+        self.start = end;
+        self.next = self.next.max(end);
+        self.high = self.high.max(end);
+        Some(Buffer { offset, bytes: end - offset })
+    }
+
+    /// Ends the reservation made last.
+    pub fn release(&mut self, buffer: Buffer) {
+        debug_assert_eq!(self.start, buffer.offset + buffer.bytes, "reservations nest");
+        self.start = buffer.offset;
     }
 
     /// Notes a write; true if a barrier has to come first.
@@ -138,6 +164,20 @@ mod tests {
         assert!(shared.write(b));
         assert_eq!(shared.used(), 512);
         assert!(shared.allocate(513).is_none());
+    }
+
+    #[test]
+    fn a_reserved_buffer_is_left_alone() {
+        let mut shared = SharedMemory::new(4096);
+        shared.allocate(128).unwrap();
+        let slab = shared.reserve(2048, 1024).unwrap();
+        for _ in 0..20 {
+            let buffer = shared.allocate(512).unwrap();
+            assert!(!buffer.overlaps(slab));
+        }
+        assert!(shared.allocate(2049).is_none());
+        shared.release(slab);
+        assert!(shared.allocate(4096).is_some());
     }
 
     #[test]

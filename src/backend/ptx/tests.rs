@@ -314,3 +314,17 @@ fn products_use_tensor_cores_and_do_not_spill() {
     }
     check(&matmul(DType::F32, DType::F32, [64, 64, 32]));
 }
+
+#[test]
+fn operands_of_products_are_copied_ahead() {
+    for compiled in check(&matmul(DType::F16, DType::F32, [128, 128, 64])) {
+        assert!(compiled.text.contains("cp.async"));
+        assert!(!compiled.text.contains("ld.global"));
+        let body = &compiled.text[compiled.text.rfind("cp.async.wait_group 1").unwrap()..];
+        assert_eq!(
+            body[..body.find("mma.sync").unwrap()].matches("barrier.cta").count(),
+            1,
+            "one barrier an iteration"
+        );
+    }
+}

@@ -159,7 +159,12 @@ impl Lowering<'_> {
         let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.fixed(arg)).collect();
         self.assign(&carried, op.group(3))?;
         let counter = self.b.copy(lower, ty.class());
+        let pipeline = self.pipeline_of(id);
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
+        let running = match pipeline {
+            Some(pipeline) => Some(self.start_pipeline(id, pipeline, counter, upper, step, ty)?),
+            None => None,
+        };
         self.enter_loop(body);
         let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
         self.b.bra_if(enter, true, end, true);
@@ -168,9 +173,14 @@ impl Lowering<'_> {
         for (&arg, fixed) in args[1..].iter().zip(&carried) {
             self.bind(arg, fixed);
         }
+        let mark = self.mark();
+        if let Some(running) = &running {
+            self.advance_pipeline(id, running, counter, upper, step, ty)?;
+        }
         self.loops.push(Frame { op: Opcode::For, next: Some((carried, next)), exit: None });
         self.region(body);
         let frame = self.loops.pop().expect("the frame of this loop");
+        self.release(mark);
         self.b.place(next);
         // The next counter may not exceed the type: compare what is left instead.
         let left = self.b.sub(ty, upper, counter);
@@ -179,6 +189,9 @@ impl Lowering<'_> {
         self.b.mov_to(counter, after);
         self.b.bra_if(more, false, head, true);
         self.b.place(end);
+        if let Some(running) = running {
+            self.stop_pipeline(running);
+        }
         self.enter_loop(body);
         let (carried, _) = frame.next.expect("carried registers");
         for (&result, fixed) in op.results.iter().zip(&carried) {

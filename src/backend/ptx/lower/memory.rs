@@ -85,6 +85,11 @@ impl History {
         !self.stored.contains(&root)
     }
 
+    /// Is the array behind this view never written by this kernel?
+    pub fn is_read_only(&self, module: &Module, view: Value) -> bool {
+        self.read_only(root(module, view))
+    }
+
     /// All threads have done what came before.
     pub fn barrier(&mut self) {
         self.touches.clear();
@@ -344,6 +349,11 @@ impl Lowering<'_> {
         Ok(self.b.add(Ty::S64, tensor.base, bytes))
     }
 
+    /// Address and mask of the vector that starts in this slot, for an asynchronous copy.
+    pub fn copy_source(&mut self, access: &mut Access, slot: usize) -> (Addr, Option<Reg>) {
+        (self.address(access, slot), self.mask(access, slot))
+    }
+
     /// The address of the element in this slot.
     fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
         let element = access.layout.element(slot, 0, 0);
@@ -455,6 +465,11 @@ impl Access {
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector
+    }
+
+    /// Bytes of one vector.
+    pub fn vector_bytes(&self) -> u32 {
+        vector::run_bytes(self.partition.tensor.elem, self.vector)
     }
 
     /// Runs `body` on the path that accesses single elements. What either path computes is forgotten:

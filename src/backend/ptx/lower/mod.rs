@@ -10,7 +10,7 @@
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `reduce` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
-//! * `control` — loops and branches.
+//! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
@@ -19,6 +19,7 @@ mod control;
 mod convert;
 mod elementwise;
 mod memory;
+mod pipeline;
 mod product;
 mod reduce;
 mod strip;
@@ -65,6 +66,8 @@ pub struct Lowering<'m> {
     shared: SharedMemory,
     memory: memory::History,
     loops: Vec<control::Frame>,
+    /// Loads whose tile is in a stage of shared memory, by address.
+    staged: HashMap<Value, Operand>,
     thread: thread::ThreadCache,
     use_counts: Vec<u32>,
     /// The block that each op stands in.
@@ -90,6 +93,7 @@ pub fn lower<'m>(
         shared: SharedMemory::new(target.max_shared_bytes()),
         memory: memory::History::of(module, entry.body),
         loops: Vec::new(),
+        staged: HashMap::new(),
         thread: thread::ThreadCache::default(),
         use_counts: use_counts(module, entry.body),
         op_blocks: op_blocks(module, entry.body),
@@ -206,6 +210,7 @@ impl<'m> Lowering<'m> {
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView => self.alias_view(op),
+            LoadView if self.staged.contains_key(&op.results[0]) => Ok(()),
             LoadView => self.load_view(id),
             StoreView => self.store_view(id),
             MakeToken | JoinTokens => Ok(()),

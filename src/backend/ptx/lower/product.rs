@@ -107,6 +107,9 @@ impl Lowering<'_> {
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
     fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
+        if let Some(&address) = self.staged.get(&value) {
+            return Ok(Brought::At(address));
+        }
         let dtype = self.module.dtype(value);
         let layout = self.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;

@@ -1,0 +1,263 @@
+//! Software pipelines: loads that feed matrix products are copied ahead into stages of shared memory.
+//!
+//! A `for` loop qualifies if its body loads operands of a product, straight into the product, from arrays
+//! that the kernel does not write, at indices that are computed from the counter and from outside. With S
+//! stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
+//! their way (`cp.async`, 16 bytes a thread where alignment allows). One barrier an iteration does both: the
+//! copies of all threads have arrived, and all threads are done with the stage that is filled next.
+
+use std::collections::HashMap;
+
+use super::{Lowered, Lowering};
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::inst::{Cmp, Operand, Prefetch, Reg, RegClass, Ty};
+use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::shared::Buffer;
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
+use crate::layout::Side;
+
+/// Alignment of a buffer in a stage: a whole swizzle pattern.
+const ALIGN: usize = 1024;
+
+/// Most stages, and the bytes above which fewer are better: other tile blocks want shared memory too.
+const MOST_STAGES: usize = 4;
+const PLENTY_BYTES: usize = 112 << 10;
+
+/// A load that is copied ahead.
+struct Copy {
+    load: OpId,
+    /// Where its tile stands within a stage.
+    offset: usize,
+    side: Side,
+}
+
+/// The copies of a loop.
+pub struct Pipeline {
+    copies: Vec<Copy>,
+    /// Scalar ops of the body that the indices of the copies come from, in order.
+    slice: Vec<OpId>,
+    stage_bytes: usize,
+    stages: usize,
+}
+
+/// The registers of a running pipeline.
+pub struct Running {
+    pipeline: Pipeline,
+    slab: Buffer,
+    /// Byte offset of the stage that is computed on, and of the one that is filled.
+    compute: Reg,
+    fill: Reg,
+    thread: Vec<Operand>,
+}
+
+impl Lowering<'_> {
+    /// The pipeline of a `for` loop, if it qualifies.
+    pub fn pipeline_of(&self, id: OpId) -> Option<Pipeline> {
+        let module = self.module;
+        let body = module.op(id).regions[0];
+        let mut copies: Vec<Copy> = Vec::new();
+        let mut slice: Vec<OpId> = Vec::new();
+        let mut stage_bytes = 0;
+        for &product in &module.block(body).ops {
+            let op = module.op(product);
+            if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+                continue;
+            }
+            let Some(Ok(plan)) = self.inference.products.get(&product) else { continue };
+            for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
+                let Some((load, side)) = self.copyable(body, operand, plan) else { continue };
+                let Some(part) = self.index_slice(body, load) else { continue };
+                slice.extend(part);
+                copies.push(Copy { load, offset: stage_bytes, side });
+                stage_bytes += plan.shared.bytes().next_multiple_of(ALIGN);
+            }
+        }
+        if copies.is_empty() {
+            return None;
+        }
+        let order: HashMap<OpId, usize> = module.block(body).ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
+        slice.sort_by_key(|op| order[op]);
+        slice.dedup();
+        let room = self.shared.free() as usize;
+        let stages = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES).min(room / stage_bytes);
+        (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages })
+    }
+
+    /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
+    fn copyable(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
+        let module = self.module;
+        let load = module.defining_op(operand)?;
+        let op = module.op(load);
+        let here = self.op_blocks[load.index()] == Some(body);
+        if op.code != Opcode::LoadView || !here || self.use_counts[operand.index()] != 1 {
+            return None;
+        }
+        let view = op.group(0)[0];
+        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
+        if !matches!(padding, None | Some(Padding::Zero)) || !self.memory.is_read_only(module, view) {
+            return None;
+        }
+        let shape = ViewShape::of(module, view)?;
+        if shape.elem != plan.dtype {
+            return None;
+        }
+        let layout = self.inference.accesses.get(&load)?;
+        let axis = contiguous_axis(module, &shape)?;
+        let vector = shape.vector(module, axis).min(layout.vector_len(axis)).min(layout.num_registers());
+        let bytes = shape.elem.bytes_of(vector);
+        let whole = shape.extent_divisor(module, shape.dim_map[axis]) >= vector as u64;
+        let side = plan.shared.accesses(layout);
+        let fits = side.accesses.iter().all(|access| {
+            access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
+        });
+        (whole && matches!(bytes, 4 | 8 | 16) && fits && side.replicated == 0).then_some((load, side))
+    }
+
+    /// The ops of the body that compute the indices of a load, if they are scalar and pure.
+    fn index_slice(&self, body: BlockId, load: OpId) -> Option<Vec<OpId>> {
+        let module = self.module;
+        let mut found = Vec::new();
+        let mut pending: Vec<Value> = module.op(load).group(1).to_vec();
+        while let Some(value) = pending.pop() {
+            match module.def(value) {
+                Def::Arg(block, position) if block == body => {
+                    if position != 0 {
+                        return None;
+                    }
+                }
+                Def::Arg(..) => {}
+                Def::Result(op, _) => {
+                    if self.op_blocks[op.index()] != Some(body) {
+                        continue;
+                    }
+                    let scalar = module.op(op).results.iter().all(|&r| self.inference.num_elements(r) == 1);
+                    if module.op(op).code.spec().effect != Effect::Pure || !scalar {
+                        return None;
+                    }
+                    found.push(op);
+                    pending.extend(&module.op(op).operands);
+                }
+            }
+        }
+        // The view itself has to come from outside.
+        let view = module.defining_op(module.op(load).group(0)[0])?;
+        (self.op_blocks[view.index()] != Some(body)).then_some(found)
+    }
+
+    /// Fills the first stages: `counter` is the first value of the loop counter.
+    pub fn start_pipeline(
+        &mut self,
+        id: OpId,
+        pipeline: Pipeline,
+        counter: Reg,
+        upper: Operand,
+        step: Operand,
+        ty: Ty,
+    ) -> Lowered<Running> {
+        let bytes = (pipeline.stage_bytes * pipeline.stages) as u32;
+        let slab = self.shared.reserve(bytes, ALIGN as u32).ok_or("shared memory for the stages of a loop")?;
+        if self.shared.write(slab) {
+            self.barrier();
+        }
+        let thread = pipeline.copies.iter().map(|copy| copy.side.thread.clone()).collect::<Vec<_>>();
+        let thread = thread.iter().map(|images| self.linear_in_thread(images)).collect();
+        let running = Running {
+            slab,
+            compute: self.b.copy(Operand::Imm(0), RegClass::B32),
+            fill: self.b.copy(Operand::Imm(0), RegClass::B32),
+            thread,
+            pipeline,
+        };
+        let ahead = self.b.copy(counter, ty.class());
+        for _ in 1..running.pipeline.stages {
+            self.fill(id, &running, ahead.into(), upper, ty)?;
+            let next = self.b.add(ty, ahead, step);
+            self.b.mov_to(ahead, next);
+        }
+        Ok(running)
+    }
+
+    /// At the head of an iteration: this stage is there, the one before is free and filled anew.
+    pub fn advance_pipeline(
+        &mut self,
+        id: OpId,
+        running: &Running,
+        counter: Reg,
+        upper: Operand,
+        step: Operand,
+        ty: Ty,
+    ) -> Lowered {
+        let distance = running.pipeline.stages as i64 - 1;
+        self.b.cp_async_wait(distance as u32 - 1);
+        self.barrier();
+        let ahead = self.b.mad(ty, step, distance, counter);
+        self.fill(id, running, ahead, upper, ty)?;
+        let base = self.b.add(Ty::U32, running.compute, running.slab.offset);
+        let base = self.b.address(Operand::Smem, base);
+        for copy in &running.pipeline.copies {
+            let value = self.module.op(copy.load).results[0];
+            let place = self.b.address(base.base, base.offset + copy.offset as i64);
+            let address = self.b.add(Ty::U32, place.base, place.offset);
+            self.staged.insert(value, address);
+        }
+        self.next_stage(running, running.compute);
+        Ok(())
+    }
+
+    /// After the loop: nothing is on its way any more.
+    pub fn stop_pipeline(&mut self, running: Running) {
+        self.b.cp_async_wait(0);
+        for copy in &running.pipeline.copies {
+            self.staged.remove(&self.module.op(copy.load).results[0]);
+        }
+        self.shared.release(running.slab);
+    }
+
+    /// Issues the copies of the iteration with this counter, if there is one; a group either way.
+    fn fill(&mut self, id: OpId, running: &Running, counter: Operand, upper: Operand, ty: Ty) -> Lowered {
+        let skip = self.b.new_label();
+        let exists = self.b.setp(Cmp::Lt, ty, counter, upper);
+        self.b.bra_if(exists, true, skip, true);
+        let mark = self.mark();
+        let argument = self.module.block(self.module.op(id).regions[0]).args[0];
+        let before = self.tiles[argument.index()].take();
+        self.single(argument, counter);
+        for &op in &running.pipeline.slice {
+            self.op(op)?;
+        }
+        for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
+            self.copy_tile(copy, running, thread)?;
+        }
+        self.tiles[argument.index()] = before;
+        self.release(mark);
+        self.b.place(skip);
+        self.b.cp_async_commit();
+        self.next_stage(running, running.fill);
+        Ok(())
+    }
+
+    fn copy_tile(&mut self, copy: &Copy, running: &Running, thread: Operand) -> Lowered {
+        let mut access = self.begin_load(copy.load)?;
+        for vector in &copy.side.accesses {
+            let slot = vector.registers[0];
+            let (source, present) = self.copy_source(&mut access, slot);
+            let offset = running.slab.offset as usize + copy.offset;
+            let place = self.b.xor(Ty::B32, thread, vector.xor);
+            let place = self.b.add(Ty::U32, place, running.fill);
+            let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(vector.offset));
+            let bytes = access.vector_bytes();
+            let present = present.map(|mask| self.b.select(RegClass::B32, mask, bytes, 0));
+            self.b.cp_async(&target, &source, bytes, present, Prefetch::B128);
+        }
+        Ok(())
+    }
+
+    fn next_stage(&mut self, running: &Running, offset: Reg) {
+        let next = self.b.add(Ty::U32, offset, running.pipeline.stage_bytes as u32);
+        let end = (running.pipeline.stage_bytes * running.pipeline.stages) as u32;
+        let wraps = self.b.setp(Cmp::Eq, Ty::U32, next, end);
+        let next = self.b.select(RegClass::B32, wraps, 0, next);
+        self.b.mov_to(offset, next);
+    }
+}
