@@ -1,3 +1,5 @@
+//! Whole texts of small modules, and of one that does not fit the op table.
+
 use crate::dtype::DType;
 use crate::error::Location;
 use crate::ir::*;

@@ -1,3 +1,5 @@
+//! Each rule against every member of random claims, and whole kernels.
+
 use super::known::{Known, two_power};
 use super::{Facts, Range, transfer};
 use crate::dtype::DType::{self, *};

@@ -1,3 +1,5 @@
+//! Typing rules of ops that are not about views: a refused case for each, beside an accepted one.
+
 use super::*;
 
 fn unary(code: Opcode, attrs: Vec<Attr>, from: Type, to: Type) -> String {

@@ -1,3 +1,5 @@
+//! Structure: entries, blocks, terminators, scope, and regions of loops, branches and reductions.
+
 use super::*;
 use crate::error::Location;
 

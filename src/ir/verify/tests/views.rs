@@ -1,3 +1,5 @@
+//! Types of tiles and views, and the ops on views.
+
 use super::*;
 
 /// A view type over a fresh tensor view, and whether anything complains about it.
