@@ -1,0 +1,119 @@
+//! Loops, branches, `map` and composite integer operations: values on the cpu back end.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+
+fn collatz_steps(n: i64) -> i32 {
+    std::iter::successors(Some(n), |&n| (n > 1).then_some(if n % 2 == 0 { n / 2 } else { 3 * n + 1 })).count() as i32
+        - 1
+}
+
+#[test]
+fn while_loop_runs_until_the_condition_fails() -> ct::Result<()> {
+    let mut out = ct::Device::cpu().zeros::<i32, 1>([100])?;
+    let kernel = |out: ArrayMut<i32, 1>| {
+        let start = (ct::bid(0).cast::<i64>() + 1, ct::scalar(0));
+        let (_, steps) =
+            ct::while_loop(start, |(n, _)| n.gt(1), |(n, steps)| ((n % 2).eq(0).select(n / 2, 3 * n + 1), steps + 1));
+        out.store_scalar(ct::bid(0), steps);
+    };
+    ct::launch(kernel, 100, (&mut out,))?;
+    let want: Vec<i32> = (1..=100).map(collatz_steps).collect();
+    assert_eq!(out.to_vec()?, want);
+    Ok(())
+}
+
+#[test]
+fn loops_stop_early_and_not_at_all_when_empty() -> ct::Result<()> {
+    let mut out = ct::Device::cpu().zeros::<i32, 2>([40, 3])?;
+    let kernel = |out: ArrayMut<i32, 2>| {
+        let b = ct::bid(0);
+        // Smallest square above b, but at most 25.
+        let square = ct::for_each_while(..6, ct::scalar(-1), |i, _| ((i * i).le(b), i * i));
+        out.store_scalar((b, 0), square);
+        let none = ct::for_each(ct::range(b, 3), ct::scalar(7), |i, s| s * 10 + i);
+        out.store_scalar((b, 1), none);
+        let strided = ct::for_each(ct::range(1, b).step(b.max(3)), ct::scalar(0), |i, s| s + i);
+        out.store_scalar((b, 2), strided);
+    };
+    ct::launch(kernel, 40, (&mut out,))?;
+    let mut want = Vec::new();
+    for b in 0..40 {
+        want.push((0..6).map(|i| i * i).find(|square| *square > b).unwrap_or(25));
+        want.push((b..3).fold(7, |s, i| s * 10 + i));
+        want.push((1..b).step_by(b.max(3) as usize).sum());
+    }
+    assert_eq!(out.to_vec()?, want);
+    Ok(())
+}
+
+#[test]
+fn branches_run_one_side() -> ct::Result<()> {
+    let mut out = ct::Device::cpu().zeros::<f32, 1>([64])?;
+    let kernel = |out: ArrayMut<f32, 1>| {
+        let b = ct::bid(0);
+        let tile = ct::if_else(
+            (b % 2).eq(0),
+            || ct::if_else(b.gt(1), || ct::full([16], 2.0f32), || ct::zeros([16])),
+            || ct::arange(16, 0.0, 0.5),
+        );
+        out.store(b, tile);
+        ct::if_then(b.eq(3), || out.store(b, tile + 100.0));
+    };
+    ct::launch(kernel, 4, (&mut out,))?;
+    let got = out.to_vec()?;
+    for i in 0..16 {
+        let half = i as f32 * 0.5;
+        assert_eq!([got[i], got[16 + i], got[32 + i], got[48 + i]], [0.0, half, 2.0, half + 100.0]);
+    }
+    Ok(())
+}
+
+/// -128 to 127 in pairs with a divisor, against i32 arithmetic.
+#[test]
+fn signed_division_and_products() -> ct::Result<()> {
+    let a: Vec<i8> = (-128..=127).collect();
+    for divisor in [-128i8, -7, -3, -1, 1, 2, 5, 127] {
+        let cpu = ct::Device::cpu();
+        let x = cpu.array(&a, [256])?;
+        let mut out = cpu.zeros::<i8, 2>([4, 256])?;
+        let kernel = |x: Array<i8, 1>, d: Scalar<i8>, out: ArrayMut<i8, 2>| {
+            let x = x.load(0, [256]);
+            for (row, y) in [x.floor_div(d), x.ceil_div(d), x.modulo(d), x.mul_hi(d)].into_iter().enumerate() {
+                out.store((row, 0), y.unsqueeze(0));
+            }
+        };
+        ct::launch(kernel, 1, (&x, divisor, &mut out))?;
+        let got = out.to_vec()?;
+        for (i, &a) in a.iter().enumerate() {
+            let (n, d) = (i32::from(a), i32::from(divisor));
+            let exact = f64::from(n) / f64::from(d);
+            let modulo = n - d * exact.floor() as i32;
+            let have = [got[i], got[256 + i], got[512 + i], got[768 + i]];
+            // -128 / -1 has no quotient in i8.
+            let quotients = exact != 128.0;
+            assert!(!quotients || have[..2] == [exact.floor() as i8, exact.ceil() as i8], "{n} / {d}: {have:?}");
+            assert_eq!(have[2..], [modulo as i8, ((n * d) >> 8) as i8], "{n}, {d}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn map_equals_the_tile_form() -> ct::Result<()> {
+    fn gelu(x: Scalar<f32>) -> Scalar<f32> {
+        0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh())
+    }
+    let host: Vec<f32> = (0..128).map(|i| (i as f32 - 64.0) / 16.0).collect();
+    let cpu = ct::Device::cpu();
+    let x = cpu.array(&host, [128])?;
+    let mut out = cpu.zeros::<f32, 1>([128])?;
+    let kernel = |x: Array<f32, 1>, out: ArrayMut<f32, 1>| out.store(0, x.load(0, [128]).map(gelu));
+    ct::launch(kernel, 1, (&x, &mut out))?;
+    for (x, y) in host.iter().zip(out.to_vec()?) {
+        let x = f64::from(*x);
+        let want = 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh());
+        approx::assert_abs_diff_eq!(f64::from(y), want, epsilon = 1e-6);
+    }
+    Ok(())
+}
