@@ -97,7 +97,7 @@ fn integer_functions<T: Int>() {
             let one = T::from_f64(1.0);
             let s = x.sum(..).item();
             let y = (x & one | x ^ s) << one >> x;
-            out.store([0, 0], !y + y.mul_hi(x) + (s & s | s ^ one) + (s << x) + (s >> one));
+            out.store([0, 0], !y + y.mul_hi(x) + (s & one | s ^ one) + (s << x) + (s >> one));
         },
         (input::<T, 2>(), output::<T, 2>()),
     );

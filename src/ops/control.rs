@@ -4,7 +4,7 @@
 //! variable does not compile, because it would be traced only once. What is decided by host values is
 //! decided while tracing: ordinary `if` and `for` do that.
 
-use super::memory::IntoIndex;
+use super::access::IntoIndex;
 use super::state::{State, Values};
 use crate::dtype::DType;
 use crate::element::Element;

@@ -5,6 +5,7 @@
 //! `#[track_caller]`, checks its operands while tracing, and leaves a diagnostic and a poisoned value
 //! where they do not fit. Knows `tile` and `ir`; no pass, no back end.
 
+mod access;
 mod arithmetic;
 mod compare;
 mod construct;
@@ -22,11 +23,11 @@ mod reduce;
 mod shape;
 mod state;
 
+pub use access::{IntoIndex, LoadOptions, StoreOptions, TileIndex};
 pub use compare::select;
 pub use construct::{arange, full, ones, scalar, zeros};
 pub use control::{Condition, LoopRange, StepRange, for_each, for_each_while, if_else, if_then, range, while_loop};
 pub use grid::{bid, num_blocks};
-pub use memory::{IntoIndex, LoadOptions, StoreOptions, TileIndex};
 pub use mma::{MatrixRank, Rank, matmul, mma};
 pub use mode::FloatMode;
 pub use operand::Operand;

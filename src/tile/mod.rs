@@ -4,6 +4,7 @@
 //! Rust types. What can be done with them is in [`crate::ops`]. Records into `ir`, knows no back end.
 
 mod array;
+mod broadcast;
 mod context;
 mod tracer;
 
@@ -11,8 +12,9 @@ use std::marker::PhantomData;
 
 pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
+pub(crate) use broadcast::Arg;
 pub use context::is_tracing;
-pub(crate) use context::{Arg, Place, Raw, Region, Source, Trace, here, record};
+pub(crate) use context::{Place, Raw, Region, Source, Trace, here, record};
 pub use tracer::Tracer;
 pub(crate) use tracer::trace_into_module;
 

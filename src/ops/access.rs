@@ -1,0 +1,188 @@
+//! How an array is accessed: tile indices, and the options of loads and stores.
+
+use crate::element::Element;
+use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding};
+use crate::tile::{Handle, Scalar, Source, Tile};
+
+/// One component of a tile index: `Scalar<i32>`, `i32`, `usize`, or a one-element `Tile<i32, N>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tile index",
+    note = "an index is a `Scalar<i32>`, an i32 or a usize; convert others with `.cast::<i32>()`"
+)]
+pub trait IntoIndex: Copy {
+    #[doc(hidden)]
+    fn into_index(self) -> Source;
+}
+
+impl IntoIndex for Scalar<i32> {
+    fn into_index(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl<const R: usize> IntoIndex for Tile<i32, R> {
+    fn into_index(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl IntoIndex for i32 {
+    fn into_index(self) -> Source {
+        Source::Literal(Element::to_bits(self))
+    }
+}
+impl IntoIndex for usize {
+    fn into_index(self) -> Source {
+        Source::Extent(self)
+    }
+}
+
+/// A tile index of `R` components: an array `[i, j]`, a tuple `(i, 0)` where the types differ, or for
+/// `R = 1` the component itself.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an index of {R} components",
+    note = "write `[i, j]`, or `(i, 0)` where scalars and host numbers are mixed"
+)]
+pub trait TileIndex<const R: usize>: Copy {
+    #[doc(hidden)]
+    fn into_indices(self) -> [Source; R];
+}
+
+impl<I: IntoIndex, const R: usize> TileIndex<R> for [I; R] {
+    fn into_indices(self) -> [Source; R] {
+        self.map(I::into_index)
+    }
+}
+
+macro_rules! single_index {
+    ($($ty:ty)+) => {$(
+        impl TileIndex<1> for $ty {
+            fn into_indices(self) -> [Source; 1] {
+                [self.into_index()]
+            }
+        }
+    )+};
+}
+single_index!(Scalar<i32> i32 usize);
+
+macro_rules! tuple_index {
+    ($rank:literal: $($name:ident $index:tt),+) => {
+        impl<$($name: IntoIndex),+> TileIndex<$rank> for ($($name,)+) {
+            fn into_indices(self) -> [Source; $rank] {
+                [$(self.$index.into_index()),+]
+            }
+        }
+    };
+}
+tuple_index!(1: A 0);
+tuple_index!(2: A 0, B 1);
+tuple_index!(3: A 0, B 1, C 2);
+tuple_index!(4: A 0, B 1, C 2, D 3);
+
+/// How a load treats the edge of the array, and what the compiler may expect of it.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn row_max(a: Array<f32, 2>, out: ArrayMut<f32, 2>) {
+///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
+///     let row = a.load_with([ct::bid(0), ct::scalar(0)], [1, 1024], options);
+///     out.store((ct::bid(0), 0), row.reduce_max(1));
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    pub(crate) padding: Padding,
+    pub(crate) access: Access,
+}
+
+/// How a store treats the edge of the array, and what the compiler may expect of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    pub(crate) access: Access,
+}
+
+/// What loads and stores have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub order: Option<Vec<usize>>,
+    pub latency: Option<u32>,
+    allow_tma: Option<bool>,
+    unchecked: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> LoadOptions {
+        LoadOptions { padding: Padding::Zero, access: Access::default() }
+    }
+}
+
+impl LoadOptions {
+    /// Zero padding, axes in order, checked.
+    pub fn new() -> LoadOptions {
+        LoadOptions::default()
+    }
+
+    /// What the load reads outside of the array. All but `Zero` are for floats that have the value.
+    pub fn padding(mut self, padding: Padding) -> LoadOptions {
+        self.padding = padding;
+        self
+    }
+}
+
+impl StoreOptions {
+    /// Axes in order, checked.
+    pub fn new() -> StoreOptions {
+        StoreOptions::default()
+    }
+}
+
+macro_rules! access_options {
+    ($name:ident) => {
+        impl $name {
+            /// Axis `d` of the tile lies along axis `order[d]` of the array; so does component `d` of the index.
+            pub fn order(mut self, order: impl Into<Vec<usize>>) -> $name {
+                self.access.order = Some(order.into());
+                self
+            }
+
+            /// How long this access may take, from 1 (short) to 10 (long): how early to start it. Never changes
+            /// results.
+            pub fn latency(mut self, latency: u32) -> $name {
+                self.access.latency = Some(latency);
+                self
+            }
+
+            /// May the access use the tensor memory accelerator? Never changes results.
+            pub fn allow_tma(mut self, allow: bool) -> $name {
+                self.access.allow_tma = Some(allow);
+                self
+            }
+
+            /// `false` is a **promise** that no element of the tile lies outside of the array, so that no check
+            /// is needed. If it is broken, memory outside of the array is accessed.
+            pub fn check_bounds(mut self, check: bool) -> $name {
+                self.access.unchecked = !check;
+                self
+            }
+        }
+    };
+}
+access_options!(LoadOptions);
+access_options!(StoreOptions);
+
+impl Access {
+    fn hints(&self) -> Option<Attr> {
+        let latency = self.latency.map(|n| ("latency".to_string(), HintValue::Int(n.into())));
+        let tma = self.allow_tma.map(|b| ("allow_tma".to_string(), HintValue::Bool(b)));
+        let list: Vec<_> = latency.into_iter().chain(tma).collect();
+        (!list.is_empty()).then(|| Attr::Hints(Hints(vec![("default".to_string(), list)])))
+    }
+
+    /// The attributes of the access.
+    pub fn attrs(&self, rank: usize) -> Vec<Attr> {
+        let mut attrs = vec![Attr::MemOrder(MemOrder::Weak)];
+        attrs.extend(self.hints());
+        attrs.push(Attr::Inbounds(vec![self.unchecked; rank]));
+        attrs
+    }
+}
