@@ -25,6 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cache", &["error"]),
     ("runtime", &["*"]),
     ("launch", &["*"]),
+    ("prelude", &["*"]),
     ("lib", &["*"]),
 ];
 

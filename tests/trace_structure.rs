@@ -188,6 +188,7 @@ fn map_lifts_what_depends_on_the_element() {
 #[test]
 fn sixteen_arguments_and_nested_tuples() {
     type Many = (i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64, bool, ct::Constant<usize>);
+    #[allow(clippy::too_many_arguments)]
     fn kernel(
         a: Scalar<i8>,
         _: Scalar<u8>,

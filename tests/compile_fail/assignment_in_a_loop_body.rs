@@ -1,3 +1,5 @@
+//! A body is traced once: state goes in and comes out by value.
+
 use cutlet as ct;
 use cutlet::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Both operands of a product have one element type.
+
 use cutlet as ct;
 use cutlet::prelude::*;
 

@@ -1,3 +1,5 @@
+//! A shared array is read only.
+
 use cutlet as ct;
 use cutlet::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Ranks are not converted implicitly.
+
 use cutlet::prelude::*;
 
 fn kernel(a: Tile<f32, 1>, b: Tile<f32, 2>) -> Tile<f32, 1> {
