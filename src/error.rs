@@ -115,6 +115,14 @@ pub enum Error {
         /// What it said.
         log: String,
     },
+    /// Tile IR bytecode that cannot be read.
+    #[error("damaged Tile IR bytecode at byte {offset}: {message}")]
+    Bytecode {
+        /// Offset in the file of the first byte that does not fit.
+        offset: usize,
+        /// What is wrong there.
+        message: String,
+    },
     /// A CUDA driver call failed.
     #[error("{call} failed: {code} ({text})")]
     Driver {

@@ -6,6 +6,7 @@
 
 pub mod cpu;
 pub mod ptx;
+pub mod tileir;
 
 /// The bits of one entry parameter: an address, or a number in the low bits.
 pub type ParamWord = u64;

@@ -122,16 +122,12 @@ impl Hints {
     }
 }
 
-/// Unit attributes: present or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Flag {
-    FlushToZero,
-    PropagateNan,
-    UnsignedCmp,
-    Saturating,
-    FastAcc,
-    Global,
+plain_enum! {
+    /// Unit attributes: present or not.
+    Flag {
+        FlushToZero = "flush_to_zero", PropagateNan = "propagate_nan", UnsignedCmp = "unsigned_cmp",
+        Saturating = "saturating", FastAcc = "fast_acc", Global = "global",
+    }
 }
 
 /// One attribute of an operation. The variant says what it is about.

@@ -221,6 +221,8 @@ pub struct Module {
     pub globals: Vec<Global>,
     /// Kernels.
     pub entries: Vec<Entry>,
+    /// Who wrote the bytecode of this module; text shows it in a comment.
+    pub producer: Option<String>,
 }
 
 impl Module {

@@ -53,6 +53,9 @@ impl Module {
     /// ```
     pub fn to_text(&self, options: PrintOptions) -> String {
         let mut printer = Printer { module: self, names: Names::new(self), options, out: String::new(), depth: 0 };
+        if let Some(producer) = &self.producer {
+            put!(printer, "// Producer: {producer}\n");
+        }
         self.globals.iter().for_each(|global| printer.global(global));
         self.entries.iter().for_each(|entry| printer.entry(entry));
         printer.out

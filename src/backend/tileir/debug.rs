@@ -1,0 +1,192 @@
+//! The debug section: the user's file, line and column of every op.
+//!
+//! A function's list holds its own place, then one of each op in the order of the stream. Of call
+//! sites and lexical blocks the reader keeps the innermost place.
+
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+
+use super::version::Version;
+use super::wire::{Decoder, Encoder, damaged};
+use super::write::Strings;
+use crate::error::{Location, Result};
+use crate::ir::{Loc, Module};
+
+mod tag {
+    pub const UNKNOWN: u64 = 0;
+    pub const COMPILE_UNIT: u64 = 1;
+    pub const FILE: u64 = 2;
+    pub const LEXICAL_BLOCK: u64 = 3;
+    pub const LOCATION: u64 = 4;
+    pub const SUBPROGRAM: u64 = 5;
+    pub const CALL_SITE: u64 = 6;
+}
+
+/// The debug section of a file that is being written.
+#[derive(Default)]
+pub(super) struct DebugWriter {
+    /// Where each list starts in `ids`.
+    starts: Vec<u32>,
+    /// 0, or one more than an index of `attrs`.
+    ids: Vec<u64>,
+    attrs: IndexSet<Vec<u8>, FxBuildHasher>,
+}
+
+impl DebugWriter {
+    /// Adds the list of a function (its own place first) and gives the number that names it, 0 for none.
+    pub fn function(
+        &mut self,
+        version: Version,
+        name: &str,
+        module: &Module,
+        locs: &[Loc],
+        strings: &mut Strings,
+    ) -> u64 {
+        let Some(own) = locs.iter().find_map(|&loc| module.location(loc)) else { return 0 };
+        let subprogram = self.subprogram(version, name, own, strings);
+        self.starts.push(self.ids.len() as u32);
+        for &loc in locs {
+            let id = module.location(loc).map_or(0, |place| self.place(subprogram, place, strings));
+            self.ids.push(id);
+        }
+        self.starts.len() as u64
+    }
+
+    fn attr(&mut self, fields: &[u64]) -> u64 {
+        let mut out = Encoder::default();
+        fields.iter().for_each(|&field| out.varint(field));
+        self.attrs.insert_full(out.bytes).0 as u64 + 1
+    }
+
+    fn subprogram(&mut self, version: Version, name: &str, own: &Location, strings: &mut Strings) -> u64 {
+        let (folder, file) = own.file.rsplit_once('/').unwrap_or(("", &own.file));
+        let (name, file, folder) = (strings.add(name), strings.add(file), strings.add(folder));
+        let file = self.attr(&[tag::FILE, file, folder]);
+        let unit = self.attr(&[tag::COMPILE_UNIT, file]);
+        let line = own.line.into();
+        let fields = [tag::SUBPROGRAM, file, line, name, name, unit, line, 0];
+        self.attr(&fields[..if version >= Version::V13_5 { 8 } else { 7 }])
+    }
+
+    fn place(&mut self, scope: u64, place: &Location, strings: &mut Strings) -> u64 {
+        let file = strings.add(&place.file);
+        self.attr(&[tag::LOCATION, scope, file, place.line.into(), place.column.into()])
+    }
+
+    /// The payload of the section; empty when no function has a list.
+    pub fn finish(self) -> Vec<u8> {
+        if self.starts.is_empty() {
+            return Vec::new();
+        }
+        let mut out = Encoder::default();
+        out.count(self.starts.len());
+        out.align(4);
+        self.starts.iter().for_each(|start| out.bytes.extend(start.to_le_bytes()));
+        out.count(self.ids.len());
+        out.align(8);
+        self.ids.iter().for_each(|id| out.bytes.extend(id.to_le_bytes()));
+        let attrs: Vec<Vec<u8>> = self.attrs.into_iter().collect();
+        let mut table = Encoder::default();
+        table.table(&attrs, 4);
+        out.bytes.extend(table.bytes);
+        out.bytes
+    }
+}
+
+/// The lists of places of the functions of a file.
+pub(super) struct DebugReader {
+    starts: Vec<u32>,
+    /// Handles of the places, by position.
+    ids: Vec<Loc>,
+    at: usize,
+}
+
+impl DebugReader {
+    /// Reads the section and interns its places.
+    pub fn new(mut input: Decoder<'_>, strings: &[&str], module: &mut Module) -> Result<DebugReader> {
+        let at = input.offset();
+        let lists = input.count(4, "debug lists")?;
+        input.align(4)?;
+        let starts = (0..lists).map(|_| input.array().map(u32::from_le_bytes)).collect::<Result<Vec<_>>>()?;
+        let ids = input.count(8, "debug locations")?;
+        input.align(8)?;
+        let ids_at = input.offset();
+        let ids = (0..ids).map(|_| input.fixed(8)).collect::<Result<Vec<u64>>>()?;
+        // The table of attributes is aligned from its own start.
+        let mut table = input.part(input.remaining())?;
+        let mut places = Places::read(table.table(4, "debug attributes")?, strings, module)?;
+        let resolve = |(i, id): (usize, u64)| places.resolve(id, ids_at + 8 * i);
+        let ids = ids.into_iter().enumerate().map(resolve).collect::<Result<_>>()?;
+        Ok(DebugReader { starts, ids, at })
+    }
+
+    /// The places of list `number - 1`, and of whatever follows it.
+    pub fn list(&self, number: u64, at: usize) -> Result<&[Loc]> {
+        let start = usize::try_from(number).ok().and_then(|n| self.starts.get(n.checked_sub(1)?));
+        let start = *start.ok_or_else(|| damaged(at, format!("debug list {number} of {}", self.starts.len())))?;
+        self.ids.get(start as usize..).ok_or_else(|| damaged(self.at, "a debug list starts behind the last location"))
+    }
+}
+
+enum Place {
+    Known(Loc),
+    /// A call site stands for its callee.
+    Same(u64),
+    Scope,
+}
+
+struct Places {
+    all: Vec<(usize, Place)>,
+}
+
+impl Places {
+    fn read(entries: Vec<Decoder<'_>>, strings: &[&str], module: &mut Module) -> Result<Places> {
+        let all = entries.into_iter().map(|entry| Ok((entry.offset(), read_place(entry, strings, module)?)));
+        Ok(Places { all: all.collect::<Result<_>>()? })
+    }
+
+    fn resolve(&mut self, mut id: u64, at: usize) -> Result<Loc> {
+        let mut passed = Vec::new();
+        let found = loop {
+            let Some(index) = id.checked_sub(1) else { break Loc::UNKNOWN };
+            let Some((place_at, place)) = usize::try_from(index).ok().and_then(|i| self.all.get(i)) else {
+                return Err(damaged(at, format!("debug attribute {id} of {}", self.all.len())));
+            };
+            match place {
+                Place::Known(loc) => break *loc,
+                Place::Scope => return Err(damaged(*place_at, "a scope stands where a location is needed")),
+                Place::Same(callee) => {
+                    if passed.len() > self.all.len() {
+                        return Err(damaged(*place_at, "call sites in a cycle"));
+                    }
+                    passed.push(index as usize);
+                    id = *callee;
+                }
+            }
+        };
+        // Long chains are walked once.
+        passed.into_iter().for_each(|index| self.all[index].1 = Place::Known(found));
+        Ok(found)
+    }
+}
+
+fn read_place(mut input: Decoder<'_>, strings: &[&str], module: &mut Module) -> Result<Place> {
+    let at = input.offset();
+    let tag = input.varint()?;
+    let place = match tag {
+        tag::UNKNOWN => Place::Known(Loc::UNKNOWN),
+        tag::COMPILE_UNIT | tag::FILE | tag::LEXICAL_BLOCK | tag::SUBPROGRAM => Place::Scope,
+        tag::LOCATION => {
+            let _scope = input.varint()?;
+            let file_at = input.offset();
+            let file = input.varint()?;
+            let file = usize::try_from(file).ok().and_then(|i| strings.get(i));
+            let file = file.ok_or_else(|| damaged(file_at, "a file name outside of the string table"))?;
+            let (line, column) = (input.u32("line")?, input.u32("column")?);
+            Place::Known(module.add_location(Location { file: file.to_string().into(), line, column }))
+        }
+        tag::CALL_SITE => Place::Same(input.varint()?),
+        other => return Err(damaged(at, format!("unknown debug attribute {other}"))),
+    };
+    Ok(place)
+}
