@@ -374,6 +374,23 @@ impl Module {
         id
     }
 
+    /// One more result at the end of an op's list.
+    pub fn add_op_result(&mut self, op: OpId, ty: TypeId) -> Value {
+        let index = self.op(op).results.len() as u32;
+        let value = self.add_value(ty, Def::Result(op, index));
+        self.op_mut(op).results.push(value);
+        value
+    }
+
+    /// Gives the first result of an op a new handle, so that the old one can be made to stand for
+    /// something else.
+    pub fn renew_result(&mut self, op: OpId) -> Value {
+        let ty = self.ty_id(self.op(op).results[0]);
+        let value = self.add_value(ty, Def::Result(op, 0));
+        self.op_mut(op).results[0] = value;
+        value
+    }
+
     /// Calls `visit` for every op of a block and of the blocks nested in it, in program order, an op
     /// before its regions.
     pub fn walk(&self, block: BlockId, visit: &mut impl FnMut(OpId)) {

@@ -10,13 +10,17 @@
 mod attribute;
 mod constant;
 mod debug;
+mod legalize;
 mod read;
+mod tokens;
 mod types;
 mod version;
 mod wire;
 mod write;
 
+pub use legalize::{Bound, Limit, legalize};
 pub use read::read;
+pub use tokens::order_memory;
 pub use version::{Version, lowest_version};
 pub use write::write;
 

@@ -1,0 +1,155 @@
+//! Integer arithmetic at its edges: shifts by the width or more, division by zero, conversion of
+//! floats that do not fit.
+
+use super::rewrite_blocks;
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::{
+    Attr, CmpOrder, CmpPred, ConstData, Entry, Flag, Loc, Module, OpId, Opcode, Rounding, Sign, Substitution, Type,
+    TypeId, Value,
+};
+use crate::pass::{Facts, Range};
+
+/// Replaces the undefined cases of every op of an entry.
+pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) {
+    let mut values = Substitution::new();
+    rewrite_blocks(module, entry.body, &mut |module, id, out| {
+        let code = module.op(id).code;
+        let mut edit = Edit { module, out, loc: Loc::UNKNOWN };
+        edit.loc = edit.module.op(id).loc;
+        match code {
+            Opcode::ShlI | Opcode::ShrI => edit.shift(id, facts, &mut values),
+            Opcode::DivI | Opcode::RemI => edit.division(id, facts),
+            Opcode::FToI => edit.conversion(id, &mut values),
+            _ => edit.out.push(id),
+        }
+    });
+    values.apply(module, entry.body);
+}
+
+/// Ops added before one op.
+struct Edit<'a> {
+    module: &'a mut Module,
+    out: &'a mut Vec<OpId>,
+    loc: Loc,
+}
+
+impl Edit<'_> {
+    fn add(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
+        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], self.loc);
+        self.out.push(id);
+        self.module.op(id).results[0]
+    }
+
+    fn splat(&mut self, ty: TypeId, bits: u64) -> Value {
+        let mask = u64::MAX >> (64 - self.module.type_of(ty).dtype().bits());
+        let bits = if self.module.type_of(ty).dtype() == DType::TF32 { bits } else { bits & mask };
+        self.add(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], ty)
+    }
+
+    fn truth_like(&mut self, value: Value) -> TypeId {
+        let shape = self.module.shape(value).to_vec();
+        self.module.intern(Type::tile(DType::I1, shape))
+    }
+
+    fn compare(&mut self, pred: CmpPred, sign: Sign, a: Value, b: Value) -> Value {
+        let ty = self.truth_like(a);
+        self.add(Opcode::CmpI, &[a, b], vec![Attr::CmpPred(pred), Attr::Sign(sign)], ty)
+    }
+
+    fn compare_floats(&mut self, pred: CmpPred, order: CmpOrder, a: Value, b: Value) -> Value {
+        let ty = self.truth_like(a);
+        self.add(Opcode::CmpF, &[a, b], vec![Attr::CmpPred(pred), Attr::CmpOrder(order)], ty)
+    }
+
+    fn select(&mut self, condition: Value, yes: Value, no: Value) -> Value {
+        let ty = self.module.ty_id(yes);
+        self.add(Opcode::Select, &[condition, yes, no], vec![], ty)
+    }
+
+    /// Shifting by the width or more: all bits are shifted out, or are the sign.
+    fn shift(&mut self, id: OpId, facts: &Facts, values: &mut Substitution) {
+        let op = self.module.op(id).clone();
+        let (amount, ty) = (op.operands[1], self.module.ty_id(op.operands[1]));
+        let width = i64::from(self.module.dtype(amount).bits());
+        if facts.range(amount).is_some_and(|r| r.lo >= 0 && r.hi < width) {
+            return self.out.push(id);
+        }
+        if op.code == Opcode::ShrI && op.sign() == Sign::Signed {
+            let most = self.splat(ty, width as u64 - 1);
+            let clamped = self.add(Opcode::MinI, &[amount, most], vec![Attr::Sign(Sign::Unsigned)], ty);
+            self.module.op_mut(id).operands[1] = clamped;
+            return self.out.push(id);
+        }
+        let limit = self.splat(ty, width as u64);
+        let fits = self.compare(CmpPred::Lt, Sign::Unsigned, amount, limit);
+        self.out.push(id);
+        let zero = self.splat(ty, 0);
+        let shifted = self.module.renew_result(id);
+        let chosen = self.select(fits, shifted, zero);
+        values.replace(op.results[0], chosen);
+    }
+
+    /// A divisor of zero becomes one; so does -1 under the smallest number.
+    fn division(&mut self, id: OpId, facts: &Facts) {
+        let op = self.module.op(id).clone();
+        let (dividend, divisor) = (op.operands[0], op.operands[1]);
+        let ty = self.module.ty_id(divisor);
+        let bits = self.module.dtype(divisor).bits();
+        let least = i64::MIN >> (64 - bits);
+        let may_be = |value: Value, n: i64| facts.range(value).is_none_or(|Range { lo, hi }| lo <= n && n <= hi);
+        let mut bad = None;
+        if may_be(divisor, 0) {
+            let zero = self.splat(ty, 0);
+            bad = Some(self.compare(CmpPred::Eq, Sign::Signed, divisor, zero));
+        }
+        if op.sign() == Sign::Signed && may_be(divisor, -1) && may_be(dividend, least) {
+            let (minus_one, smallest) = (self.splat(ty, u64::MAX), self.splat(ty, least as u64));
+            let negates = self.compare(CmpPred::Eq, Sign::Signed, divisor, minus_one);
+            let is_least = self.compare(CmpPred::Eq, Sign::Signed, dividend, smallest);
+            let truth = self.module.ty_id(negates);
+            let overflows = self.add(Opcode::AndI, &[negates, is_least], vec![], truth);
+            bad = Some(match bad {
+                Some(zero) => self.add(Opcode::OrI, &[zero, overflows], vec![], truth),
+                None => overflows,
+            });
+        }
+        if let Some(bad) = bad {
+            let one = self.splat(ty, 1);
+            let safe = self.select(bad, one, divisor);
+            self.module.op_mut(id).operands[1] = safe;
+        }
+        self.out.push(id);
+    }
+
+    /// Floats that do not fit become the nearest integer that exists, NaN becomes 0.
+    fn conversion(&mut self, id: OpId, values: &mut Substitution) {
+        let op = self.module.op(id).clone();
+        let (source, from) = (op.operands[0], self.module.dtype(op.operands[0]));
+        if op.flag(Flag::Saturating) || !from.is_base_float() {
+            return self.out.push(id);
+        }
+        let (source_type, ty) = (self.module.ty_id(source), self.module.ty_id(op.results[0]));
+        let bits = self.module.type_of(ty).dtype().bits();
+        let (low, high) = match op.sign() {
+            Sign::Signed => (i64::MIN >> (64 - bits), (i64::MAX >> (64 - bits)) as u64),
+            Sign::Unsigned => (0, u64::MAX >> (64 - bits)),
+        };
+        // The first number above the range is a power of two: exact, or infinity in f16.
+        let float = |v: f64| codec::encode(from, v, Rounding::NearestEven);
+        let above = float(high as f64 + if bits < 64 { 1.0 } else { 0.0 });
+        let below = float(low as f64);
+        self.out.push(id);
+        let converted = self.module.renew_result(id);
+        let (upper, lower) = (self.splat(source_type, above), self.splat(source_type, below));
+        let (most, least, zero) = (self.splat(ty, high), self.splat(ty, low as u64), self.splat(ty, 0));
+        let too_high = self.compare_floats(CmpPred::Ge, CmpOrder::Ordered, source, upper);
+        let too_low = self.compare_floats(CmpPred::Lt, CmpOrder::Ordered, source, lower);
+        let is_nan = self.compare_floats(CmpPred::Ne, CmpOrder::Unordered, source, source);
+        let result = self.select(too_high, most, converted);
+        let result = self.select(too_low, least, result);
+        let result = self.select(is_nan, zero, result);
+        values.replace(op.results[0], result);
+    }
+}

@@ -1,0 +1,271 @@
+//! Tile indices outside of the index space: loads read padding, stores write nothing.
+
+use rustc_hash::FxHashSet;
+
+use super::rewrite_blocks;
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::{
+    Attr, BlockId, CmpPred, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
+    Value,
+};
+use crate::pass::Facts;
+
+/// A number that a launch knows before the kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// Tile blocks along an axis of the grid.
+    Grid(u8),
+    /// An entry parameter, by position, read as signed.
+    Param(u32),
+    /// How many tiles of `tile` elements cover an extent that is an entry parameter.
+    Tiles {
+        /// Position of the extent among the entry parameters.
+        param: u32,
+        /// Extent of a tile.
+        tile: u32,
+    },
+    /// A constant.
+    Constant(i64),
+}
+
+/// What must hold at a launch: `index <= count`, so that tile indices below `index` are inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limit {
+    /// Upper end (exclusive) of the indices that the kernel uses.
+    pub index: Bound,
+    /// Tiles along that dimension of the array.
+    pub count: Bound,
+}
+
+impl Limit {
+    fn can_hold(&self) -> bool {
+        match (self.index, self.count) {
+            (Bound::Constant(index), Bound::Constant(count)) => index <= count,
+            _ => true,
+        }
+    }
+}
+
+impl Bound {
+    /// The number at a launch with this grid and these parameter words (extents sign-extended).
+    pub fn value(self, grid: [u32; 3], param: impl Fn(u32) -> i64) -> i64 {
+        match self {
+            Bound::Grid(axis) => grid[usize::from(axis)].into(),
+            Bound::Param(index) => param(index),
+            Bound::Tiles { param: index, tile } => {
+                let (extent, tile) = (param(index), i64::from(tile));
+                extent / tile + i64::from(extent % tile != 0)
+            }
+            Bound::Constant(value) => value,
+        }
+    }
+}
+
+/// Guards every access whose index is not known to be inside, and gives the limits on which the
+/// unguarded ones rely.
+pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) -> Vec<Limit> {
+    let mut limits = Vec::new();
+    let mut values = Substitution::new();
+    let params = module.block(entry.body).args.clone();
+    let conditional = conditional_ops(module, entry.body);
+    rewrite_blocks(module, entry.body, &mut |module, id, out| {
+        let mut relied = Vec::new();
+        let mut open = open_dimensions(module, facts, &params, id, &mut relied);
+        if conditional.contains(&id) && !relied.is_empty() {
+            // What runs only sometimes says nothing about the launch.
+            relied.clear();
+            open = open_dimensions(module, facts, &[], id, &mut relied);
+            relied.clear();
+        }
+        limits.append(&mut relied);
+        if open.is_empty() { out.push(id) } else { guard(module, id, &open, out, &mut values) }
+    });
+    values.apply(module, entry.body);
+    limits.sort_by_key(|limit| format!("{limit:?}"));
+    limits.dedup();
+    limits
+}
+
+/// Accesses that need not run in every block: under an `if`, or anywhere if a block can return early.
+fn conditional_ops(module: &Module, body: BlockId) -> FxHashSet<OpId> {
+    let (mut conditional, mut returns) = (FxHashSet::default(), 0);
+    module.walk(body, &mut |id| {
+        let op = module.op(id);
+        returns += usize::from(op.code == Opcode::Return);
+        if op.code == Opcode::If {
+            op.regions.iter().for_each(|&region| module.walk(region, &mut |inner| drop(conditional.insert(inner))));
+        }
+    });
+    if returns > 1 {
+        module.walk(body, &mut |id| drop(conditional.insert(id)));
+    }
+    conditional
+}
+
+/// The dimensions of an access along which its index may be outside.
+fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, limits: &mut Vec<Limit>) -> Vec<usize> {
+    let op = module.op(id);
+    if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
+        return Vec::new();
+    }
+    let view = op.operand_group("view")[0];
+    let steps: Vec<i32> = match module.ty(view) {
+        Type::PartitionView { tile, .. } => tile.clone(),
+        Type::StridedView { traversal, .. } => traversal.clone(),
+        // Positions and offsets of elements, each with a meaning outside of the array.
+        _ => return Vec::new(),
+    };
+    let index = op.operand_group("index").to_vec();
+    let mut known = |d: &usize| {
+        facts.inside(module, view, *d, index[*d]) || {
+            let limit = upper_bound(module, facts, params, index[*d])
+                .zip(tile_count(module, params, view, *d, steps[*d]))
+                .map(|(index, count)| Limit { index, count })
+                .filter(Limit::can_hold);
+            limits.extend(limit.filter(|limit| limit.index != limit.count));
+            limit.is_some()
+        }
+    };
+    (0..index.len()).filter(|d| !known(d)).collect()
+}
+
+fn through_assumes(module: &Module, mut value: Value) -> Value {
+    while let Some(op) = module.defining_op(value).map(|id| module.op(id)) {
+        if op.code != Opcode::Assume {
+            break;
+        }
+        value = op.operands[0];
+    }
+    value
+}
+
+/// A number above every value of an index that is never negative.
+fn upper_bound(module: &Module, facts: &Facts, params: &[Value], index: Value) -> Option<Bound> {
+    let range = facts.range(index)?;
+    if range.lo < 0 {
+        return None;
+    }
+    let index = through_assumes(module, index);
+    if let Some(constant) = facts.constant(index) {
+        return Some(Bound::Constant(constant + 1));
+    }
+    match module.def(index) {
+        Def::Result(id, axis) if module.op(id).code == Opcode::GetTileBlockId => Some(Bound::Grid(axis as u8)),
+        Def::Arg(block, 0) => {
+            let owner = module.op(module.block(block).parent?);
+            (owner.code == Opcode::For).then(|| number(module, facts, params, owner.operands[1])).flatten()
+        }
+        _ => None,
+    }
+}
+
+/// A value as a number that the launch knows.
+fn number(module: &Module, facts: &Facts, params: &[Value], value: Value) -> Option<Bound> {
+    let value = through_assumes(module, value);
+    if let Some(constant) = facts.constant(value) {
+        return Some(Bound::Constant(constant));
+    }
+    if let Some(position) = params.iter().position(|&p| p == value) {
+        return Some(Bound::Param(position as u32));
+    }
+    let Def::Result(id, d) = module.def(value) else { return None };
+    match module.op(id).code {
+        Opcode::GetNumTileBlocks => Some(Bound::Grid(d as u8)),
+        Opcode::GetIndexSpaceShape => {
+            let view = module.op(id).operands[0];
+            match module.ty(view) {
+                Type::PartitionView { tile, .. } => tile_count(module, params, view, d as usize, tile[d as usize]),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// How many tiles the array behind a view has along tile dimension `d`.
+fn tile_count(module: &Module, params: &[Value], view: Value, d: usize, step: i32) -> Option<Bound> {
+    let (Type::PartitionView { dim_map, .. } | Type::StridedView { dim_map, .. }) = module.ty(view) else {
+        return None;
+    };
+    let dim = usize::try_from(dim_map[d]).ok()?;
+    let tensor = module.op(module.defining_op(view)?).operands[0];
+    let Type::TensorView { shape, .. } = module.ty(tensor) else { return None };
+    if let Some(extent) = shape[dim] {
+        let step = i64::from(step);
+        return Some(Bound::Constant(extent / step + i64::from(extent % step != 0)));
+    }
+    let make = module.op(module.defining_op(tensor)?);
+    let position = shape[..dim].iter().filter(|e| e.is_none()).count();
+    let extent = through_assumes(module, *make.operand_group("dynamic_shape").get(position)?);
+    let param = params.iter().position(|&p| p == extent)?;
+    Some(Bound::Tiles { param: param as u32, tile: u32::try_from(step).ok()? })
+}
+
+/// Puts an access into an `if` on its index being inside.
+fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, values: &mut Substitution) {
+    let (op, loc) = (module.op(id).clone(), module.op(id).loc);
+    let (view, index) = (op.operand_group("view")[0], op.operand_group("index").to_vec());
+    let index_type = module.ty_id(index[0]);
+    let shape =
+        module.add_op(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &vec![index_type; index.len()], loc);
+    out.push(shape);
+    let truth = module.intern(Type::scalar(DType::I1));
+    let mut condition: Option<Value> = None;
+    for &d in open {
+        let count = module.op(shape).results[d];
+        // Read as unsigned, a negative index is large.
+        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
+        let less = module.add_op(Opcode::CmpI, &[&[index[d]], &[count]], attrs, vec![], &[truth], loc);
+        out.push(less);
+        let less = module.op(less).results[0];
+        condition = Some(match condition {
+            None => less,
+            Some(before) => {
+                let both = module.add_op(Opcode::AndI, &[&[before], &[less]], vec![], vec![], &[truth], loc);
+                out.push(both);
+                module.op(both).results[0]
+            }
+        });
+    }
+    let condition = condition.expect("an open dimension");
+    let (inside, outside) = (module.add_block(&[]), module.add_block(&[]));
+    // Only the tile is wanted outside; tokens come later.
+    let tile = op.results.first().copied().filter(|&v| module.ty(v).as_tile().is_some());
+    let results: Vec<_> = tile.iter().map(|&v| module.ty_id(v)).collect();
+    let leave = |module: &mut Module, tiles: &[Value]| module.add_op(Opcode::Yield, &[tiles], vec![], vec![], &[], loc);
+    let access = module.clone_op(id, &mut Substitution::new());
+    let loaded: Vec<Value> = tile.iter().map(|_| module.op(access).results[0]).collect();
+    let yielded = leave(module, &loaded);
+    module.block_mut(inside).ops = vec![access, yielded];
+    if let Some(tile) = tile {
+        let data = vec![Attr::Value(ConstData::Splat(padding_bits(module, view, tile)))];
+        let ty = module.ty_id(tile);
+        let constant = module.add_op(Opcode::Constant, &[], data, vec![], &[ty], loc);
+        let padded = module.op(constant).results[0];
+        let yielded = leave(module, &[padded]);
+        module.block_mut(outside).ops = vec![constant, yielded];
+    }
+    let branch = module.add_op(Opcode::If, &[&[condition]], vec![], vec![inside, outside], &results, loc);
+    out.push(branch);
+    if let Some(tile) = tile {
+        let chosen = module.op(branch).results[0];
+        values.replace(tile, chosen);
+    }
+}
+
+/// What a load outside reads, as a bit pattern.
+fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
+    let padding = match module.ty(view) {
+        Type::PartitionView { padding, .. } | Type::StridedView { padding, .. } => padding.unwrap_or(Padding::Zero),
+        _ => Padding::Zero,
+    };
+    let value = match padding {
+        Padding::Zero => return 0,
+        Padding::NegZero => -0.0,
+        Padding::NaN => f64::NAN,
+        Padding::PosInf => f64::INFINITY,
+        Padding::NegInf => f64::NEG_INFINITY,
+    };
+    codec::encode(module.dtype(tile), value, Rounding::NearestEven)
+}

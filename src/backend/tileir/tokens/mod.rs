@@ -1,0 +1,324 @@
+//! The order of memory accesses as tokens.
+//!
+//! In the IR memory ops take effect in program order; in Tile IR only tokens order them. This stage
+//! runs on a copy of the module before it is written and adds as few tokens as correctness allows,
+//! because the compiler can overlap only what they leave free:
+//!
+//! * memory that an entry only reads needs no order, distinct parameters none among each other;
+//! * within an alias set a load waits for the last store, a store for the last store and every
+//!   access since;
+//! * an `if` gives a token of a set that a branch touches when somebody waits for it later;
+//! * a loop carries one token for a set whose iterations conflict. If it only reads the set, or each
+//!   iteration has tiles of its own, the iterations do not wait for each other, and there is a
+//!   token only if somebody waits for the whole loop;
+//! * acquires, releases and fences are ordered against everything.
+//!
+//! Relies on a verified module. Tokens that ops had before are replaced.
+
+mod access;
+
+#[cfg(test)]
+mod tests;
+
+use rustc_hash::FxHashMap;
+
+use self::access::{Accesses, Set, Touch};
+use crate::ir::table::Arity;
+use crate::ir::{BlockId, Entry, Loc, Module, OpId, Opcode, Type, TypeId, Value};
+use crate::pass::Facts;
+
+/// Gives the memory ops of every entry the tokens that make their program order hold in Tile IR.
+pub fn order_memory(module: &mut Module) {
+    let token = module.intern(Type::Token);
+    for entry in module.entries.clone() {
+        order_entry(module, &entry, token);
+    }
+}
+
+fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
+    let accesses = Accesses::of(module, entry);
+    let facts = Facts::analyze(module, entry);
+    let state = vec![Order::default(); accesses.num_sets];
+    let mut stage = Stage { module, accesses, facts, token, fresh: None, entry: entry.body, loc: entry.loc };
+    stage.block(entry.body, state, &Context::default());
+}
+
+/// What accesses of a set wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Order {
+    /// Token of the last store.
+    store: Option<Value>,
+    /// Tokens of the accesses since, each of which comes after the last store.
+    since: Vec<Value>,
+}
+
+impl Order {
+    fn after(token: Value) -> Order {
+        Order { store: Some(token), since: Vec::new() }
+    }
+}
+
+type State = Vec<Order>;
+
+/// How a loop orders a set that it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Each iteration after the one before.
+    Serial,
+    /// Iterations free of each other; the token tells when all are done.
+    Free,
+}
+
+#[derive(Clone, Debug)]
+struct Carried {
+    set: Set,
+    mode: Mode,
+    /// The token as the body sees it.
+    arg: Value,
+    /// What the iterations start from (free ones).
+    start: Order,
+}
+
+/// What the block around an op wants at its end.
+#[derive(Clone, Debug, Default)]
+struct Context {
+    /// Sets whose tokens a `yield` gives.
+    yields: Vec<(Set, Touch)>,
+    /// Sets whose tokens the innermost loop carries.
+    carried: Vec<Carried>,
+}
+
+impl Context {
+    fn wants(&self, set: Set) -> bool {
+        self.yields.iter().any(|(s, _)| *s == set) || self.carried.iter().any(|c| c.set == set)
+    }
+}
+
+struct Stage<'m> {
+    module: &'m mut Module,
+    accesses: Accesses,
+    facts: Facts,
+    token: TypeId,
+    /// A token without predecessors, at the start of the entry.
+    fresh: Option<Value>,
+    entry: BlockId,
+    /// The place of the op at hand.
+    loc: Loc,
+}
+
+impl Stage<'_> {
+    /// Orders a block; gives the state at its end.
+    fn block(&mut self, block: BlockId, mut state: State, context: &Context) -> State {
+        let ops = std::mem::take(&mut self.module.block_mut(block).ops);
+        let mut later = self.later(&ops);
+        for (i, &id) in ops.iter().enumerate() {
+            let after = std::mem::take(&mut later[i]);
+            let waited = |set: Set, touch: Touch| context.wants(set) || touch.conflicts(after[set]);
+            self.loc = self.module.op(id).loc;
+            match self.module.op(id).code {
+                Opcode::If => self.branch(id, &mut state, &waited, context),
+                Opcode::For | Opcode::Loop => self.repeat(id, block, &mut state, &waited),
+                Opcode::Yield => {
+                    let exported = |(set, _): &(Set, Touch)| self.exported(block, &state[*set]);
+                    let tokens: Vec<Value> = context.yields.iter().map(exported).collect();
+                    self.append_operands(id, &tokens);
+                }
+                Opcode::Continue | Opcode::Break => {
+                    let passed = |c: &Carried| self.at_end(block, c, &state[c.set]);
+                    let tokens: Vec<Value> = context.carried.iter().map(passed).collect();
+                    self.append_operands(id, &tokens);
+                }
+                _ => self.access(id, block, &mut state),
+            }
+            self.module.block_mut(block).ops.push(id);
+        }
+        state
+    }
+
+    /// For each op of a list, what the ops behind it do to each set.
+    fn later(&self, ops: &[OpId]) -> Vec<Vec<Touch>> {
+        let mut sum = vec![Touch::default(); self.accesses.num_sets];
+        let mut later: Vec<Vec<Touch>> = ops
+            .iter()
+            .rev()
+            .map(|&id| {
+                let after = sum.clone();
+                for (set, touch) in self.accesses.touched(id) {
+                    sum[*set].reads |= touch.reads;
+                    sum[*set].writes |= touch.writes;
+                }
+                after
+            })
+            .collect();
+        later.reverse();
+        later
+    }
+
+    /// An op that touches memory by itself.
+    fn access(&mut self, id: OpId, block: BlockId, state: &mut State) {
+        let Some(group) = self.module.op(id).code.spec().operands.iter().position(|o| o.name == "token") else {
+            return;
+        };
+        let touched = self.accesses.touched(id).to_vec();
+        let mut inputs = Vec::new();
+        for (set, touch) in &touched {
+            let order = &state[*set];
+            match touch.writes && !order.since.is_empty() {
+                true => inputs.extend(&order.since),
+                false => inputs.extend(order.store),
+            }
+        }
+        let mut input = self.join(block, inputs);
+        if input.is_none() && self.module.op(id).code.spec().operands[group].arity == Arity::One {
+            input = Some(self.fresh());
+        }
+        self.set_token(id, group, input);
+        let results = &self.module.op(id).results;
+        let Some(&own) = results.iter().find(|&&v| *self.module.ty(v) == Type::Token) else { return };
+        for (set, touch) in touched {
+            match touch.writes {
+                true => state[set] = Order::after(own),
+                false => state[set].since.push(own),
+            }
+        }
+    }
+
+    /// Sets or removes the token operand, which is the last group of its row.
+    fn set_token(&mut self, id: OpId, group: usize, token: Option<Value>) {
+        let op = self.module.op_mut(id);
+        if op.segments.is_empty() {
+            if let Some(token) = token {
+                op.operands[group] = token;
+            }
+            return;
+        }
+        let old = op.segments[group] as usize;
+        op.operands.truncate(op.operands.len() - old);
+        op.operands.extend(token);
+        op.segments[group] = token.is_some().into();
+    }
+
+    /// One token after all of these; the op that makes it goes to the end of the block.
+    fn join(&mut self, block: BlockId, mut tokens: Vec<Value>) -> Option<Value> {
+        tokens.sort();
+        tokens.dedup();
+        match tokens[..] {
+            [] => None,
+            [only] => Some(only),
+            _ => {
+                let id = self.module.add_op(Opcode::JoinTokens, &[&tokens], vec![], vec![], &[self.token], self.loc);
+                self.module.block_mut(block).ops.push(id);
+                Some(self.module.op(id).results[0])
+            }
+        }
+    }
+
+    /// A token after every access of a set so far, if there was one.
+    fn all(&mut self, block: BlockId, order: &Order) -> Option<Value> {
+        let tokens = if order.since.is_empty() { order.store.into_iter().collect() } else { order.since.clone() };
+        self.join(block, tokens)
+    }
+
+    /// What a `yield` gives for a set.
+    fn exported(&mut self, block: BlockId, order: &Order) -> Value {
+        self.all(block, order).unwrap_or_else(|| self.fresh())
+    }
+
+    /// What an iteration passes on for a carried set.
+    fn at_end(&mut self, block: BlockId, carried: &Carried, order: &Order) -> Value {
+        if *order == carried.start && carried.mode == Mode::Free {
+            return carried.arg;
+        }
+        let own = self.all(block, order);
+        let before = (carried.mode == Mode::Free).then_some(carried.arg);
+        self.join(block, own.into_iter().chain(before).collect()).expect("a token that is carried")
+    }
+
+    /// The token without predecessors.
+    fn fresh(&mut self) -> Value {
+        if let Some(token) = self.fresh {
+            return token;
+        }
+        let id = self.module.add_op(Opcode::MakeToken, &[], vec![], vec![], &[self.token], self.loc);
+        let token = self.module.op(id).results[0];
+        self.fresh = Some(token);
+        // The entry's list is being put together again: its beginning is in place, or empty.
+        self.module.block_mut(self.entry).ops.insert(0, id);
+        token
+    }
+
+    fn append_operands(&mut self, id: OpId, tokens: &[Value]) {
+        let op = self.module.op_mut(id);
+        op.operands.extend(tokens);
+        if let Some(last) = op.segments.last_mut() {
+            *last += tokens.len() as u32;
+        }
+    }
+
+    fn branch(&mut self, id: OpId, state: &mut State, waited: &dyn Fn(Set, Touch) -> bool, context: &Context) {
+        let touched = self.accesses.touched(id).to_vec();
+        let exports: Vec<(Set, Touch)> = touched.into_iter().filter(|&(set, touch)| waited(set, touch)).collect();
+        let regions = self.module.op(id).regions.clone();
+        if !exports.is_empty() {
+            self.fill_else(regions[1], id);
+        }
+        let inner = Context { yields: exports.clone(), carried: context.carried.clone() };
+        for &region in &regions {
+            self.block(region, state.clone(), &inner);
+        }
+        for (set, touch) in exports {
+            let result = self.module.add_op_result(id, self.token);
+            match touch.writes {
+                true => state[set] = Order::after(result),
+                false => state[set].since = vec![result],
+            }
+        }
+    }
+
+    /// An empty else region gets its terminator, so that it can yield.
+    fn fill_else(&mut self, region: BlockId, parent: OpId) {
+        if self.module.block(region).ops.is_empty() {
+            let loc = self.module.op(parent).loc;
+            let id = self.module.add_op(Opcode::Yield, &[&[]], vec![], vec![], &[], loc);
+            self.module.block_mut(region).ops.push(id);
+            self.module.block_mut(region).parent = Some(parent);
+        }
+    }
+
+    fn repeat(&mut self, id: OpId, block: BlockId, state: &mut State, waited: &dyn Fn(Set, Touch) -> bool) {
+        let body = self.module.op(id).regions[0];
+        let mut inside = state.clone();
+        let mut carried = Vec::new();
+        let mut after = FxHashMap::default();
+        for (set, touch) in self.accesses.touched(id).to_vec() {
+            let free = !touch.writes || self.accesses.iterations_are_disjoint(self.module, &self.facts, id, set);
+            let mode = if free { Mode::Free } else { Mode::Serial };
+            let before = self.all(block, &state[set]);
+            // Loads wait for the last store only; free stores for everything before the loop.
+            if mode == Mode::Free {
+                let store = if touch.writes { before } else { state[set].store };
+                inside[set] = Order { store, since: Vec::new() };
+            }
+            if mode == Mode::Free && !waited(set, touch) {
+                continue;
+            }
+            let init = before.unwrap_or_else(|| self.fresh());
+            self.append_operands(id, &[init]);
+            let arg = self.module.add_block_arg(body, self.token);
+            if mode == Mode::Serial {
+                inside[set] = Order::after(arg);
+            }
+            carried.push(Carried { set, mode, arg, start: inside[set].clone() });
+            after.insert(set, touch);
+        }
+        let context = Context { yields: Vec::new(), carried: carried.clone() };
+        self.block(body, inside, &context);
+        for c in carried {
+            let result = self.module.add_op_result(id, self.token);
+            match after[&c.set].writes {
+                true => state[c.set] = Order::after(result),
+                false => state[c.set].since = vec![result],
+            }
+        }
+    }
+}

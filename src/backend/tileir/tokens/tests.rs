@@ -1,0 +1,1 @@
+//! Tests of the order of memory accesses.
