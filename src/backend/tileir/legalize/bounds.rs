@@ -94,11 +94,11 @@ fn conditional_ops(module: &Module, body: BlockId) -> FxHashSet<OpId> {
         let op = module.op(id);
         returns += usize::from(op.code == Opcode::Return);
         if op.code == Opcode::If {
-            op.regions.iter().for_each(|&region| module.walk(region, &mut |inner| drop(conditional.insert(inner))));
+            op.regions.iter().for_each(|&region| module.walk(region, &mut |inner| _ = conditional.insert(inner)));
         }
     });
     if returns > 1 {
-        module.walk(body, &mut |id| drop(conditional.insert(id)));
+        module.walk(body, &mut |id| _ = conditional.insert(id));
     }
     conditional
 }
