@@ -215,14 +215,19 @@ pub fn self_check() -> anyhow::Result<()> {
     let same = |ours: f64, theirs: f64| ours == theirs || (ours.is_nan() && theirs.is_nan());
     for _ in 0..100_000 {
         let wide = f64::from_bits(random.random());
-        let near = f64::from(f32::from_bits(random.random())) * (1.0 + random.random::<f64>() * 1e-9);
+        let narrow = f32::from_bits(random.random());
+        let near = f64::from(narrow) * (1.0 + random.random::<f64>() * 1e-9);
+        let nearest = |format: Format, x: f64| format.round(Real::exact(x), Round::NearestEven);
         for x in [wide, near, near.round(), near * 2f64.powi(-100)] {
-            let nearest = |format: Format| format.round(Real::exact(x), Round::NearestEven);
-            anyhow::ensure!(same(nearest(Format::F32), f64::from(x as f32)), "{x:e} to f32");
-            anyhow::ensure!(same(nearest(Format::F16), half::f16::from_f64(x).to_f64()), "{x:e} to f16");
-            anyhow::ensure!(same(nearest(Format::BF16), half::bf16::from_f64(x).to_f64()), "{x:e} to bf16");
+            anyhow::ensure!(same(nearest(Format::F32, x), f64::from(x as f32)), "{x:e} to f32");
         }
-        let x = f64::from(near as f32);
+        // (`half` rounds correctly from f32, not from f64.)
+        for x in [narrow, narrow.round(), narrow * 2f32.powi(-24), 1.0 + narrow.fract()] {
+            let wide = f64::from(x);
+            anyhow::ensure!(same(nearest(Format::F16, wide), half::f16::from_f32(x).to_f64()), "{x:e} to f16");
+            anyhow::ensure!(same(nearest(Format::BF16, wide), half::bf16::from_f32(x).to_f64()), "{x:e} to bf16");
+        }
+        let x = f64::from(narrow);
         let down = Format::F16.round(Real::exact(x), Round::Down);
         let up = Format::F16.round(Real::exact(x), Round::Up);
         anyhow::ensure!(x.is_nan() || (down <= x && x <= up), "{x:e} between {down:e} and {up:e}");

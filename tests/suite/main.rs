@@ -10,6 +10,7 @@ mod compare;
 mod control;
 mod data;
 mod elementwise;
+mod examples;
 mod float;
 mod format;
 mod harness;
@@ -17,6 +18,7 @@ mod integer;
 mod memory;
 mod product;
 mod ptxas;
+mod random;
 mod reduce;
 mod shape;
 
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
     reduce::register(&mut suite);
     product::register(&mut suite);
     control::register(&mut suite);
+    examples::register(&mut suite);
+    random::register(&mut suite);
     let mut trials = suite.trials();
     trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
     libtest_mimic::run(&arguments, trials).exit_code()

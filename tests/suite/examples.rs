@@ -1,0 +1,73 @@
+//! The examples: each at small and odd sizes on every back end, and its PTX at full size through the
+//! assembler without spills. (An example checks its own results.)
+
+#[path = "../../examples/batched_matmul.rs"]
+mod batched_matmul;
+#[path = "../../examples/layernorm.rs"]
+mod layernorm;
+#[path = "../../examples/matmul.rs"]
+mod matmul;
+#[path = "../../examples/saxpy.rs"]
+mod saxpy;
+#[path = "../../examples/softmax.rs"]
+mod softmax;
+#[path = "../../examples/transpose.rs"]
+mod transpose;
+#[path = "../../examples/vadd.rs"]
+mod vadd;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::harness::{Session, Suite};
+use crate::ptxas::{self, Demand};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    macro_rules! each {
+        ($($example:ident: $(($($sizes:literal)*))+;)+) => {$(
+            suite.test(concat!("example/", stringify!($example)), |session| {
+                $(check(session, stringify!($example), &[$($sizes),*], |arguments| {
+                    $example::run(&$example::Cli::try_parse_from(arguments)?)
+                })?;)+
+                Ok(())
+            });
+        )+};
+    }
+    each! {
+        vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
+        saxpy: ("--n" "5000" "--alpha=-2.5");
+        transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
+        softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
+        layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
+        matmul: ("--m" "128" "--n" "128" "--k" "64") ("--type" "bf16" "--m" "150" "--n" "130" "--k" "70")
+            ("--type" "tf32" "--m" "65" "--n" "100" "--k" "33") ("--type" "f32" "--m" "65" "--n" "100" "--k" "33")
+            ("--type" "f64" "--m" "65" "--n" "100" "--k" "33");
+        batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40");
+    }
+}
+
+fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> Result<()>) -> Result<()> {
+    let call = |options: &[&str]| {
+        let arguments: Vec<String> = [name].iter().chain(options).map(|text| text.to_string()).collect();
+        run(arguments.clone()).context(arguments.join(" "))
+    };
+    match session {
+        Session::Run(device) => {
+            let backend = device.backend().to_string();
+            call(&[&["--backend", &backend, "--iterations", "1"], sizes].concat())
+        }
+        Session::Assemble(target, _) => {
+            // The sizes are those of small runs; of the options only the element type matters here.
+            let element = sizes.iter().position(|&option| option == "--type").map_or(0..0, |at| at..at + 2);
+            let target = target.to_string();
+            let path = std::env::temp_dir().join(format!("cutlet-{}-{name}-{target}.ptx", std::process::id()));
+            let output = path.display().to_string();
+            let emit = ["--emit", "ptx", "--target", &target, "--output", &output];
+            call(&[&emit, &sizes[element]].concat())?;
+            let ptx = std::fs::read_to_string(&path)?;
+            std::fs::remove_file(&path)?;
+            ptxas::assemble(&ptx, &target, Demand::NoSpills)
+        }
+    }
+}
