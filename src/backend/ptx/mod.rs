@@ -85,7 +85,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     };
     let warps = plan::num_warps(module, entry.body, options);
     let inference = infer::Inference::run(module, entry.body, target, warps);
-    lower::lower(module, entry, inference, &symbol(&entry.name)).map_err(Error::Unsupported)
+    lower::lower(module, entry, inference, &symbol(&entry.name), options).map_err(Error::Unsupported)
 }
 
 /// A PTX identifier made from a kernel's name.

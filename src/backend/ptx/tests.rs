@@ -155,6 +155,7 @@ pub fn assemble(compiled: &Compiled, target: Target) -> Option<String> {
     let report = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{report}\n{}", compiled.text);
     assert!(report.contains(" 0 bytes spill stores"), "{report}");
+    assert!(!report.contains("C75"), "wgmma is serialised: {report}");
     Some(report)
 }
 
@@ -309,7 +310,8 @@ fn products_use_tensor_cores_and_do_not_spill() {
         (DType::F64, DType::F64, [64, 64, 16]),
     ] {
         for compiled in check(&matmul(elem, acc, tile)) {
-            assert!(compiled.text.contains("mma.sync"));
+            let wgmma = compiled.text.contains(".target sm_90a") && elem != DType::F64;
+            assert!(compiled.text.contains(if wgmma { "wgmma.mma_async" } else { "mma.sync" }));
         }
     }
     check(&matmul(DType::F32, DType::F32, [64, 64, 32]));
@@ -322,7 +324,7 @@ fn operands_of_products_are_copied_ahead() {
         assert!(!compiled.text.contains("ld.global"));
         let body = &compiled.text[compiled.text.rfind("cp.async.wait_group 1").unwrap()..];
         assert_eq!(
-            body[..body.find("mma.sync").unwrap()].matches("barrier.cta").count(),
+            body[..body.find("mma_async").or(body.find("mma.sync")).unwrap()].matches("barrier.cta").count(),
             1,
             "one barrier an iteration"
         );

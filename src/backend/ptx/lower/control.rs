@@ -24,6 +24,8 @@ pub struct Frame {
     next: Option<(Vec<Option<Fixed>>, Label)>,
     /// `break` or `yield`: result registers and label.
     exit: Option<(Vec<Option<Fixed>>, Label)>,
+    /// A `for` with a pipeline: its head waits for the products of the iteration before.
+    pipelined: bool,
 }
 
 /// A point to which the memory of computed values can be cut back.
@@ -51,6 +53,14 @@ impl Lowering<'_> {
         let mark = self.mark();
         self.block(block);
         self.release(mark);
+        if !self.is_pipelined() {
+            self.settle();
+        }
+    }
+
+    /// Is the innermost loop one whose head waits for products?
+    fn is_pipelined(&self) -> bool {
+        self.loops.last().is_some_and(|frame| frame.pipelined)
     }
 
     /// Registers for a value in its layout; tokens have none.
@@ -74,11 +84,21 @@ impl Lowering<'_> {
         }
     }
 
+    /// Is the value in these registers already (and may still be on its way there)?
+    fn stands_in(&self, value: Value, registers: &[Reg]) -> bool {
+        self.tiles[value.index()].as_ref().is_some_and(|tile| {
+            tile.slots.len() == registers.len() && tile.slots.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
+        })
+    }
+
     /// Writes values into fixed registers, all at once: a source may be another one's destination.
     fn assign(&mut self, targets: &[Option<Fixed>], values: &[Value]) -> Lowered {
         let mut moves: Vec<(Reg, Operand)> = Vec::new();
         for (target, &value) in targets.iter().zip(values) {
             let Some((layout, registers)) = target else { continue };
+            if self.stands_in(value, registers) {
+                continue;
+            }
             let slots: Rc<[Operand]> = self.get(value, layout)?;
             moves.extend(registers.iter().copied().zip(slots.iter().copied()));
         }
@@ -99,6 +119,7 @@ impl Lowering<'_> {
 
     /// Code that a back edge reaches, or that may have been skipped, knows little of what threads did.
     fn enter_loop(&mut self, body: BlockId) {
+        self.settle();
         let mut accesses = Vec::new();
         self.module.walk(body, &mut |id| accesses.extend(self.access_of(id)));
         self.memory.may_have_happened(accesses);
@@ -175,13 +196,21 @@ impl Lowering<'_> {
         }
         let mark = self.mark();
         if let Some(running) = &running {
-            self.advance_pipeline(id, running, counter, upper, step, ty)?;
+            self.advance_pipeline(running);
         }
-        self.loops.push(Frame { op: Opcode::For, next: Some((carried, next)), exit: None });
+        self.loops.push(Frame {
+            op: Opcode::For,
+            next: Some((carried, next)),
+            exit: None,
+            pipelined: running.is_some(),
+        });
         self.region(body);
         let frame = self.loops.pop().expect("the frame of this loop");
         self.release(mark);
         self.b.place(next);
+        if let Some(running) = &running {
+            self.refill_pipeline(id, running, counter, upper, step, ty)?;
+        }
         // The next counter may not exceed the type: compare what is left instead.
         let left = self.b.sub(ty, upper, counter);
         let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
@@ -217,7 +246,12 @@ impl Lowering<'_> {
             self.bind(arg, fixed);
         }
         let bound = results.clone();
-        self.loops.push(Frame { op: Opcode::Loop, next: Some((carried, head)), exit: Some((results, end)) });
+        self.loops.push(Frame {
+            op: Opcode::Loop,
+            next: Some((carried, head)),
+            exit: Some((results, end)),
+            pipelined: false,
+        });
         self.region(body);
         self.loops.pop();
         self.b.place(end);
@@ -245,7 +279,7 @@ impl Lowering<'_> {
                 after =
                     Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
             }
-            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)) });
+            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), pipelined: false });
             self.region(region);
             self.loops.pop();
             if index == 0 && op.regions.len() > 1 {

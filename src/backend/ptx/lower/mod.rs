@@ -36,10 +36,11 @@ use super::emit::{self, Function};
 use super::infer::Inference;
 use super::inst::{Operand, Ty};
 use super::shared::SharedMemory;
-use super::{Compiled, ParamKind};
+use super::{CompileOptions, Compiled, ParamKind};
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
+use crate::target::Target;
 
 /// Why an op could not be lowered: a sentence; the place is added by the caller.
 pub type Lowered<T = ()> = Result<T, String>;
@@ -68,6 +69,8 @@ pub struct Lowering<'m> {
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
+    /// Results of products that may still be running.
+    in_flight: Vec<Value>,
     thread: thread::ThreadCache,
     use_counts: Vec<u32>,
     /// The block that each op stands in.
@@ -81,12 +84,13 @@ pub fn lower<'m>(
     entry: &Entry,
     inference: Inference<'m>,
     name: &str,
+    options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let target = inference.target;
     let threads = inference.num_warps as u32 * super::plan::WARP;
     let mut lowering = Lowering {
         module,
-        b: Builder::new(target, name, threads),
+        b: builder(target, name, threads, options),
         tiles: vec![None; module.num_values()],
         cached: Vec::new(),
         views: HashMap::new(),
@@ -94,6 +98,7 @@ pub fn lower<'m>(
         memory: memory::History::of(module, entry.body),
         loops: Vec::new(),
         staged: HashMap::new(),
+        in_flight: Vec::new(),
         thread: thread::ThreadCache::default(),
         use_counts: use_counts(module, entry.body),
         op_blocks: op_blocks(module, entry.body),
@@ -110,6 +115,13 @@ pub fn lower<'m>(
     let function: Function = lowering.b.finish();
     let text = emit::module(target, &[], &[function]);
     Ok(Compiled { text, entry: name.to_owned(), threads, shared_bytes, cluster: 1, params, layout })
+}
+
+/// An empty kernel. Without a number of blocks, ptxas may save registers for more of them than is good.
+fn builder(target: Target, name: &str, threads: u32, options: &CompileOptions) -> Builder {
+    let mut builder = Builder::new(target, name, threads);
+    builder.function().min_blocks = Some(options.occupancy.unwrap_or(1));
+    builder
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
@@ -249,6 +261,7 @@ impl<'m> Lowering<'m> {
 
     /// A barrier over the tile block, and what it settles.
     fn barrier(&mut self) {
+        self.settle();
         self.b.bar_sync(0, None);
         self.shared.barrier();
         self.memory.barrier();

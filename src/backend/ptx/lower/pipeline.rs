@@ -3,15 +3,16 @@
 //! A `for` loop qualifies if its body loads operands of a product, straight into the product, from arrays
 //! that the kernel does not write, at indices that are computed from the counter and from outside. With S
 //! stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
-//! their way (`cp.async`, 16 bytes a thread where alignment allows). One barrier an iteration does both: the
-//! copies of all threads have arrived, and all threads are done with the stage that is filled next.
+//! their way (`cp.async`, 16 bytes a thread where alignment allows). One barrier at the head of an iteration
+//! does both: the copies of all threads have arrived, and all threads are done with the stage that the end of
+//! the iteration fills. Products that run on their own do so until the next head.
 
 use std::collections::HashMap;
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::{Cmp, Operand, Prefetch, Reg, RegClass, Ty};
-use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::inst::{Cmp, Operand, Prefetch, ProxyFence, Reg, RegClass, Ty};
+use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
@@ -39,6 +40,8 @@ pub struct Pipeline {
     slice: Vec<OpId>,
     stage_bytes: usize,
     stages: usize,
+    /// Products run on their own: the head of an iteration waits for those of the one before.
+    asynchronous: bool,
 }
 
 /// The registers of a running pipeline.
@@ -59,12 +62,14 @@ impl Lowering<'_> {
         let mut copies: Vec<Copy> = Vec::new();
         let mut slice: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;
+        let mut asynchronous = false;
         for &product in &module.block(body).ops {
             let op = module.op(product);
             if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
                 continue;
             }
             let Some(Ok(plan)) = self.inference.products.get(&product) else { continue };
+            asynchronous |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
                 let Some((load, side)) = self.copyable(body, operand, plan) else { continue };
                 let Some(part) = self.index_slice(body, load) else { continue };
@@ -81,7 +86,7 @@ impl Lowering<'_> {
         slice.dedup();
         let room = self.shared.free() as usize;
         let stages = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES).min(room / stage_bytes);
-        (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages })
+        (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous })
     }
 
     /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
@@ -178,8 +183,26 @@ impl Lowering<'_> {
         Ok(running)
     }
 
-    /// At the head of an iteration: this stage is there, the one before is free and filled anew.
-    pub fn advance_pipeline(
+    /// At the head of an iteration: its stage is there, and all threads are done with the one before.
+    pub fn advance_pipeline(&mut self, running: &Running) {
+        self.b.cp_async_wait(running.pipeline.stages as u32 - 2);
+        if running.pipeline.asynchronous {
+            MmaPlan::wait(&mut self.b);
+            self.in_flight.clear();
+            self.b.fence_proxy(ProxyFence::AsyncShared);
+        }
+        self.barrier();
+        for copy in &running.pipeline.copies {
+            let offset = running.slab.offset + copy.offset as u32;
+            let place = self.b.add(Ty::U32, running.compute, offset);
+            let base = self.b.reg(Operand::Smem, RegClass::B32);
+            let address = self.b.add(Ty::U32, base, place);
+            self.staged.insert(self.module.op(copy.load).results[0], address);
+        }
+    }
+
+    /// At the end of an iteration: the stage of the iteration before is filled anew.
+    pub fn refill_pipeline(
         &mut self,
         id: OpId,
         running: &Running,
@@ -189,18 +212,8 @@ impl Lowering<'_> {
         ty: Ty,
     ) -> Lowered {
         let distance = running.pipeline.stages as i64 - 1;
-        self.b.cp_async_wait(distance as u32 - 1);
-        self.barrier();
         let ahead = self.b.mad(ty, step, distance, counter);
         self.fill(id, running, ahead, upper, ty)?;
-        let base = self.b.add(Ty::U32, running.compute, running.slab.offset);
-        let base = self.b.address(Operand::Smem, base);
-        for copy in &running.pipeline.copies {
-            let value = self.module.op(copy.load).results[0];
-            let place = self.b.address(base.base, base.offset + copy.offset as i64);
-            let address = self.b.add(Ty::U32, place.base, place.offset);
-            self.staged.insert(value, address);
-        }
         self.next_stage(running, running.compute);
         Ok(())
     }
@@ -208,6 +221,10 @@ impl Lowering<'_> {
     /// After the loop: nothing is on its way any more.
     pub fn stop_pipeline(&mut self, running: Running) {
         self.b.cp_async_wait(0);
+        if running.pipeline.asynchronous {
+            MmaPlan::wait(&mut self.b);
+            self.in_flight.clear();
+        }
         for copy in &running.pipeline.copies {
             self.staged.remove(&self.module.op(copy.load).results[0]);
         }

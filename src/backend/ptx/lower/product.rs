@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::inst::{MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, Source};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::shared::Buffer;
@@ -76,6 +76,9 @@ impl Lowering<'_> {
             .into_iter()
             .filter_map(|b| if let Brought::Shared(b) = b { Some(*b) } else { None })
             .collect();
+        if plan.is_asynchronous() && !buffers.is_empty() {
+            self.b.fence_proxy(ProxyFence::AsyncShared);
+        }
         for &buffer in &buffers {
             if self.shared.read(buffer) {
                 self.barrier();
@@ -88,6 +91,9 @@ impl Lowering<'_> {
         let thread = self.b.reg(thread, RegClass::B32);
         let (left, right) = (self.address_of(left), self.address_of(right));
         plan.lower(&mut self.b, thread, left.source(), right.source(), &registers);
+        if plan.is_asynchronous() {
+            self.in_flight.push(op.results[0]);
+        }
         let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
         self.tiles[op.results[0].index()] = Some(Tile { layout: plan.acc.clone(), slots: slots.into() });
         Ok(())
@@ -115,7 +121,7 @@ impl Lowering<'_> {
         let slots = self.get(value, &layout)?;
         let slots = if dtype == plan.dtype { slots } else { self.exact_cast(&slots, dtype, plan.dtype)? };
         let bits = plan.dtype.storage_bits();
-        match Conversion::plan(&layout, &plan.registers, bits, 0) {
+        match plan.registers.as_ref().and_then(|registers| Conversion::plan(&layout, registers, bits, 0)) {
             Some(Conversion::Identity) => return Ok(Brought::Registers(slots)),
             Some(Conversion::Registers(map)) => {
                 return Ok(Brought::Registers(map.iter().map(|&register| slots[register]).collect()));
@@ -139,6 +145,14 @@ impl Lowering<'_> {
             let values: Vec<Operand> = access.registers.iter().map(|&register| slots[register]).collect();
             let addr = self.shared_place(buffer, thread, access.xor, access.offset);
             vector::store(&mut self.b, Space::Shared, plan.dtype, &values, &addr, MemMods::default(), owner);
+        }
+    }
+
+    /// Waits for the products that run on their own, if there are any.
+    pub fn settle(&mut self) {
+        if !self.in_flight.is_empty() {
+            MmaPlan::wait(&mut self.b);
+            self.in_flight.clear();
         }
     }
 

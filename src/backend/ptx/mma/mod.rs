@@ -2,8 +2,8 @@
 //!
 //! [`MmaPlan::new`] chooses the instruction, the register layouts of operands and accumulator and the
 //! swizzle of operands in shared memory; [`MmaPlan::lower`] emits the product on an accumulator that
-//! stays in its registers. Tensor cores (`mma.sync`) do every type but f32, which is summed by FMA
-//! in IEEE arithmetic, in the order of k.
+//! stays in its registers. Tensor cores do every type but f32 (`wgmma` on sm_90a where the extents allow,
+//! else `mma.sync`), which is summed by FMA in IEEE arithmetic, in the order of k.
 //!
 //! Who calls it brings the operands: in shared memory, written through
 //! [`crate::layout::SharedLayout::accesses`] of the plan's layout and behind a barrier, or in registers
@@ -17,6 +17,7 @@ mod operand;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod wgmma;
 
 use super::builder::Builder;
 use super::inst::{Operand, Reg};
@@ -76,9 +77,9 @@ pub struct OperandPlan {
     /// Its place in shared memory; shape of the rank of the tiles. The buffer has to start at a multiple
     /// of 128 bytes.
     pub shared: SharedLayout,
-    /// Its register layout, for an operand that comes in registers: few threads hold replicas only where
+    /// Its register layout, for an operand that may come in registers: few threads hold replicas only where
     /// the product has few rows or columns, so this costs registers.
-    pub registers: Layout,
+    pub registers: Option<Layout>,
 }
 
 /// Where an operand is.
@@ -95,6 +96,7 @@ pub enum Source<'a> {
 enum Kind {
     Tensor(Box<tensor::TensorPlan>),
     Fma(Box<fma::FmaPlan>),
+    Wgmma(Box<wgmma::WgmmaPlan>),
 }
 
 impl MmaPlan {
@@ -105,8 +107,23 @@ impl MmaPlan {
     pub fn new(request: &MmaRequest) -> Result<MmaPlan, String> {
         match (request.a.dtype, request.b.dtype, request.acc) {
             (DType::F32, DType::F32, DType::F32) => Ok(fma::plan(request)),
-            _ => tensor::plan(request),
+            _ => match wgmma::plan(request) {
+                Some(plan) => Ok(plan),
+                None => tensor::plan(request),
+            },
         }
+    }
+
+    /// Do the instructions run on their own? Then ordinary writes to shared memory need a proxy fence
+    /// before them, and [`MmaPlan::wait`] has to come before the accumulator is read or the operands' shared
+    /// memory is written again.
+    pub fn is_asynchronous(&self) -> bool {
+        matches!(self.kind, Kind::Wgmma(_))
+    }
+
+    /// Waits for all products that run on their own.
+    pub fn wait(b: &mut Builder) {
+        b.wgmma_wait(0);
     }
 
     /// Emits `acc += a × b`. `thread` is the linear number of the thread in the block (B32); `acc` has one
@@ -119,6 +136,7 @@ impl MmaPlan {
         match &self.kind {
             Kind::Tensor(plan) => plan.lower(b, thread, left, right, acc),
             Kind::Fma(plan) => plan.lower(b, thread, left, right, acc),
+            Kind::Wgmma(plan) => plan.lower(b, thread, left, right, acc),
         }
     }
 
@@ -127,6 +145,7 @@ impl MmaPlan {
         match &self.kind {
             Kind::Tensor(plan) => plan.describe(),
             Kind::Fma(plan) => plan.describe(),
+            Kind::Wgmma(plan) => plan.describe(),
         }
     }
 }

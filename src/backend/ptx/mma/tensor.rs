@@ -78,7 +78,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<MmaPlan, String> {
     let operand = |fragments: &Fragments, dtype: DType| OperandPlan {
         dtype,
         shared: fragments.shared.clone(),
-        registers: fragments.layout.canonical().reshape(&fragments.shared.shape),
+        registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
     };
     let [batch, m, n, _] = request.extents;
     Ok(MmaPlan {

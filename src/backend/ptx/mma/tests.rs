@@ -15,7 +15,7 @@ fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [
         b: spec(b, contiguous[1]),
         acc,
         num_warps,
-        target: Target::SM_90A,
+        target: Target { arch: 90, accelerated: false }, // the model knows `mma.sync` alone,
     }
 }
 
@@ -61,7 +61,7 @@ impl Run {
         let plan = MmaPlan::new(&request).expect("a plan");
         let mut b = Builder::new(request.target, "product", 32 * request.num_warps as u32);
         let acc = b.fresh_vec(element_class(request.acc), plan.acc.num_registers());
-        let left = b.fresh_vec(element_class(plan.a.dtype), plan.a.registers.num_registers());
+        let left = b.fresh_vec(element_class(plan.a.dtype), plan.a.registers.as_ref().unwrap().num_registers());
         let thread = b.special(Special::TidX).reg();
         let operands: Vec<Operand> = left.iter().map(|&reg| reg.into()).collect();
         let source = if from_registers { Source::Registers(&operands) } else { Source::Shared(0u32.into()) };
@@ -97,7 +97,7 @@ impl Run {
         for thread in 0..32 * self.request.num_warps {
             let (lane, warp) = (thread % 32, thread / 32);
             for (r, &reg) in self.left.iter().enumerate() {
-                let element = self.plan.a.registers.element(r, lane, warp);
+                let element = self.plan.a.registers.as_ref().unwrap().element(r, lane, warp);
                 block.set(thread, reg, encode(left_type, left[element as usize]));
             }
             for (r, &reg) in self.acc.iter().enumerate() {
