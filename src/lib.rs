@@ -22,7 +22,10 @@ pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::Constant;
-pub use launch::{CompiledKernel, Grid, Launch, code_ir, code_ptx, compile, launch};
+pub use launch::{
+    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, code_ir, code_ptx, code_tiled, compile, export,
+    launch,
+};
 pub use ops::*;
 pub use runtime::{ArraySpec, ArraySpecMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream};
 pub use target::Target;

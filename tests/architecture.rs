@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("pass", &["ir", "dtype", "error", "codec"]),
     ("backend", &["ir", "pass", "dtype", "error", "target", "codec", "layout"]),
     ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
+    ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("backend/ptx", &["backend", "ir", "pass", "codec", "layout", "dtype", "error", "target"]),
     // An argument of a launch tells which memory it uses.
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),

@@ -8,11 +8,13 @@ mod report;
 mod timing;
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use cutlet::backend::tileir::Version;
 use cutlet::kernel::{Kernel, LaunchArgs};
-use cutlet::{Backend, Device, Target};
+use cutlet::{Backend, Device, Format, Target};
 
 pub use data::{Expected, largest_error, normal};
 pub use product::{expected_rows, sample_rows};
@@ -22,15 +24,18 @@ pub use timing::Rotation;
 /// Options that every example takes.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// Where to run: cpu or ptx. Default: the GPU where there is one, else cpu (`CUTLET_BACKEND` decides before that).
+    /// Where to run: cpu, ptx or tileir. Default: the GPU where there is one, else cpu (`CUTLET_BACKEND` decides before that).
     #[arg(long)]
     backend: Option<Backend>,
     /// Print the kernel's code instead of running it; no device is needed.
     #[arg(long, value_enum)]
     emit: Option<Emit>,
-    /// What PTX is emitted for: sm_80, sm_90a, …
+    /// What code is emitted for: sm_80, sm_90a, sm_100, …
     #[arg(long, default_value_t = Target::SM_90A)]
     target: Target,
+    /// Version of emitted bytecode: 13.1 to 13.5. Default: the lowest that will do.
+    #[arg(long)]
+    bytecode_version: Option<Version>,
     /// Write the emitted code to this file instead of standard output.
     #[arg(long)]
     output: Option<PathBuf>,
@@ -46,6 +51,12 @@ pub enum Emit {
     Ir,
     /// PTX.
     Ptx,
+    /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
+    Tileir,
+    /// Tile IR bytecode.
+    Tilebc,
+    /// Machine code, made by tileiras.
+    Cubin,
 }
 
 impl Options {
@@ -53,7 +64,7 @@ impl Options {
     pub fn device(&self) -> Result<Device> {
         Ok(match (self.emit, self.backend) {
             (Some(_), _) | (None, Some(Backend::Cpu)) => Device::cpu(),
-            (None, Some(Backend::Ptx)) => Device::gpu(0)?,
+            (None, Some(Backend::Ptx | Backend::TileIr)) => Device::gpu(0)?,
             (None, None) => Device::first()?,
         })
     }
@@ -76,17 +87,19 @@ impl Options {
         A: LaunchArgs,
         K: Kernel<A::Traced>,
     {
-        let text = match self.emit {
+        let code = match self.emit {
             None => return Ok(()),
-            Some(Emit::Ir) => cutlet::code_ir(kernel, args)?,
-            Some(Emit::Ptx) => cutlet::code_ptx(kernel, args, self.target)?,
+            Some(Emit::Ir) => cutlet::code_ir(kernel, args)?.into_bytes(),
+            Some(Emit::Ptx) => cutlet::code_ptx(kernel, args, self.target)?.into_bytes(),
+            Some(Emit::Tileir) => cutlet::code_tiled(kernel, args, self.target)?.into_bytes(),
+            Some(Emit::Tilebc) => {
+                cutlet::export(kernel, args, self.target, Format::TileIr(self.bytecode_version))?.bytes
+            }
+            Some(Emit::Cubin) => cutlet::export(kernel, args, self.target, Format::Cubin)?.bytes,
         };
         match &self.output {
-            Some(path) => fs::write(path, text).with_context(|| path.display().to_string()),
-            None => {
-                print!("{text}");
-                Ok(())
-            }
+            Some(path) => fs::write(path, code).with_context(|| path.display().to_string()),
+            None => Ok(std::io::stdout().write_all(&code)?),
         }
     }
 }

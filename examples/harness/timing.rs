@@ -23,7 +23,7 @@ impl<S> Rotation<S> {
         const MOST: usize = 64;
         let count = match device.backend() {
             Backend::Cpu => 1,
-            Backend::Ptx => TOUCHED_BYTES.div_ceil(bytes.max(1)).clamp(1, MOST),
+            Backend::Ptx | Backend::TileIr => TOUCHED_BYTES.div_ceil(bytes.max(1)).clamp(1, MOST),
         };
         let sets = (0..count).map(|_| make()).collect::<cutlet::Result<_>>()?;
         Ok(Rotation { device, sets })
@@ -38,7 +38,7 @@ impl<S> Rotation<S> {
     pub fn time(&mut self, options: &Options, launch: impl Fn(&mut S) -> cutlet::Result<()>) -> Result<Duration> {
         let (warm_up, default) = match self.device.backend() {
             Backend::Cpu => (0, 3),
-            Backend::Ptx => (3 + self.sets.len(), 100),
+            Backend::Ptx | Backend::TileIr => (3 + self.sets.len(), 100),
         };
         let iterations = options.iterations.unwrap_or(default);
         ensure!(iterations > 0, "--iterations 0: nothing to time");

@@ -87,7 +87,7 @@ impl Launch<'_> {
 }
 
 #[track_caller]
-fn traced<K, A>(kernel: &K, args: &A) -> Result<Module>
+pub(super) fn traced<K, A>(kernel: &K, args: &A) -> Result<Module>
 where
     A: LaunchArgs,
     K: Kernel<A::Traced>,

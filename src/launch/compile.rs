@@ -1,14 +1,16 @@
 //! From a trace to something that runs: passes, back end, assembler, caches of code.
 
 use super::dump::Dump;
+use super::specialise::Wishes;
 use crate::backend::Hints;
 use crate::backend::cpu;
 use crate::backend::ptx::{self, CompileOptions, ParamKind};
+use crate::backend::tileir::Limit;
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Module, PrintOptions, verify};
 use crate::pass;
-use crate::runtime::{Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks};
+use crate::runtime::{Backend, Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks};
 use crate::target::Target;
 
 /// A compiled kernel.
@@ -24,6 +26,8 @@ pub(crate) struct GpuCode {
     pub params: Vec<ParamKind>,
     /// What the assembler said about lost speed.
     pub remarks: Vec<String>,
+    /// What must hold at each launch.
+    pub limits: Vec<Limit>,
 }
 
 /// Verifies a trace, runs the passes and verifies again.
@@ -42,14 +46,18 @@ pub(super) fn optimise(name: &str, mut module: Module) -> Result<Module> {
 }
 
 /// Compiles a trace for a device.
-pub(super) fn compile(name: &str, module: Module, device: Device, hints: Hints) -> Result<Executable> {
+pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Executable> {
     let module = optimise(name, module)?;
     let text = module.to_text(PrintOptions::default());
-    let dump = Dump::from_env(name, &text, &format!("{:?} {hints:?}", device.target()));
+    let dump = Dump::from_env(name, &text, &format!("{:?} {wishes:?}", device.target()));
     dump.write("ir", text.as_bytes())?;
     match device.as_gpu() {
         None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?))),
-        Some(gpu) => Ok(Executable::Gpu(compile_gpu(name, &module, gpu, hints, &dump)?)),
+        Some(gpu) if wishes.generator == Backend::TileIr => {
+            check_hints(wishes.hints)?;
+            Ok(Executable::Gpu(super::tileir::compile(name, &module, gpu, wishes.hints, &dump)?))
+        }
+        Some(gpu) => Ok(Executable::Gpu(compile_gpu(name, &module, gpu, wishes.hints, &dump)?)),
     }
 }
 
@@ -101,7 +109,7 @@ fn compile_gpu(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, dum
     };
     dump.write("cubin", &cubin.bytes)?;
     dump.write("log", cubin.log.as_bytes())?;
-    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log) })
+    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), limits: Vec::new() })
 }
 
 /// Everything that machine code depends on. The options of the assembler are constant in

@@ -5,9 +5,8 @@ use std::marker::PhantomData;
 
 use super::compile::Executable;
 use super::run::run;
-use super::specialise::{Specialised, key_of, specialise};
+use super::specialise::{Specialised, Wishes, key_of, specialise};
 use super::{Grid, Launch};
-use crate::backend::Hints;
 use crate::backend::ptx::ParamKind;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, LaunchArgs, StoredConstant};
@@ -23,7 +22,7 @@ pub struct CompiledKernel<Args> {
     name: String,
     slot: Specialised,
     device: Device,
-    hints: Hints,
+    wishes: Wishes,
     key: Box<[u64]>,
     constants: Vec<StoredConstant>,
     args: PhantomData<fn(Args)>,
@@ -73,13 +72,14 @@ impl Launch<'_> {
         K: Kernel<A::Traced>,
     {
         let device = self.device(&args)?;
-        let slot = specialise(&kernel, &args, device, self.hints)?;
-        let mut key = key_of(device, self.hints);
+        let wishes = self.wishes(device)?;
+        let slot = specialise(&kernel, &args, device, wishes)?;
+        let mut key = key_of(device, wishes);
         args.key(&mut key);
         let mut constants = Vec::new();
         args.store_constants(&mut constants);
         let (name, key) = (kernel.name(), key.words().into());
-        Ok(CompiledKernel { name, slot, device, hints: self.hints, key, constants, args: PhantomData })
+        Ok(CompiledKernel { name, slot, device, wishes, key, constants, args: PhantomData })
     }
 
     /// Runs a compiled kernel; back end and hints of this launch do not matter.
@@ -93,7 +93,7 @@ impl Launch<'_> {
         args: impl LaunchArgs<Traced = Args>,
     ) -> Result<()> {
         let device = self.device(&args)?;
-        let mut key = key_of(device, kernel.hints);
+        let mut key = key_of(device, kernel.wishes);
         args.key(&mut key);
         if *key.words() != *kernel.key || !args.same_constants(&mut kernel.constants.iter()) {
             return Err(Error::argument(format!(

@@ -16,18 +16,21 @@ mod code;
 mod compile;
 mod compiled;
 mod dump;
+mod export;
 mod grid;
 mod run;
 mod specialise;
+mod tileir;
 
 use std::sync::OnceLock;
 
 pub use code::{code_ir, code_ptx};
 pub use compiled::{CompiledKernel, compile};
+pub use export::{Exported, ExportedParam, Format, code_tiled, export};
 pub use grid::Grid;
 
 use self::run::run;
-use self::specialise::specialise;
+use self::specialise::{Wishes, specialise};
 use crate::backend::Hints;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, LaunchArg, LaunchArgs};
@@ -140,7 +143,7 @@ impl<'s> Launch<'s> {
     {
         let device = self.device(&args)?;
         let Some(grid) = self.grid.checked()? else { return Ok(()) };
-        let slot = specialise(&kernel, &args, device, self.hints)?;
+        let slot = specialise(&kernel, &args, device, self.wishes(device)?)?;
         let executable = slot.get().expect("a slot that was specialised is filled");
         run(executable, self.stream.unwrap_or(device.default_stream_ref()), grid, &args)
     }
@@ -179,6 +182,25 @@ impl<'s> Launch<'s> {
         Ok(device)
     }
 
+    /// Hints, and the back end that makes the code: explicit, from the environment, or Tile IR where the
+    /// driver compiles it and PTX elsewhere.
+    #[inline]
+    fn wishes(&self, device: Device) -> Result<Wishes> {
+        static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
+        let Some(gpu) = device.as_gpu() else { return Ok(Wishes { hints: self.hints, generator: Backend::Cpu }) };
+        let asked = match (self.backend, ASKED.get()) {
+            (Some(backend), _) => Some(backend),
+            (None, Some(asked)) => *asked,
+            (None, None) => *ASKED.get_or_init(|| Backend::from_env().ok().flatten()),
+        };
+        let generator = match asked {
+            Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
+            _ if tileir::driver_compiles(gpu) => Backend::TileIr,
+            _ => Backend::Ptx,
+        };
+        Ok(Wishes { hints: self.hints, generator })
+    }
+
     #[inline]
     #[track_caller]
     fn check_choices(&self, device: Device) -> Result<()> {
@@ -191,6 +213,7 @@ impl<'s> Launch<'s> {
             )));
         }
         match self.backend {
+            Some(Backend::TileIr) if device.backend() == Backend::Ptx => Ok(()),
             Some(backend) if backend != device.backend() => Err(Error::argument(format!(
                 "the {backend} back end was asked for, but the arrays of this launch are on {device}: \
                  make them on {}",
@@ -206,7 +229,7 @@ fn default_device(backend: Option<Backend>) -> Result<Device> {
     static FIRST: OnceLock<Device> = OnceLock::new();
     match backend {
         Some(Backend::Cpu) => Ok(Device::cpu()),
-        Some(Backend::Ptx) => Device::gpu(0),
+        Some(Backend::Ptx | Backend::TileIr) => Device::gpu(0),
         None => match FIRST.get() {
             Some(&device) => Ok(device),
             None => {

@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use super::compile::{Executable, GpuCode};
 use crate::backend::cpu;
 use crate::backend::ptx::ParamKind;
-use crate::error::Result;
+use crate::backend::tileir::Bound;
+use crate::error::{Error, Result};
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
 use crate::runtime::{MemoryUse, Stream};
 
@@ -38,6 +39,9 @@ fn launch_gpu(
     });
     ordered?;
     let words = words.words();
+    if !code.limits.is_empty() {
+        check_limits(code, grid, words)?;
+    }
     let pointer = |kind: &ParamKind| match *kind {
         // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
         ParamKind::Word { index, .. } => (&raw const words[index as usize]).cast_mut().cast::<c_void>(),
@@ -60,6 +64,29 @@ fn launch_gpu(
         let mut pointers: Vec<*mut c_void> = code.params.iter().map(pointer).collect();
         // SAFETY: as above.
         unsafe { code.kernel.launch(stream_of_gpu, grid, &mut pointers) }
+    }
+}
+
+/// Compares what the code relies on with this launch.
+#[track_caller]
+fn check_limits(code: &GpuCode, grid: [u32; 3], words: &[u64]) -> Result<()> {
+    let param = |index: u32| {
+        let ParamKind::Word { bytes, .. } = code.params[index as usize];
+        let unused = 64 - 8 * bytes;
+        ((words[index as usize] << unused) as i64) >> unused
+    };
+    let value = |bound: Bound| bound.value(grid, param);
+    match code.limits.iter().find(|limit| value(limit.index) > value(limit.count)) {
+        None => Ok(()),
+        Some(limit) => Err(Error::argument(format!(
+            "this launch uses tile indices up to {} along a dimension that has {} tiles ({:?} against {:?}): the \
+             tileir back end needs a grid and loops that stay inside of the arrays; shrink the grid, put the access \
+             under `if_else`, or use the ptx back end",
+            value(limit.index),
+            value(limit.count),
+            limit.index,
+            limit.count
+        ))),
     }
 }
 

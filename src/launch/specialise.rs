@@ -12,7 +12,7 @@ use crate::cache::trace::hash_trace;
 use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::{Kernel, LaunchArgs, StoredConstant, WordWriter, trace_kernel};
-use crate::runtime::Device;
+use crate::runtime::{Backend, Device};
 
 /// A specialisation; compiled, once it has left this file.
 pub(super) type Specialised = Arc<Slot<Executable>>;
@@ -24,13 +24,22 @@ thread_local! {
     static RECENT: Recent<Executable> = const { Recent::new() };
 }
 
+/// What a launch asks for besides kernel and arguments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wishes {
+    pub hints: Hints,
+    /// The back end that makes the code.
+    pub generator: Backend,
+}
+
 /// What code depends on besides kernel and arguments: the words that every key starts with.
 #[inline]
-pub(super) fn key_of(device: Device, hints: Hints) -> WordWriter {
+pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     // A wish for 0 is refused when compiling; it must not look like none.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
+    let hints = wishes.hints;
     let mut key = WordWriter::default();
-    key.push(device.id());
+    key.push(device.id() << 8 | wishes.generator as u64);
     key.push(word(hints.num_warps) << 32 | word(hints.stages));
     key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
     key
@@ -42,22 +51,22 @@ pub(super) fn key_of(device: Device, hints: Hints) -> WordWriter {
 /// Those of tracing and compiling, when nothing fits.
 #[inline]
 #[track_caller]
-pub(super) fn specialise<K, A>(kernel: &K, args: &A, device: Device, hints: Hints) -> Result<Specialised>
+pub(super) fn specialise<K, A>(kernel: &K, args: &A, device: Device, wishes: Wishes) -> Result<Specialised>
 where
     A: LaunchArgs,
     K: Kernel<A::Traced>,
 {
     if !K::IS_ZERO_SIZED {
         let name = kernel.name();
-        return specialise_trace(&name, trace_kernel(&name, kernel, args)?, device, hints);
+        return specialise_trace(&name, trace_kernel(&name, kernel, args)?, device, wishes);
     }
-    let slot = slot_of_type::<K, A>(args, device, hints);
+    let slot = slot_of_type::<K, A>(args, device, wishes);
     if slot.get().is_none() {
         let _only_one = slot.lock();
         if slot.get().is_none() {
             let name = kernel.name();
             let module = trace_kernel(&name, kernel, args)?;
-            slot.fill(|| compile(&name, module, device, hints))?;
+            slot.fill(|| compile(&name, module, device, wishes))?;
             remember(&slot);
         }
     }
@@ -66,8 +75,8 @@ where
 
 /// The slot of a kernel that its type identifies; it may be empty.
 #[inline]
-fn slot_of_type<K, A: LaunchArgs>(args: &A, device: Device, hints: Hints) -> Specialised {
-    let mut key = key_of(device, hints);
+fn slot_of_type<K, A: LaunchArgs>(args: &A, device: Device, wishes: Wishes) -> Specialised {
+    let mut key = key_of(device, wishes);
     args.key(&mut key);
     let id = typeid::of::<K>();
     let mut seed = FxHasher::default();
@@ -89,8 +98,8 @@ fn slot_of_type<K, A: LaunchArgs>(args: &A, device: Device, hints: Hints) -> Spe
 }
 
 /// The compiled form of a kernel that only its trace identifies.
-fn specialise_trace(name: &str, module: Module, device: Device, hints: Hints) -> Result<Specialised> {
-    let key = key_of(device, hints);
+fn specialise_trace(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Specialised> {
+    let key = key_of(device, wishes);
     let hash = hash_words(hash_trace(&module), key.words());
     if let Some(slot) = recent(hash, key.words(), &Wanted::Trace(&module)) {
         return Ok(slot);
@@ -99,7 +108,7 @@ fn specialise_trace(name: &str, module: Module, device: Device, hints: Hints) ->
     let slot = COMPILED.slot(hash, key.words(), &Wanted::Trace(&module), identity);
     if slot.get().is_none() {
         let _only_one = slot.lock();
-        slot.fill(|| compile(name, module, device, hints))?;
+        slot.fill(|| compile(name, module, device, wishes))?;
     }
     remember(&slot);
     Ok(slot)

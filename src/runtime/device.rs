@@ -41,10 +41,13 @@ pub enum Backend {
     Cpu,
     /// Generated PTX on a GPU; its arrays live on [`Device::gpu`].
     Ptx,
+    /// Tile IR bytecode on a GPU, compiled by the driver or by `tileiras`; its arrays live on
+    /// [`Device::gpu`].
+    TileIr,
 }
 
 impl Backend {
-    /// What the environment variable `CUTLET_BACKEND` (`cpu` or `ptx`) asks for, if it is set.
+    /// What the environment variable `CUTLET_BACKEND` (`cpu`, `ptx` or `tileir`) asks for, if it is set.
     ///
     /// # Errors
     /// [`Error::Argument`] for any other value.
@@ -67,7 +70,8 @@ impl std::str::FromStr for Backend {
         match name {
             "cpu" => Ok(Backend::Cpu),
             "ptx" => Ok(Backend::Ptx),
-            _ => Err(format!("unknown back end `{name}`: expected cpu or ptx")),
+            "tileir" => Ok(Backend::TileIr),
+            _ => Err(format!("unknown back end `{name}`: expected cpu, ptx or tileir")),
         }
     }
 }
@@ -77,6 +81,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Backend::Cpu => "cpu",
             Backend::Ptx => "ptx",
+            Backend::TileIr => "tileir",
         })
     }
 }
@@ -91,7 +96,7 @@ impl Device {
     pub fn first() -> Result<Device> {
         match Backend::from_env()? {
             Some(Backend::Cpu) => Ok(Device::cpu()),
-            Some(Backend::Ptx) => Device::gpu(0),
+            Some(Backend::Ptx | Backend::TileIr) => Device::gpu(0),
             None => Ok(Device::gpu(0).unwrap_or_else(|error| {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| eprintln!("cutlet: no GPU ({error}); kernels run on the cpu back end"));
@@ -148,7 +153,8 @@ impl Device {
         self.as_gpu().map(|gpu| gpu.target)
     }
 
-    /// The back end that runs kernels on this device.
+    /// The kind of back end that runs kernels on this device: [`Backend::Cpu`], or for GPUs
+    /// [`Backend::Ptx`], also where launches go through Tile IR.
     pub fn backend(&self) -> Backend {
         match self.0 {
             Kind::Cpu => Backend::Cpu,
@@ -311,6 +317,11 @@ impl Gpu {
     }
 
     /// What tells drivers apart: the CUDA version, and the build where the system says it.
+    /// Latest CUDA version that the driver supports: 13010 for 13.1.
+    pub(crate) fn driver_version(&self) -> Result<i32> {
+        self.driver.version()
+    }
+
     pub(crate) fn driver_identity(&self) -> Result<String> {
         let build = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
         Ok(format!("{} {build}", self.driver.version()?))

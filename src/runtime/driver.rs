@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 
 pub use cudarc::driver::sys;
 use sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUlaunchConfig, CUlinkState, CUmemPoolProps, CUmemoryPool,
-    CUmodule, CUstream,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUkernel, CUlaunchConfig, CUlibrary, CUlinkState,
+    CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
 };
 
 use crate::error::{Error, Result};
@@ -136,6 +136,16 @@ driver_table! {
     module_load_data = "cuModuleLoadData"(module: *mut CUmodule, image: *const c_void);
     /// Finds a kernel of a module.
     module_function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    /// Loads code as a library: a cubin, or bytecode for the driver's compiler.
+    library_load_data = "cuLibraryLoadData"(
+        library: *mut CUlibrary, code: *const c_void, options: *mut c_uint, values: *mut *mut c_void, count: c_uint,
+        library_options: *mut c_uint, library_values: *mut *mut c_void, library_count: c_uint);
+    /// Unloads a library.
+    library_unload = "cuLibraryUnload"(library: CUlibrary);
+    /// Finds a kernel of a library.
+    library_kernel = "cuLibraryGetKernel"(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char);
+    /// The function of a kernel in the current context.
+    kernel_function = "cuKernelGetFunction"(function: *mut CUfunction, kernel: CUkernel);
     /// Sets a property of a kernel.
     function_set_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: c_uint, value: c_int);
     /// Reads a property of a kernel.

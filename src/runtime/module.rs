@@ -139,17 +139,58 @@ impl GpuKernel {
         Ok(GpuKernel { gpu, function, threads, shared_bytes, cluster })
     }
 
+    /// Loads a cubin that says itself how many threads a block has.
+    ///
+    /// # Errors
+    /// As [`GpuKernel::load`].
+    pub fn load_with_own_block(gpu: &'static Gpu, cubin: &[u8], entry: &str) -> Result<GpuKernel> {
+        let one = LaunchConfig { threads: 1, shared_bytes: 0, cluster: 1 };
+        let mut kernel = GpuKernel::load(gpu, cubin, entry, one)?;
+        kernel.threads = kernel.attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        Ok(kernel)
+    }
+
+    /// Gives bytecode to the driver's compiler. It is launched with blocks of one thread: the driver
+    /// chooses the real number.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the call that failed. A driver without a compiler may say so only when the
+    /// kernel is taken out of the library, or when it is bound to the context.
+    pub fn load_tile_ir(gpu: &'static Gpu, bytecode: &[u8], entry: &str) -> Result<GpuKernel> {
+        gpu.make_current()?;
+        let name = CString::new(entry).expect("an entry name is an identifier");
+        let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut library, mut kernel, mut function) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: pointers are valid; the file is complete and knows its own length.
+        unsafe {
+            let code = bytecode.as_ptr().cast();
+            gpu.driver.library_load_data(&mut library, code, none, nothing, 0, none, nothing, 0)?;
+            let found = gpu
+                .driver
+                .library_kernel(&mut kernel, library, name.as_ptr())
+                .and_then(|()| gpu.driver.kernel_function(&mut function, kernel));
+            if let Err(error) = found {
+                // The first error says more than one of cleaning up.
+                let _ = gpu.driver.library_unload(library);
+                return Err(error);
+            }
+        }
+        Ok(GpuKernel { gpu, function, threads: 1, shared_bytes: 0, cluster: 1 })
+    }
+
+    fn attribute(&self, which: CUfunction_attribute) -> Result<u32> {
+        self.gpu.make_current()?;
+        let mut value: c_int = 0;
+        // SAFETY: the function is loaded and the pointer valid.
+        unsafe { self.gpu.driver.function_attribute(&mut value, which as c_uint, self.function) }?;
+        Ok(value.max(0) as u32)
+    }
+
     /// Registers of one thread and bytes of local memory (spills, stack).
     pub fn resources(&self) -> Result<(u32, u32)> {
-        self.gpu.make_current()?;
-        let read = |which: CUfunction_attribute| -> Result<u32> {
-            let mut value: c_int = 0;
-            // SAFETY: the function is loaded and the pointer valid.
-            unsafe { self.gpu.driver.function_attribute(&mut value, which as c_uint, self.function) }?;
-            Ok(value.max(0) as u32)
-        };
         use CUfunction_attribute::*;
-        Ok((read(CU_FUNC_ATTRIBUTE_NUM_REGS)?, read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?))
+        Ok((self.attribute(CU_FUNC_ATTRIBUTE_NUM_REGS)?, self.attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?))
     }
 
     /// The driver's handle, threads of a tile block, bytes of dynamic shared memory.

@@ -1,13 +1,17 @@
 //! The Tile IR back end: NVIDIA's bytecode, for the driver or for `tileiras`.
 //!
 //! * [`write()`] and [`read`]: bytecode 13.1 to 13.5 from and to a [`crate::ir::Module`];
-//! * [`version`](Version): which version a module needs.
+//! * [`Version`]: which version a module needs;
+//! * [`legalize()`] and [`order_memory`]: from our semantics to Tile IR's, on a copy of the module;
+//! * [`compile()`]: all of it for a kernel; [`Assembler`]: `tileiras`, which makes machine code of it.
 //!
 //! Opcodes, counting rules, flags and attributes come from the op table ([`crate::ir::table`]); this
 //! folder knows the container, the encodings of types, attributes and constants, and the places of
 //! the user's source in the debug section. Facts from the public Tile IR documentation.
 
+mod assemble;
 mod attribute;
+mod compile;
 mod constant;
 mod debug;
 mod legalize;
@@ -18,6 +22,8 @@ mod version;
 mod wire;
 mod write;
 
+pub use assemble::Assembler;
+pub use compile::{CompileOptions, Compiled, Param, compile, params};
 pub use legalize::{Bound, Limit, legalize};
 pub use read::read;
 pub use tokens::order_memory;

@@ -1,0 +1,210 @@
+//! NVIDIA's assembler `tileiras`: found, run as a child process with a time limit, its complaints
+//! mapped to the user's lines. The only process that this crate starts.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::{Diagnostic, Error, Location, Result};
+use crate::target::Target;
+
+/// Variables that make the assembler look for its helpers in the wrong place.
+const MISLEADING: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
+
+/// The assembler on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembler {
+    path: PathBuf,
+    /// How long one file may take.
+    pub time_limit: Duration,
+}
+
+impl Assembler {
+    /// The assembler at this path, with a limit of two minutes a file.
+    pub fn at(path: impl Into<PathBuf>) -> Assembler {
+        Assembler { path: path.into(), time_limit: Duration::from_secs(120) }
+    }
+
+    /// The assembler that `CUTLET_TILEIRAS` names; else the first of `PATH`, the CUDA toolkit's
+    /// folders, and the `nvidia` packages of the active Python environment.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] with every place that was looked at.
+    pub fn find() -> Result<Assembler> {
+        if let Some(path) = std::env::var_os("CUTLET_TILEIRAS").filter(|p| !p.is_empty()) {
+            return match PathBuf::from(&path) {
+                path if path.is_file() => Ok(Assembler::at(path)),
+                path => Err(Error::NoDevice(format!("CUTLET_TILEIRAS names {}, which is no file", path.display()))),
+            };
+        }
+        let places = places();
+        let found = places.iter().map(|folder| folder.join("tileiras")).find(|path| path.is_file());
+        found.map(Assembler::at).ok_or_else(|| {
+            let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+            Error::NoDevice(format!(
+                "the Tile IR assembler `tileiras` is not installed (CUTLET_TILEIRAS is not set; looked in {}): \
+                 `pip install nvidia-cuda-tileiras nvidia-cuda-nvcc nvidia-nvvm`, or CUDA 13.1 or later",
+                places.join(", ")
+            ))
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What identifies this assembler: its version text.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it does not run.
+    pub fn identity(&self) -> Result<String> {
+        let output = self.command().arg("--version").output().map_err(|source| self.io(source))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        MISLEADING.iter().for_each(|name| _ = command.env_remove(name));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn io(&self, source: std::io::Error) -> Error {
+        Error::Io { path: self.path.display().to_string(), source }
+    }
+
+    /// Assembles bytecode to a cubin for a target.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the user's places for what the target lacks; [`Error::Compile`] for
+    /// everything else that the assembler says, and when it takes longer than the limit; [`Error::Io`].
+    pub fn assemble(&self, kernel: &str, bytecode: &[u8], target: Target) -> Result<Vec<u8>> {
+        let folder = tempfile::Builder::new().prefix("cutlet-").tempdir().map_err(|source| self.io(source))?;
+        let (input, output) = (folder.path().join("kernel.tilebc"), folder.path().join("kernel.cubin"));
+        let log = folder.path().join("log");
+        let at = |path: &Path| {
+            let path = path.display().to_string();
+            move |source| Error::Io { path, source }
+        };
+        std::fs::write(&input, bytecode).map_err(at(&input))?;
+        // A file instead of a pipe: a pipe that nobody empties would stop the child.
+        let log_file = std::fs::File::create(&log).map_err(at(&log))?;
+        let mut command = self.command();
+        command.arg(format!("--gpu-name=sm_{}", target.arch)).arg("-o").arg(&output).arg(&input);
+        let errors = log_file.try_clone().map_err(at(&log))?;
+        let child = command.stdout(log_file).stderr(errors).spawn().map_err(|source| self.io(source))?;
+        let ended = self.wait(child).map_err(|source| self.io(source))?;
+        let said = String::from_utf8_lossy(&std::fs::read(&log).map_err(at(&log))?).into_owned();
+        match ended {
+            Some(true) => std::fs::read(&output).map_err(at(&output)),
+            Some(false) => Err(refusal(kernel, &said)),
+            None => Err(Error::Compile {
+                kernel: kernel.into(),
+                stage: "tileiras",
+                log: format!("not done after {} s, ended\n{said}", self.time_limit.as_secs()),
+            }),
+        }
+    }
+
+    /// Did the child succeed? `None` when it was ended at the time limit.
+    fn wait(&self, mut child: Child) -> std::io::Result<Option<bool>> {
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status.success()));
+            }
+            if start.elapsed() >= self.time_limit {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Folders that may hold the assembler, best first.
+fn places() -> Vec<PathBuf> {
+    let folders = |name: &str| {
+        let value = std::env::var_os(name).unwrap_or_default();
+        std::env::split_paths(&value).filter(|p| !p.as_os_str().is_empty()).collect::<Vec<_>>()
+    };
+    let mut places = folders("PATH");
+    for toolkit in MISLEADING.iter().flat_map(|name| folders(name)) {
+        places.push(toolkit.join("bin"));
+    }
+    places.extend(["/usr/local/cuda/bin", "/opt/cuda/bin"].map(PathBuf::from));
+    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|name| folders(name)) {
+        // lib/python3.X/site-packages/nvidia/cu13/bin
+        let versions = std::fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
+        let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
+        versions.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("python3")));
+        versions.sort();
+        places.extend(versions.into_iter().map(|path| path.join("site-packages/nvidia/cu13/bin")));
+    }
+    places
+}
+
+/// The assembler's complaints as an error.
+fn refusal(kernel: &str, said: &str) -> Error {
+    const LACKS: &str = "Incompatibility with architecture";
+    let complaints: Vec<Diagnostic> = said.lines().filter(|line| line.contains(LACKS)).filter_map(complaint).collect();
+    if complaints.is_empty() {
+        let places = said.lines().filter_map(complaint).map(|c| c.to_string()).collect::<Vec<_>>();
+        let log = if places.is_empty() { said.trim().to_string() } else { places.join("\n") };
+        return Error::Compile { kernel: kernel.into(), stage: "tileiras", log };
+    }
+    Error::Unsupported(complaints)
+}
+
+/// One line of the assembler: `...loc("file":line:column)...: error: message`.
+fn complaint(line: &str) -> Option<Diagnostic> {
+    let (place, message) = line.split_once("error: ")?;
+    Some(Diagnostic::new(message.trim(), location(place)))
+}
+
+fn location(text: &str) -> Option<Location> {
+    let (_, rest) = text.split_once("loc(\"")?;
+    let (file, rest) = rest.split_once("\":")?;
+    let (line, rest) = rest.split_once(':')?;
+    let column: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(Location { file: file.to_string().into(), line: line.parse().ok()?, column: column.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_at_the_users_lines() {
+        let said = "#cuda_tile.di_loc<loc(\"src/kernel.rs\":286:15) in #cuda_tile.di_subprogram<file = <\"kernel.rs\" in \
+                    \"src\">, line = 285>>: error: Incompatibility with architecture 'sm_80': unsupported type 'f8E4M3FN'\n\
+                    error: failed to compile Tile IR program\n";
+        let Error::Unsupported(list) = refusal("k", said) else { panic!("a target that lacks a type") };
+        let text = list[0].to_string();
+        assert_eq!(
+            text,
+            "src/kernel.rs:286:15: Incompatibility with architecture 'sm_80': unsupported type 'f8E4M3FN'"
+        );
+        let other = refusal("k", "error: failed to compile Tile IR program\n").to_string();
+        assert!(other.contains("tileiras") && other.contains("failed to compile"), "{other}");
+    }
+
+    #[test]
+    fn an_assembler_that_never_ends_is_stopped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("tileiras");
+        std::fs::write(&script, "#!/bin/sh\nexec sleep 600\n").expect("a script");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).expect("a program");
+        let slow = Assembler { time_limit: Duration::from_millis(200), ..Assembler::at(script) };
+        let start = Instant::now();
+        let error = slow.assemble("k", &[], Target::SM_80).expect_err("never done");
+        assert!(error.to_string().contains("not done after"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+}

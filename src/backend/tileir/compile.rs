@@ -1,0 +1,133 @@
+//! From an optimised module to bytecode that can be launched: legalisation, memory order, hints,
+//! verification, writing.
+
+use super::legalize::{Limit, legalize};
+use super::tokens::order_memory;
+use super::version::Version;
+use super::write::write;
+use super::{WriteOptions, lowest_version};
+use crate::backend::Hints;
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::{self, Attr, AttrKind, Elem, Flag, HintValue, Module, Opcode, Type, verify};
+use crate::target::Target;
+
+/// Choices for [`compile`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompileOptions {
+    /// Version of the bytecode; `None` is the lowest that will do.
+    pub version: Option<Version>,
+    /// Wishes of the launch: clusters and occupancy become hints of the entry.
+    pub hints: Hints,
+}
+
+/// One parameter of a compiled kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Width in bytes.
+    pub bytes: u32,
+    /// Is it an address?
+    pub pointer: bool,
+}
+
+/// A kernel as bytecode, and what a launch has to know about it.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The file.
+    pub bytecode: Vec<u8>,
+    /// What was written.
+    pub module: Module,
+    /// Name of the entry.
+    pub entry: String,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// What must hold at each launch.
+    pub limits: Vec<Limit>,
+}
+
+/// Prepares the only entry of a verified and optimised module for Tile IR and writes it.
+///
+/// # Errors
+/// [`Error::Unsupported`] for a version that lacks what the kernel uses, at the user's places;
+/// [`Error::Compile`] when a stage broke the module (a defect of this crate).
+pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
+    let [entry] = &module.entries[..] else {
+        let count = module.entries.len();
+        let message = format!("a module of one entry is needed, not of {count}");
+        return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
+    };
+    let name = entry.name.clone();
+    let mut module = module.clone();
+    if options.version.is_some_and(|version| version < Version::V13_4) {
+        drop_promises(&mut module);
+    } else if options.version.is_some() {
+        saturate(&mut module);
+    }
+    let limits = legalize(&mut module);
+    order_memory(&mut module);
+    add_hints(&mut module, target, options.hints);
+    module.producer = Some(concat!("cutlet ", env!("CARGO_PKG_VERSION")).to_string());
+    verify(&module).map_err(|problems| Error::Compile {
+        kernel: name.clone(),
+        stage: "the verifier after the Tile IR stages",
+        log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+    })?;
+    let version = options.version.unwrap_or_else(|| lowest_version(&module).max(Version::first_for(target)));
+    let written = WriteOptions { version: Some(version), target: Some(target), debug: true };
+    let bytecode = write(&module, &written)?;
+    if version < Version::V13_3 {
+        module.producer = None;
+    }
+    let params = params(&module);
+    Ok(Compiled { bytecode, module, entry: name, params, limits })
+}
+
+/// The parameters of the only entry of a module.
+pub fn params(module: &Module) -> Vec<Param> {
+    let args = module.block(module.entries[0].body).args.iter();
+    let param = |ty: &Type| match ty {
+        Type::Tile { elem: Elem::Num(dtype), .. } => Param { bytes: dtype.bytes_of(1) as u32, pointer: false },
+        _ => Param { bytes: 8, pointer: true },
+    };
+    args.map(|&arg| param(module.ty(arg))).collect()
+}
+
+/// Old versions have no promise that an access is in bounds; without it the access is checked.
+fn drop_promises(module: &mut Module) {
+    for_every_op(module, |op| {
+        if matches!(op.code, Opcode::LoadView | Opcode::StoreView) {
+            op.attrs.retain(|attr| attr.kind() != AttrKind::Inbounds);
+        }
+    });
+}
+
+/// Versions that can say so clamp floats that do not fit an integer, which is what we mean.
+fn saturate(module: &mut Module) {
+    for_every_op(module, |op| {
+        if op.code == Opcode::FToI && !op.flag(Flag::Saturating) {
+            op.attrs.push(Attr::Flag(Flag::Saturating));
+        }
+    });
+}
+
+fn for_every_op(module: &mut Module, mut change: impl FnMut(&mut ir::Op)) {
+    let mut all = Vec::new();
+    for entry in &module.entries {
+        module.walk(entry.body, &mut |id| all.push(id));
+    }
+    all.into_iter().for_each(|id| change(module.op_mut(id)));
+}
+
+fn add_hints(module: &mut Module, target: Target, hints: Hints) {
+    let wishes = [
+        ("num_cta_in_cga", hints.num_ctas.filter(|_| target.arch >= 90)),
+        ("occupancy", hints.occupancy),
+        ("num_worker_warps_per_cta", hints.num_warps.filter(|n| [4, 8].contains(n))),
+    ];
+    let keys: Vec<(String, HintValue)> =
+        wishes.into_iter().filter_map(|(key, value)| Some((key.to_string(), HintValue::Int(value?.into())))).collect();
+    if !keys.is_empty() {
+        for entry in &mut module.entries {
+            entry.hints.0.push((format!("sm_{}", target.arch), keys.clone()));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Kernels for use from elsewhere: as Tile IR bytecode, cubin or PTX, without a device.
+
+use super::Launch;
+use super::code::traced;
+use super::compile::generate;
+use super::tileir::cubin;
+use crate::backend::ptx::ParamKind;
+use crate::backend::tileir::{self, Limit, Version};
+use crate::error::Result;
+use crate::ir::PrintOptions;
+use crate::kernel::{Kernel, LaunchArgs};
+use crate::target::Target;
+
+/// Form of an exported kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Tile IR bytecode of this version, or of the lowest that will do.
+    TileIr(Option<Version>),
+    /// Machine code made by `tileiras` from bytecode.
+    Cubin,
+    /// PTX made by this crate.
+    Ptx,
+}
+
+/// One parameter of an exported kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportedParam {
+    /// Width in bytes: 1, 2, 4 or 8.
+    pub bytes: u32,
+    /// Is it an address in device memory?
+    pub pointer: bool,
+}
+
+/// A kernel in a file's form, with what a launch needs to know.
+///
+/// # Launching it
+/// Parameters are passed one after another, in the order of the arguments: a number as itself; an array
+/// of R dimensions as its address, R extents and R strides (in elements; i32, or i64 for arrays whose
+/// offsets need it). Strides that are compiled in are passed, too. What the kernel was compiled for must
+/// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of
+/// [`export`] had them, and every [`Limit`].
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// Name of the kernel in the file.
+    pub entry: String,
+    /// Parameters in order.
+    pub params: Vec<ExportedParam>,
+    /// Threads of a block at launch; 1 for bytecode (the driver chooses), `None` for a cubin, which has the
+    /// number as a required one: ask `cuFuncGetAttribute` for `MAX_THREADS_PER_BLOCK`.
+    pub threads: Option<u32>,
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
+    /// What must hold at each launch, so that no tile lies outside of its array.
+    pub limits: Vec<Limit>,
+}
+
+/// Compiles a kernel for a target into a form for use from elsewhere. `args` are the arguments of a
+/// launch; [`crate::ArraySpec`] stands for arrays that do not exist.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+///     y.store([ct::bid(0)], x.load([ct::bid(0)], [128]));
+/// }
+///
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let file = ct::export(copy, (x, x.mutable()), "sm_100".parse().unwrap(), ct::Format::TileIr(None))?;
+/// assert_eq!(&file.bytes[..7], b"\x7FTileIR");
+/// assert_eq!((file.entry.as_str(), file.params.len()), ("copy", 6));
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Unsupported`]
+/// with everything that target or version lack, [`crate::Error::NoDevice`] when a cubin is asked for and
+/// there is no assembler.
+///
+/// # Panics
+/// When the kernel panics while it is traced.
+#[track_caller]
+pub fn export<K, A>(kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    Launch::new(1).export(kernel, args, target, format)
+}
+
+/// The Tile IR of a kernel as the tileir back end writes it for a target: with the order of memory
+/// accesses as tokens. Arguments as for [`export`].
+///
+/// # Errors
+/// As [`export`].
+///
+/// # Panics
+/// As [`export`].
+#[track_caller]
+pub fn code_tiled<K, A>(kernel: K, args: A, target: Target) -> Result<String>
+where
+    A: LaunchArgs,
+    K: Kernel<A::Traced>,
+{
+    let compiled = tileir::compile(&traced(&kernel, &args)?, target, &tileir::CompileOptions::default())?;
+    Ok(compiled.module.to_text(PrintOptions::default()))
+}
+
+impl Launch<'_> {
+    /// [`export`] with the hints of this launch. Its grid does not matter.
+    ///
+    /// # Errors
+    /// As [`export`].
+    ///
+    /// # Panics
+    /// As [`export`].
+    #[track_caller]
+    pub fn export<K, A>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
+    where
+        A: LaunchArgs,
+        K: Kernel<A::Traced>,
+    {
+        let module = traced(&kernel, &args)?;
+        if format == Format::Ptx {
+            let code = generate(&module, target, self.hints)?;
+            // An entry's parameters are those of the trace, one after another.
+            let pointers = tileir::params(&module);
+            let param = |kind: &ParamKind| match *kind {
+                ParamKind::Word { index, bytes } => ExportedParam { bytes, pointer: pointers[index as usize].pointer },
+            };
+            return Ok(Exported {
+                bytes: code.text.into_bytes(),
+                entry: code.entry,
+                params: code.params.iter().map(param).collect(),
+                threads: Some(code.threads),
+                shared_bytes: code.shared_bytes,
+                limits: Vec::new(),
+            });
+        }
+        let version = if let Format::TileIr(version) = format { version } else { None };
+        let options = tileir::CompileOptions { version, hints: self.hints };
+        let code = tileir::compile(&module, target, &options)?;
+        let (bytes, threads) = match format {
+            Format::Cubin => (cubin(&code, target)?, None),
+            Format::TileIr(_) | Format::Ptx => (code.bytecode, Some(1)),
+        };
+        let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer };
+        let params = code.params.iter().map(param).collect();
+        Ok(Exported { bytes, entry: code.entry, params, threads, shared_bytes: 0, limits: code.limits })
+    }
+}
