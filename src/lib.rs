@@ -30,3 +30,8 @@ pub use ops::*;
 pub use runtime::{ArraySpec, ArraySpecMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream};
 pub use target::Target;
 pub use tile::{Array, ArrayMut, Scalar, Tile};
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

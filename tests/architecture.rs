@@ -20,6 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("backend/ptx", &["backend", "ir", "pass", "codec", "layout", "dtype", "error", "target"]),
     // An argument of a launch tells which memory it uses.
+    ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
     ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
     ("ops", &["tile", "element", "kernel", "ir", "dtype", "error", "codec"]),
