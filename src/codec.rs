@@ -1,6 +1,6 @@
 //! Exact conversion between bit patterns of the float element types and f64.
 //!
-//! One codec for all formats, driven by a [`Format`] row: exponent bits, mantissa bits, bias and what the
+//! One codec for all formats, driven by a `Format` row: exponent bits, mantissa bits, bias and what the
 //! top codes mean. Patterns are those of [`crate::ir::ConstData`]: the low bits of a word, tf32 as an f32
 //! pattern whose low 13 bits are zero. Knows the element types and rounding modes, nothing else.
 //!

@@ -64,7 +64,11 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
 /// Generates PTX.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints) -> Result<ptx::Compiled> {
     check_hints(hints)?;
-    ptx::compile(module, target, &CompileOptions { num_warps: hints.num_warps, occupancy: hints.occupancy })
+    ptx::compile(
+        module,
+        target,
+        &CompileOptions { num_warps: hints.num_warps, occupancy: hints.occupancy, stages: hints.stages },
+    )
 }
 
 fn check_hints(hints: Hints) -> Result<()> {

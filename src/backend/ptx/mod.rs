@@ -1,11 +1,11 @@
 //! The ptx back end: our own code generator, from a Tile IR module to PTX text.
 //!
 //! Stages, each a room of its own:
-//! 1. [`plan`] — how many warps a tile block has;
-//! 2. [`infer`] — a register layout for every tile value, the layouts of memory accesses, the plans of
+//! 1. `plan` — how many warps a tile block has;
+//! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
-//! 3. [`lower`] — ops to instructions, one family a file, on the typed builder;
-//! 4. [`emit`] — instructions to text.
+//! 3. `lower` — ops to instructions, one family a file, on the typed builder;
+//! 4. `emit` — instructions to text.
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
@@ -13,6 +13,7 @@
 mod assemble;
 #[allow(dead_code)]
 mod builder;
+#[allow(dead_code)]
 mod emit;
 mod infer;
 #[allow(dead_code)]
@@ -38,6 +39,8 @@ pub struct CompileOptions {
     pub num_warps: Option<u32>,
     /// Tile blocks that should fit on one multiprocessor at a time.
     pub occupancy: Option<u32>,
+    /// Stages of shared memory of a loop whose loads feed a matrix product; 1: loads do not run ahead.
+    pub stages: Option<u32>,
 }
 
 /// Where the bytes of one kernel parameter come from at launch.

@@ -30,7 +30,7 @@ impl Lowering<'_> {
         let mut units: Vec<Vec<Operand>> = Vec::with_capacity(plan.source_units.len());
         for unit in &plan.source_units {
             let values: Vec<Operand> = unit.iter().map(|&register| slots[register]).collect();
-            units.push(self.to_words(dtype, &values));
+            units.push(self.pack_words(dtype, &values));
         }
         self.select_by_thread(&mut units, &plan.source_select);
         let lane_map = self.linear_in_thread(&plan.lane_map);
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         self.select_by_thread(&mut received, &plan.destination_select);
         let mut result = vec![Operand::Imm(0); count];
         for (unit, words) in plan.destination_units.iter().zip(received) {
-            let values = self.from_words(dtype, &words, unit.len());
+            let values = self.unpack_words(dtype, &words, unit.len());
             for (&register, value) in unit.iter().zip(values) {
                 result[register] = value;
             }
@@ -74,7 +74,7 @@ impl Lowering<'_> {
     }
 
     /// Elements as 32-bit words, for shuffles.
-    pub fn to_words(&mut self, dtype: DType, values: &[Operand]) -> Vec<Operand> {
+    pub fn pack_words(&mut self, dtype: DType, values: &[Operand]) -> Vec<Operand> {
         match dtype.storage_bits() {
             64 => {
                 let mut words = Vec::with_capacity(2 * values.len());
@@ -90,8 +90,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The inverse of [`Lowering::to_words`].
-    pub fn from_words(&mut self, dtype: DType, words: &[Operand], count: usize) -> Vec<Operand> {
+    /// The inverse of [`Lowering::pack_words`].
+    pub fn unpack_words(&mut self, dtype: DType, words: &[Operand], count: usize) -> Vec<Operand> {
         let class = repr::class(dtype);
         match dtype.storage_bits() {
             64 => words

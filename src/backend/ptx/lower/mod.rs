@@ -71,6 +71,7 @@ pub struct Lowering<'m> {
     staged: HashMap<Value, Operand>,
     /// Results of products that may still be running.
     in_flight: Vec<Value>,
+    options: CompileOptions,
     thread: thread::ThreadCache,
     use_counts: Vec<u32>,
     /// The block that each op stands in.
@@ -99,6 +100,7 @@ pub fn lower<'m>(
         loops: Vec::new(),
         staged: HashMap::new(),
         in_flight: Vec::new(),
+        options: *options,
         thread: thread::ThreadCache::default(),
         use_counts: use_counts(module, entry.body),
         op_blocks: op_blocks(module, entry.body),

@@ -85,7 +85,8 @@ impl Lowering<'_> {
         slice.sort_by_key(|op| order[op]);
         slice.dedup();
         let room = self.shared.free() as usize;
-        let stages = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES).min(room / stage_bytes);
+        let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
+        let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous })
     }
 

@@ -156,10 +156,10 @@ impl Lowering<'_> {
             let mine = partials.at(slot);
             let mut theirs = Vec::with_capacity(mine.len());
             for (&value, &dtype) in mine.iter().zip(&partials.dtypes) {
-                let words = self.to_words(dtype, &[value]);
+                let words = self.pack_words(dtype, &[value]);
                 let words: Vec<Operand> =
                     words.into_iter().map(|word| self.b.shfl(ShflMode::Bfly, word, 1u32 << lane)).collect();
-                theirs.push(self.from_words(dtype, &words, 1)[0]);
+                theirs.push(self.unpack_words(dtype, &words, 1)[0]);
             }
             let combined = match is_right {
                 None => self.combine(body, &mine, &theirs)?,

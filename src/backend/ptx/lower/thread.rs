@@ -115,9 +115,4 @@ impl AxisBits {
     pub fn coordinate(self, flat: u32) -> u32 {
         (flat >> self.shift) & self.mask
     }
-
-    /// Does this flat index bit belong to the axis?
-    pub fn contains(self, flat: u32) -> bool {
-        self.coordinate(flat) != 0
-    }
 }

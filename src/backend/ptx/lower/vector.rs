@@ -95,13 +95,8 @@ pub fn store(
     guard: Option<Reg>,
 ) {
     let form = Form::of(dtype, values.len());
-    let words = if dtype.storage_bits() >= 32 {
-        values.to_vec()
-    } else if values.len() == 1 && form.class == RegClass::B16 {
-        values.to_vec()
-    } else {
-        words(b, dtype, values)
-    };
+    let single_half = values.len() == 1 && form.class == RegClass::B16;
+    let words = if dtype.storage_bits() >= 32 || single_half { values.to_vec() } else { words(b, dtype, values) };
     let registers: Vec<Operand> = words.into_iter().map(|word| b.reg(word, form.class).into()).collect();
     match guard {
         Some(pred) => b.guarded(pred, false, |b| b.st_vec(space, form.ty, addr, &registers, mods)),

@@ -10,8 +10,6 @@ use crate::ir::{Op, OpId, Padding, Type, Value};
 /// A tensor view of the kernel.
 #[derive(Clone, Debug)]
 pub struct TensorView {
-    /// The op that made it: the name of the array in access histories is its base pointer.
-    pub op: OpId,
     /// Element type.
     pub elem: DType,
     /// Base address (B64).
@@ -67,7 +65,7 @@ impl Lowering<'_> {
         };
         let extents = take(shape);
         let strides = take(strides);
-        let view = TensorView { op: id, elem: *elem, base, extents, strides, wide };
+        let view = TensorView { elem: *elem, base, extents, strides, wide };
         self.views.insert(op.results[0], Rc::new(view));
         Ok(())
     }
