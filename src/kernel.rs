@@ -290,7 +290,7 @@ where
     A: LaunchArgs,
     K: Kernel<A::Traced>,
 {
-    trace_into_module(name, here(), |tracer| kernel.call(args.trace(tracer)))
+    trace_into_module(name, here(), &|tracer| kernel.call(args.trace(tracer)))
 }
 
 #[cfg(test)]

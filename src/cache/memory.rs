@@ -108,13 +108,7 @@ impl<E> MemoryCache<E> {
     }
 
     /// The slot of a specialisation; `identity` is asked for when there is none yet.
-    pub fn slot(
-        &self,
-        hash: u64,
-        words: &[u64],
-        wanted: &Wanted<'_>,
-        identity: impl FnOnce() -> Identity,
-    ) -> Arc<Slot<E>> {
+    pub fn slot(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Arc<Slot<E>> {
         let find = |slots: &[Arc<Slot<E>>]| slots.iter().find(|slot| slot.is(hash, words, wanted)).cloned();
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = slots.get(&hash).and_then(|slots| find(slots)) {
@@ -184,7 +178,7 @@ mod tests {
         let id = TypeId::of::<u8>();
         let get = |value: u32| {
             let same = move |stored: &[StoredConstant]| stored[0].downcast_ref::<u32>() == Some(&value);
-            let slot = cache.slot(7, &[1], &Wanted::Type(id, &same), || Identity::Type(id, constants(value)));
+            let slot = cache.slot(7, &[1], &Wanted::Type(id, &same), &|| Identity::Type(id, constants(value)));
             let _guard = slot.lock();
             *slot.fill(|| Ok(value * 10)).unwrap()
         };
@@ -196,7 +190,7 @@ mod tests {
         let cache = MemoryCache::<u32>::new();
         let id = TypeId::of::<u8>();
         let wanted = Wanted::Type(id, &|_| true);
-        let slot = cache.slot(1, &[], &wanted, || Identity::Type(id, Vec::new()));
+        let slot = cache.slot(1, &[], &wanted, &|| Identity::Type(id, Vec::new()));
         assert!(slot.fill(|| Err(crate::Error::argument("no"))).is_err());
         assert_eq!(slot.fill(|| Ok(3)).unwrap(), &3);
         assert_eq!(slot.fill(|| Ok(4)).unwrap(), &3);
@@ -210,7 +204,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     let id = TypeId::of::<u8>();
-                    let slot = cache.slot(1, &[5], &Wanted::Type(id, &|_| true), || Identity::Type(id, Vec::new()));
+                    let slot = cache.slot(1, &[5], &Wanted::Type(id, &|_| true), &|| Identity::Type(id, Vec::new()));
                     let _guard = slot.lock();
                     let value = slot.fill(|| {
                         std::thread::sleep(std::time::Duration::from_millis(5));

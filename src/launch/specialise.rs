@@ -65,9 +65,7 @@ where
         let _only_one = slot.lock();
         if slot.get().is_none() {
             let name = kernel.name();
-            let module = trace_kernel(&name, kernel, args)?;
-            slot.fill(|| compile(&name, module, device, wishes))?;
-            remember(&slot);
+            fill(&slot, &name, trace_kernel(&name, kernel, args)?, device, wishes)?;
         }
     }
     Ok(slot)
@@ -85,16 +83,31 @@ fn slot_of_type<K, A: LaunchArgs>(args: &A, device: Device, wishes: Wishes) -> S
     let same_constants = |stored: &[StoredConstant]| args.same_constants(&mut stored.iter());
     let wanted = Wanted::Type(id, &same_constants);
     recent(hash, key.words(), &wanted).unwrap_or_else(|| {
-        let slot = COMPILED.slot(hash, key.words(), &wanted, || {
+        shared(hash, key.words(), &wanted, &|| {
             let mut constants = Vec::new();
             args.store_constants(&mut constants);
             Identity::Type(id, constants)
-        });
-        if slot.get().is_some() {
-            remember(&slot);
-        }
-        slot
+        })
     })
+}
+
+/// The slot among those of all threads; it may be empty. (Not generic, as [`fill`]: compiled once, and not
+/// for every kernel of the user.)
+#[cold]
+fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialised {
+    let slot = COMPILED.slot(hash, words, wanted, identity);
+    if slot.get().is_some() {
+        remember(&slot);
+    }
+    slot
+}
+
+/// Compiles a trace into its slot.
+#[cold]
+fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: Wishes) -> Result<()> {
+    slot.fill(|| compile(name, module, device, wishes))?;
+    remember(slot);
+    Ok(())
 }
 
 /// The compiled form of a kernel that only its trace identifies.
@@ -105,12 +118,11 @@ fn specialise_trace(name: &str, module: Module, device: Device, wishes: Wishes) 
         return Ok(slot);
     }
     let identity = || Identity::Trace(Box::new(module.clone()));
-    let slot = COMPILED.slot(hash, key.words(), &Wanted::Trace(&module), identity);
+    let slot = shared(hash, key.words(), &Wanted::Trace(&module), &identity);
     if slot.get().is_none() {
         let _only_one = slot.lock();
-        slot.fill(|| compile(name, module, device, wishes))?;
+        fill(&slot, name, module, device, wishes)?;
     }
-    remember(&slot);
     Ok(slot)
 }
 

@@ -20,23 +20,40 @@ fn float_to_float(t: &mut Trace, x: Value, to: DType, rounding: Rounding, shape:
 }
 
 /// `value != 0`; NaN counts as true.
-fn to_bool<T: Element>(t: &mut Trace, x: Value, shape: &[i64]) -> Value {
-    let (x, dtype) = match T::DTYPE.is_float() && !T::DTYPE.is_base_float() {
+fn to_bool(t: &mut Trace, x: Value, from: Kind, shape: &[i64]) -> Value {
+    let (x, dtype) = match from.dtype.is_float() && !from.dtype.is_base_float() {
         true => (float_to_float(t, x, DType::F32, Rounding::NearestEven, shape), DType::F32),
-        false => (x, T::DTYPE),
+        false => (x, from.dtype),
     };
     let zero = t.splat(dtype, 0, shape);
-    mask(t, CmpPred::Ne, CmpOrder::Unordered, dtype, T::SIGNED, x, zero, shape)
+    mask(t, CmpPred::Ne, CmpOrder::Unordered, dtype, from.signed, x, zero, shape)
 }
 
-fn convert<T: Element, U: Element>(t: &mut Trace, x: Value, shape: &[i64]) -> Value {
-    let (from, to) = (T::DTYPE, U::DTYPE);
-    let source_sign = Attr::Sign(if T::SIGNED { Sign::Signed } else { Sign::Unsigned });
-    let target_sign = Attr::Sign(if U::SIGNED { Sign::Signed } else { Sign::Unsigned });
+/// An element type and how its integers are read. (A value rather than a type parameter: `convert` is
+/// compiled once, not for each pair of types.)
+#[derive(Clone, Copy)]
+struct Kind {
+    dtype: DType,
+    signed: bool,
+}
+
+impl Kind {
+    fn of<T: Element>() -> Kind {
+        Kind { dtype: T::DTYPE, signed: T::SIGNED }
+    }
+
+    fn sign(self) -> Attr {
+        Attr::Sign(if self.signed { Sign::Signed } else { Sign::Unsigned })
+    }
+}
+
+fn convert(t: &mut Trace, x: Value, source: Kind, target: Kind, shape: &[i64]) -> Value {
+    let (from, to) = (source.dtype, target.dtype);
+    let (source_sign, target_sign) = (source.sign(), target.sign());
     let nearest = Attr::Rounding(Rounding::NearestEven);
     match (from.is_float(), to.is_float()) {
         _ if from == to => x,
-        (_, false) if to == DType::I1 => to_bool::<T>(t, x, shape),
+        (_, false) if to == DType::I1 => to_bool(t, x, source, shape),
         (true, true) => float_to_float(t, x, to, default_rounding(to), shape),
         (true, false) => t.put(Opcode::FToI, &[x], vec![target_sign, Attr::Rounding(Rounding::IntToZero)], to, shape),
         (false, true) if to == DType::F8E8M0FNU => {
@@ -88,7 +105,8 @@ methods! { [Element]
     where
         T: CastTo<U>,
     {
-        elementwise(here(), "cast", &[value(self)], |t, v, shape| convert::<T, U>(t, v[0], shape))
+        let (source, target) = (Kind::of::<T>(), Kind::of::<U>());
+        elementwise(here(), "cast", &[value(self)], |t, v, shape| convert(t, v[0], source, target, shape))
     }
 
     /// Float to float with a stated rounding. `NearestEven` and `Zero` exist for most pairs (8- and 4-bit

@@ -1,8 +1,9 @@
 //! What may stand beside a tile: another tile, a scalar, a host value; and how elementwise ops take them.
 
+use crate::dtype::DType;
 use crate::element::{Element, bf16, f16};
 use crate::ir::{Attr, Opcode, Value};
-use crate::tile::{Arg, Handle, Place, Scalar, Source, Tile, TileLike, Trace, record};
+use crate::tile::{Arg, ElementwiseBody, Handle, Place, Raw, Scalar, Source, Tile, TileLike, Trace, record};
 
 /// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
 ///
@@ -91,13 +92,42 @@ pub(crate) fn elementwise<Y: TileLike>(
     operands: &[Arg],
     body: impl FnOnce(&mut Trace, &[Value], &[i64]) -> Value,
 ) -> Y {
-    Y::from_raw(record(|t| t.elementwise(place, name, operands, Y::RANK, Y::Elem::DTYPE, body)))
+    let mut body = Some(body);
+    let mut once =
+        |t: &mut Trace, values: &[Value], shape: &[i64]| body.take().expect("called at most once")(t, values, shape);
+    Y::from_raw(elementwise_of_rank(place, name, operands, Y::RANK, Y::Elem::DTYPE, &mut once))
+}
+
+#[track_caller]
+fn elementwise_of_rank(
+    place: Place,
+    name: &str,
+    operands: &[Arg],
+    rank: usize,
+    out: DType,
+    body: &mut ElementwiseBody<'_>,
+) -> Raw {
+    record(|t| t.elementwise(place, name, operands, rank, out, body))
 }
 
 /// Records one op with operands and result of one element type.
 #[track_caller]
 pub(crate) fn uniform<X: TileLike>(place: Place, name: &str, code: Opcode, attrs: Vec<Attr>, operands: &[Arg]) -> X {
-    elementwise(place, name, operands, |t, v, shape| t.put(code, v, attrs, X::Elem::DTYPE, shape))
+    X::from_raw(uniform_of_rank(place, name, code, attrs, operands, X::RANK, X::Elem::DTYPE))
+}
+
+#[track_caller]
+fn uniform_of_rank(
+    place: Place,
+    name: &str,
+    code: Opcode,
+    attrs: Vec<Attr>,
+    operands: &[Arg],
+    rank: usize,
+    dtype: DType,
+) -> Raw {
+    let mut put = |t: &mut Trace, v: &[Value], shape: &[i64]| t.put(code, v, attrs.clone(), dtype, shape);
+    elementwise_of_rank(place, name, operands, rank, dtype, &mut put)
 }
 
 /// Expands methods for tiles and for scalars alike.

@@ -16,6 +16,9 @@ pub(crate) struct Arg {
     pub elem: &'static str,
 }
 
+/// Puts the ops of an elementwise operation on values of one shape; gives the result.
+pub(crate) type ElementwiseBody<'a> = dyn FnMut(&mut Trace, &[Value], &[i64]) -> Value + 'a;
+
 impl Trace {
     /// Stretches a value to `shape`: rank 0 to any shape, extents of 1 at equal rank.
     /// The caller has checked that it fits.
@@ -68,6 +71,9 @@ impl Trace {
 
     /// Records an elementwise operation: checks and broadcasts the operands, then lets `body` put ops on
     /// values of one shape. `rank` is the rank of the result, `out` its element type.
+    ///
+    /// (`body` is called at most once. It is a `dyn` because every operation of every element type comes
+    /// through here: this function is compiled once, not for each of them.)
     pub fn elementwise(
         &mut self,
         place: Place,
@@ -75,7 +81,7 @@ impl Trace {
         operands: &[Arg],
         rank: usize,
         out: DType,
-        body: impl FnOnce(&mut Trace, &[Value], &[i64]) -> Value,
+        body: &mut ElementwiseBody<'_>,
     ) -> Raw {
         self.at(place);
         let Some(shape) = self.common_shape(place, name, operands, rank) else {

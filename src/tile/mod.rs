@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
-pub(crate) use broadcast::Arg;
+pub(crate) use broadcast::{Arg, ElementwiseBody};
 pub use context::is_tracing;
 pub(crate) use context::{Place, Raw, Region, Source, Trace, here, record};
 pub use tracer::Tracer;

@@ -38,7 +38,7 @@ impl Tracer {
 }
 
 /// Runs `kernel` in a fresh trace; the module has one entry `name`.
-pub(crate) fn trace_into_module(name: &str, place: Place, kernel: impl FnOnce(&mut Tracer)) -> Result<Module> {
+pub(crate) fn trace_into_module(name: &str, place: Place, kernel: &dyn Fn(&mut Tracer)) -> Result<Module> {
     let Some(session) = Session::start() else {
         debug_assert!(is_tracing());
         let at = Location { file: place.file().into(), line: place.line(), column: place.column() };

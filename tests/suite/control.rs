@@ -179,7 +179,7 @@ fn branch_in_loop(session: Session) -> Result<()> {
     session.check("sums", &y, &|[j]| {
         let term = |tile: usize| {
             let element = data.get(32 * tile + j).copied().unwrap_or(0);
-            if tile % 2 == 0 { element } else { -2 * element }
+            if tile.is_multiple_of(2) { element } else { -2 * element }
         };
         Want::exactly((0..10).map(term).sum::<i32>())
     })

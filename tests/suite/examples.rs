@@ -1,6 +1,8 @@
 //! The examples: each at small and odd sizes on every back end, and its PTX at full size through the
 //! assembler without spills. (An example checks its own results.)
 
+#![allow(dead_code, reason = "examples are programs; what their `main` calls is tested")]
+
 #[path = "../../examples/batched_matmul.rs"]
 mod batched_matmul;
 #[path = "../../examples/layernorm.rs"]

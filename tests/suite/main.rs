@@ -5,6 +5,8 @@
 //! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
 
+#![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
+
 mod cast;
 mod compare;
 mod control;

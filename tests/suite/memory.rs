@@ -112,8 +112,8 @@ fn strided<T: Element>(session: Session) -> Result<()> {
         )+};
     }
     views! {
-        "a transposed array" [37, 53], |v| transposed(v), |[i, j]| [j, i];
-        "a transposed array of even extents" [64, 128], |v| transposed(v), |[i, j]| [j, i];
+        "a transposed array" [37, 53], transposed, |[i, j]| [j, i];
+        "a transposed array of even extents" [64, 128], transposed, |[i, j]| [j, i];
         "a slice" [40, 80], |v| sliced(v, 3..36, 5..66), |[i, j]| [i + 3, j + 5];
         "an aligned slice" [48, 96], |v| sliced(v, 16..48, 32..96), |[i, j]| [i + 16, j + 32];
         "every third column" [21, 100], |v| stepped(v, 1, 3), |[i, j]| [i, 3 * j];

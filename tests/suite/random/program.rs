@@ -23,9 +23,6 @@ impl Kind {
     pub fn is_float(self) -> bool {
         matches!(self, Kind::F32 | Kind::F16 | Kind::Bf16)
     }
-    pub fn is_int(self) -> bool {
-        matches!(self, Kind::I32 | Kind::U8 | Kind::I64)
-    }
 }
 
 /// Operations on one value.
