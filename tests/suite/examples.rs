@@ -20,9 +20,11 @@ mod vadd;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use cutlet::Target;
 
 use crate::harness::{Session, Suite};
 use crate::ptxas::{self, Demand};
+use crate::tileiras;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
@@ -54,22 +56,28 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
         let arguments: Vec<String> = [name].iter().chain(options).map(|text| text.to_string()).collect();
         run(arguments.clone()).context(arguments.join(" "))
     };
+    let emitted = |form: &str, target: Target| {
+        // The sizes are those of small runs; of the options only the element type matters here.
+        let element = sizes.iter().position(|&option| option == "--type").map_or(0..0, |at| at..at + 2);
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("code");
+        let (target, output) = (target.to_string(), path.display().to_string());
+        let emit = ["--emit", form, "--target", &target, "--output", &output];
+        call(&[&emit, &sizes[element]].concat())?;
+        anyhow::Ok(std::fs::read(&path)?)
+    };
     match session {
-        Session::Run(device) => {
-            let backend = device.backend().to_string();
+        Session::Run(_) | Session::RunTileIr(_) => {
+            let backend = match session {
+                Session::Run(device) => device.backend().to_string(),
+                _ => "tileir".to_string(),
+            };
             call(&[&["--backend", &backend, "--iterations", "1"], sizes].concat())
         }
         Session::Assemble(target, _) => {
-            // The sizes are those of small runs; of the options only the element type matters here.
-            let element = sizes.iter().position(|&option| option == "--type").map_or(0..0, |at| at..at + 2);
-            let target = target.to_string();
-            let path = std::env::temp_dir().join(format!("cutlet-{}-{name}-{target}.ptx", std::process::id()));
-            let output = path.display().to_string();
-            let emit = ["--emit", "ptx", "--target", &target, "--output", &output];
-            call(&[&emit, &sizes[element]].concat())?;
-            let ptx = std::fs::read_to_string(&path)?;
-            std::fs::remove_file(&path)?;
-            ptxas::assemble(&ptx, &target, Demand::NoSpills)
+            let (ptx, target) = (emitted("ptx", target)?, target.to_string());
+            ptxas::assemble(&String::from_utf8(ptx)?, &target, Demand::NoSpills)
         }
+        Session::AssembleTileIr(target) => tileiras::check(name, &emitted("tilebc", target)?, target),
     }
 }

@@ -14,23 +14,33 @@ use libtest_mimic::{Failed, Trial};
 use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 use crate::ptxas::{self, Demand};
+use crate::tileiras;
 
 /// One way to run a test.
 #[derive(Clone, Copy, Debug)]
 pub enum Session {
     /// Launches run on this device.
     Run(Device),
+    /// Launches run on this GPU, through Tile IR.
+    RunTileIr(Device),
     /// Launches only compile for this target, and the assembler judges the code.
     Assemble(Target, Demand),
+    /// Launches only compile to Tile IR for this target, and NVIDIA's tools judge the bytecode.
+    AssembleTileIr(Target),
 }
 
 impl Session {
     /// Where arrays of this test live.
     pub fn device(self) -> Device {
         match self {
-            Session::Run(device) => device,
-            Session::Assemble(..) => Device::cpu(),
+            Session::Run(device) | Session::RunTileIr(device) => device,
+            Session::Assemble(..) | Session::AssembleTileIr(_) => Device::cpu(),
         }
+    }
+
+    /// Does nothing run?
+    pub fn only_compiles(self) -> bool {
+        matches!(self, Session::Assemble(..) | Session::AssembleTileIr(_))
     }
 
     /// An array with this content, row-major.
@@ -57,6 +67,14 @@ impl Session {
                 ct::launch(kernel, grid, args)?;
                 Ok(device.synchronize()?)
             }
+            Session::RunTileIr(device) => {
+                ct::Launch::new(grid).backend(ct::Backend::TileIr).launch(kernel, args)?;
+                Ok(device.synchronize()?)
+            }
+            Session::AssembleTileIr(target) => {
+                let code = ct::export(kernel, args, target, ct::Format::TileIr(None))?;
+                tileiras::check(&code.entry, &code.bytes, target)
+            }
             Session::Assemble(target, demand) => {
                 let ptx = ct::code_ptx(kernel, args, target)?;
                 ptxas::assemble(&ptx, &target.to_string(), demand)
@@ -82,7 +100,7 @@ impl Session {
         want: &dyn Fn([usize; R]) -> Want,
         inputs: &dyn Fn([usize; R]) -> String,
     ) -> Result<()> {
-        if let Session::Assemble(..) = self {
+        if self.only_compiles() {
             return Ok(());
         }
         let shape = array.shape();
@@ -222,6 +240,9 @@ impl std::fmt::Display for Want {
 /// What code is assembled for, and the name of that way.
 const ASSEMBLED: [(&str, Target); 2] = [("sm_80", Target::SM_80), ("sm_90a", Target::SM_90A)];
 
+/// Of the further targets of Tile IR every so many tests are assembled; `CUTLET_SUITE_ALL_TARGETS=1` for all.
+const SAMPLED: usize = 8;
+
 type Body = dyn Fn(Session) -> Result<()> + Send + Sync;
 
 /// The tests of this suite.
@@ -254,7 +275,8 @@ impl Suite {
         let sample: usize = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let tests: Vec<Test> = self.tests.into_iter().step_by(sample.max(1)).collect();
         let mut trials = Vec::new();
-        for Test { name, demand, body } in tests {
+        let all_targets = std::env::var_os("CUTLET_SUITE_ALL_TARGETS").is_some();
+        for (index, Test { name, demand, body }) in tests.into_iter().enumerate() {
             let trial = |way: &str, session: Option<Session>| {
                 let body = body.clone();
                 let runner = move || {
@@ -266,6 +288,17 @@ impl Suite {
             trials.push(trial("cpu", Some(Session::Run(Device::cpu()))));
             let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
             trials.push(trial("gpu", on_gpu).with_ignored_flag(on_gpu.is_none() && !required));
+            let through_tile_ir = std::env::var_os("CUTLET_SUITE_TILEIR").is_some();
+            let on_gpu = gpu.as_ref().ok().filter(|_| through_tile_ir).map(|device| Session::RunTileIr(*device));
+            trials.push(trial("gpu_tileir", on_gpu).with_ignored_flag(on_gpu.is_none()));
+            for (nth, target) in tileiras::TARGETS.into_iter().enumerate() {
+                // Every kernel for one target; for the others a part, unless all are asked for.
+                if nth > 0 && !all_targets && !index.is_multiple_of(SAMPLED) {
+                    continue;
+                }
+                let session = tileiras::found().then(|| Session::AssembleTileIr(target.parse().expect("a target")));
+                trials.push(trial(&format!("tile_{target}"), session).with_ignored_flag(session.is_none()));
+            }
             for (way, target) in ASSEMBLED {
                 let session = ptxas::find().map(|_| Session::Assemble(target, demand));
                 trials.push(trial(way, session).with_ignored_flag(session.is_none()));
@@ -278,6 +311,10 @@ impl Suite {
         if ptxas::find().is_none() {
             let skipped = trials.iter().filter(|trial| trial.name().starts_with("sm_")).count();
             eprintln!("skipped: no ptxas (scripts/tools installs it): {skipped} tests");
+        }
+        if !tileiras::found() {
+            let skipped = trials.iter().filter(|trial| trial.name().starts_with("tile_")).count();
+            eprintln!("skipped: no tileiras (scripts/tools installs it): {skipped} tests");
         }
         trials
     }

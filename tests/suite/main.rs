@@ -1,7 +1,8 @@
 //! The differential suite: every operation of the front end with every element type, on the cpu back
 //! end and on a GPU, against references computed here in f64 or exactly; and its PTX through ptxas.
 //!
-//! Names are `cpu::…`, `gpu::…`, `sm_80::…` and `sm_90a::…` (assembled only); a part of a name selects, as with any test.
+//! Names are `cpu::…`, `gpu::…`, `gpu_tileir::…` (on a GPU through Tile IR, with `CUTLET_SUITE_TILEIR=1`), and for what is
+//! only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
 //! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
 
@@ -23,6 +24,7 @@ mod ptxas;
 mod random;
 mod reduce;
 mod shape;
+mod tileiras;
 
 use std::process::ExitCode;
 

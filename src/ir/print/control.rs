@@ -3,6 +3,7 @@
 use super::literal::element;
 use super::types::join;
 use super::{Flag, Opcode, Printer};
+use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Op, Value};
 use std::fmt::Write;
 
@@ -69,8 +70,12 @@ impl Printer<'_> {
         if let Some(Attr::Identities(all)) = op.attr(AttrKind::Identities) {
             let literals = all.iter().map(|literal| {
                 let value = element(literal.dtype, literal.bits);
-                // Booleans need no type.
-                if literal.dtype.bits() == 1 { value } else { format!("{value} : {}", literal.dtype) }
+                // The types that a number has by itself are left out.
+                match literal.dtype {
+                    DType::I1 | DType::I64 => value,
+                    DType::F64 if !value.starts_with("0x") => value,
+                    dtype => format!("{value} : {dtype}"),
+                }
             });
             put!(self, " identities=[{}]", join(literals, ", "));
         }

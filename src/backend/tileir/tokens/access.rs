@@ -246,7 +246,7 @@ struct LoopBody<'a> {
 impl LoopBody<'_> {
     fn is_invariant(&self, value: Value) -> bool {
         match self.module.def(value) {
-            Def::Result(id, _) => !self.inside.contains(&id),
+            Def::Result(id, _) => !self.inside.contains(&id) || self.facts.constant(value).is_some(),
             Def::Arg(block, _) => match self.module.block(block).parent {
                 None => true,
                 Some(owner) => value != self.counter && !self.inside.contains(&owner) && !self.owns(block),

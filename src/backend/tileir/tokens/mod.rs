@@ -293,14 +293,20 @@ impl Stage<'_> {
         for (set, touch) in self.accesses.touched(id).to_vec() {
             let free = !touch.writes || self.accesses.iterations_are_disjoint(self.module, &self.facts, id, set);
             let mode = if free { Mode::Free } else { Mode::Serial };
-            let before = self.all(block, &state[set]);
+            let waited = waited(set, touch);
             // Loads wait for the last store only; free stores for everything before the loop.
-            if mode == Mode::Free {
-                let store = if touch.writes { before } else { state[set].store };
-                inside[set] = Order { store, since: Vec::new() };
+            if mode == Mode::Free && !touch.writes {
+                inside[set].since = Vec::new();
+                if !waited {
+                    continue;
+                }
             }
-            if mode == Mode::Free && !waited(set, touch) {
-                continue;
+            let before = self.all(block, &state[set]);
+            if mode == Mode::Free && touch.writes {
+                inside[set] = Order { store: before, since: Vec::new() };
+                if !waited {
+                    continue;
+                }
             }
             let init = before.unwrap_or_else(|| self.fresh());
             self.append_operands(id, &[init]);
