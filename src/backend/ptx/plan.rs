@@ -1,7 +1,7 @@
 //! How many warps a tile block gets.
 //!
-//! A thread should hold about 32 bytes of the largest tile: with all threads of a multiprocessor in use that
-//! is enough in flight, few enough registers that many tile blocks share a multiprocessor. Matrix products count
+//! A thread should hold about 64 bytes of the largest tile: enough independent 16-byte accesses in
+//! flight, few enough registers that many tile blocks share a multiprocessor. Matrix products count
 //! by their accumulator: 64 numbers a thread.
 
 use super::CompileOptions;
@@ -11,7 +11,7 @@ use crate::ir::{BlockId, Elem, Module, Opcode, Type};
 pub const WARP: u32 = 32;
 
 /// Bytes of the largest tile that a thread should hold.
-const BYTES_PER_THREAD: u64 = 32;
+const BYTES_PER_THREAD: u64 = 64;
 
 /// Bytes a tile should have before it is worth spreading over four warps.
 const FOUR_WARPS_BYTES: u64 = 2048;

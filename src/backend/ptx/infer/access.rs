@@ -49,14 +49,20 @@ impl ViewShape {
         dynamic(module, self.tensor, dim, false)
     }
 
-    /// Largest power of two that is known to divide the stride of tensor dimension `dim`.
+    /// Largest power of two that is known to divide the stride of tensor dimension `dim`. Elements that
+    /// share a byte come in whole bytes.
     pub fn stride_divisor(&self, module: &Module, dim: usize) -> u64 {
-        divisor_of(module, self.stride(module, dim))
+        divisor_of(module, self.stride(module, dim)).max(self.least_vector() as u64)
     }
 
     /// Largest power of two that is known to divide the extent of tensor dimension `dim`.
     pub fn extent_divisor(&self, module: &Module, dim: usize) -> u64 {
-        divisor_of(module, self.extent(module, dim))
+        divisor_of(module, self.extent(module, dim)).max(self.least_vector() as u64)
+    }
+
+    /// Elements of the smallest access: 2 where two share a byte.
+    pub fn least_vector(&self) -> usize {
+        if self.elem.storage_bits() < 8 { 2 } else { 1 }
     }
 
     /// Elements that one aligned access along `axis` (a tile dimension of stride 1) may cover.
@@ -69,7 +75,7 @@ impl ViewShape {
                 vector = vector.min(self.stride_divisor(module, dim) as usize);
             }
         }
-        vector.min(self.tile[axis] as usize).max(1)
+        vector.max(self.least_vector()).min(self.tile[axis] as usize)
     }
 }
 
@@ -154,15 +160,16 @@ impl Inference<'_> {
             let Some(view) = ViewShape::of(module, view) else { return };
             let order = memory_order(module, &view);
             let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, axis));
-            found.push((id, view.tile, order, vector));
+            let least = view.least_vector();
+            found.push((id, view.tile, order, vector, least));
         });
-        for (_, tile, order, vector) in &found {
+        for (_, tile, order, vector, _) in &found {
             let widest = self.blocked.entry((tile.clone(), order.clone())).or_insert(1);
             *widest = (*widest).max(*vector);
         }
-        for (id, tile, order, _) in found {
+        for (id, tile, order, _, least) in found {
             let vector = self.blocked[&(tile.clone(), order.clone())];
-            let layout = self.blocked_layout(&tile, &order, vector);
+            let layout = self.blocked_layout(&tile, &order, vector, least);
             self.accesses.insert(id, layout);
         }
     }

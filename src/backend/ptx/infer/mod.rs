@@ -168,7 +168,7 @@ impl<'m> Inference<'m> {
             _ => 8,
         };
         let vector = self.blocked.get(&(shape.to_vec(), order.clone())).copied().unwrap_or(16 / bytes.clamp(1, 16));
-        self.blocked_layout(shape, &order, vector)
+        self.blocked_layout(shape, &order, vector, 1)
     }
 
     /// Natural layout, or the default one.
@@ -176,10 +176,10 @@ impl<'m> Inference<'m> {
         self.natural(value).unwrap_or_else(|| self.default_layout(value))
     }
 
-    fn blocked_layout(&self, shape: &[i64], order: &[usize], vector: usize) -> Layout {
+    fn blocked_layout(&self, shape: &[i64], order: &[usize], vector: usize, least: usize) -> Layout {
         let elements = shape.iter().product::<i64>() as usize;
         let each = (elements / (self.num_warps * 32)).max(1);
-        Layout::blocked(shape, order, vector.min(each), self.num_warps)
+        Layout::blocked(shape, order, vector.min(each).max(least), self.num_warps)
     }
 
     /// The layout in which an elementwise op computes: that of its largest operand that has one.

@@ -279,11 +279,16 @@ impl Lowering<'_> {
                 ragged = Some(axis);
             }
         }
-        if tensor.elem.storage_bits() < 8 && (vector < 2 || ragged.is_some()) {
-            return Err(format!(
-                "an array of {} needs a contiguous dimension whose extent is a multiple of 16",
-                tensor.elem
-            ));
+        if tensor.elem.storage_bits() < 8 {
+            if vector < 2 {
+                return Err(format!(
+                    "an array of {} needs a contiguous dimension and tiles of at least 2 along it",
+                    tensor.elem
+                ));
+            }
+            if ragged.take().is_some() {
+                vector = 2;
+            }
         }
         Ok(Access {
             otherwise: padding_bits(tensor.elem, partition.padding),
