@@ -1,4 +1,75 @@
-//! cutlet: GPU kernels as plain Rust functions over tiles.
+//! GPU kernels as plain Rust functions over tiles.
+//!
+//! A kernel works on tiles (blocks of elements, [`Tile`]) that it loads from arrays and stores to arrays; which
+//! thread does what is the compiler's affair. [`launch`] runs the function once on traced values, which
+//! records its operations as CUDA Tile IR ([`ir`]); passes simplify that ([`pass`]); a back end runs it
+//! ([`backend`]): generated PTX on a GPU, through the driver alone, or an interpreter on any machine.
+//!
+//! ```
+//! use cutlet as ct;
+//! use cutlet::prelude::*;
+//!
+//! fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
+//!     let i = ct::bid(0);
+//!     c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
+//! }
+//!
+//! let device = ct::Device::first()?; // a GPU, or else the host
+//! let (a, b) = (device.full([1000], 1.5f32)?, device.from_fn([1000], |[i]| i as f32)?);
+//! let mut c = device.zeros([1000])?;
+//! ct::launch(vadd, 1000usize.div_ceil(256), (&a, &b, &mut c, ct::Constant(256)))?;
+//! assert_eq!(c.to_vec()?[999], 1000.5);
+//! # Ok::<(), ct::Error>(())
+//! ```
+//!
+//! Arrays need not be multiples of tiles: loads pad, stores drop. Reductions keep the reduced axis with
+//! extent 1, and operators stretch such extents:
+//!
+//! ```
+//! use cutlet as ct;
+//! use cutlet::prelude::*;
+//!
+//! fn softmax(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
+//!     let row = ct::bid(0);
+//!     let x = x.load_with((row, 0), [1, tile], ct::LoadOptions::new().padding(Padding::NegInf));
+//!     let e = (x - x.reduce_max(1)).exp();
+//!     y.store((row, 0), e / e.sum(1));
+//! }
+//!
+//! let device = ct::Device::cpu();
+//! let x = device.from_fn([3, 100], |[i, j]| (i * j) as f32 / 100.0)?;
+//! let mut y = device.zeros([3, 100])?;
+//! ct::launch(softmax, 3, (&x, &mut y, ct::Constant(128)))?;
+//! assert!((y.to_vec()?.iter().sum::<f32>() - 3.0).abs() < 1e-4);
+//! # Ok::<(), ct::Error>(())
+//! ```
+//!
+//! Loops and branches that depend on run-time values are functions of closures; their state goes in and
+//! comes out by value. Ordinary Rust (`if`, `for`, generics, host numbers) decides while tracing:
+//!
+//! ```
+//! use cutlet as ct;
+//! use cutlet::prelude::*;
+//!
+//! fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, tk]: [usize; 3]) {
+//!     let (i, j) = (ct::bid(0), ct::bid(1));
+//!     let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+//!         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+//!     });
+//!     c.store([i, j], acc.cast::<f16>());
+//! }
+//!
+//! let device = ct::Device::cpu();
+//! let (a, b) = (device.full([70, 30], f16::ONE)?, device.full([30, 50], f16::ONE)?);
+//! let mut c = device.zeros([70, 50])?;
+//! ct::launch(matmul, [3, 2], (&a, &b, &mut c, ct::Constant([32, 32, 16])))?;
+//! assert!(c.to_vec()?.iter().all(|x| x.to_f32() == 30.0));
+//! # Ok::<(), ct::Error>(())
+//! ```
+//!
+//! Where to look: [`ops`] for everything that can be done with tiles, [`element`] for the element types,
+//! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
+//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers.
 
 pub mod backend;
 mod cache;

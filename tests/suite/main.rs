@@ -7,6 +7,7 @@
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
 
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
+#![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
 mod cast;
 mod compare;

@@ -84,7 +84,7 @@ impl Kernel {
     }
 
     fn branch(&mut self, condition: Value, yes: impl FnOnce(&mut Kernel), no: impl FnOnce(&mut Kernel)) {
-        let mut region = |kernel: &mut Kernel, fill: Box<dyn FnOnce(&mut Kernel) + '_>| {
+        let region = |kernel: &mut Kernel, fill: Box<dyn FnOnce(&mut Kernel) + '_>| {
             let block = kernel.b.begin_block(&[]);
             fill(kernel);
             kernel.b.op(Opcode::Yield, &[&[]], vec![], vec![], &[]);
