@@ -56,6 +56,17 @@ pub struct Exported {
     pub limits: Vec<Limit>,
 }
 
+impl Exported {
+    /// Machine code of exported bytecode for a target: from the disk cache, or made by `tileiras`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] at the user's places for what the target lacks,
+    /// [`crate::Error::Compile`] when this is no bytecode, [`crate::Error::NoDevice`] without an assembler.
+    pub fn assemble(&self, target: Target) -> Result<Vec<u8>> {
+        cubin(&self.entry, &self.bytes, target)
+    }
+}
+
 /// Compiles a kernel for a target into a form for use from elsewhere. `args` are the arguments of a
 /// launch; [`crate::ArraySpec`] stands for arrays that do not exist.
 ///
@@ -142,7 +153,7 @@ impl Launch<'_> {
         let options = tileir::CompileOptions { version, hints: self.hints };
         let code = tileir::compile(&module, target, &options)?;
         let (bytes, threads) = match format {
-            Format::Cubin => (cubin(&code, target)?, None),
+            Format::Cubin => (cubin(&code.entry, &code.bytecode, target)?, None),
             Format::TileIr(_) | Format::Ptx => (code.bytecode, Some(1)),
         };
         let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer };

@@ -4,7 +4,7 @@ use super::compile::GpuCode;
 use super::dump::Dump;
 use crate::backend::Hints;
 use crate::backend::ptx::ParamKind;
-use crate::backend::tileir::{self, Assembler, CompileOptions, Compiled};
+use crate::backend::tileir::{self, Assembler, CompileOptions};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
@@ -65,7 +65,7 @@ pub(super) fn compile(name: &str, module: &Module, gpu: &'static Gpu, hints: Hin
             Way::Driver => {
                 GpuKernel::load_tile_ir(gpu, &code.bytecode, &code.entry).map_err(|e| format!("the driver: {e}"))
             }
-            Way::Tileiras => match cubin(&code, gpu.target()) {
+            Way::Tileiras => match cubin(&code.entry, &code.bytecode, gpu.target()) {
                 // The user's own affair: another way would not help.
                 Err(error @ Error::Unsupported(_)) => return Err(error),
                 Err(error) => Err(format!("tileiras: {error}")),
@@ -94,10 +94,10 @@ pub(super) fn compile(name: &str, module: &Module, gpu: &'static Gpu, hints: Hin
 ///
 /// Kept under two names: with the assembler's version, and for machines that have no assembler
 /// without it.
-pub(super) fn cubin(code: &Compiled, target: Target) -> Result<Vec<u8>> {
+pub(super) fn cubin(entry: &str, bytecode: &[u8], target: Target) -> Result<Vec<u8>> {
     let key = |assembler: &str| {
         let target = format!("sm_{}", target.arch);
-        ContentKey::of(&[b"tileir 1", &code.bytecode, target.as_bytes(), assembler.as_bytes()])
+        ContentKey::of(&[b"tileir 1", bytecode, target.as_bytes(), assembler.as_bytes()])
     };
     let disk = DiskCache::from_env();
     let kept = |key: &ContentKey| disk.as_ref().and_then(|disk| disk.get(key));
@@ -110,7 +110,7 @@ pub(super) fn cubin(code: &Compiled, target: Target) -> Result<Vec<u8>> {
     if let Some(cubin) = kept(&own) {
         return Ok(cubin);
     }
-    let cubin = assembler.assemble(&code.entry, &code.bytecode, target)?;
+    let cubin = assembler.assemble(entry, bytecode, target)?;
     if let Some(disk) = &disk {
         disk.put(&own, &cubin);
         disk.put(&any, &cubin);
