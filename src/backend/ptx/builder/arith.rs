@@ -71,6 +71,9 @@ impl Builder {
     /// An integer operation of two operands, folded where constants allow it.
     pub fn int(&mut self, op: IntOp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
         let (a, b) = (a.into(), b.into());
+        if op == IntOp::Sub && ty == Ty::S32 && a == Operand::Imm(0) && b.as_imm().is_none() {
+            return self.negated(b);
+        }
         if let (Some(x), Some(y)) = (a.as_imm(), b.as_imm())
             && let Some(value) = fold::constant(op, ty, x, y)
         {
@@ -134,11 +137,21 @@ impl Builder {
         self.push(Opcode::Int(op, ty), vec![dst.into()], vec![a.into(), b.into()]);
     }
 
+    /// `-a` of 32 bits as `!a + 1`: ptxas (13.0) loses the sign of some negated operands when it
+    /// merges minima or maxima of them into one instruction of three operands on sm_90.
+    fn negated(&mut self, a: Operand) -> Operand {
+        let complement = self.int1(IntOp::Not, Ty::B32, a);
+        self.int(IntOp::Add, Ty::S32, complement, 1)
+    }
+
     /// An integer operation of one operand.
     pub fn int1(&mut self, op: IntOp, ty: Ty, a: impl Into<Operand>) -> Operand {
         let a = a.into();
         if let Some(value) = a.as_imm().and_then(|x| fold::constant(op, ty, x, 0)) {
             return Operand::Imm(value);
+        }
+        if op == IntOp::Neg && ty == Ty::S32 {
+            return self.negated(a);
         }
         let (ty, class) = match op {
             IntOp::Popc | IntOp::Clz => (untyped(ty), RegClass::B32),

@@ -9,7 +9,7 @@ use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, So
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, Def, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
+use crate::ir::{Attr, AttrKind, Def, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
 use crate::layout::{Conversion, Layout};
 
 impl Inference<'_> {
@@ -39,6 +39,7 @@ impl Inference<'_> {
             a: spec(a, rank - 1, rank - 2, signed(AttrKind::SignLhs)),
             b: spec(b, rank - 2, rank - 1, signed(AttrKind::SignRhs)),
             acc: module.dtype(acc),
+            fast: op.flag(Flag::FastAcc),
             num_warps: self.num_warps,
             target: self.target,
         })

@@ -38,6 +38,8 @@ pub struct MmaRequest {
     pub b: OperandSpec,
     /// Element type of the accumulator, a tile (m, n).
     pub acc: DType,
+    /// May 8-bit floats be summed with fewer bits than f32 has?
+    pub fast: bool,
     /// Warps of the tile block.
     pub num_warps: usize,
     /// What is built for.

@@ -14,6 +14,7 @@ fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [
         a: spec(a, contiguous[0]),
         b: spec(b, contiguous[1]),
         acc,
+        fast: false,
         num_warps,
         target: Target { arch: 90, accelerated: false }, // the model knows `mma.sync` alone,
     }
