@@ -10,10 +10,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("target", &[]),
     ("dtype", &[]),
-    ("codec", &["dtype"]),
+    // Of the IR, the names of the rounding modes.
+    ("codec", &["dtype", "ir"]),
     ("layout", &["error"]),
     ("element", &["codec", "dtype", "error", "ir"]),
     ("ir", &["dtype", "error"]),
+    ("ir/print", &["codec", "ir", "dtype", "error"]),
     ("pass", &["ir", "dtype", "error", "codec"]),
     ("backend", &["ir", "pass", "dtype", "error", "target", "codec", "layout"]),
     ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
@@ -24,7 +26,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
     ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
     ("ops", &["tile", "element", "kernel", "ir", "dtype", "error", "codec"]),
-    ("cache", &["error"]),
+    // In memory kernels are known by their constants or by their trace.
+    ("cache", &["error", "ir", "kernel"]),
     ("runtime", &["*"]),
     ("launch", &["*"]),
     ("prelude", &["*"]),
@@ -126,7 +129,9 @@ fn knowledge_flows_one_way() {
     let mut files = Vec::new();
     sources(&root, &mut files);
     let mut faults = Vec::new();
-    for file in &files {
+    let is_test =
+        |file: &PathBuf| file.components().any(|part| ["tests", "tests.rs"].iter().any(|t| part.as_os_str() == *t));
+    for file in files.iter().filter(|file| !is_test(file)) {
         let name = file.strip_prefix(&root).unwrap().with_extension("").display().to_string();
         let name = name.strip_suffix("/mod").unwrap_or(&name);
         let Some(room) = room_of(name) else {

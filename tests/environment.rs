@@ -31,7 +31,7 @@ fn variables() -> ct::Result<()> {
     assert_eq!(device, ct::Device::cpu());
     set("CUTLET_BACKEND", "gpu");
     let error = ct::Device::first().unwrap_err().to_string();
-    assert!(error.contains("expected cpu or ptx"), "{error}");
+    assert!(error.contains("expected cpu, ptx or tileir"), "{error}");
     set("CUTLET_BACKEND", "ptx");
     assert_eq!(ct::Device::first().is_ok(), ct::Device::num_gpus() > 0);
 
