@@ -47,9 +47,9 @@ pub struct Exported {
     pub entry: String,
     /// Parameters in order.
     pub params: Vec<ExportedParam>,
-    /// Threads of a block at launch; 1 for bytecode (the driver chooses), `None` for a cubin, which has the
-    /// number as a required one: ask `cuFuncGetAttribute` for `MAX_THREADS_PER_BLOCK`.
-    pub threads: Option<u32>,
+    /// Threads of a block at launch. For bytecode and for cubins of `tileiras` this is 1: the driver knows how
+    /// many there really are, and refuses any other number.
+    pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
     /// What must hold at each launch, so that no tile lies outside of its array.
@@ -144,7 +144,7 @@ impl Launch<'_> {
                 bytes: code.text.into_bytes(),
                 entry: code.entry,
                 params: code.params.iter().map(param).collect(),
-                threads: Some(code.threads),
+                threads: code.threads,
                 shared_bytes: code.shared_bytes,
                 limits: Vec::new(),
             });
@@ -152,12 +152,12 @@ impl Launch<'_> {
         let version = if let Format::TileIr(version) = format { version } else { None };
         let options = tileir::CompileOptions { version, hints: self.hints };
         let code = tileir::compile(&module, target, &options)?;
-        let (bytes, threads) = match format {
-            Format::Cubin => (cubin(&code.entry, &code.bytecode, target)?, None),
-            Format::TileIr(_) | Format::Ptx => (code.bytecode, Some(1)),
+        let bytes = match format {
+            Format::Cubin => cubin(&code.entry, &code.bytecode, target)?,
+            Format::TileIr(_) | Format::Ptx => code.bytecode,
         };
         let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer };
         let params = code.params.iter().map(param).collect();
-        Ok(Exported { bytes, entry: code.entry, params, threads, shared_bytes: 0, limits: code.limits })
+        Ok(Exported { bytes, entry: code.entry, params, threads: 1, shared_bytes: 0, limits: code.limits })
     }
 }

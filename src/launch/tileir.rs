@@ -71,7 +71,7 @@ pub(super) fn compile(name: &str, module: &Module, gpu: &'static Gpu, hints: Hin
                 Err(error) => Err(format!("tileiras: {error}")),
                 Ok(cubin) => {
                     dump.write("cubin", &cubin)?;
-                    GpuKernel::load_with_own_block(gpu, &cubin, &code.entry).map_err(|e| format!("its cubin: {e}"))
+                    GpuKernel::load_tile_cubin(gpu, &cubin, &code.entry).map_err(|e| format!("its cubin: {e}"))
                 }
             },
         };

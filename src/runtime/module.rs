@@ -139,15 +139,13 @@ impl GpuKernel {
         Ok(GpuKernel { gpu, function, threads, shared_bytes, cluster })
     }
 
-    /// Loads a cubin that says itself how many threads a block has.
+    /// Loads a cubin that `tileiras` made. It is launched with blocks of one thread: the driver finds in
+    /// the cubin how many there really are, and refuses any other number.
     ///
     /// # Errors
     /// As [`GpuKernel::load`].
-    pub fn load_with_own_block(gpu: &'static Gpu, cubin: &[u8], entry: &str) -> Result<GpuKernel> {
-        let one = LaunchConfig { threads: 1, shared_bytes: 0, cluster: 1 };
-        let mut kernel = GpuKernel::load(gpu, cubin, entry, one)?;
-        kernel.threads = kernel.attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
-        Ok(kernel)
+    pub fn load_tile_cubin(gpu: &'static Gpu, cubin: &[u8], entry: &str) -> Result<GpuKernel> {
+        GpuKernel::load(gpu, cubin, entry, LaunchConfig { threads: 1, shared_bytes: 0, cluster: 1 })
     }
 
     /// Gives bytecode to the driver's compiler. It is launched with blocks of one thread: the driver

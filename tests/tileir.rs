@@ -1,0 +1,169 @@
+//! Kernels as Tile IR: how long the text is, what is guarded and what a launch checks instead, which
+//! version is needed, and that equal kernels give equal bytes.
+
+use std::path::Path;
+
+use cutlet as ct;
+use cutlet::backend::tileir::{Bound, Limit, Version, read};
+use cutlet::ir::{Module, verify};
+use cutlet::prelude::*;
+use cutlet::{ArraySpec, Constant, Error, Exported, Format, Target};
+
+fn target(name: &str) -> Target {
+    name.parse().expect("a target")
+}
+
+fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
+    let i = ct::bid(0);
+    c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
+}
+
+fn matmul(a: Array<ct::f16, 2>, b: Array<ct::f16, 2>, c: ArrayMut<ct::f16, 2>, [tm, tn, tk]: [usize; 3]) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let acc = ct::for_each(ct::scalar(0)..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+        ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+    });
+    c.store([i, j], acc.cast::<ct::f16>());
+}
+
+fn vadd_file(version: Option<Version>) -> Exported {
+    let x = ArraySpec::<f32, 1>::new([4096]);
+    let args = (x, x, x.mutable(), Constant(1024));
+    ct::export(vadd, args, target("sm_90"), Format::TileIr(version)).expect("a kernel")
+}
+
+fn matmul_file() -> Exported {
+    let x = ArraySpec::<ct::f16, 2>::new([256, 256]);
+    let args = (x, x, x.mutable(), Constant([64, 64, 32]));
+    ct::export(matmul, args, target("sm_90"), Format::TileIr(None)).expect("a kernel")
+}
+
+fn module(file: &Exported) -> Module {
+    let module = read(&file.bytes).expect("what was written");
+    verify(&module).expect("a well-formed module");
+    module
+}
+
+/// Ops of a text: its lines but comments, braces and heads of entries.
+fn num_ops(text: &str) -> usize {
+    let is_op = |line: &&str| line.starts_with(' ') && !matches!(line.trim_start().chars().next(), Some('}' | '('));
+    text.lines().filter(is_op).count()
+}
+
+#[test]
+fn kernels_are_no_longer_than_those_of_cutile_python() {
+    for (name, file) in [("vadd_13.3", vadd_file(None)), ("matmul_f16_13.3", matmul_file())] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(format!("{name}.mlir"));
+        let theirs = std::fs::read_to_string(path).expect("a golden file");
+        let ours = module(&file).to_string();
+        assert!(num_ops(&ours) <= num_ops(&theirs), "{name}: {} and {}\n{ours}", num_ops(&ours), num_ops(&theirs));
+    }
+}
+
+#[test]
+fn equal_kernels_give_equal_bytes() {
+    assert_eq!(vadd_file(None).bytes, vadd_file(None).bytes);
+    assert_eq!(vadd_file(Some(Version::V13_5)).bytes[9], 5);
+}
+
+#[test]
+fn the_version_is_the_lowest_that_target_and_kernel_need() {
+    for (name, minor) in [("sm_80", 2), ("sm_89", 2), ("sm_90", 3), ("sm_100", 1), ("sm_120", 1)] {
+        let x = ArraySpec::<f32, 1>::new([4096]);
+        let args = (x, x, x.mutable(), Constant(1024));
+        let file = ct::export(vadd, args, target(name), Format::TileIr(None)).expect("a kernel");
+        assert_eq!(file.bytes[8..10], [13, minor], "{name}");
+    }
+}
+
+#[test]
+fn a_version_that_is_too_old_names_what_is_needed_and_where() {
+    fn scale(x: Array<ct::f8e8m0fnu, 1>, y: ArrayMut<ct::f8e8m0fnu, 1>) {
+        y.store([ct::bid(0)], x.load([ct::bid(0)], [16]));
+    }
+    let x = ArraySpec::<ct::f8e8m0fnu, 1>::new([64]);
+    let export = |version| ct::export(scale, (x, x.mutable()), target("sm_100"), Format::TileIr(version));
+    assert_eq!(export(None).expect("a kernel").bytes[9], 2);
+    let Err(Error::Unsupported(problems)) = export(Some(Version::V13_1)) else { panic!("13.1 has no such type") };
+    let text = problems[0].to_string();
+    assert!(text.contains("f8E8M0FNU needs Tile IR bytecode 13.2 or later, but 13.1 was asked for"), "{text}");
+    assert!(
+        problems.iter().any(|p| p.location.as_ref().is_some_and(|l| l.file.ends_with("tests/tileir.rs"))),
+        "{text}"
+    );
+}
+
+#[test]
+fn common_indices_need_no_guard_but_a_check_of_the_launch() {
+    let file = matmul_file();
+    assert!(!module(&file).to_string().contains("if "), "{}", module(&file));
+    // Parameters: pointer, two extents, two strides of each array.
+    let tiles = |param, tile| Bound::Tiles { param, tile };
+    for limit in [
+        Limit { index: Bound::Grid(0), count: tiles(1, 64) },
+        Limit { index: Bound::Grid(1), count: tiles(7, 64) },
+        Limit { index: tiles(2, 32), count: tiles(6, 32) },
+        Limit { index: Bound::Grid(0), count: tiles(11, 64) },
+        Limit { index: Bound::Grid(1), count: tiles(12, 64) },
+    ] {
+        assert!(file.limits.contains(&limit), "{limit:?} in {:?}", file.limits);
+    }
+    assert_eq!(file.limits.len(), 5);
+    let extents = [0, 100, 33, 0, 0, 0, 32, 64];
+    let value = |bound: Bound| bound.value([3, 1, 1], |param| extents[param as usize]);
+    assert_eq!((value(Bound::Grid(0)), value(tiles(1, 64)), value(tiles(2, 32)), value(tiles(6, 32))), (3, 2, 2, 1));
+}
+
+#[test]
+fn other_indices_are_guarded() {
+    fn shifted(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+        let i = ct::bid(0);
+        y.store([i * 2 + 1], x.load([i - 1], [16]));
+    }
+    let x = ArraySpec::<f32, 1>::new([64]);
+    let file = ct::export(shifted, (x, x.mutable()), target("sm_90"), Format::TileIr(None)).expect("a kernel");
+    let text = module(&file).to_string();
+    assert_eq!(text.matches("= if ").count() + text.matches("  if ").count(), 2, "{text}");
+    assert!(file.limits.is_empty(), "{:?}", file.limits);
+    assert!(text.contains("less_than") && text.contains("unsigned"), "{text}");
+}
+
+#[test]
+fn what_a_branch_protects_is_no_promise_of_the_launch() {
+    fn some(x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i32>) {
+        let i = ct::bid(0);
+        ct::if_else(
+            i.lt(n),
+            || {
+                y.store([i], x.load([i], [16]));
+            },
+            || {},
+        );
+    }
+    let x = ArraySpec::<f32, 1>::new([64]);
+    let file = ct::export(some, (x, x.mutable(), 3), target("sm_90"), Format::TileIr(None)).expect("a kernel");
+    assert!(file.limits.is_empty(), "{:?}", file.limits);
+}
+
+#[test]
+fn floats_that_do_not_fit_an_integer_are_clamped() {
+    fn convert(x: Array<f32, 1>, y: ArrayMut<i32, 1>) {
+        y.store([ct::bid(0)], x.load([ct::bid(0)], [16]).cast::<i32>());
+    }
+    let (x, y) = (ArraySpec::<f32, 1>::new([64]), ArraySpec::<i32, 1>::new([64]));
+    let text = |version| {
+        let file = ct::export(convert, (x, y.mutable()), target("sm_90"), Format::TileIr(version)).expect("a kernel");
+        module(&file).to_string()
+    };
+    let (old, new) = (text(None), text(Some(Version::V13_4)));
+    assert_eq!(old.matches("select").count(), 3, "{old}");
+    assert!(new.contains("saturating") && !new.contains("select"), "{new}");
+}
+
+#[test]
+fn parameters_are_documented_in_order() {
+    let file = vadd_file(None);
+    let widths: Vec<_> = file.params.iter().map(|p| (p.bytes, p.pointer)).collect();
+    assert_eq!(widths, [(8, true), (4, false), (4, false)].repeat(3));
+    assert_eq!((file.entry.as_str(), file.threads, file.shared_bytes), ("vadd", 1, 0));
+}
