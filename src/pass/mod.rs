@@ -11,7 +11,7 @@ mod fold_facts;
 mod licm;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use facts::{Facts, Range};
 

@@ -8,6 +8,11 @@
 
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
+//!
+//! `CUTLET_SUITE_ALL_TARGETS=1` assembles every kernel for every target of Tile IR (else all for sm_90 and a part for
+//! the others). A GPU machine without `tileiras` takes its cubins along: the same program, run before with
+//! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the
+//! same `CUTLET_CACHE_DIR` finds them there.
 
 mod cast;
 mod compare;

@@ -1,7 +1,7 @@
 //! Passes keep the meaning of random kernels (interpreted before and after), and do what they are for.
 
 mod kernels;
-mod random;
+pub(crate) mod random;
 
 use super::{PIPELINE, optimize};
 use crate::ir::{Module, verify};

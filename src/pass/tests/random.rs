@@ -9,7 +9,7 @@ const ARRAY: usize = 64;
 const TILE: i64 = 8;
 
 /// Bits of the integer array and of the float array after a run; NaNs all alike.
-pub(super) fn run(module: &Module) -> (Vec<u32>, Vec<u32>) {
+pub(crate) fn run(module: &Module) -> (Vec<u32>, Vec<u32>) {
     let mut input: Vec<i32> = (0..ARRAY as i32).map(|i| i.wrapping_mul(i).wrapping_sub(40 * i) - 3).collect();
     let mut ints = vec![7i32; ARRAY];
     let mut floats = vec![0.5f32; ARRAY];
@@ -50,7 +50,7 @@ struct Gen {
 }
 
 /// A well-formed kernel that only the seed decides.
-pub(super) fn kernel(seed: u64) -> Module {
+pub(crate) fn kernel(seed: u64) -> Module {
     let mut b = Builder::new();
     let params =
         [Type::ptr(I32), Type::ptr(I32), Type::ptr(F32), Type::scalar(I32), Type::scalar(I32), Type::scalar(I32)];

@@ -9,6 +9,9 @@
 mod arithmetic;
 mod bounds;
 
+#[cfg(test)]
+mod tests;
+
 pub use bounds::{Bound, Limit};
 
 use crate::ir::Module;

@@ -1,0 +1,147 @@
+//! The stages keep the meaning of a kernel: the cpu back end, which defines it, gets the same results
+//! before and after.
+
+use super::legalize;
+use crate::backend::cpu::{Memory, Program, RunOptions};
+use crate::backend::tileir::order_memory;
+use crate::dtype::DType;
+use crate::ir::{Attr, Builder, Module, Opcode, Overflow, Padding, Rounding, Sign, Type, Value, verify};
+use crate::pass::optimize;
+use crate::pass::tests::random;
+
+/// Both stages, and what a launch would check for three tile blocks.
+fn staged(mut module: Module) -> Option<Module> {
+    let limits = legalize(&mut module);
+    order_memory(&mut module);
+    verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
+    // The scalars of the random kernels; extents are static there.
+    let param = |index: u32| [5, 100, -16].get((index as usize).wrapping_sub(3)).copied().unwrap_or(0);
+    let value = |bound: super::Bound| bound.value([3, 1, 1], param);
+    limits.iter().all(|limit| value(limit.index) <= value(limit.count)).then_some(module)
+}
+
+#[test]
+fn random_kernels_keep_their_results() {
+    let mut compared = 0;
+    for seed in 0..150 {
+        let mut module = random::kernel(seed);
+        let want = random::run(&module);
+        let raw = staged(module.clone());
+        optimize(&mut module);
+        for module in raw.into_iter().chain(staged(module)) {
+            assert!(random::run(&module) == want, "seed {seed}\n{module}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "only {compared} kernels fit their grid");
+}
+
+/// Runs one op on each pair of elements of two arrays of 16 numbers, at tile indices -1 to 2 of tiles of 8.
+fn run(code: Opcode, attrs: Vec<Attr>, from: DType, to: DType, a: &[u64], b: &[u64], stage: bool) -> Vec<u32> {
+    let mut builder = Builder::new();
+    let params = builder.begin_entry("k", &[Type::ptr(from), Type::ptr(from), Type::ptr(to)]);
+    let views: Vec<Value> =
+        params.iter().zip([from, from, to]).map(|(&base, elem)| view(&mut builder, base, elem)).collect();
+    let int = builder.module.intern(Type::scalar(DType::I32));
+    let ids = builder.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[int; 3]);
+    let one = builder.splat(DType::I32, 1, &[]);
+    let id = builder.module.op(ids).results[0];
+    // Blocks 0 to 3 visit tiles -1 to 2: the first and the last lie outside.
+    let index = builder.simple(Opcode::SubI, &[id, one], vec![Attr::Overflow(Overflow::None)], int);
+    let weak = || vec![Attr::MemOrder(crate::ir::MemOrder::Weak)];
+    let token = builder.module.intern(Type::Token);
+    let tile_type = builder.module.intern(Type::tile(from, [8]));
+    let result_type = builder.module.intern(Type::tile(to, [8]));
+    let tiles: Vec<Value> = views[..2]
+        .iter()
+        .map(|&view| {
+            let id = builder.op(Opcode::LoadView, &[&[view], &[index], &[]], weak(), vec![], &[tile_type, token]);
+            builder.module.op(id).results[0]
+        })
+        .collect();
+    let operands = if code == Opcode::FToI { &tiles[..1] } else { &tiles[..] };
+    let result = builder.simple(code, operands, attrs, result_type);
+    builder.op(Opcode::StoreView, &[&[result], &[views[2]], &[index], &[]], weak(), vec![], &[token]);
+    builder.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+    let mut module = builder.module;
+    verify(&module).expect("a well-formed kernel");
+    if stage {
+        let limits = legalize(&mut module);
+        assert!(limits.is_empty(), "{limits:?}");
+        order_memory(&mut module);
+        verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
+    }
+    execute(&module, a, b)
+}
+
+fn view(builder: &mut Builder, base: Value, elem: DType) -> Value {
+    let tensor = Type::TensorView { elem, shape: vec![Some(16)], strides: vec![Some(1)], ptr_attr: None };
+    let tensor = builder.module.intern(tensor);
+    let made = builder.op(Opcode::MakeTensorView, &[&[base], &[], &[]], vec![], vec![], &[tensor]);
+    let made = builder.module.op(made).results[0];
+    let ty = Type::PartitionView { tile: vec![8], view: tensor, dim_map: vec![0], padding: Some(Padding::Zero) };
+    let ty = builder.module.intern(ty);
+    builder.simple(Opcode::MakePartitionView, &[made], vec![], ty)
+}
+
+fn execute(module: &Module, a: &[u64], b: &[u64]) -> Vec<u32> {
+    let mut arrays: Vec<Vec<u32>> = [a, b].iter().map(|list| list.iter().map(|&v| v as u32).collect()).collect();
+    arrays.push(vec![0x5B; 16]);
+    let mut memory = Memory::new();
+    let addresses: Vec<*mut u8> = arrays.iter_mut().map(|array| array.as_mut_ptr().cast()).collect();
+    for &address in &addresses {
+        // SAFETY: the vectors outlive the run and nobody else touches them meanwhile.
+        unsafe { memory.add(address, 64, true) };
+    }
+    let params: Vec<u64> = addresses.iter().map(|&address| address as u64).collect();
+    let program = Program::compile(module).expect("a kernel that the cpu runs");
+    program.run([4, 1, 1], &params, &memory, &RunOptions::default()).expect("a run without faults");
+    arrays.pop().expect("the results")
+}
+
+fn cycled(values: &[i64]) -> Vec<u64> {
+    values.iter().cycle().take(16).map(|&v| v as u64 & 0xFFFF_FFFF).collect()
+}
+
+#[test]
+fn shifts_by_the_width_or_more() {
+    let a = cycled(&[-7, 12345, i32::MIN.into(), 1]);
+    let amounts = cycled(&[0, 1, 31, 32, 33, -1, 1000]);
+    for (code, attrs) in [
+        (Opcode::ShlI, vec![Attr::Overflow(Overflow::None)]),
+        (Opcode::ShrI, vec![Attr::Sign(Sign::Signed)]),
+        (Opcode::ShrI, vec![Attr::Sign(Sign::Unsigned)]),
+    ] {
+        let [want, got] = [false, true].map(|s| run(code, attrs.clone(), DType::I32, DType::I32, &a, &amounts, s));
+        assert_eq!(got, want, "{code:?} {attrs:?}");
+    }
+}
+
+#[test]
+fn divisions_that_overflow_or_have_no_result() {
+    let a = cycled(&[-7, 12345, i32::MIN.into(), i32::MIN.into()]);
+    let divisors = cycled(&[3, -1, -1, 2]);
+    for code in [Opcode::DivI, Opcode::RemI] {
+        let mut attrs = vec![Attr::Sign(Sign::Signed)];
+        attrs.extend((code == Opcode::DivI).then_some(Attr::Rounding(Rounding::Zero)));
+        // By hand: outside of the array divisors are zero, which only the staged kernel takes.
+        let got = run(code, attrs, DType::I32, DType::I32, &a, &divisors, true);
+        for ((&a, &b), got) in a.iter().zip(&divisors).zip(got) {
+            let (a, b) = (a as i32, b as i32);
+            let want = if code == Opcode::DivI { a.wrapping_div(b) } else { a.wrapping_rem(b) };
+            assert_eq!(got as i32, want, "{a} {code:?} {b}");
+        }
+    }
+}
+
+#[test]
+fn floats_that_do_not_fit() {
+    let values =
+        [1.5f32, -2.9, 3e9, -3e9, 5e9, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2147483648.0, -2147483648.0];
+    let bits: Vec<u64> = values.iter().cycle().take(16).map(|v| u64::from(v.to_bits())).collect();
+    for sign in [Sign::Signed, Sign::Unsigned] {
+        let attrs = || vec![Attr::Sign(sign), Attr::Rounding(Rounding::IntToZero)];
+        let [want, got] = [false, true].map(|s| run(Opcode::FToI, attrs(), DType::F32, DType::I32, &bits, &bits, s));
+        assert_eq!(got, want, "{sign:?}");
+    }
+}
