@@ -5,14 +5,14 @@
 //! only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
 //! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
-
-#![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
-#![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 //!
 //! `CUTLET_SUITE_ALL_TARGETS=1` assembles every kernel for every target of Tile IR (else all for sm_90 and a part for
 //! the others). A GPU machine without `tileiras` takes its cubins along: the same program, run before with
 //! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the
 //! same `CUTLET_CACHE_DIR` finds them there.
+
+#![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
+#![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
 mod cast;
 mod compare;
