@@ -267,6 +267,8 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
+        // A wait that only one branch came to would leave the other without it.
+        self.settle();
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
