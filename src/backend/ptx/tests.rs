@@ -5,7 +5,9 @@ use std::process::Command;
 
 use super::{CompileOptions, Compiled, compile};
 use crate::dtype::DType;
-use crate::ir::{Attr, Builder, Literal, MemOrder, Module, Opcode, Padding, Predicate, Rounding, Type, TypeId, Value};
+use crate::ir::{
+    Attr, Builder, CmpPred, Literal, MemOrder, Module, Opcode, Padding, Predicate, Rounding, Sign, Type, TypeId, Value,
+};
 use crate::target::Target;
 
 /// A kernel under construction.
@@ -329,4 +331,36 @@ fn operands_of_products_are_copied_ahead() {
             "one barrier an iteration"
         );
     }
+}
+
+#[test]
+fn a_branch_does_not_hide_the_wait_for_a_product() {
+    let mut k = Kernel::new("branch");
+    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[64, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 64], &[0, 1]);
+    let c = k.partition(&arrays[2], &[64, 64], &[0, 1]);
+    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(b, &[ids[0], ids[1]]));
+    let state = k.tile(DType::F32, &[64, 64]);
+    let start = k.b.splat(DType::F32, 0, &[64, 64]);
+    let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    let bool_type = k.tile(DType::I1, &[]);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    let condition = k.b.simple(Opcode::CmpI, &[ids[0], ids[1]], attrs, bool_type);
+    let arms = [true, false].map(|doubled| {
+        let arm = k.b.begin_block(&[]);
+        let value = if doubled { k.op(Opcode::AddF, &[product, product]) } else { product };
+        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
+        k.b.end_block();
+        arm
+    });
+    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], ids[1]]);
+    let compiled = check(&k.finish()).pop().unwrap();
+    let issued = compiled.text.find("wgmma.commit_group").unwrap();
+    let waited = compiled.text[issued..].find("wgmma.wait_group").unwrap();
+    let branched = compiled.text[issued..].find("bra").unwrap();
+    assert!(waited < branched);
 }
