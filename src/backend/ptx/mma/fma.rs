@@ -167,7 +167,7 @@ fn side(
         shared: shared.clone(),
     };
     let registers = Layout::new(flat, registers, lane, warp);
-    (side, OperandPlan { dtype: DType::F32, shared, registers: Some(registers) })
+    (side, OperandPlan { dtype: DType::F32, shared, registers: Some(registers), panels: None })
 }
 
 /// Number whose bit `bits[i]` is bit `i` of `number`.

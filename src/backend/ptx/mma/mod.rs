@@ -82,6 +82,23 @@ pub struct OperandPlan {
     /// Its register layout, for an operand that may come in registers: few threads hold replicas only where
     /// the product has few rows or columns, so this costs registers.
     pub registers: Option<Layout>,
+    /// Its place once more, for a copy engine that fills whole panels; only where [`OperandPlan::shared`]
+    /// consists of such.
+    pub panels: Option<Panels>,
+}
+
+/// An operand in shared memory as panels: rows of `span` swizzled bytes, panel after panel along the
+/// contiguous axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panels {
+    /// Contiguous along k (else along m or n)?
+    pub along_k: bool,
+    /// Bytes of a row, and the swizzle's span: 32, 64 or 128.
+    pub span: i64,
+    /// Rows of a panel.
+    pub rows: i64,
+    /// Number of panels.
+    pub count: i64,
 }
 
 /// Where an operand is.
@@ -138,8 +155,20 @@ impl MmaPlan {
         match &self.kind {
             Kind::Tensor(plan) => plan.lower(b, thread, left, right, acc),
             Kind::Fma(plan) => plan.lower(b, thread, left, right, acc),
-            Kind::Wgmma(plan) => plan.lower(b, thread, left, right, acc),
+            Kind::Wgmma(plan) => plan.lower(b, thread, left, right, acc, true),
         }
+    }
+
+    /// Emits `acc = a × b`, as [`MmaPlan::lower`] on an accumulator of zeros that nothing has written.
+    pub fn lower_from_zero(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
+        if let Kind::Wgmma(plan) = &self.kind {
+            assert_eq!(acc.len(), self.acc.num_registers(), "accumulator registers");
+            return plan.lower(b, thread, left, right, acc, false);
+        }
+        for &register in acc {
+            b.mov_to(register, 0);
+        }
+        self.lower(b, thread, left, right, acc);
     }
 
     /// One line for people: instruction and warps.

@@ -79,6 +79,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<MmaPlan, String> {
         dtype,
         shared: fragments.shared.clone(),
         registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
+        panels: None,
     };
     let [batch, m, n, _] = request.extents;
     Ok(MmaPlan {

@@ -9,7 +9,7 @@
 
 use super::super::builder::Builder;
 use super::super::inst::*;
-use super::{Kind, MmaPlan, MmaRequest, OperandPlan, OperandSpec, Source};
+use super::{Kind, MmaPlan, MmaRequest, OperandPlan, OperandSpec, Panels, Source};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 
@@ -68,6 +68,11 @@ impl Staged {
     /// it is contiguous).
     fn other(&self, index: i64) -> i64 {
         if self.along_k { index * self.span } else { index * self.size / self.span * self.rows * self.span }
+    }
+
+    fn panels(&self, other: i64, k: i64) -> Panels {
+        let row = if self.along_k { k } else { other };
+        Panels { along_k: self.along_k, span: self.span, rows: self.rows, count: row * self.size / self.span }
     }
 
     /// Can rows or columns be taken `count` at a time?
@@ -145,8 +150,14 @@ pub(super) fn plan(request: &MmaRequest) -> Option<MmaPlan> {
             dtype: request.a.dtype,
             shared: shared(&left, [m, k], true, rank),
             registers: Some(plan.left_registers(m, k).reshape(&super::of_rank([1, m, k], rank))),
+            panels: Some(left.panels(m, k)),
         },
-        b: OperandPlan { dtype: request.b.dtype, shared: shared(&right, [k, n], false, rank), registers: None },
+        b: OperandPlan {
+            dtype: request.b.dtype,
+            shared: shared(&right, [k, n], false, rank),
+            registers: None,
+            panels: Some(right.panels(n, k)),
+        },
         acc: plan.accumulator(m, n).reshape(&super::of_rank([1, m, n], rank)),
         kind: Kind::Wgmma(Box::new(plan)),
     })
@@ -195,8 +206,17 @@ impl WgmmaPlan {
         Layout::new(vec![m, k], register, lane, self.warps(k, 0))
     }
 
-    /// Issues the product; see [`MmaPlan::lower`]. The group is closed, not waited for.
-    pub fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
+    /// Issues the product; see [`MmaPlan::lower`]. The group is closed, not waited for. Without `accumulate`
+    /// the accumulator counts as zero and need not be written before.
+    pub fn lower(
+        &self,
+        b: &mut Builder,
+        thread: Reg,
+        left: Source<'_>,
+        right: Source<'_>,
+        acc: &[Reg],
+        accumulate: bool,
+    ) {
         let group = b.shr(Ty::U32, thread, 7u32);
         // The same in all lanes of a warp: descriptors may live in uniform registers.
         let group = b.shfl(ShflMode::Idx, group, 0u32);
@@ -228,7 +248,8 @@ impl WgmmaPlan {
                     let right = self.descriptor(b, &self.right, right, offset);
                     let d = &acc[(i * blocks_n + j) as usize * each..][..each];
                     let trans = (!self.left.along_k, !self.right.along_k);
-                    b.wgmma(self.columns as u32, self.types, d, &a, right, Operand::Imm(1), trans);
+                    let accumulate = Operand::from(accumulate || step > 0);
+                    b.wgmma(self.columns as u32, self.types, d, &a, right, accumulate, trans);
                 }
             }
         }
