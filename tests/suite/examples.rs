@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "examples are programs; what their `main` calls is tested")]
 
+#[path = "../../examples/attention.rs"]
+mod attention;
 #[path = "../../examples/batched_matmul.rs"]
 mod batched_matmul;
 #[path = "../../examples/layernorm.rs"]
@@ -47,6 +49,10 @@ pub fn register(suite: &mut Suite) {
         matmul: ("--m" "128" "--n" "128" "--k" "64") ("--type" "bf16" "--m" "150" "--n" "130" "--k" "70")
             ("--type" "tf32" "--m" "65" "--n" "100" "--k" "33") ("--type" "f32" "--m" "65" "--n" "100" "--k" "33")
             ("--type" "f64" "--m" "65" "--n" "100" "--k" "33");
+        attention: ("--seq" "128" "--causal") ("--seq" "200" "--dim" "128" "--type" "bf16")
+            ("--seq" "150" "--heads" "4" "--kv-heads" "2" "--causal" "--tile" "64" "32")
+            ("--seq" "77" "--causal" "--tile" "16" "64" "--type" "bf16") ("--seq" "1" "--tile" "32" "16")
+            ("--seq" "300" "--heads" "1" "--dim" "128" "--causal" "--tile" "64" "128");
         batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40");
     }
 }
