@@ -54,22 +54,21 @@ fn main() -> ct::Result<()> {
     let stream = device.default_stream();
 
     let compiled = ct::compile(vadd, (&a, &b, &mut c, tile))?;
-    let mut words = compiled.param_words((&a, &b, &mut c, tile));
-    let mut params: Vec<*mut c_void> = words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
-    let (function, threads, shared) = compiled.raw().expect("a kernel of a GPU");
+    let mut raw = compiled.raw((&a, &b, &mut c, tile))?.expect("a kernel of a GPU");
+    let mut params: Vec<*mut c_void> = raw.params();
     let driver = Driver::get()?;
     let mut bare = || {
         // SAFETY: the parameters are those of the kernel, for arrays that outlive the measurement.
         unsafe {
             driver.launch_kernel(
-                function.cast(),
+                raw.function.cast(),
                 1,
                 1,
                 1,
-                threads,
+                raw.threads,
                 1,
                 1,
-                shared,
+                raw.shared_bytes,
                 stream.raw().cast(),
                 params.as_mut_ptr(),
                 std::ptr::null_mut(),

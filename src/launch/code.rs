@@ -82,7 +82,7 @@ impl Launch<'_> {
         A: LaunchArgs,
         K: Kernel<A::Traced>,
     {
-        Ok(generate(&traced(&kernel, &args)?, target, self.hints)?.text)
+        Ok(generate(&traced(&kernel, &args)?, target, self.hints, true)?.text)
     }
 }
 

@@ -1,11 +1,14 @@
 //! From a trace to something that runs: passes, back end, assembler, caches of code.
 
+use std::sync::{Mutex, OnceLock, PoisonError};
+
 use super::dump::Dump;
 use super::specialise::Wishes;
-use crate::backend::Hints;
+use super::tensor_map::{Encoded, TensorMaps};
 use crate::backend::cpu;
 use crate::backend::ptx::{self, CompileOptions, ParamKind};
 use crate::backend::tileir::Limit;
+use crate::backend::{Hints, ParamWord};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Module, PrintOptions, verify};
@@ -28,6 +31,58 @@ pub(crate) struct GpuCode {
     pub remarks: Vec<String>,
     /// What must hold at each launch.
     pub limits: Vec<Limit>,
+    /// The tensor maps among the parameters.
+    pub maps: Option<Mapped>,
+}
+
+/// The tensor maps of a kernel, and the kernel for arrays that have none.
+pub(crate) struct Mapped {
+    maps: TensorMaps,
+    plain: OnceLock<Box<GpuCode>>,
+    building: Mutex<()>,
+    source: Source,
+}
+
+/// What a kernel was made from.
+struct Source {
+    name: String,
+    module: Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+}
+
+impl GpuCode {
+    /// The kernel that runs for these parameter words, this one or the one without tensor maps, and its maps.
+    ///
+    /// # Errors
+    /// Those of compiling the other one.
+    #[inline]
+    pub fn for_words(&self, words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
+        let Some(mapped) = &self.maps else { return Ok((self, None)) };
+        match mapped.maps.encoded(words) {
+            Some(maps) => Ok((self, Some(maps))),
+            None => Ok((mapped.plain()?, None)),
+        }
+    }
+}
+
+impl Mapped {
+    /// The kernel without tensor maps; compiled when it is first asked for.
+    ///
+    /// # Errors
+    /// Those of compiling.
+    #[cold]
+    fn plain(&self) -> Result<&GpuCode> {
+        let _only_one = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) = self.plain.get() {
+            return Ok(code);
+        }
+        let Source { name, module, gpu, hints } = &self.source;
+        let text = module.to_text(PrintOptions::default());
+        let dump = Dump::from_env(name, &text, &format!("{:?} {hints:?} without maps", gpu.target()));
+        let code = compile_gpu(name, module, gpu, *hints, false, &dump)?;
+        Ok(self.plain.get_or_init(|| Box::new(code)))
+    }
 }
 
 /// Verifies a trace, runs the passes and verifies again.
@@ -57,18 +112,15 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
             check_hints(wishes.hints)?;
             Ok(Executable::Gpu(super::tileir::compile(name, &module, gpu, wishes.hints, &dump)?))
         }
-        Some(gpu) => Ok(Executable::Gpu(compile_gpu(name, &module, gpu, wishes.hints, &dump)?)),
+        Some(gpu) => Ok(Executable::Gpu(compile_gpu(name, &module, gpu, wishes.hints, true, &dump)?)),
     }
 }
 
-/// Generates PTX.
-pub(super) fn generate(module: &Module, target: Target, hints: Hints) -> Result<ptx::Compiled> {
+/// Generates PTX; `tma`: the kernel may take tensor maps.
+pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
     check_hints(hints)?;
-    ptx::compile(
-        module,
-        target,
-        &CompileOptions { num_warps: hints.num_warps, occupancy: hints.occupancy, stages: hints.stages },
-    )
+    let Hints { num_warps, occupancy, stages, .. } = hints;
+    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, tma })
 }
 
 fn check_hints(hints: Hints) -> Result<()> {
@@ -88,8 +140,15 @@ fn check_hints(hints: Hints) -> Result<()> {
     Err(Error::Argument(Diagnostic::new(format!("hints of this launch: {problem}"), None)))
 }
 
-fn compile_gpu(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, dump: &Dump) -> Result<GpuCode> {
-    let code = generate(module, gpu.target(), hints)?;
+fn compile_gpu(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+    tma: bool,
+    dump: &Dump,
+) -> Result<GpuCode> {
+    let code = generate(module, gpu.target(), hints, tma)?;
     dump.write("layout", code.layout.as_bytes())?;
     dump.write("ptx", code.text.as_bytes())?;
     let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
@@ -113,7 +172,13 @@ fn compile_gpu(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, dum
     };
     dump.write("cubin", &cubin.bytes)?;
     dump.write("log", cubin.log.as_bytes())?;
-    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), limits: Vec::new() })
+    let maps = TensorMaps::of(&code.params).map(|maps| Mapped {
+        maps,
+        plain: OnceLock::new(),
+        building: Mutex::new(()),
+        source: Source { name: name.into(), module: module.clone(), gpu, hints },
+    });
+    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), limits: Vec::new(), maps })
 }
 
 /// Everything that machine code depends on. The options of the assembler are constant in

@@ -4,10 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::compile::Executable;
+use super::raw::RawLaunch;
 use super::run::run;
 use super::specialise::{Specialised, Wishes, key_of, specialise};
 use super::{Grid, Launch};
-use crate::backend::ptx::ParamKind;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, LaunchArgs, StoredConstant};
 use crate::runtime::Device;
@@ -152,26 +152,17 @@ impl<Args> CompiledKernel<Args> {
         Ok(self.resources()?.1)
     }
 
-    /// The kernel for launches through the driver: `CUfunction`, threads of a tile block, bytes of dynamic
-    /// shared memory; `None` on the cpu device. Its parameters are [`CompiledKernel::param_words`].
-    pub fn raw(&self) -> Option<(*mut std::ffi::c_void, u32, u32)> {
-        match self.executable() {
-            Executable::Cpu(_) => None,
-            Executable::Gpu(code) => Some(code.kernel.raw()),
-        }
-    }
-
-    /// The kernel's parameters for these arguments in the order in which the driver takes them, each in
-    /// the low bytes of a word.
-    pub fn param_words(&self, args: impl LaunchArgs<Traced = Args>) -> Vec<u64> {
+    /// The kernel and its parameters for a launch with these arguments through the driver; `None` on the cpu
+    /// device. The arguments are to be of the form that it was compiled for.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
+    /// without tensor maps.
+    pub fn raw(&self, args: impl LaunchArgs<Traced = Args>) -> Result<Option<RawLaunch>> {
+        let Executable::Gpu(code) = self.executable() else { return Ok(None) };
         let mut words = Vec::new();
         args.pack(&mut |word| words.push(word));
-        match self.executable() {
-            Executable::Cpu(_) => words,
-            Executable::Gpu(code) => {
-                code.params.iter().map(|ParamKind::Word { index, .. }| words[*index as usize]).collect()
-            }
-        }
+        RawLaunch::new(code, words).map(Some)
     }
 
     fn resources(&self) -> Result<(u32, u32)> {

@@ -5,6 +5,7 @@ use super::code::traced;
 use super::compile::generate;
 use super::tileir::cubin;
 use crate::backend::ptx::ParamKind;
+use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::tileir::{self, Limit, Version};
 use crate::error::Result;
 use crate::ir::PrintOptions;
@@ -23,12 +24,14 @@ pub enum Format {
 }
 
 /// One parameter of an exported kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedParam {
-    /// Width in bytes: 1, 2, 4 or 8.
+    /// Width in bytes: 1, 2, 4 or 8; 128 for a tensor map.
     pub bytes: u32,
     /// Is it an address in device memory?
     pub pointer: bool,
+    /// Is it a tensor map? Then this is how to make it.
+    pub tensor_map: Option<TensorMap>,
 }
 
 /// A kernel in a file's form, with what a launch needs to know.
@@ -39,6 +42,11 @@ pub struct ExportedParam {
 /// offsets need it). Strides that are compiled in are passed, too. What the kernel was compiled for must
 /// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of
 /// [`export`] had them, and every [`Limit`].
+///
+/// PTX for sm_90 and later may take tensor maps after these parameters: 128 bytes each, passed by value at an
+/// alignment of 64. The launcher makes them from the parameters before them: [`TensorMap::resolve`] takes those
+/// as words, in the order above, and gives what `cuTensorMapEncodeTiled` asks for (element strides of 1, no
+/// interleave, no fill).
 #[derive(Clone, Debug)]
 pub struct Exported {
     /// The file.
@@ -134,11 +142,16 @@ impl Launch<'_> {
     {
         let module = traced(&kernel, &args)?;
         if format == Format::Ptx {
-            let code = generate(&module, target, self.hints)?;
+            let code = generate(&module, target, self.hints, true)?;
             // An entry's parameters are those of the trace, one after another.
             let pointers = tileir::params(&module);
-            let param = |kind: &ParamKind| match *kind {
-                ParamKind::Word { index, bytes } => ExportedParam { bytes, pointer: pointers[index as usize].pointer },
+            let param = |kind: &ParamKind| match kind {
+                &ParamKind::Word { index, bytes } => {
+                    ExportedParam { bytes, pointer: pointers[index as usize].pointer, tensor_map: None }
+                }
+                ParamKind::TensorMap(map) => {
+                    ExportedParam { bytes: MAP_BYTES, pointer: false, tensor_map: Some(map.clone()) }
+                }
             };
             return Ok(Exported {
                 bytes: code.text.into_bytes(),
@@ -156,7 +169,7 @@ impl Launch<'_> {
             Format::Cubin => cubin(&code.entry, &code.bytecode, target)?,
             Format::TileIr(_) | Format::Ptx => code.bytecode,
         };
-        let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer };
+        let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer, tensor_map: None };
         let params = code.params.iter().map(param).collect();
         Ok(Exported { bytes, entry: code.entry, params, threads: 1, shared_bytes: 0, limits: code.limits })
     }

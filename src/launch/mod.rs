@@ -18,8 +18,10 @@ mod compiled;
 mod dump;
 mod export;
 mod grid;
+mod raw;
 mod run;
 mod specialise;
+mod tensor_map;
 mod tileir;
 
 use std::sync::OnceLock;
@@ -28,6 +30,7 @@ pub use code::{code_ir, code_ptx};
 pub use compiled::{CompiledKernel, compile};
 pub use export::{Exported, ExportedParam, Format, code_tiled, export};
 pub use grid::Grid;
+pub use raw::RawLaunch;
 
 use self::run::run;
 use self::specialise::{Wishes, specialise};

@@ -4,11 +4,12 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use super::compile::{Executable, GpuCode};
-use crate::backend::cpu;
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::Bound;
+use crate::backend::{ParamWord, cpu};
 use crate::error::{Error, Result};
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
+use crate::runtime::driver::sys::CUtensorMap;
 use crate::runtime::{MemoryUse, Stream};
 
 /// Queues a kernel on a stream of its device, or runs it on the cpu device.
@@ -17,7 +18,7 @@ pub(super) fn run(executable: &Executable, stream: &Stream, grid: [u32; 3], args
     let mut words = WordWriter::default();
     args.pack(&mut |word| words.push(word));
     match executable {
-        Executable::Gpu(code) => launch_gpu(code, stream, grid, &words, args),
+        Executable::Gpu(code) => launch_gpu(code, stream, grid, words.words(), args),
         Executable::Cpu(program) => launch_cpu(program, grid, &words, args),
     }
 }
@@ -27,10 +28,12 @@ fn launch_gpu(
     code: &GpuCode,
     stream: &Stream,
     grid: [u32; 3],
-    words: &WordWriter,
+    words: &[ParamWord],
     args: &impl LaunchArg,
 ) -> Result<()> {
     let Some(stream_of_gpu) = stream.as_gpu() else { unreachable!("the stream was checked to be of this device") };
+    let (code, maps) = code.for_words(words)?;
+    let maps = maps.as_deref().unwrap_or_default();
     let mut ordered = Ok(());
     args.memory(&mut |MemoryUse { memory, writes }| {
         if ordered.is_ok() {
@@ -38,22 +41,17 @@ fn launch_gpu(
         }
     });
     ordered?;
-    let words = words.words();
     if !code.limits.is_empty() {
         check_limits(code, grid, words)?;
     }
-    let pointer = |kind: &ParamKind| match *kind {
-        // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
-        ParamKind::Word { index, .. } => (&raw const words[index as usize]).cast_mut().cast::<c_void>(),
-    };
-    // SAFETY (both): each pointer is to a word that lives until the call returns and is at least as
+    // SAFETY (both): each pointer is to a word or map that lives until the call returns and is at least as
     // wide as the parameter. Arrays are on the GPU of this kernel; they are borrowed now, and freed in
     // the order of their streams.
     if code.params.len() <= INLINE_WORDS {
         let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
         let pointers = &mut pointers[..code.params.len()];
-        for (to, kind) in pointers.iter_mut().zip(&code.params) {
-            to.write(pointer(kind));
+        for (to, pointer) in pointers.iter_mut().zip(param_pointers(&code.params, words, maps)) {
+            to.write(pointer);
         }
         // SAFETY: as above; every element was written.
         unsafe {
@@ -61,17 +59,37 @@ fn launch_gpu(
             code.kernel.launch(stream_of_gpu, grid, pointers)
         }
     } else {
-        let mut pointers: Vec<*mut c_void> = code.params.iter().map(pointer).collect();
+        let mut pointers: Vec<*mut c_void> = param_pointers(&code.params, words, maps).collect();
         // SAFETY: as above.
         unsafe { code.kernel.launch(stream_of_gpu, grid, &mut pointers) }
     }
+}
+
+/// Where the kernel's parameters lie, in order. `maps`: the tensor maps among them, in order.
+#[inline]
+pub(super) fn param_pointers<'a>(
+    params: &'a [ParamKind],
+    words: &'a [ParamWord],
+    maps: &'a [CUtensorMap],
+) -> impl Iterator<Item = *mut c_void> + 'a {
+    let mut maps = maps.iter();
+    params.iter().map(move |kind| match kind {
+        // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
+        ParamKind::Word { index, .. } => (&raw const words[*index as usize]).cast_mut().cast::<c_void>(),
+        ParamKind::TensorMap(_) => {
+            let map = maps.next().expect("a map for each of the kernel's tensor maps");
+            (&raw const *map).cast_mut().cast::<c_void>()
+        }
+    })
 }
 
 /// Compares what the code relies on with this launch.
 #[track_caller]
 fn check_limits(code: &GpuCode, grid: [u32; 3], words: &[u64]) -> Result<()> {
     let param = |index: u32| {
-        let ParamKind::Word { bytes, .. } = code.params[index as usize];
+        let ParamKind::Word { bytes, .. } = code.params[index as usize] else {
+            unreachable!("the entry's parameters come first, and are words")
+        };
         let unused = 64 - 8 * bytes;
         ((words[index as usize] << unused) as i64) >> unused
     };

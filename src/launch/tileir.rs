@@ -82,7 +82,7 @@ pub(super) fn compile(name: &str, module: &Module, gpu: &'static Gpu, hints: Hin
                     bytes: param.bytes,
                 };
                 let params = code.params.iter().enumerate().map(word).collect();
-                return Ok(GpuCode { kernel, params, remarks: Vec::new(), limits: code.limits });
+                return Ok(GpuCode { kernel, params, remarks: Vec::new(), limits: code.limits, maps: None });
             }
             Err(problem) => tried.push(problem),
         }

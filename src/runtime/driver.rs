@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 pub use cudarc::driver::sys;
 use sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUkernel, CUlaunchConfig, CUlibrary, CUlinkState,
-    CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+    CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
 };
 
 use crate::error::{Error, Result};
@@ -150,6 +150,11 @@ driver_table! {
     function_set_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: c_uint, value: c_int);
     /// Reads a property of a kernel.
     function_attribute = "cuFuncGetAttribute"(value: *mut c_int, attribute: c_uint, function: CUfunction);
+    /// Makes a tensor map for boxes of an array. No work for a device.
+    encode_tensor_map = "cuTensorMapEncodeTiled"(
+        map: *mut CUtensorMap, element: c_uint, rank: c_uint, address: *mut c_void, extents: *const u64,
+        strides: *const u64, boxes: *const u32, element_strides: *const u32, interleave: c_uint, swizzle: c_uint,
+        promotion: c_uint, outside: c_uint);
     /// Launches a kernel.
     launch_kernel = "cuLaunchKernel"(
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,

@@ -12,6 +12,7 @@ mod memory;
 mod module;
 mod stream;
 mod strided;
+mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -23,4 +24,5 @@ pub use device::{Backend, Device};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
 pub(crate) use module::{Cubin, GpuKernel, LaunchConfig, assemble, remarks};
 pub use stream::{Event, Stream};
+pub(crate) use tensor_map::TiledArray;
 pub use view::{DeviceView, DeviceViewMut};

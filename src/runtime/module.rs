@@ -191,9 +191,10 @@ impl GpuKernel {
         Ok((self.attribute(CU_FUNC_ATTRIBUTE_NUM_REGS)?, self.attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?))
     }
 
-    /// The driver's handle, threads of a tile block, bytes of dynamic shared memory.
-    pub fn raw(&self) -> (*mut c_void, u32, u32) {
-        (self.function.cast(), self.threads, self.shared_bytes)
+    /// The driver's handle, and how the kernel is launched.
+    pub fn raw(&self) -> (*mut c_void, LaunchConfig) {
+        let GpuKernel { threads, shared_bytes, cluster, .. } = *self;
+        (self.function.cast(), LaunchConfig { threads, shared_bytes, cluster })
     }
 
     /// Queues the kernel on a stream.

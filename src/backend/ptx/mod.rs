@@ -25,15 +25,17 @@ mod plan;
 #[allow(dead_code)]
 mod scalar;
 mod shared;
+pub mod tensor_map;
 #[cfg(test)]
 mod tests;
 
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::Module;
 use crate::target::Target;
+use tensor_map::TensorMap;
 
 /// Choices of the user that overrule the plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CompileOptions {
     /// Warps of a tile block: a power of two from 1 to 32.
     pub num_warps: Option<u32>,
@@ -41,10 +43,18 @@ pub struct CompileOptions {
     pub occupancy: Option<u32>,
     /// Stages of shared memory of a loop whose loads feed a matrix product; 1: loads do not run ahead.
     pub stages: Option<u32>,
+    /// May the kernel take tensor maps? Without them it runs for arrays that no map can describe, too.
+    pub tma: bool,
+}
+
+impl Default for CompileOptions {
+    fn default() -> CompileOptions {
+        CompileOptions { num_warps: None, occupancy: None, stages: None, tma: true }
+    }
 }
 
 /// Where the bytes of one kernel parameter come from at launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// Entry parameter `index`, `bytes` wide.
     Word {
@@ -53,6 +63,8 @@ pub enum ParamKind {
         /// Width in bytes: 1, 2, 4 or 8.
         bytes: u32,
     },
+    /// A tensor map, made at each launch: 128 bytes, aligned to 64.
+    TensorMap(TensorMap),
 }
 
 /// A kernel as PTX text, and what a launch has to know about it.

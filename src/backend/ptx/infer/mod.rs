@@ -18,7 +18,7 @@ mod access;
 
 use std::collections::HashMap;
 
-pub use access::{ViewShape, contiguous_axis};
+pub use access::{ViewShape, contiguous_axis, divisor};
 
 use super::mma::MmaPlan;
 use crate::ir::table::Class;

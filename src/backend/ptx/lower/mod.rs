@@ -10,6 +10,7 @@
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `reduce` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
+//! * `tensor_map` — views that the bulk copy engine can move;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
@@ -23,6 +24,8 @@ mod pipeline;
 mod product;
 mod reduce;
 mod strip;
+#[allow(dead_code)] // used by the stores and pipelines that move boxes
+mod tensor_map;
 mod thread;
 mod value;
 mod vector;
@@ -36,10 +39,12 @@ use super::emit::{self, Function};
 use super::infer::Inference;
 use super::inst::{Operand, Ty};
 use super::shared::SharedMemory;
+use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
+use crate::pass::Facts;
 use crate::target::Target;
 
 /// Why an op could not be lowered: a sentence; the place is added by the caller.
@@ -72,11 +77,47 @@ pub struct Lowering<'m> {
     /// Results of products that may still be running.
     in_flight: Vec<Value>,
     options: CompileOptions,
+    #[allow(dead_code)] // read by `tensor_map`
+    facts: Facts,
+    /// Tensor maps that the kernel takes, and their parameters.
+    tensor_maps: Vec<(TensorMap, Operand)>,
     thread: thread::ThreadCache,
     use_counts: Vec<u32>,
     /// The block that each op stands in.
     op_blocks: Vec<Option<BlockId>>,
     errors: Vec<Diagnostic>,
+}
+
+/// The state before the first op.
+fn start<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    let target = inference.target;
+    let threads = inference.num_warps as u32 * super::plan::WARP;
+    Lowering {
+        module,
+        b: builder(target, name, threads, options),
+        tiles: vec![None; module.num_values()],
+        cached: Vec::new(),
+        views: HashMap::new(),
+        shared: SharedMemory::new(target.max_shared_bytes()),
+        memory: memory::History::of(module, entry.body),
+        loops: Vec::new(),
+        staged: HashMap::new(),
+        in_flight: Vec::new(),
+        options: *options,
+        facts: Facts::analyze(module, entry),
+        tensor_maps: Vec::new(),
+        thread: thread::ThreadCache::default(),
+        use_counts: use_counts(module, entry.body),
+        op_blocks: op_blocks(module, entry.body),
+        errors: Vec::new(),
+        inference,
+    }
 }
 
 /// Lowers an entry; the errors name every op that has no lowering.
@@ -89,29 +130,13 @@ pub fn lower<'m>(
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let target = inference.target;
     let threads = inference.num_warps as u32 * super::plan::WARP;
-    let mut lowering = Lowering {
-        module,
-        b: builder(target, name, threads, options),
-        tiles: vec![None; module.num_values()],
-        cached: Vec::new(),
-        views: HashMap::new(),
-        shared: SharedMemory::new(target.max_shared_bytes()),
-        memory: memory::History::of(module, entry.body),
-        loops: Vec::new(),
-        staged: HashMap::new(),
-        in_flight: Vec::new(),
-        options: *options,
-        thread: thread::ThreadCache::default(),
-        use_counts: use_counts(module, entry.body),
-        op_blocks: op_blocks(module, entry.body),
-        errors: Vec::new(),
-        inference,
-    };
-    let params = lowering.params(entry);
+    let mut lowering = start(module, entry, inference, name, options);
+    let mut params = lowering.params(entry);
     lowering.block(entry.body);
     if !lowering.errors.is_empty() {
         return Err(lowering.errors);
     }
+    params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let layout = lowering.layout_text(entry.body);
     let shared_bytes = lowering.shared.used();
     let function: Function = lowering.b.finish();

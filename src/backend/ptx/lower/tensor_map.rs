@@ -1,0 +1,285 @@
+//! Views that the bulk copy engine can move: their tensor maps, and the coordinates of their tiles.
+//!
+//! A partition view qualifies when its array is one of the entry's (so that the launch can describe it) and
+//! what the launch promises about it is enough for every array of that form: the address and all strides
+//! but one are multiples of 16 bytes, the other one is 1. What only the numbers of a launch decide
+//! (an extent of 0, say) is for the launch, which has another kernel for it.
+//!
+//! A box in shared memory has the contiguous dimension innermost; the others follow in the order of the
+//! tile, later ones first.
+
+use super::{Lowered, Lowering};
+use crate::backend::ptx::emit::Param;
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis, divisor};
+use crate::backend::ptx::inst::{CvtMods, Operand, Reg, Ty};
+use crate::backend::ptx::tensor_map::{
+    Dim, GRAIN, L2Promotion, MAP_ALIGN, MAP_BYTES, MAX_EXTENT, MAX_RANK, MapElement, Number, Swizzle, TensorMap,
+};
+use crate::dtype::DType;
+use crate::ir::{Opcode, Padding, Type, Value};
+
+/// First architecture with the engine.
+const FIRST_ARCH: u32 = 90;
+
+impl Lowering<'_> {
+    /// The map through which boxes of this partition view are loaded, if it qualifies. `boxes`: extents in
+    /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
+    pub fn tma_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
+        let Type::PartitionView { padding, .. } = self.module.ty(view) else { return None };
+        matches!(padding, None | Some(Padding::Zero)).then_some(())?;
+        self.map_of(view, boxes, swizzle, round_tf32)
+    }
+
+    /// As [`Lowering::tma_map`], for stores: what is outside of the array does not matter.
+    pub fn tma_store_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
+        self.map_of(view, boxes, swizzle, false)
+    }
+
+    fn map_of(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
+        let module = self.module;
+        if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
+            return None;
+        }
+        let shape = ViewShape::of(module, view)?;
+        let element = map_element(shape.elem, round_tf32)?;
+        let base = module.op(shape.tensor).group(0)[0];
+        if shape.tile.len() > MAX_RANK || !divisor(module, base).is_multiple_of(GRAIN) {
+            return None;
+        }
+        let mut dims = Vec::new();
+        for axis in box_order(shape.tile.len(), contiguous_axis(module, &shape)?) {
+            let dim = shape.dim_map[axis];
+            let stride = self.number(shape.stride(module, dim))?;
+            let aligned = shape.stride_divisor(module, dim) * u64::from(element.bytes());
+            if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
+                return None;
+            }
+            let extent = self.number(shape.extent(module, dim))?;
+            dims.push(Dim { extent, stride, boxed: u32::try_from(boxes[axis]).ok()? });
+        }
+        let base = self.entry_param(base)?;
+        let map = TensorMap { base, dims, element, swizzle, promotion: L2Promotion::default() };
+        map.is_possible().then_some(map)
+    }
+
+    /// A constant, or a number that the launch passes.
+    fn number(&self, value: Result<i64, Value>) -> Option<Number> {
+        match value {
+            Ok(constant) => Some(Number::Constant(constant)),
+            Err(value) => {
+                let bytes = self.module.dtype(value).storage_bits() / 8;
+                Some(Number::Param { index: self.entry_param(value)?, bytes })
+            }
+        }
+    }
+
+    /// The position among the entry's parameters of the one that this is, under assumptions.
+    fn entry_param(&self, mut value: Value) -> Option<u32> {
+        while let Some(id) = self.module.defining_op(value) {
+            let op = self.module.op(id);
+            if op.code != Opcode::Assume {
+                return None;
+            }
+            value = op.operands[0];
+        }
+        let entry = self.module.entries.first()?;
+        let index = self.module.block(entry.body).args.iter().position(|&arg| arg == value)?;
+        Some(index as u32)
+    }
+
+    /// The generic address of a map; the kernel takes each map once. Two cheap instructions at each use,
+    /// rather than a register from the entry: it is the same in every role and branch.
+    pub fn tensor_map_address(&mut self, map: &TensorMap) -> Reg {
+        let param = match self.tensor_maps.iter().find(|(known, _)| known == map) {
+            Some((_, param)) => *param,
+            None => {
+                let param = self.b.param(Param::Bytes { size: MAP_BYTES, align: MAP_ALIGN });
+                self.tensor_maps.push((map.clone(), param));
+                param
+            }
+        };
+        self.b.param_address(param)
+    }
+
+    /// Coordinates, innermost first, of the element `offsets` (in the order of the tile's dimensions) of the
+    /// tile at `indices`.
+    ///
+    /// A tile outside of the index space lies outside of the array, however far: an index whose start does
+    /// not fit 32 bits is replaced by one that is outside, too.
+    pub fn tma_coords(&mut self, view: Value, indices: &[Value], offsets: &[i64]) -> Lowered<Vec<Operand>> {
+        let partition = self.partition(view)?;
+        let shape = ViewShape::of(self.module, view).ok_or("only partition views have tiles")?;
+        let fastest = contiguous_axis(self.module, &shape).ok_or("no dimension is contiguous")?;
+        let mut coords = Vec::new();
+        for axis in box_order(indices.len(), fastest) {
+            let (step, tile) = (partition.steps[axis], partition.tile[axis]);
+            let index = self.near_index(indices[axis], step, tile)?;
+            let start = self.b.mul(Ty::S32, index, step);
+            coords.push(self.b.add(Ty::S32, start, offsets[axis]));
+        }
+        Ok(coords)
+    }
+
+    /// A tile index as 32 bits; one far outside is replaced by one not so far outside. Tiles have `tile`
+    /// elements and start every `step`.
+    fn near_index(&mut self, index: Value, step: i64, tile: i64) -> Lowered<Operand> {
+        let dtype = self.module.dtype(index);
+        let range = self.facts.range(index);
+        // The last index before the array, and the first one behind the longest array.
+        let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
+        let mut operand = self.scalar(index)?;
+        let ty = match dtype {
+            DType::I8 | DType::I16 | DType::I32 => Ty::S32,
+            DType::I64 => Ty::S64,
+            other => return Err(format!("an index of type {other}")),
+        };
+        if range.is_none_or(|range| range.lo < least) {
+            operand = self.b.max(ty, operand, least);
+        }
+        if range.is_none_or(|range| range.hi > most) {
+            operand = self.b.min(ty, operand, most);
+        }
+        Ok(if ty == Ty::S64 { self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), operand) } else { operand })
+    }
+}
+
+/// The tile's dimensions in the order of a box in shared memory, innermost first.
+pub fn box_order(rank: usize, fastest: usize) -> impl Iterator<Item = usize> {
+    std::iter::once(fastest).chain((0..rank).rev().filter(move |&axis| axis != fastest))
+}
+
+fn map_element(dtype: DType, round_tf32: bool) -> Option<MapElement> {
+    match dtype.storage_bits() {
+        32 if round_tf32 => Some(MapElement::Tf32),
+        _ if round_tf32 => None,
+        8 => Some(MapElement::U8),
+        16 => Some(MapElement::U16),
+        32 => Some(MapElement::U32),
+        64 => Some(MapElement::U64),
+        // Elements that share a byte.
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Lowering, start};
+    use super::*;
+    use crate::backend::ptx::assemble::assemble;
+    use crate::backend::ptx::infer::Inference;
+    use crate::backend::ptx::inst::{Addr, RegClass};
+    use crate::backend::ptx::tests::Kernel;
+    use crate::backend::ptx::{CompileOptions, emit};
+    use crate::ir::Module;
+    use crate::target::Target;
+
+    /// Lowers the views of a kernel, and gives them to `check` with the partition views in order.
+    fn with_views<T>(
+        module: &Module,
+        target: Target,
+        tma: bool,
+        check: impl FnOnce(&mut Lowering<'_>, &[Value]) -> T,
+    ) -> T {
+        let entry = &module.entries[0];
+        let options = CompileOptions { tma, ..CompileOptions::default() };
+        let inference = Inference::run(module, entry.body, target, 4);
+        let mut lowering = start(module, entry, inference, "k", &options);
+        lowering.params(entry);
+        let ops = |code| module.block(entry.body).ops.iter().copied().filter(move |&id| module.op(id).code == code);
+        for code in [Opcode::GetTileBlockId, Opcode::MakeTensorView, Opcode::MakePartitionView] {
+            for id in ops(code) {
+                lowering.op(id).unwrap();
+            }
+        }
+        let views: Vec<Value> = ops(Opcode::MakePartitionView).map(|id| module.op(id).results[0]).collect();
+        check(&mut lowering, &views)
+    }
+
+    /// One f16 matrix, cut into tiles of 128 by 64 as it is and transposed.
+    fn matrix(aligned: bool) -> Kernel {
+        let mut k = Kernel::new("k");
+        let array = k.array(DType::F16, 2, aligned);
+        k.bids();
+        k.partition(&array, &[128, 64], &[0, 1]);
+        k.partition(&array, &[64, 128], &[1, 0]);
+        k
+    }
+
+    #[test]
+    fn promised_alignment_makes_a_map() {
+        let module = matrix(true).finish();
+        with_views(&module, Target::SM_90A, true, |lowering, views| {
+            let map = lowering.tma_map(views[0], &[128, 64], Swizzle::B128, false).unwrap();
+            let param = |index| Number::Param { index, bytes: 4 };
+            assert_eq!((map.base, map.element), (0, MapElement::U16));
+            assert_eq!(map.dims[0], Dim { extent: param(2), stride: Number::Constant(1), boxed: 64 });
+            assert_eq!(map.dims[1], Dim { extent: param(1), stride: param(3), boxed: 128 });
+            // The same array under another order of its dimensions: the same map.
+            let transposed = lowering.tma_map(views[1], &[64, 128], Swizzle::B128, false).unwrap();
+            assert_eq!(transposed, map);
+            // Boxes that the hardware does not have, and a type that is not f32.
+            assert!(lowering.tma_map(views[0], &[128, 128], Swizzle::B128, false).is_none());
+            assert!(lowering.tma_map(views[0], &[512, 64], Swizzle::B128, false).is_none());
+            assert!(lowering.tma_map(views[0], &[128, 64], Swizzle::B128, true).is_none());
+        });
+    }
+
+    #[test]
+    fn without_promises_or_engine_there_is_no_map() {
+        let map = |aligned, target, tma| {
+            let module = matrix(aligned).finish();
+            with_views(&module, target, tma, |lowering, views| {
+                lowering.tma_map(views[0], &[128, 64], Swizzle::B128, false)
+            })
+        };
+        assert!(map(true, Target::SM_90A, true).is_some());
+        assert!(map(false, Target::SM_90A, true).is_none());
+        assert!(map(true, Target::SM_80, true).is_none());
+        assert!(map(true, Target::SM_90A, false).is_none());
+    }
+
+    #[test]
+    fn padding_is_for_loads_only() {
+        let mut k = Kernel::new("k");
+        let array = k.array(DType::F32, 2, true);
+        let view = k.b.module.ty_id(array.view);
+        let padding = Some(Padding::NegInf);
+        let ty = Type::PartitionView { tile: vec![64, 32], view, dim_map: vec![0, 1], padding };
+        let ty = k.b.module.intern(ty);
+        k.b.simple(Opcode::MakePartitionView, &[array.view], vec![], ty);
+        let module = k.finish();
+        with_views(&module, Target::SM_90A, true, |lowering, views| {
+            assert!(lowering.tma_map(views[0], &[64, 32], Swizzle::B128, false).is_none());
+            assert!(lowering.tma_store_map(views[0], &[64, 32], Swizzle::B128).is_some());
+        });
+    }
+
+    #[test]
+    fn stores_of_boxes_assemble() {
+        let mut k = Kernel::new("k");
+        let array = k.array(DType::F16, 2, true);
+        let [row, column, _] = k.bids()[..] else { panic!() };
+        let plain = k.partition(&array, &[128, 64], &[0, 1]);
+        let transposed = k.partition(&array, &[64, 128], &[1, 0]);
+        k.load(plain, &[row, column]);
+        let module = k.finish();
+        let text = with_views(&module, Target::SM_90A, true, |lowering, views| {
+            assert_eq!(views, [plain, transposed]);
+            let map = lowering.tma_map(plain, &[128, 64], Swizzle::B128, false).unwrap();
+            let coords = lowering.tma_coords(plain, &[row, column], &[0, 0]).unwrap();
+            let further = lowering.tma_coords(transposed, &[column, row], &[0, 64]).unwrap();
+            for coords in [coords, further] {
+                let address = lowering.tensor_map_address(&map);
+                let source = Addr::new(lowering.b.reg(Operand::Smem, RegClass::B32), 1024);
+                lowering.b.tma_store(address, &coords, &source);
+            }
+            assert_eq!(lowering.tensor_maps.len(), 1, "equal maps are one parameter");
+            emit::module(Target::SM_90A, &[], std::slice::from_ref(lowering.b.function()))
+        });
+        assert!(text.contains(".param .align 64 .b8 arg5[128]"), "{text}");
+        // There may be so many rows that the start of a tile wraps; columns are at most 65535 tiles.
+        assert_eq!(text.matches("min.s32").count(), 2, "{text}");
+        assert!(!text.contains("max.s32"), "{text}");
+        assemble(Target::SM_90A, &text);
+    }
+}

@@ -1,0 +1,298 @@
+//! Tensor maps: what the bulk copy engine of sm_90 knows about an array, as a form that each launch fills in.
+//!
+//! A kernel that moves boxes of an array with the engine takes a map of 128 bytes as a parameter. A
+//! [`TensorMap`] says how to make it from the entry's parameter words: [`TensorMap::resolve`] gives the
+//! numbers that the driver's encoder wants, or refuses those that the hardware cannot describe. Limits are
+//! those of `cuTensorMapEncodeTiled`. Knows neither driver nor ops.
+
+use crate::backend::ParamWord;
+
+/// Bytes of a map.
+pub const MAP_BYTES: u32 = 128;
+
+/// Alignment of a map in bytes.
+pub const MAP_ALIGN: u32 = 64;
+
+/// Most dimensions of a map.
+pub const MAX_RANK: usize = 5;
+
+/// Most elements of a box along one dimension.
+pub const MAX_BOX: i64 = 256;
+
+/// Bytes that divide addresses, strides and rows of a box.
+pub const GRAIN: u64 = 16;
+
+/// Largest extent of an array.
+///
+/// Coordinates are 32 bits wide. Below this bound a tile that starts behind the end of the array still has
+/// a start that fits, and so has each element of it: tiles have at most 2^24 elements.
+pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
+
+/// Strides are below this many bytes.
+const MAX_STRIDE: u64 = 1 << 40;
+
+/// Where a number comes from at launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Number {
+    /// Compiled in.
+    Constant(i64),
+    /// A parameter of the entry.
+    Param {
+        /// Position among the entry's parameters.
+        index: u32,
+        /// Width in bytes: 1, 2, 4 or 8.
+        bytes: u32,
+    },
+}
+
+impl Number {
+    /// The value at a launch with these parameter words.
+    fn value(self, words: &[ParamWord]) -> i64 {
+        match self {
+            Number::Constant(value) => value,
+            Number::Param { index, bytes } => {
+                let unused = 64 - 8 * bytes;
+                ((words[index as usize] << unused) as i64) >> unused
+            }
+        }
+    }
+}
+
+/// One dimension of the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dim {
+    /// Elements.
+    pub extent: Number,
+    /// Elements from one to the next in memory; 1 for the first dimension.
+    pub stride: Number,
+    /// Extent of the box.
+    pub boxed: u32,
+}
+
+/// How the engine reads elements. It copies bits, except for [`MapElement::Tf32`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MapElement {
+    /// One byte.
+    U8,
+    /// Two bytes.
+    U16,
+    /// Four bytes.
+    U32,
+    /// Eight bytes.
+    U64,
+    /// f32 in the array, rounded to tf32 when loaded.
+    Tf32,
+}
+
+impl MapElement {
+    /// Size in bytes.
+    pub fn bytes(self) -> u32 {
+        match self {
+            MapElement::U8 => 1,
+            MapElement::U16 => 2,
+            MapElement::U32 | MapElement::Tf32 => 4,
+            MapElement::U64 => 8,
+        }
+    }
+}
+
+/// Order of the 16-byte chunks of a box in shared memory: chunk `c` of the row at byte address `a` stands
+/// at chunk `c` XOR some bits of `a`, those from bit 7 up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Swizzle {
+    /// As they come.
+    #[default]
+    None,
+    /// Rows of 32 bytes: 1 bit.
+    B32,
+    /// Rows of 64 bytes: 2 bits.
+    B64,
+    /// Rows of 128 bytes: 3 bits.
+    B128,
+}
+
+impl Swizzle {
+    /// Most bytes of a row of a box, and the alignment that eight rows need; `None`: any.
+    pub fn span(self) -> Option<u32> {
+        match self {
+            Swizzle::None => None,
+            Swizzle::B32 => Some(32),
+            Swizzle::B64 => Some(64),
+            Swizzle::B128 => Some(128),
+        }
+    }
+
+    /// The swizzle whose rows have this many bytes.
+    pub fn of_span(bytes: u32) -> Option<Swizzle> {
+        [Swizzle::B32, Swizzle::B64, Swizzle::B128].into_iter().find(|swizzle| swizzle.span() == Some(bytes))
+    }
+}
+
+/// Bytes that one miss brings into the second-level cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum L2Promotion {
+    /// What was asked for.
+    None,
+    /// 64.
+    B64,
+    /// 128.
+    #[default]
+    B128,
+    /// 256.
+    B256,
+}
+
+/// A tensor map, up to the numbers of one launch. Elements outside of the array are read as zeros and never
+/// written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorMap {
+    /// Position of the base address among the entry's parameters.
+    pub base: u32,
+    /// Dimensions, innermost first.
+    pub dims: Vec<Dim>,
+    /// Elements.
+    pub element: MapElement,
+    /// How a box stands in shared memory.
+    pub swizzle: Swizzle,
+    /// How loads fill the second-level cache.
+    pub promotion: L2Promotion,
+}
+
+/// The array of one launch as the driver's encoder takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResolvedMap {
+    /// Dimensions that count.
+    pub rank: usize,
+    /// Address of the first element.
+    pub address: u64,
+    /// Extents in elements, innermost first.
+    pub extents: [u64; MAX_RANK],
+    /// Strides in bytes, from the second dimension on.
+    pub strides: [u64; MAX_RANK - 1],
+    /// Extents of the box.
+    pub boxes: [u32; MAX_RANK],
+}
+
+impl TensorMap {
+    /// Bytes of one box in shared memory.
+    pub fn box_bytes(&self) -> u32 {
+        self.dims.iter().map(|dim| dim.boxed).product::<u32>() * self.element.bytes()
+    }
+
+    /// Does the hardware have this kind of box?
+    pub fn is_possible(&self) -> bool {
+        let row = self.dims.first().map_or(0, |dim| u64::from(dim.boxed * self.element.bytes()));
+        (1..=MAX_RANK).contains(&self.dims.len())
+            && self.dims.iter().all(|dim| (1..=MAX_BOX).contains(&i64::from(dim.boxed)))
+            && row.is_multiple_of(GRAIN)
+            && self.swizzle.span().is_none_or(|span| row <= u64::from(span))
+    }
+
+    /// The numbers for a launch with these parameter words; `None` for an array that no map can describe:
+    /// an empty one, one with an extent or a stride beyond the limits, one that is not aligned.
+    pub fn resolve(&self, words: &[ParamWord]) -> Option<ResolvedMap> {
+        let mut map = ResolvedMap {
+            rank: self.dims.len(),
+            address: words[self.base as usize],
+            extents: [1; MAX_RANK],
+            strides: [0; MAX_RANK - 1],
+            boxes: [1; MAX_RANK],
+        };
+        if map.address == 0 || !map.address.is_multiple_of(GRAIN) {
+            return None;
+        }
+        for (at, dim) in self.dims.iter().enumerate() {
+            let extent = u64::try_from(dim.extent.value(words)).ok()?;
+            let stride = u64::try_from(dim.stride.value(words)).ok()?.checked_mul(u64::from(self.element.bytes()))?;
+            if !(1..=MAX_EXTENT).contains(&extent) {
+                return None;
+            }
+            map.extents[at] = extent;
+            map.boxes[at] = dim.boxed;
+            if at > 0 {
+                if !stride.is_multiple_of(GRAIN) || stride >= MAX_STRIDE {
+                    return None;
+                }
+                map.strides[at - 1] = stride;
+            } else if stride != u64::from(self.element.bytes()) {
+                return None;
+            }
+        }
+        Some(map)
+    }
+
+    /// The parameters that the map depends on, each once for each time that it is needed.
+    pub fn parameters(&self) -> impl Iterator<Item = u32> {
+        let index = |number: Number| match number {
+            Number::Constant(_) => None,
+            Number::Param { index, .. } => Some(index),
+        };
+        let dims = self.dims.iter().flat_map(move |dim| [dim.extent, dim.stride].into_iter().filter_map(index));
+        std::iter::once(self.base).chain(dims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A matrix with pitch: parameters are address, rows, columns, row stride.
+    fn matrix() -> TensorMap {
+        let param = |index| Number::Param { index, bytes: 4 };
+        TensorMap {
+            base: 0,
+            dims: vec![
+                Dim { extent: param(2), stride: Number::Constant(1), boxed: 64 },
+                Dim { extent: param(1), stride: param(3), boxed: 128 },
+            ],
+            element: MapElement::U16,
+            swizzle: Swizzle::B128,
+            promotion: L2Promotion::default(),
+        }
+    }
+
+    #[test]
+    fn numbers_come_from_the_parameter_words() {
+        let map = matrix();
+        // What is above the width of a parameter does not count.
+        let resolved = map.resolve(&[0x7000, 100 | 1 << 40, 72, 80]).unwrap();
+        assert_eq!((resolved.rank, resolved.address), (2, 0x7000));
+        assert_eq!(resolved.extents, [72, 100, 1, 1, 1]);
+        assert_eq!(resolved.strides, [160, 0, 0, 0]);
+        assert_eq!(resolved.boxes, [64, 128, 1, 1, 1]);
+        assert_eq!(map.parameters().collect::<Vec<_>>(), [0, 2, 1, 3]);
+        assert_eq!(map.box_bytes(), 64 * 128 * 2);
+    }
+
+    #[test]
+    fn arrays_beyond_the_limits_are_refused() {
+        let map = matrix();
+        let refused = |words: [u64; 4]| map.resolve(&words).is_none();
+        assert!(!refused([16, 1, 1, 8]));
+        assert!(refused([0, 1, 1, 8]), "no address");
+        assert!(refused([8, 1, 1, 8]), "an address that is not aligned");
+        assert!(refused([16, 0, 1, 8]), "empty");
+        assert!(refused([16, u64::from(u32::MAX), 1, 8]), "a negative extent");
+        assert!(refused([16, MAX_EXTENT + 1, 1, 8]), "too long");
+        assert!(refused([16, 1, 1, 9]), "a stride that is not aligned");
+        let mut wide = map.clone();
+        wide.dims[1].stride = Number::Param { index: 3, bytes: 8 };
+        assert!(wide.resolve(&[16, 1, 1, 1 << 38]).is_some());
+        assert!(wide.resolve(&[16, 1, 1, 1 << 39]).is_none(), "a stride of 2^40 bytes");
+    }
+
+    #[test]
+    fn boxes_beyond_the_limits_are_impossible() {
+        let with = |change: &dyn Fn(&mut TensorMap)| {
+            let mut map = matrix();
+            change(&mut map);
+            map.is_possible()
+        };
+        assert!(with(&|_| ()));
+        assert!(!with(&|map| map.dims[0].boxed = 128), "a row longer than the swizzle's");
+        assert!(with(&|map| (map.dims[0].boxed, map.swizzle) = (128, Swizzle::None)));
+        assert!(!with(&|map| map.dims[0].boxed = 4), "8 bytes a row");
+        assert!(!with(&|map| map.dims[1].boxed = 512));
+        assert!(!with(&|map| map.dims = vec![map.dims[0]; 6]));
+    }
+}

@@ -1,0 +1,47 @@
+//! A compiled kernel in the driver's terms, for launches that are not made by this crate.
+
+use std::ffi::c_void;
+
+use super::compile::GpuCode;
+use super::run::param_pointers;
+use super::tensor_map::Encoded;
+use crate::backend::ParamWord;
+use crate::backend::ptx::ParamKind;
+use crate::error::Result;
+
+/// What `cuLaunchKernel` takes for a kernel and its arguments, made by
+/// [`CompiledKernel::raw`](crate::CompiledKernel::raw).
+pub struct RawLaunch {
+    /// The `CUfunction`.
+    pub function: *mut c_void,
+    /// Threads of a tile block.
+    pub threads: u32,
+    /// Dynamic shared memory of a tile block in bytes.
+    pub shared_bytes: u32,
+    /// Tile blocks of a cluster; 1: none.
+    pub cluster: u32,
+    kinds: Vec<ParamKind>,
+    words: Vec<ParamWord>,
+    maps: Option<Encoded>,
+}
+
+impl RawLaunch {
+    pub(super) fn new(code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
+        let (code, maps) = code.for_words(&words)?;
+        let (function, config) = code.kernel.raw();
+        Ok(RawLaunch {
+            function,
+            threads: config.threads,
+            shared_bytes: config.shared_bytes,
+            cluster: config.cluster,
+            kinds: code.params.clone(),
+            words,
+            maps,
+        })
+    }
+
+    /// A pointer to each parameter, in order; valid as long as this is.
+    pub fn params(&mut self) -> Vec<*mut c_void> {
+        param_pointers(&self.kinds, &self.words, self.maps.as_deref().unwrap_or_default()).collect()
+    }
+}
