@@ -32,7 +32,7 @@ pub(crate) struct GpuCode {
     /// What must hold at each launch.
     pub limits: Vec<Limit>,
     /// The tensor maps among the parameters.
-    pub maps: Option<Mapped>,
+    pub maps: Option<Box<Mapped>>,
 }
 
 /// The tensor maps of a kernel, and the kernel for arrays that have none.
@@ -172,11 +172,9 @@ fn compile_gpu(
     };
     dump.write("cubin", &cubin.bytes)?;
     dump.write("log", cubin.log.as_bytes())?;
-    let maps = TensorMaps::of(&code.params).map(|maps| Mapped {
-        maps,
-        plain: OnceLock::new(),
-        building: Mutex::new(()),
-        source: Source { name: name.into(), module: module.clone(), gpu, hints },
+    let maps = TensorMaps::of(&code.params).map(|maps| {
+        let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+        Box::new(Mapped { maps, plain: OnceLock::new(), building: Mutex::new(()), source })
     });
     Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), limits: Vec::new(), maps })
 }
