@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use super::ring::Role;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{Source, is_elementwise};
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
@@ -24,8 +25,8 @@ pub struct Frame {
     next: Option<(Vec<Option<Fixed>>, Label)>,
     /// `break` or `yield`: result registers and label.
     exit: Option<(Vec<Option<Fixed>>, Label)>,
-    /// A `for` with a pipeline: its head waits for the products of the iteration before.
-    pipelined: bool,
+    /// A `for` that waits for the products of its body elsewhere than at its end.
+    flies_on: bool,
 }
 
 /// A point to which the memory of computed values can be cut back.
@@ -53,19 +54,14 @@ impl Lowering<'_> {
         let mark = self.mark();
         self.block(block);
         self.release(mark);
-        if !self.is_pipelined() {
+        if !self.loops.last().is_some_and(|frame| frame.flies_on) {
             self.settle();
         }
     }
 
-    /// Is the innermost loop one whose head waits for products?
-    fn is_pipelined(&self) -> bool {
-        self.loops.last().is_some_and(|frame| frame.pipelined)
-    }
-
     /// Registers for a value in its layout; tokens have none.
     fn fixed(&mut self, value: Value) -> Option<Fixed> {
-        if !matches!(self.module.ty(value), Type::Tile { .. }) {
+        if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.role_needs(value) {
             return None;
         }
         let layout = match self.inference.layout(value) {
@@ -176,17 +172,21 @@ impl Lowering<'_> {
         let lower = self.scalar(op.group(0)[0])?;
         let upper = self.scalar(op.group(1)[0])?;
         let step = self.scalar(op.group(2)[0])?;
-        self.hoist(body)?;
+        let streams = self.role == Role::Producer;
+        if !streams {
+            self.hoist(body)?;
+        }
         let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.fixed(arg)).collect();
         self.assign(&carried, op.group(3))?;
         let counter = self.b.copy(lower, ty.class());
-        let pipeline = self.pipeline_of(id);
+        let pipeline = if streams { None } else { self.pipeline_of(id) };
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
         let running = match pipeline {
             Some(pipeline) => Some(self.start_pipeline(id, pipeline, counter, upper, step, ty)?),
             None => None,
         };
         self.enter_loop(body);
+        let orbits = self.orbits_of(id);
         let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
         self.b.bra_if(enter, true, end, true);
         self.b.place(head);
@@ -195,17 +195,17 @@ impl Lowering<'_> {
             self.bind(arg, fixed);
         }
         let mark = self.mark();
+        self.enter_orbits(&orbits);
         if let Some(running) = &running {
             self.advance_pipeline(running);
         }
-        self.loops.push(Frame {
-            op: Opcode::For,
-            next: Some((carried, next)),
-            exit: None,
-            pipelined: running.is_some(),
-        });
+        let flies_on = !orbits.is_empty() || running.is_some() && self.role == Role::All;
+        self.loops.push(Frame { op: Opcode::For, next: Some((carried, next)), exit: None, flies_on });
         self.region(body);
         let frame = self.loops.pop().expect("the frame of this loop");
+        if !orbits.is_empty() {
+            self.close_orbits(&orbits);
+        }
         self.release(mark);
         self.b.place(next);
         if let Some(running) = &running {
@@ -221,6 +221,7 @@ impl Lowering<'_> {
         if let Some(running) = running {
             self.stop_pipeline(running);
         }
+        self.leave_orbits(&orbits);
         self.enter_loop(body);
         let (carried, _) = frame.next.expect("carried registers");
         for (&result, fixed) in op.results.iter().zip(&carried) {
@@ -235,7 +236,9 @@ impl Lowering<'_> {
         let op = module.op(id);
         let body = op.regions[0];
         let args = &module.block(body).args;
-        self.hoist(body)?;
+        if self.role != Role::Producer {
+            self.hoist(body)?;
+        }
         let carried: Vec<Option<Fixed>> = args.iter().map(|&arg| self.fixed(arg)).collect();
         self.assign(&carried, op.group(0))?;
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
@@ -250,7 +253,7 @@ impl Lowering<'_> {
             op: Opcode::Loop,
             next: Some((carried, head)),
             exit: Some((results, end)),
-            pipelined: false,
+            flies_on: false,
         });
         self.region(body);
         self.loops.pop();
@@ -281,7 +284,7 @@ impl Lowering<'_> {
                 after =
                     Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
             }
-            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), pipelined: false });
+            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), flies_on: false });
             self.region(region);
             self.loops.pop();
             if index == 0 && op.regions.len() > 1 {
@@ -304,6 +307,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let position = match op.code {
             Opcode::Return => {
+                self.settle();
                 self.b.ret();
                 return Ok(());
             }

@@ -11,7 +11,8 @@
 //! * `reduce` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map` — views that the bulk copy engine can move;
-//! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop.
+//! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
+//! * `roles`, `ring` — warps that only load, for warps that only compute (sm_90a).
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
@@ -23,6 +24,8 @@ mod memory;
 mod pipeline;
 mod product;
 mod reduce;
+mod ring;
+mod roles;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
 mod tensor_map;
@@ -74,8 +77,12 @@ pub struct Lowering<'m> {
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
-    /// Results of products that may still be running.
-    in_flight: Vec<Value>,
+    /// Products that may still be running, in the order in which they were issued.
+    in_flight: Vec<ring::Flight>,
+    /// Who is being lowered.
+    role: ring::Role,
+    /// Streamed loads, if there are any.
+    rings: Option<ring::Rings>,
     options: CompileOptions,
     #[allow(dead_code)] // read by `tensor_map`
     facts: Facts,
@@ -109,6 +116,8 @@ fn start<'m>(
         loops: Vec::new(),
         staged: HashMap::new(),
         in_flight: Vec::new(),
+        role: ring::Role::All,
+        rings: None,
         options: *options,
         facts: Facts::analyze(module, entry),
         tensor_maps: Vec::new(),
@@ -132,7 +141,14 @@ pub fn lower<'m>(
     let threads = inference.num_warps as u32 * super::plan::WARP;
     let mut lowering = start(module, entry, inference, name, options);
     let mut params = lowering.params(entry);
-    lowering.block(entry.body);
+    match lowering.plan_roles(entry.body) {
+        Some(roles) => {
+            if let Err(message) = lowering.with_roles(entry.body, roles) {
+                lowering.errors.push(Diagnostic::new(message, None));
+            }
+        }
+        None => lowering.block(entry.body),
+    }
     if !lowering.errors.is_empty() {
         return Err(lowering.errors);
     }
@@ -198,6 +214,14 @@ impl<'m> Lowering<'m> {
     fn block(&mut self, block: BlockId) {
         let module = self.module;
         let ops = &module.block(block).ops;
+        if self.role == ring::Role::Producer {
+            for &id in ops.iter().filter(|&&id| self.producer_runs(id)).collect::<Vec<_>>() {
+                if let Err(message) = self.op(id) {
+                    self.report(id, message);
+                }
+            }
+            return;
+        }
         let mut next = 0;
         while next < ops.len() {
             if let Some(strip) = self.strip_at(&ops[next..]) {
@@ -210,6 +234,7 @@ impl<'m> Lowering<'m> {
             if let Err(message) = self.op(ops[next]) {
                 self.report(ops[next], message);
             }
+            self.after_op(ops[next]);
             next += 1;
         }
     }
@@ -249,6 +274,7 @@ impl<'m> Lowering<'m> {
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView => self.alias_view(op),
+            LoadView if self.is_streamed(id) => self.streamed_load(id),
             LoadView if self.staged.contains_key(&op.results[0]) => Ok(()),
             LoadView => self.load_view(id),
             StoreView => self.store_view(id),
@@ -289,7 +315,13 @@ impl<'m> Lowering<'m> {
     /// A barrier over the tile block, and what it settles.
     fn barrier(&mut self) {
         self.settle();
-        self.b.bar_sync(0, None);
+        match self.role {
+            ring::Role::Consumer => {
+                let consumers = self.inference.num_warps as u32 * super::plan::WARP;
+                self.b.bar_sync(ring::CONSUMER_BARRIER, Some(consumers));
+            }
+            ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),
+        }
         self.shared.barrier();
         self.memory.barrier();
     }

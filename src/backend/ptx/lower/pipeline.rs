@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, Operand, Prefetch, ProxyFence, Reg, RegClass, Ty};
-use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
+use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
@@ -72,6 +72,9 @@ impl Lowering<'_> {
             asynchronous |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
                 let Some((load, side)) = self.copyable(body, operand, plan) else { continue };
+                if self.is_streamed(load) {
+                    continue;
+                }
                 let Some(part) = self.index_slice(body, load) else { continue };
                 slice.extend(part);
                 copies.push(Copy { load, offset: stage_bytes, side });
@@ -188,8 +191,7 @@ impl Lowering<'_> {
     pub fn advance_pipeline(&mut self, running: &Running) {
         self.b.cp_async_wait(running.pipeline.stages as u32 - 2);
         if running.pipeline.asynchronous {
-            MmaPlan::wait(&mut self.b);
-            self.in_flight.clear();
+            self.land_all();
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
         self.barrier();
@@ -223,8 +225,7 @@ impl Lowering<'_> {
     pub fn stop_pipeline(&mut self, running: Running) {
         self.b.cp_async_wait(0);
         if running.pipeline.asynchronous {
-            MmaPlan::wait(&mut self.b);
-            self.in_flight.clear();
+            self.land_all();
         }
         for copy in &running.pipeline.copies {
             self.staged.remove(&self.module.op(copy.load).results[0]);

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::ring::{Flight, Role};
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::Inference;
 use crate::backend::ptx::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
@@ -9,7 +10,7 @@ use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, So
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, Def, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
+use crate::ir::{Attr, AttrKind, ConstData, Def, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
 use crate::layout::{Conversion, Layout};
 
 impl Inference<'_> {
@@ -72,7 +73,12 @@ impl Lowering<'_> {
         let plan = self.inference.products.get(&id).cloned().ok_or("the product has no plan")??;
         let left = self.bring(a, &plan.a)?;
         let right = self.bring(b, &plan.b)?;
-        let registers = self.accumulator(id, acc, &plan.acc)?;
+        let from_zero = self.is_zero(acc);
+        let registers = if from_zero {
+            self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
+        } else {
+            self.accumulator(id, acc, &plan)?
+        };
         let buffers: Vec<Buffer> = [&left, &right]
             .into_iter()
             .filter_map(|b| if let Brought::Shared(b) = b { Some(*b) } else { None })
@@ -91,9 +97,18 @@ impl Lowering<'_> {
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
         let (left, right) = (self.address_of(left), self.address_of(right));
-        plan.lower(&mut self.b, thread, left.source(), right.source(), &registers);
+        if from_zero {
+            plan.lower_from_zero(&mut self.b, thread, left.source(), right.source(), &registers);
+        } else {
+            plan.lower(&mut self.b, thread, left.source(), right.source(), &registers);
+        }
         if plan.is_asynchronous() {
-            self.in_flight.push(op.results[0]);
+            let releases = self.releases_of(id);
+            self.in_flight.push(Flight { result: op.results[0], releases });
+            if self.role == Role::Consumer {
+                // The one before is done by now, or nearly so, and its stage is wanted.
+                self.land(1);
+            }
         }
         let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
         self.tiles[op.results[0].index()] = Some(Tile { layout: plan.acc.clone(), slots: slots.into() });
@@ -114,7 +129,10 @@ impl Lowering<'_> {
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
     fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
-        if let Some(&address) = self.staged.get(&value) {
+        if let Some(load) = self.load_behind(value)
+            && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
+        {
+            self.await_load(load);
             return Ok(Brought::At(address));
         }
         let dtype = self.module.dtype(value);
@@ -149,14 +167,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits for the products that run on their own, if there are any.
-    pub fn settle(&mut self) {
-        if !self.in_flight.is_empty() {
-            MmaPlan::wait(&mut self.b);
-            self.in_flight.clear();
-        }
-    }
-
     /// Elements in a wider float type that holds all of their values.
     fn exact_cast(&mut self, slots: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
         let op = Op {
@@ -172,15 +182,31 @@ impl Lowering<'_> {
         slots.iter().map(|&slot| scalar::lower(&mut self.b, &op, types, &[slot]).map_err(|e| e.0)).collect()
     }
 
+    /// Is this a constant tile of zeros?
+    fn is_zero(&self, value: Value) -> bool {
+        let Some(id) = self.module.defining_op(value) else { return false };
+        let op = self.module.op(id);
+        match op.code {
+            Opcode::Constant => matches!(op.const_data(), Some(ConstData::Splat(0))),
+            Opcode::Broadcast | Opcode::Reshape => self.is_zero(op.operands[0]),
+            _ => false,
+        }
+    }
+
     /// Registers that hold the accumulator and take the result.
     ///
     /// A carried value of the loop around, or another product's result, whose only use this is, is
     /// updated where it stands; anything else is copied, since its registers may be shared.
-    fn accumulator(&mut self, id: OpId, acc: Value, layout: &Layout) -> Lowered<Vec<Reg>> {
+    fn accumulator(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
-        let slots = self.get(acc, layout)?;
-        let own = self.tiles[acc.index()].as_ref().is_some_and(|tile| tile.layout.is_same(layout));
-        let in_place = own && self.use_counts[acc.index()] == 1 && self.is_exclusive(id, acc);
+        let own = self.tiles[acc.index()].as_ref().filter(|tile| tile.layout.is_same(&plan.acc));
+        let own = own.map(|tile| tile.slots.clone());
+        let in_place = own.is_some() && self.use_counts[acc.index()] == 1 && self.is_exclusive(id, acc);
+        let slots = match own {
+            // Products that run on their own add up in order: what is still on its way may be added to.
+            Some(slots) if in_place && plan.is_asynchronous() => slots,
+            _ => self.get(acc, &plan.acc)?,
+        };
         Ok(slots
             .iter()
             .map(|&slot| match slot {

@@ -13,9 +13,7 @@ use crate::layout::Layout;
 impl Lowering<'_> {
     /// The slots of `value` in layout `wanted`.
     pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        if self.in_flight.contains(&value) {
-            self.settle();
-        }
+        self.settle_value(value);
         debug_assert_eq!(self.module.shape(value), wanted.shape());
         if let Some(tile) = self.held(value, wanted) {
             return Ok(tile);

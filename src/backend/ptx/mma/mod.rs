@@ -140,9 +140,9 @@ impl MmaPlan {
         matches!(self.kind, Kind::Wgmma(_))
     }
 
-    /// Waits for all products that run on their own.
-    pub fn wait(b: &mut Builder) {
-        b.wgmma_wait(0);
+    /// Waits for products that run on their own, but for the `younger` that were issued last.
+    pub fn wait(b: &mut Builder, younger: u32) {
+        b.wgmma_wait(younger);
     }
 
     /// Emits `acc += a × b`. `thread` is the linear number of the thread in the block (B32); `acc` has one

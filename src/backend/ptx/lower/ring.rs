@@ -1,0 +1,481 @@
+//! Rings: stages of shared memory between the producer, which fills them, and the consumers.
+//!
+//! A stage has two barriers. *full* completes when the bytes that the producer announced have arrived;
+//! *empty* when every consumer warp has said that its products are done with the stage. Both sides go round
+//! in program order and count for themselves: a stage index, and a parity that flips with each round.
+//!
+//! A stage is given back when the products that read it have landed, which for a product that accumulates
+//! in place over a loop is only known in the next iteration: the address of what is to be given back is then
+//! carried in a register ([`Release::Carried`]).
+
+use super::roles::{Channel, Roles};
+use super::{Lowered, Lowering};
+use crate::backend::ptx::builder::LoadRoute;
+use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::mma::MmaPlan;
+use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::shared::Buffer;
+use crate::ir::{BlockId, OpId, Opcode, Value};
+
+/// Warps of the producer's warpgroup, of which one thread works.
+const PRODUCER_WARPS: u32 = 4;
+/// Registers of a producer thread once it has given up the others.
+const PRODUCER_REGISTERS: u32 = 24;
+/// Most registers of a consumer thread.
+const CONSUMER_REGISTERS: u32 = 240;
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 65536;
+/// Bytes of the two barriers of a stage: full, empty.
+const BARRIER_BYTES: u32 = 16;
+/// The barrier at which the consumers meet.
+pub const CONSUMER_BARRIER: u32 = 1;
+/// From a full barrier to the empty one.
+const EMPTY: i64 = 8;
+
+/// Who is being lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// All warps do everything.
+    All,
+    /// Streams loads.
+    Producer,
+    /// Everything else.
+    Consumer,
+}
+
+/// Where a channel is in its ring, for one role.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    index: Reg,
+    parity: Reg,
+}
+
+/// A stage that consumers hold.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Address of its full barrier.
+    barrier: Reg,
+    /// Parity to wait for, until it was waited for.
+    awaited: Option<Reg>,
+}
+
+/// A ring in shared memory.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    slab: Buffer,
+    barriers: u32,
+}
+
+/// Rings of a kernel and their state.
+pub struct Rings {
+    roles: Roles,
+    rings: Vec<Ring>,
+    positions: Vec<Position>,
+    held: Vec<Option<Held>>,
+    /// One thread of each consumer warp.
+    leader: Option<Reg>,
+}
+
+/// A stage to be given back once a product has landed.
+#[derive(Clone, Copy, Debug)]
+pub enum Release {
+    /// The one with this full barrier.
+    Stage(Reg),
+    /// The one whose full barrier the register names, if it is not 0.
+    Carried(Reg),
+}
+
+/// A product that may still be running.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// What it computes.
+    pub result: Value,
+    /// What it reads.
+    pub releases: Vec<Release>,
+}
+
+/// A product that stays in flight over the back edge of a loop, accumulating in place.
+pub struct Orbit {
+    /// The carried value that it accumulates on.
+    pub argument: Value,
+    /// Its result, which is carried on.
+    result: Value,
+    /// The loop's result.
+    after: Value,
+    /// Registers of what it has to give back, by channel.
+    releases: Vec<(usize, Reg)>,
+}
+
+impl Lowering<'_> {
+    /// Lowers a body once for each role.
+    pub fn with_roles(&mut self, body: BlockId, roles: Roles) -> Lowered {
+        let warps = self.inference.num_warps as u32;
+        let consumers = warps * WARP;
+        self.b.function().threads = consumers + PRODUCER_WARPS * WARP;
+        let count = roles.channels.len();
+        let mut rings = Vec::new();
+        for channel in &roles.channels {
+            let bytes = channel.stages * channel.stage_bytes;
+            let slab = self.shared.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            rings.push(Ring { slab, barriers: 0 });
+        }
+        let stages: u32 = roles.channels.iter().map(|channel| channel.stages).sum();
+        let barriers = self.shared.reserve(stages * BARRIER_BYTES, 16).ok_or("shared memory for barriers")?;
+        let mut next = barriers.offset;
+        for (ring, channel) in rings.iter_mut().zip(&roles.channels) {
+            ring.barriers = next;
+            next += channel.stages * BARRIER_BYTES;
+        }
+        self.init_barriers(barriers, stages, warps);
+        let tid = self.b.special(Special::TidX);
+        let producer = self.b.new_label();
+        let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
+        self.b.bra_if(is_producer, false, producer, true);
+
+        let before = (self.tiles.clone(), self.views.clone(), self.shared.clone(), self.memory.clone(), self.mark());
+        let positions = Vec::new();
+        self.rings = Some(Rings { roles, rings, positions, held: vec![None; count], leader: None });
+        self.role = Role::Consumer;
+        self.reallocate_registers(true);
+        let lane = self.b.and(Ty::B32, tid, WARP - 1);
+        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
+        self.start_rings(Some(leader));
+        self.block(body);
+
+        let used = self.shared.clone();
+        let mark;
+        (self.tiles, self.views, self.shared, self.memory, mark) = before;
+        self.release(mark);
+        self.role = Role::Producer;
+        self.b.place(producer);
+        self.reallocate_registers(false);
+        let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
+        let idle = self.b.new_label();
+        self.b.bra_if(works, true, idle, false);
+        self.start_rings(None);
+        self.block(body);
+        self.b.place(idle);
+        self.b.ret();
+        self.shared = used;
+        self.role = Role::All;
+        Ok(())
+    }
+
+    /// One thread prepares all barriers of the rings.
+    fn init_barriers(&mut self, barriers: Buffer, stages: u32, warps: u32) {
+        let tid = self.b.special(Special::TidX);
+        let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
+        let base = self.b.reg(Operand::Smem, RegClass::B32);
+        self.b.skip_if(others, false, |b| {
+            for stage in 0..stages {
+                let full = Addr::new(base, i64::from(barriers.offset + stage * BARRIER_BYTES));
+                b.mbarrier_init(&full, 1);
+                b.mbarrier_init(&full.plus(EMPTY), warps);
+            }
+            b.fence_mbarrier_init();
+        });
+        self.b.bar_sync(0, None);
+    }
+
+    /// Consumers take the registers that the producer gives up.
+    fn reallocate_registers(&mut self, consumer: bool) {
+        let groups = self.inference.num_warps as u32 / 4;
+        let blocks = self.options.occupancy.unwrap_or(1).max(1);
+        let all = REGISTERS / blocks / (PRODUCER_WARPS * WARP);
+        let at_entry = (all / (groups + 1)).min(255) / 8 * 8;
+        let more = ((all - PRODUCER_REGISTERS) / groups).min(CONSUMER_REGISTERS) / 8 * 8;
+        if self.inference.num_warps % 4 != 0 || groups < 2 || more <= at_entry || at_entry <= PRODUCER_REGISTERS {
+            return;
+        }
+        let count = if consumer { more } else { PRODUCER_REGISTERS };
+        self.b.set_max_registers(consumer, count);
+    }
+
+    fn start_rings(&mut self, leader: Option<Reg>) {
+        let rings = self.rings.as_mut().expect("rings");
+        rings.leader = leader;
+        let b = &mut self.b;
+        let zero = |b: &mut crate::backend::ptx::builder::Builder| b.copy(Operand::Imm(0), RegClass::B32);
+        rings.positions =
+            rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
+    }
+
+    /// Does the producer run this op?
+    pub fn producer_runs(&self, id: OpId) -> bool {
+        let Some(rings) = &self.rings else { return true };
+        let code = self.module.op(id).code;
+        let terminator = matches!(code, Opcode::Continue | Opcode::Break | Opcode::Yield | Opcode::Return);
+        terminator || rings.roles.slice.contains(&id) || rings.roles.members.contains_key(&id)
+    }
+
+    /// Does the role that is lowered need this carried value or result of a region op?
+    pub fn role_needs(&self, value: Value) -> bool {
+        match &self.rings {
+            Some(rings) if self.role == Role::Producer => rings.roles.carried.contains(&value),
+            _ => true,
+        }
+    }
+
+    /// Is this load the producer's?
+    pub fn is_streamed(&self, id: OpId) -> bool {
+        self.rings.as_ref().is_some_and(|rings| rings.roles.members.contains_key(&id))
+    }
+
+    /// A streamed load: the producer issues it, with the others of its channel; consumers learn where it will be.
+    pub fn streamed_load(&mut self, id: OpId) -> Lowered {
+        let rings = self.rings.as_ref().expect("rings");
+        let channel = rings.roles.members[&id];
+        let loads = &rings.roles.channels[channel].loads;
+        let (first, last) = (loads[0].load, loads[loads.len() - 1].load);
+        match self.role {
+            Role::Producer if id == last => self.produce(channel)?,
+            Role::Consumer if id == first => self.acquire(channel),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Addresses of the present stage, full barrier first; then the ring moves on.
+    fn step(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+        let rings = self.rings.as_ref().expect("rings");
+        let (ring, Position { index, parity }) = (rings.rings[channel], rings.positions[channel]);
+        let Channel { stages, stage_bytes, .. } = rings.roles.channels[channel];
+        let b = &mut self.b;
+        let base = b.reg(Operand::Smem, RegClass::B32);
+        let now = b.copy(parity, RegClass::B32);
+        let (barrier, stage) = if stages == 1 {
+            let flipped = b.xor(Ty::B32, parity, 1u32);
+            b.mov_to(parity, flipped);
+            (b.add(Ty::U32, base, ring.barriers), b.add(Ty::U32, base, ring.slab.offset))
+        } else {
+            let barrier = b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
+            let barrier = b.add(Ty::U32, barrier, ring.barriers);
+            let stage = b.mad(Ty::U32, index, i64::from(stage_bytes), base);
+            let stage = b.add(Ty::U32, stage, ring.slab.offset);
+            let next = b.add(Ty::U32, index, 1u32);
+            let wraps = b.setp(Cmp::Eq, Ty::U32, next, stages);
+            let next = b.select(RegClass::B32, wraps, 0, next);
+            let flipped = b.xor(Ty::B32, parity, 1u32);
+            let turned = b.select(RegClass::B32, wraps, flipped, parity);
+            b.mov_to(index, next);
+            b.mov_to(parity, turned);
+            (barrier, stage)
+        };
+        (barrier, stage, now.into())
+    }
+
+    fn produce(&mut self, channel: usize) -> Lowered {
+        let (barrier, stage, parity) = self.step(channel);
+        let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
+        let stage = self.b.reg(stage, RegClass::B32);
+        let before = self.b.xor(Ty::B32, parity, 1u32);
+        self.b.mbarrier_wait(&barrier.plus(EMPTY), before);
+        let rings = self.rings.take().expect("rings");
+        let this = &rings.roles.channels[channel];
+        self.b.mbarrier_expect_tx(&barrier, this.bytes());
+        let mut result = Ok(());
+        for load in &this.loads {
+            let op = self.module.op(load.load);
+            let map = self.tensor_map_address(&load.map);
+            for (place, at) in &load.boxes {
+                match self.tma_coords(op.group(0)[0], op.group(1), place) {
+                    Ok(coords) => {
+                        let target = Addr::new(stage, i64::from(load.offset + at));
+                        self.b.tma_load(&target, map, &coords, &barrier, LoadRoute::default());
+                    }
+                    Err(message) => result = Err(message),
+                }
+            }
+        }
+        self.rings = Some(rings);
+        result
+    }
+
+    fn acquire(&mut self, channel: usize) {
+        let (barrier, stage, parity) = self.step(channel);
+        let barrier = self.b.reg(barrier, RegClass::B32);
+        let awaited = Some(self.b.reg(parity, RegClass::B32));
+        let rings = self.rings.as_mut().expect("rings");
+        let this = &rings.roles.channels[channel];
+        rings.held[channel] = Some(Held { barrier, awaited });
+        for load in &this.loads {
+            let address = self.b.add(Ty::U32, stage, load.offset);
+            self.staged.insert(self.module.op(load.load).results[0], address);
+        }
+        if this.early {
+            self.await_channel(channel);
+        }
+    }
+
+    fn await_channel(&mut self, channel: usize) {
+        let rings = self.rings.as_mut().expect("rings");
+        let Some(held) = &mut rings.held[channel] else { return };
+        if let Some(parity) = held.awaited.take() {
+            self.b.mbarrier_wait(&Addr::new(held.barrier, 0), parity);
+        }
+    }
+
+    /// The tile of a load is read next: waits until it has arrived.
+    pub fn await_load(&mut self, load: OpId) {
+        if let Some(&channel) = self.rings.as_ref().and_then(|rings| rings.roles.members.get(&load)) {
+            self.await_channel(channel);
+        }
+    }
+
+    /// Stages that nothing uses after this op of a block.
+    pub fn releases_of(&mut self, id: OpId) -> Vec<Release> {
+        let Some(rings) = self.rings.as_mut().filter(|_| self.role == Role::Consumer) else { return Vec::new() };
+        let mut releases = Vec::new();
+        for (channel, held) in rings.roles.channels.iter().zip(&mut rings.held) {
+            if channel.last == id
+                && let Some(held) = held.take()
+            {
+                releases.push(Release::Stage(held.barrier));
+            }
+        }
+        releases
+    }
+
+    /// After an op: gives back the stages that only its regions used.
+    pub fn after_op(&mut self, id: OpId) {
+        let releases = self.releases_of(id);
+        if !releases.is_empty() {
+            self.settle();
+            self.give_back(&releases);
+        }
+    }
+
+    fn give_back(&mut self, releases: &[Release]) {
+        let Some(leader) = self.rings.as_ref().and_then(|rings| rings.leader) else { return };
+        for &release in releases {
+            match release {
+                Release::Stage(barrier) => {
+                    let empty = Addr::new(barrier, EMPTY);
+                    self.b.guarded(leader, false, |b| b.mbarrier_arrive(&empty, false));
+                }
+                Release::Carried(barrier) => {
+                    let empty = Addr::new(barrier, EMPTY);
+                    let there = self.b.setp(Cmp::Ne, Ty::U32, barrier, 0);
+                    let arrives = self.b.and(Ty::Pred, there, leader);
+                    let arrives = self.b.reg(arrives, RegClass::Pred);
+                    self.b.guarded(arrives, false, |b| b.mbarrier_arrive(&empty, false));
+                }
+            }
+        }
+    }
+
+    /// Waits until at most `younger` of the products that were issued last may be running.
+    pub fn land(&mut self, younger: usize) {
+        if self.in_flight.len() <= younger {
+            return;
+        }
+        MmaPlan::wait(&mut self.b, younger as u32);
+        let landed: Vec<Flight> = self.in_flight.drain(..self.in_flight.len() - younger).collect();
+        for flight in landed {
+            self.give_back(&flight.releases);
+        }
+    }
+
+    /// Waits for whatever products may run, also those that an earlier iteration issued.
+    pub fn land_all(&mut self) {
+        MmaPlan::wait(&mut self.b, 0);
+        for flight in std::mem::take(&mut self.in_flight) {
+            self.give_back(&flight.releases);
+        }
+    }
+
+    /// Waits for the products that run on their own, if there are any.
+    pub fn settle(&mut self) {
+        self.land(0);
+    }
+
+    /// Waits for the product that computes this value, if it may be running.
+    pub fn settle_value(&mut self, value: Value) {
+        if let Some(position) = self.in_flight.iter().position(|flight| flight.result == value) {
+            self.land(self.in_flight.len() - 1 - position);
+        }
+    }
+
+    /// The products of a loop body that accumulate in place from iteration to iteration.
+    pub fn orbits_of(&mut self, id: OpId) -> Vec<Orbit> {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let ops = &module.block(body).ops;
+        let Some(&exit) = ops.last().filter(|_| self.role == Role::Consumer) else { return Vec::new() };
+        // Where a branch leaves an iteration early, its products have landed.
+        if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.leaves_early(inner)) {
+            return Vec::new();
+        }
+        let mut orbits = Vec::new();
+        for &product in ops {
+            let this = module.op(product);
+            let asynchronous = matches!(this.code, Opcode::MmaF | Opcode::MmaI)
+                && matches!(self.inference.products.get(&product), Some(Ok(plan)) if plan.is_asynchronous());
+            if !asynchronous || self.use_counts[this.results[0].index()] != 1 {
+                continue;
+            }
+            let argument = this.operands[2];
+            let position = module.block(body).args.iter().position(|&arg| arg == argument);
+            let carried = module.op(exit).operands.iter().position(|&value| value == this.results[0]);
+            let (Some(position), Some(carried)) = (position, carried) else { continue };
+            if position != carried + 1 || self.use_counts[argument.index()] != 1 {
+                continue;
+            }
+            let rings = self.rings.as_ref().expect("rings");
+            let channels = rings.roles.channels.iter().enumerate().filter(|(_, channel)| channel.last == product);
+            let channels: Vec<usize> = channels.map(|(index, _)| index).collect();
+            let releases =
+                channels.into_iter().map(|index| (index, self.b.copy(Operand::Imm(0), RegClass::B32))).collect();
+            orbits.push(Orbit { argument, result: this.results[0], after: op.results[carried], releases });
+        }
+        orbits
+    }
+
+    /// Does a branch contain a `continue` of the loop around it?
+    fn leaves_early(&self, branch: OpId) -> bool {
+        self.module.op(branch).regions.iter().any(|&region| {
+            self.module.block(region).ops.iter().any(|&inner| match self.module.op(inner).code {
+                Opcode::Continue => true,
+                Opcode::If => self.leaves_early(inner),
+                _ => false,
+            })
+        })
+    }
+
+    /// At the head of a loop: the products of the iteration before may still be running.
+    pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
+        self.in_flight = orbits.iter().map(|orbit| orbit.flight(orbit.argument)).collect();
+    }
+
+    /// At the end of a body: notes what is to be given back in the next iteration.
+    pub fn close_orbits(&mut self, orbits: &[Orbit]) {
+        let known = |flight: &Flight| orbits.iter().any(|orbit| orbit.result == flight.result);
+        if !self.in_flight.iter().all(known) {
+            self.settle();
+        }
+        for orbit in orbits {
+            let flight = self.in_flight.iter().find(|flight| flight.result == orbit.result);
+            let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
+            for (place, &(_, register)) in orbit.releases.iter().enumerate() {
+                match releases.get(place) {
+                    Some(&Release::Stage(barrier)) => self.b.mov_to(register, barrier),
+                    _ => self.b.mov_to(register, Operand::Imm(0)),
+                }
+            }
+        }
+        self.in_flight.clear();
+    }
+
+    /// After a loop: the products of its last iteration may still be running.
+    pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
+        self.in_flight = orbits.iter().map(|orbit| orbit.flight(orbit.after)).collect();
+    }
+}
+
+impl Orbit {
+    fn flight(&self, result: Value) -> Flight {
+        let releases = self.releases.iter().map(|&(_, register)| Release::Carried(register)).collect();
+        Flight { result, releases }
+    }
+}

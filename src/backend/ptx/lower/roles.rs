@@ -1,0 +1,553 @@
+//! Roles of the warps of a tile block: which loads a producer streams to the consumers.
+//!
+//! On sm_90a a load whose tile goes only to operands of `wgmma` need not pass through registers: one thread
+//! of a further warpgroup, the *producer*, has the copy engine bring it to shared memory, while the
+//! *consumers*, the warps that all layouts speak of, multiply what came before. The producer runs the same
+//! program, reduced to the control flow around such loads and the scalars that their indices depend on
+//! (the *slice*). So it runs ahead over loop iterations, and over whole tiles of a persistent kernel.
+//!
+//! Loads of one block that feed the same products share a *channel*: a ring of stages in shared memory
+//! (`ring`). Here is decided what is streamed; nothing is emitted.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Lowering;
+use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
+use crate::backend::ptx::mma::{OperandPlan, Panels};
+use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
+use crate::layout::Conversion;
+
+/// Most rows of one box of the copy engine.
+const BOX_ROWS: i64 = 256;
+/// Alignment of an operand in a stage: a whole swizzle pattern.
+const ALIGN: u32 = 1024;
+/// Most stages of a ring; more do not hide more.
+const MOST_STAGES: u32 = 8;
+/// Shared memory that is left for layout changes, if there are any.
+const CONVERSION_BYTES: u32 = 32 << 10;
+/// Shared memory for barriers, and lost to alignment.
+const SLACK_BYTES: u32 = 2 << 10;
+
+/// What is streamed.
+pub struct Roles {
+    /// The rings.
+    pub channels: Vec<Channel>,
+    /// Channel of each streamed load.
+    pub members: HashMap<OpId, usize>,
+    /// Ops that the producer runs.
+    pub slice: HashSet<OpId>,
+    /// Carried values and results of region ops that the producer needs.
+    pub carried: HashSet<Value>,
+}
+
+/// Loads that arrive together.
+pub struct Channel {
+    /// The block that they stand in.
+    pub block: BlockId,
+    /// In program order.
+    pub loads: Vec<Streamed>,
+    /// Bytes of a stage.
+    pub stage_bytes: u32,
+    /// Stages of the ring.
+    pub stages: u32,
+    /// The last op of the block that uses them (or has a region that does).
+    pub last: OpId,
+    /// Some use is in a region of its own: the tile is waited for where it is loaded.
+    pub early: bool,
+}
+
+/// A load that the producer makes.
+pub struct Streamed {
+    /// The op.
+    pub load: OpId,
+    /// Where its tile stands in a stage.
+    pub offset: u32,
+    /// What the copy engine is told.
+    pub map: TensorMap,
+    /// Each box: offsets in the tile, by tile dimension, and in the stage.
+    pub boxes: Vec<(Vec<i64>, u32)>,
+    bytes: u32,
+}
+
+impl Channel {
+    /// Bytes that arrive in a stage.
+    pub fn bytes(&self) -> u32 {
+        self.loads.iter().map(|load| load.bytes).sum()
+    }
+}
+
+/// Ops by what they stand in and who uses them.
+struct Structure {
+    /// The op that a block is a region of.
+    owners: HashMap<BlockId, OpId>,
+    users: HashMap<Value, Vec<OpId>>,
+}
+
+/// A candidate: the products that it feeds, and how they want it.
+struct Feed {
+    products: Vec<OpId>,
+    panels: Panels,
+    /// Tile dimensions of the view: the contiguous one, and that of the rows.
+    axes: [usize; 2],
+    bytes: u32,
+}
+
+impl Lowering<'_> {
+    /// The loads that a producer should make, if there are any in a loop.
+    pub fn plan_roles(&self, body: BlockId) -> Option<Roles> {
+        let target = self.inference.target;
+        let options = &self.options;
+        if target.arch != 90 || !target.accelerated || !options.tma || options.stages == Some(1) {
+            return None;
+        }
+        let structure = self.structure(body);
+        let mut roles =
+            Roles { channels: Vec::new(), members: HashMap::new(), slice: HashSet::new(), carried: HashSet::new() };
+        let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
+        let mut loads = Vec::new();
+        self.module.walk(body, &mut |id| loads.push(id));
+        loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
+        for load in loads {
+            let Some(feed) = self.feed_of(load, &structure) else { continue };
+            let Some((map, boxes)) = self.boxes_of(load, &feed) else { continue };
+            let mut slicer = Slicer::new(self, &structure);
+            let op = self.module.op(load);
+            if !(slicer.values(op.group(0)) && slicer.values(op.group(1)) && slicer.control_of(load)) {
+                continue;
+            }
+            roles.slice.extend(slicer.ops);
+            roles.carried.extend(slicer.carried);
+            let block = self.op_blocks[load.index()]?;
+            let key = (block, feed.products.clone());
+            let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
+                keys.push(key);
+                let (last, early) = self.lifetime(block, &feed.products, &structure);
+                roles.channels.push(Channel { block, loads: Vec::new(), stage_bytes: 0, stages: 1, last, early });
+                keys.len() - 1
+            });
+            let channel = &mut roles.channels[index];
+            let offset = channel.stage_bytes;
+            channel.stage_bytes += feed.bytes.next_multiple_of(ALIGN);
+            channel.loads.push(Streamed { load, offset, map, boxes, bytes: feed.bytes });
+            roles.members.insert(load, index);
+        }
+        let in_loop = |channel: &Channel| self.loop_of(channel.block, &structure).is_some();
+        (roles.channels.iter().any(in_loop) && self.choose_stages(body, &mut roles, &structure)).then_some(roles)
+    }
+
+    fn structure(&self, body: BlockId) -> Structure {
+        let mut structure = Structure { owners: HashMap::new(), users: HashMap::new() };
+        self.module.walk(body, &mut |id| {
+            let op = self.module.op(id);
+            structure.owners.extend(op.regions.iter().map(|&region| (region, id)));
+            for &operand in &op.operands {
+                structure.users.entry(operand).or_default().push(id);
+            }
+        });
+        structure
+    }
+
+    /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
+    fn feed_of(&self, load: OpId, structure: &Structure) -> Option<Feed> {
+        let module = self.module;
+        let result = module.op(load).results[0];
+        let identity = (0..module.shape(result).len()).map(Some).collect();
+        let mut feed: Option<Feed> = None;
+        let mut pending: Vec<(Value, Vec<Option<usize>>)> = vec![(result, identity)];
+        while let Some((value, axes)) = pending.pop() {
+            for &user in structure.users.get(&value)? {
+                let op = module.op(user);
+                match op.code {
+                    Opcode::Assume => pending.push((op.results[0], axes.clone())),
+                    Opcode::Permute => {
+                        let permutation = as_axes(op.permutation());
+                        pending.push((op.results[0], permutation.iter().map(|&axis| axes[axis]).collect()));
+                    }
+                    Opcode::Reshape => {
+                        let (from, to) = (module.shape(value), module.shape(op.results[0]));
+                        pending.push((op.results[0], without_unit_axes(from, to, &axes)?));
+                    }
+                    Opcode::MmaF | Opcode::MmaI => {
+                        let plan = self.inference.products.get(&user)?.as_ref().ok()?;
+                        if op.operands[2] == value || op.operands[0] == op.operands[1] {
+                            return None;
+                        }
+                        let is_left = op.operands[0] == value;
+                        let operand = if is_left { &plan.a } else { &plan.b };
+                        let this = self.operand_feed(user, operand, is_left, &axes, value)?;
+                        match &mut feed {
+                            None => feed = Some(this),
+                            Some(feed) if feed.panels == this.panels && feed.axes == this.axes => {
+                                feed.products.push(user);
+                            }
+                            Some(_) => return None,
+                        }
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        let mut feed = feed?;
+        feed.products.sort_by_key(|op| op.index());
+        Some(feed)
+    }
+
+    fn operand_feed(
+        &self,
+        product: OpId,
+        plan: &OperandPlan,
+        is_left: bool,
+        axes: &[Option<usize>],
+        value: Value,
+    ) -> Option<Feed> {
+        let panels = plan.panels?;
+        if plan.dtype != self.module.dtype(value) {
+            return None;
+        }
+        let last = axes.len() - 1;
+        let (k, other) = if is_left { (last, last - 1) } else { (last - 1, last) };
+        let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
+        let bytes = plan.shared.bytes() as u32;
+        Some(Feed { products: vec![product], panels, axes: [axes[contiguous]?, axes[rows]?], bytes })
+    }
+
+    /// The boxes of a load, if the copy engine can bring its tile as it is wanted.
+    fn boxes_of(&self, load: OpId, feed: &Feed) -> Option<(TensorMap, Vec<(Vec<i64>, u32)>)> {
+        let module = self.module;
+        let op = module.op(load);
+        let view = op.group(0)[0];
+        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
+        let shape = ViewShape::of(module, view)?;
+        let [contiguous, rows] = feed.axes;
+        let read_only = self.memory.is_read_only(module, view);
+        if !read_only
+            || !matches!(padding, None | Some(Padding::Zero))
+            || contiguous_axis(module, &shape) != Some(contiguous)
+        {
+            return None;
+        }
+        let Panels { span, rows: count, count: panels, .. } = feed.panels;
+        let row = span / i64::from(shape.elem.storage_bits() / 8);
+        let high = count.min(BOX_ROWS);
+        let mut extents = vec![1; shape.tile.len()];
+        extents[contiguous] = row;
+        extents[rows] = high;
+        let swizzle = match span {
+            128 => Swizzle::B128,
+            64 => Swizzle::B64,
+            _ => Swizzle::B32,
+        };
+        let map = self.tma_map(view, &extents, swizzle, false)?;
+        let mut boxes = Vec::new();
+        for panel in 0..panels {
+            for part in 0..count / high {
+                let mut place = vec![0; shape.tile.len()];
+                place[contiguous] = panel * row;
+                place[rows] = part * high;
+                boxes.push((place, ((panel * count + part * high) * span) as u32));
+            }
+        }
+        Some((map, boxes))
+    }
+
+    /// The last op of a block that these products stand in, and whether one is in a region of its own.
+    fn lifetime(&self, block: BlockId, products: &[OpId], structure: &Structure) -> (OpId, bool) {
+        let mut early = false;
+        let mut users = HashSet::new();
+        for &product in products {
+            let mut op = product;
+            while self.op_blocks[op.index()] != Some(block) {
+                early = true;
+                let inner = self.op_blocks[op.index()].expect("a block of the entry");
+                op = structure.owners[&inner];
+            }
+            users.insert(op);
+        }
+        let last = self.module.block(block).ops.iter().rfind(|op| users.contains(op));
+        (*last.expect("a product in the block"), early)
+    }
+
+    /// The innermost loop around a block.
+    fn loop_of(&self, block: BlockId, structure: &Structure) -> Option<OpId> {
+        let mut block = block;
+        loop {
+            let owner = *structure.owners.get(&block)?;
+            if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
+                return Some(owner);
+            }
+            block = self.op_blocks[owner.index()]?;
+        }
+    }
+
+    /// Divides shared memory among the rings; false if it is too small.
+    ///
+    /// What is loaded again and again gets stages until memory is full; what is loaded before such loops one.
+    fn choose_stages(&self, body: BlockId, roles: &mut Roles, structure: &Structure) -> bool {
+        let rest = self.other_shared_bytes(body, roles) + SLACK_BYTES;
+        let Some(room) = (self.shared.free()).checked_sub(rest) else { return false };
+        let inner: Vec<bool> = roles
+            .channels
+            .iter()
+            .map(|channel| {
+                let around = self.loop_of(channel.block, structure);
+                // A loop that contains another channel's loop is an outer one.
+                let is_outer = |op: OpId| {
+                    let inside = |c: &Channel| self.loop_of(c.block, structure).is_some_and(|l| l != op && self.contains(op, l));
+                    roles.channels.iter().any(inside)
+                };
+                around.is_some_and(|op| !is_outer(op))
+            })
+            .collect();
+        let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
+        let mut used = 0;
+        for (channel, &inner) in roles.channels.iter_mut().zip(&inner) {
+            channel.stages = if inner { 2 } else { 1 };
+            used += channel.stages * channel.stage_bytes;
+        }
+        if used > room {
+            return false;
+        }
+        loop {
+            let mut grown = false;
+            for (channel, &inner) in roles.channels.iter_mut().zip(&inner) {
+                if inner && channel.stages < wanted && used + channel.stage_bytes <= room {
+                    channel.stages += 1;
+                    used += channel.stage_bytes;
+                    grown = true;
+                }
+            }
+            if !grown {
+                return true;
+            }
+        }
+    }
+
+    fn contains(&self, outer: OpId, inner: OpId) -> bool {
+        let mut found = false;
+        for &region in &self.module.op(outer).regions {
+            self.module.walk(region, &mut |id| found |= id == inner);
+        }
+        found
+    }
+
+    /// Shared memory for operands that are not streamed and for layout changes.
+    fn other_shared_bytes(&self, body: BlockId, roles: &Roles) -> u32 {
+        let module = self.module;
+        let mut operands = 0;
+        let mut converts = 0;
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            match op.code {
+                Opcode::MmaF | Opcode::MmaI => {
+                    let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
+                    let mut bytes = 0;
+                    for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
+                        let streamed = self.load_behind(operand).is_some_and(|load| roles.members.contains_key(&load));
+                        if !streamed && !self.comes_in_registers(operand, plan) {
+                            bytes += plan.shared.bytes().next_multiple_of(ALIGN as usize) as u32;
+                        }
+                    }
+                    operands = operands.max(bytes);
+                }
+                Opcode::StoreView => {
+                    let value = op.group(0)[0];
+                    let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
+                        (Some(natural), Some(access)) => !natural.is_same(access),
+                        _ => false,
+                    };
+                    if moved {
+                        let bits = self.element_type(value).storage_bits() as usize;
+                        converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
+                    }
+                }
+                Opcode::Reduce => converts = converts.max(4 << 10),
+                _ => {}
+            }
+        });
+        operands + converts.min(CONVERSION_BYTES)
+    }
+
+    fn comes_in_registers(&self, operand: Value, plan: &OperandPlan) -> bool {
+        let (Some(wanted), Some(natural)) = (&plan.registers, self.inference.natural(operand)) else { return false };
+        matches!(
+            Conversion::plan(&natural, wanted, plan.dtype.storage_bits(), 0),
+            Some(Conversion::Identity | Conversion::Registers(_))
+        )
+    }
+
+    /// The load that a value is another view of.
+    pub fn load_behind(&self, value: Value) -> Option<OpId> {
+        let mut id = self.module.defining_op(value)?;
+        while matches!(self.module.op(id).code, Opcode::Permute | Opcode::Reshape | Opcode::Assume) {
+            id = self.module.defining_op(self.module.op(id).operands[0])?;
+        }
+        (self.module.op(id).code == Opcode::LoadView).then_some(id)
+    }
+}
+
+/// Axes after a reshape that only adds or drops axes of extent 1.
+fn without_unit_axes(from: &[i64], to: &[i64], axes: &[Option<usize>]) -> Option<Vec<Option<usize>>> {
+    let mut rest = from.iter().zip(axes).filter(|(extent, _)| **extent > 1);
+    let mut result = Vec::new();
+    for &extent in to {
+        result.push(match extent {
+            1 => None,
+            _ => {
+                let (&before, &axis) = rest.next()?;
+                (before == extent).then_some(axis)?
+            }
+        });
+    }
+    rest.next().is_none().then_some(result)
+}
+
+/// Finds the ops that scalars and control flow depend on.
+struct Slicer<'a, 'm> {
+    lowering: &'a Lowering<'m>,
+    structure: &'a Structure,
+    ops: HashSet<OpId>,
+    carried: HashSet<Value>,
+}
+
+impl<'a, 'm> Slicer<'a, 'm> {
+    fn new(lowering: &'a Lowering<'m>, structure: &'a Structure) -> Slicer<'a, 'm> {
+        Slicer { lowering, structure, ops: HashSet::new(), carried: HashSet::new() }
+    }
+
+    /// Adds what a scalar or a view depends on; false if one thread cannot compute it.
+    fn value(&mut self, value: Value) -> bool {
+        let module = self.lowering.module;
+        match module.ty(value) {
+            Type::Tile { .. } if self.lowering.inference.num_elements(value) != 1 => return false,
+            Type::Token => return true,
+            _ => {}
+        }
+        match module.def(value) {
+            Def::Arg(block, position) => match self.structure.owners.get(&block) {
+                Some(&owner) => self.argument(owner, value, position as usize),
+                None => true,
+            },
+            Def::Result(id, position) => self.result(id, value, position as usize),
+        }
+    }
+
+    fn values(&mut self, values: &[Value]) -> bool {
+        values.iter().all(|&value| self.value(value))
+    }
+
+    /// A value that the op `owner` gives to its region.
+    fn argument(&mut self, owner: OpId, value: Value, position: usize) -> bool {
+        let op = self.lowering.module.op(owner);
+        if !self.control(owner) || !self.carried.insert(value) {
+            return self.ops.contains(&owner);
+        }
+        match op.code {
+            Opcode::For if position == 0 => true,
+            Opcode::For => {
+                self.carried.insert(op.results[position - 1]);
+                self.value(op.group(3)[position - 1]) && self.leaving(owner, Opcode::Continue, position - 1)
+            }
+            Opcode::Loop => self.value(op.group(0)[position]) && self.leaving(owner, Opcode::Continue, position),
+            _ => false,
+        }
+    }
+
+    fn result(&mut self, id: OpId, value: Value, position: usize) -> bool {
+        let module = self.lowering.module;
+        let op = module.op(id);
+        match op.code {
+            Opcode::For => {
+                let argument = module.block(op.regions[0]).args[position + 1];
+                self.value(argument)
+            }
+            Opcode::Loop => {
+                let known = !self.carried.insert(value);
+                known || (self.control(id) && self.leaving(id, Opcode::Break, position))
+            }
+            Opcode::If => {
+                let known = !self.carried.insert(value);
+                known || (self.control(id) && self.leaving(id, Opcode::Yield, position))
+            }
+            Opcode::LoadView => {
+                let read_only = self.lowering.memory.is_read_only(module, op.group(0)[0]);
+                read_only && (!self.ops.insert(id) || self.values(&op.operands))
+            }
+            code if code.spec().effect == Effect::Pure => !self.ops.insert(id) || self.values(&op.operands),
+            _ => false,
+        }
+    }
+
+    /// Operand `position` of every terminator that leaves the regions of `owner`.
+    fn leaving(&mut self, owner: OpId, terminator: Opcode, position: usize) -> bool {
+        let mut values = Vec::new();
+        for &region in &self.lowering.module.op(owner).regions {
+            self.exits(region, terminator, &mut |operands| values.push(operands[position]));
+        }
+        self.values(&values)
+    }
+
+    fn exits(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&[Value])) {
+        let module = self.lowering.module;
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            if op.code == terminator {
+                visit(&op.operands);
+            }
+            if op.code == Opcode::If && terminator != Opcode::Yield {
+                op.regions.iter().for_each(|&region| self.exits(region, terminator, visit));
+            }
+        }
+    }
+
+    /// Adds the control flow that leads to an op.
+    fn control_of(&mut self, id: OpId) -> bool {
+        match self.lowering.op_blocks[id.index()].and_then(|block| self.structure.owners.get(&block)) {
+            Some(&owner) => self.control(owner),
+            None => true,
+        }
+    }
+
+    /// Adds a loop or branch, and the control flow that leads to it.
+    fn control(&mut self, id: OpId) -> bool {
+        if !self.ops.insert(id) {
+            return true;
+        }
+        let op = self.lowering.module.op(id);
+        let own = match op.code {
+            Opcode::For => self.values(op.group(0)) && self.values(op.group(1)) && self.values(op.group(2)),
+            Opcode::If => self.value(op.operands[0]),
+            Opcode::Loop => true,
+            _ => false,
+        };
+        own && self.control_of(id) && self.early_exits(id)
+    }
+
+    /// The branches of a loop that leave it early.
+    fn early_exits(&mut self, id: OpId) -> bool {
+        let module = self.lowering.module;
+        if !matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
+            return true;
+        }
+        let mut leaving = Vec::new();
+        let mut pending = module.op(id).regions.clone();
+        while let Some(block) = pending.pop() {
+            for &inner in &module.block(block).ops {
+                let op = module.op(inner);
+                if op.code != Opcode::If {
+                    continue;
+                }
+                let mut exits = false;
+                for terminator in [Opcode::Continue, Opcode::Break] {
+                    op.regions.iter().for_each(|&region| self.exits(region, terminator, &mut |_| exits = true));
+                }
+                if exits {
+                    leaving.push(inner);
+                    pending.extend(&op.regions);
+                }
+            }
+        }
+        leaving.into_iter().all(|inner| self.control(inner))
+    }
+}
