@@ -15,7 +15,7 @@ impl Lowering<'_> {
     pub fn convert(&mut self, ty: &Type, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = ty.as_tile().and_then(|(elem, _)| elem.dtype()).unwrap_or(DType::I64);
         let bits = vector::shared_type(dtype).storage_bits();
-        let budget = (self.shared.budget() / 2) as usize;
+        let budget = (self.shared.budget() / 2).min(self.shared.free()) as usize;
         let plan = Conversion::plan(&tile.layout, wanted, bits, budget)
             .ok_or_else(|| format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape()))?;
         match plan {
