@@ -162,10 +162,14 @@ pub fn assemble(compiled: &Compiled, target: Target) -> Option<String> {
 }
 
 fn check(module: &Module) -> Vec<Compiled> {
+    check_with(module, &CompileOptions::default())
+}
+
+fn check_with(module: &Module, options: &CompileOptions) -> Vec<Compiled> {
     [Target::SM_80, Target::SM_90A]
         .into_iter()
         .map(|target| {
-            let compiled = compile(module, target, &CompileOptions::default()).unwrap();
+            let compiled = compile(module, target, options).unwrap();
             if let Some(report) = assemble(&compiled, target) {
                 eprintln!("{report}");
             }
@@ -321,7 +325,8 @@ fn products_use_tensor_cores_and_do_not_spill() {
 
 #[test]
 fn operands_of_products_are_copied_ahead() {
-    for compiled in check(&matmul(DType::F16, DType::F32, [128, 128, 64])) {
+    let options = CompileOptions { tma: false, ..CompileOptions::default() };
+    for compiled in check_with(&matmul(DType::F16, DType::F32, [128, 128, 64]), &options) {
         assert!(compiled.text.contains("cp.async"));
         assert!(!compiled.text.contains("ld.global"));
         let body = &compiled.text[compiled.text.rfind("cp.async.wait_group 1").unwrap()..];
@@ -330,6 +335,24 @@ fn operands_of_products_are_copied_ahead() {
             1,
             "one barrier an iteration"
         );
+    }
+}
+
+#[test]
+fn a_producer_streams_operands_of_products() {
+    for (elem, tile) in [(DType::F16, [128, 128, 64]), (DType::BF16, [128, 256, 64]), (DType::F16, [64, 64, 32])] {
+        let compiled = check(&matmul(elem, DType::F32, tile)).pop().unwrap();
+        let consumers = if tile[0] * tile[1] >= 128 * 128 { 256 } else { 128 };
+        assert_eq!(compiled.threads, consumers + 128);
+        assert!(compiled.text.contains("cp.async.bulk.tensor.2d"));
+        assert_eq!(compiled.text.matches("setmaxnreg").count(), if consumers == 256 { 2 } else { 0 });
+        let body = &compiled.text[compiled.text.find("try_wait").unwrap()..compiled.text.find("$L4:").unwrap()];
+        assert!(body.contains("wgmma.mma_async"));
+        assert_eq!(body.matches("wgmma.wait_group").count(), 1, "{body}");
+        assert!(body.contains("wgmma.wait_group.sync.aligned 1;"), "the product of an iteration runs on in the next");
+        assert!(!body.contains("barrier.cta"), "consumers meet the producer only");
+        let stages = body.matches("mbarrier.arrive").count();
+        assert_eq!(stages, 1, "each iteration gives one stage back");
     }
 }
 

@@ -138,7 +138,6 @@ pub fn lower<'m>(
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let target = inference.target;
-    let threads = inference.num_warps as u32 * super::plan::WARP;
     let mut lowering = start(module, entry, inference, name, options);
     let mut params = lowering.params(entry);
     match lowering.plan_roles(entry.body) {
@@ -156,6 +155,7 @@ pub fn lower<'m>(
     let layout = lowering.layout_text(entry.body);
     let shared_bytes = lowering.shared.used();
     let function: Function = lowering.b.finish();
+    let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
     Ok(Compiled { text, entry: name.to_owned(), threads, shared_bytes, cluster: 1, params, layout })
 }

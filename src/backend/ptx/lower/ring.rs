@@ -184,7 +184,11 @@ impl Lowering<'_> {
         let all = REGISTERS / blocks / (PRODUCER_WARPS * WARP);
         let at_entry = (all / (groups + 1)).min(255) / 8 * 8;
         let more = ((all - PRODUCER_REGISTERS) / groups).min(CONSUMER_REGISTERS) / 8 * 8;
-        if self.inference.num_warps % 4 != 0 || groups < 2 || more <= at_entry || at_entry <= PRODUCER_REGISTERS {
+        if !self.inference.num_warps.is_multiple_of(4)
+            || groups < 2
+            || more <= at_entry
+            || at_entry <= PRODUCER_REGISTERS
+        {
             return;
         }
         let count = if consumer { more } else { PRODUCER_REGISTERS };
@@ -196,8 +200,7 @@ impl Lowering<'_> {
         rings.leader = leader;
         let b = &mut self.b;
         let zero = |b: &mut crate::backend::ptx::builder::Builder| b.copy(Operand::Imm(0), RegClass::B32);
-        rings.positions =
-            rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
+        rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
     }
 
     /// Does the producer run this op?
@@ -277,10 +280,10 @@ impl Lowering<'_> {
         for load in &this.loads {
             let op = self.module.op(load.load);
             let map = self.tensor_map_address(&load.map);
-            for (place, at) in &load.boxes {
-                match self.tma_coords(op.group(0)[0], op.group(1), place) {
+            for part in &load.boxes {
+                match self.tma_coords(op.group(0)[0], op.group(1), &part.place) {
                     Ok(coords) => {
-                        let target = Addr::new(stage, i64::from(load.offset + at));
+                        let target = Addr::new(stage, i64::from(load.offset + part.at));
                         self.b.tma_load(&target, map, &coords, &barrier, LoadRoute::default());
                     }
                     Err(message) => result = Err(message),

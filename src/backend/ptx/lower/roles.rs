@@ -66,9 +66,17 @@ pub struct Streamed {
     pub offset: u32,
     /// What the copy engine is told.
     pub map: TensorMap,
-    /// Each box: offsets in the tile, by tile dimension, and in the stage.
-    pub boxes: Vec<(Vec<i64>, u32)>,
+    /// The parts of its tile.
+    pub boxes: Vec<Box>,
     bytes: u32,
+}
+
+/// A box that the copy engine moves at once.
+pub struct Box {
+    /// Its first element in the tile, by tile dimension.
+    pub place: Vec<i64>,
+    /// Its first byte within the tile's place in the stage.
+    pub at: u32,
 }
 
 impl Channel {
@@ -214,7 +222,7 @@ impl Lowering<'_> {
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted.
-    fn boxes_of(&self, load: OpId, feed: &Feed) -> Option<(TensorMap, Vec<(Vec<i64>, u32)>)> {
+    fn boxes_of(&self, load: OpId, feed: &Feed) -> Option<(TensorMap, Vec<Box>)> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
@@ -246,7 +254,7 @@ impl Lowering<'_> {
                 let mut place = vec![0; shape.tile.len()];
                 place[contiguous] = panel * row;
                 place[rows] = part * high;
-                boxes.push((place, ((panel * count + part * high) * span) as u32));
+                boxes.push(Box { place, at: ((panel * count + part * high) * span) as u32 });
             }
         }
         Some((map, boxes))
@@ -294,7 +302,8 @@ impl Lowering<'_> {
                 let around = self.loop_of(channel.block, structure);
                 // A loop that contains another channel's loop is an outer one.
                 let is_outer = |op: OpId| {
-                    let inside = |c: &Channel| self.loop_of(c.block, structure).is_some_and(|l| l != op && self.contains(op, l));
+                    let inside =
+                        |c: &Channel| self.loop_of(c.block, structure).is_some_and(|l| l != op && self.contains(op, l));
                     roles.channels.iter().any(inside)
                 };
                 around.is_some_and(|op| !is_outer(op))
