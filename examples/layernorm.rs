@@ -22,9 +22,9 @@ pub struct Cli {
     n: Option<usize>,
 }
 
-const EPSILON: f32 = 1e-5;
+pub const EPSILON: f32 = 1e-5;
 
-fn layernorm(
+pub fn layernorm(
     x: Array<f32, 2>,
     weight: Array<f32, 1>,
     bias: Array<f32, 1>,

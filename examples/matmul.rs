@@ -9,7 +9,7 @@ use cutlet::element::{CastTo, MmaInput, Number};
 use cutlet::prelude::*;
 use harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
-/// Multiplies an m x k with a k x n matrix, one tile of the result a block.
+/// Multiplies an m x k with a k x n matrix.
 #[derive(Parser, Debug)]
 pub struct Cli {
     #[command(flatten)]
@@ -29,56 +29,119 @@ pub struct Cli {
     /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
     #[arg(long, num_args = 3)]
     tile: Option<Vec<usize>>,
+    /// As many blocks as the GPU has multiprocessors, each making one tile after another, instead of one tile a block.
+    #[arg(long)]
+    persistent: bool,
+    /// The second matrix lies column by column in memory, as 8-bit floats are multiplied fastest.
+    #[arg(long)]
+    columns: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum ElementType {
     F16,
     Bf16,
+    /// 8-bit floats, with a result of f16.
+    E4m3,
     Tf32,
     F32,
     F64,
 }
 
-/// Arrays of `T`, multiplied as `I`, added up as `Acc`.
-fn matmul<T, I, Acc>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<T, 2>, [tm, tn, tk]: [usize; 3])
-where
+/// The row and column of the tile of the result that comes `index`-th. Eight rows of tiles are gone through
+/// column by column, so that tiles that are made at the same time share what they read.
+fn place(index: Scalar<i32>, rows: Scalar<i32>, columns: Scalar<i32>) -> (Scalar<i32>, Scalar<i32>) {
+    const GROUP: i32 = 8;
+    let in_group = columns * GROUP;
+    let first = index / in_group * GROUP;
+    let height = (rows - first).min(GROUP);
+    (first + index % in_group % height, index % in_group / height)
+}
+
+/// One tile of the result: arrays of `T`, multiplied as `I`, added up as `Acc`, stored as `O`.
+fn product<T, I, Acc, O>(
+    a: Array<T, 2>,
+    b: Array<T, 2>,
+    c: ArrayMut<O, 2>,
+    [tm, tn, tk]: [usize; 3],
+    (i, j): (Scalar<i32>, Scalar<i32>),
+) where
     T: Element + CastTo<I>,
     I: Element + MmaInput<I, Acc>,
-    Acc: Number + CastTo<T>,
+    Acc: Number + CastTo<O>,
+    O: Element,
 {
-    let (i, j) = (ct::bid(0), ct::bid(1));
     let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |k, acc| {
         let a = a.load([i, k], [tm, tk]).cast::<I>();
         let b = b.load([k, j], [tk, tn]).cast::<I>();
         ct::mma(a, b, acc)
     });
-    c.store([i, j], acc.cast::<T>());
+    c.store([i, j], acc.cast::<O>());
 }
 
-fn run_as<T, I, Acc>(cli: &Cli, tile: [usize; 3], input_error: f64, output_error: f64) -> Result<()>
+/// One tile of the result a block.
+pub fn matmul<T, I, Acc, O>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<O, 2>, tile: [usize; 3])
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, Acc>,
+    Acc: Number + CastTo<O>,
+    O: Element,
+{
+    let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
+    product::<T, I, Acc, O>(a, b, c, tile, place(ct::bid(0), rows, columns));
+}
+
+/// As many blocks as run at a time; each makes one tile after another.
+pub fn matmul_persistent<T, I, Acc, O>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<O, 2>, tile: [usize; 3])
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, Acc>,
+    Acc: Number + CastTo<O>,
+    O: Element,
+{
+    let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
+    ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), (), |index, ()| {
+        product::<T, I, Acc, O>(a, b, c, tile, place(index, rows, columns));
+    });
+}
+
+fn run_as<T, I, Acc, O>(cli: &Cli, tile: [usize; 3], input_error: f64, output_error: f64) -> Result<()>
 where
     T: Element + CastTo<I> + Default,
     I: Element + MmaInput<I, Acc>,
-    Acc: Number + CastTo<T>,
+    Acc: Number + CastTo<O>,
+    O: Element,
 {
     let options = &cli.options;
     let device = options.device()?;
     let size = |given| options.size(given, &device, 4096, 256);
     let (m, n, k) = (size(cli.m), size(cli.n), size(cli.k));
     let tile = cli.tile.as_ref().map_or(tile, |tile| [tile[0], tile[1], tile[2]]);
-    let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
-    let kernel = matmul::<T, I, Acc>;
+    let tiles = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
+    // Function items have types of their own; one pointer type would be traced at every launch.
+    let (kernel, persistent) = (matmul::<T, I, Acc, O>, matmul_persistent::<T, I, Acc, O>);
     if options.emits() {
-        let (a, b, c) = (ct::ArraySpec::new([m, k]), ct::ArraySpec::new([k, n]), ct::ArraySpec::new([m, n]));
-        return options.emit(kernel, (a, b, c.mutable(), Constant(tile)));
+        let (a, c) = (ct::ArraySpec::new([m, k]), ct::ArraySpec::new([m, n]).mutable());
+        let b = ct::ArraySpec::new([k, n]);
+        let b = if cli.columns { b.strides([1, k])? } else { b };
+        let arguments = (a, b, c, Constant(tile));
+        return if cli.persistent { options.emit(persistent, arguments) } else { options.emit(kernel, arguments) };
     }
+    let blocks = if cli.persistent { tiles.min(device.num_multiprocessors()) } else { tiles };
     let (host_a, host_b) = (normal(1, m * k, T::from_f64), normal(2, k * n, T::from_f64));
-    let bytes = size_of::<T>() * (m * k + k * n + m * n);
+    let bytes = size_of::<T>() * (m * k + k * n) + size_of::<O>() * m * n;
     let mut rotation = Rotation::new(device, bytes, || {
-        Ok((device.array(&host_a, [m, k])?, device.array(&host_b, [k, n])?, device.zeros::<T, 2>([m, n])?))
+        let mut b = device.zeros([k, n])?.into_shape(if cli.columns { [n, k] } else { [k, n] })?;
+        let mut view = b.view_mut();
+        view = if cli.columns { view.transpose()? } else { view };
+        view.copy_from(&host_b)?;
+        Ok((device.array(&host_a, [m, k])?, b, device.zeros::<O, 2>([m, n])?))
     })?;
-    let time = rotation.time(options, |(a, b, c)| ct::launch(kernel, grid, (&*a, &*b, c, Constant(tile))))?;
+    let time = rotation.time(options, |(a, b, c)| {
+        let b = if cli.columns { b.transpose()? } else { b.view() };
+        let arguments = (&*a, b, c, Constant(tile));
+        if cli.persistent { ct::launch(persistent, blocks, arguments) } else { ct::launch(kernel, blocks, arguments) }
+    })?;
     let result = rotation.first().2.to_vec()?;
     let rows = sample_rows(m);
     let want = expected_rows(&host_a, &host_b, k, n, &rows);
@@ -101,11 +164,13 @@ pub fn run(cli: &Cli) -> Result<()> {
     // Half a unit in the last place of tf32 inputs and of the result, and what f32 sums lose.
     let (exact, sums) = (0.0, 2e-6);
     match cli.element {
-        ElementType::F16 => run_as::<f16, f16, f32>(cli, [128, 128, 32], exact, 2f64.powi(-11) + sums),
-        ElementType::Bf16 => run_as::<bf16, bf16, f32>(cli, [128, 128, 32], exact, 2f64.powi(-8) + sums),
-        ElementType::Tf32 => run_as::<f32, tf32, f32>(cli, [128, 128, 32], 2f64.powi(-11), sums),
-        ElementType::F32 => run_as::<f32, f32, f32>(cli, [64, 64, 16], exact, sums),
-        ElementType::F64 => run_as::<f64, f64, f64>(cli, [64, 64, 16], exact, 4e-15),
+        ElementType::F16 => run_as::<f16, f16, f32, f16>(cli, [128, 128, 32], exact, 2f64.powi(-11) + sums),
+        ElementType::Bf16 => run_as::<bf16, bf16, f32, bf16>(cli, [128, 128, 32], exact, 2f64.powi(-8) + sums),
+        // Tensor cores keep about 13 bits of a sum of products of 8-bit floats.
+        ElementType::E4m3 => run_as::<f8e4m3fn, f8e4m3fn, f32, f16>(cli, [128, 128, 64], exact, 2f64.powi(-10)),
+        ElementType::Tf32 => run_as::<f32, tf32, f32, f32>(cli, [128, 128, 32], 2f64.powi(-11), sums),
+        ElementType::F32 => run_as::<f32, f32, f32, f32>(cli, [64, 64, 16], exact, sums),
+        ElementType::F64 => run_as::<f64, f64, f64, f64>(cli, [64, 64, 16], exact, 4e-15),
     }
 }
 

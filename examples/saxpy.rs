@@ -24,7 +24,7 @@ pub struct Cli {
     alpha: f32,
 }
 
-fn saxpy(alpha: Scalar<f32>, x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
+pub fn saxpy(alpha: Scalar<f32>, x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     let i = ct::bid(0);
     y.store([i], alpha * x.load([i], [tile]) + y.load([i], [tile]));
 }

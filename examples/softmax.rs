@@ -22,7 +22,7 @@ pub struct Cli {
     n: Option<usize>,
 }
 
-fn softmax(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
+pub fn softmax(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
     let row = ct::bid(0);
     // Beyond the end of the row stands -inf, whose exponential adds nothing to the sum.
     let x = x.load_with((row, 0), [1, tile], ct::LoadOptions::new().padding(Padding::NegInf));

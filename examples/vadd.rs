@@ -21,7 +21,7 @@ pub struct Cli {
     tile: usize,
 }
 
-fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
+pub fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
     let i = ct::bid(0);
     c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
 }

@@ -1,0 +1,132 @@
+//! A row's arrays and configurations, and what can be done with one of them.
+//!
+//! Relies on the launch interface of the crate. Which kernels there are is not known here.
+
+use std::sync::{Mutex, PoisonError};
+
+use cutlet as ct;
+use cutlet::kernel::{Kernel, LaunchArgs};
+use cutlet::{Backend, Device, Exported, Format, Hints, Target};
+
+/// What is done with a configuration.
+pub enum Step<'a> {
+    /// Queue it once.
+    Launch,
+    /// Queue it this many times.
+    Launches(usize),
+    /// Only compile, and report on each kernel.
+    Compile(&'a mut Vec<String>),
+    /// Only generate code.
+    Export {
+        /// Target of the code.
+        target: Target,
+        /// Form of the code.
+        format: Format,
+        /// One file a kernel.
+        out: &'a mut Vec<Exported>,
+    },
+}
+
+/// One use of a configuration, handed to its kernels.
+pub struct Call<'a> {
+    backend: Backend,
+    hints: Hints,
+    step: Step<'a>,
+}
+
+impl Call<'_> {
+    /// Does with a kernel what the call is for.
+    pub fn run<K, A>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
+    where
+        A: LaunchArgs,
+        K: Kernel<A::Traced>,
+    {
+        let launch = ct::Launch::new(grid).hints(self.hints);
+        match &mut self.step {
+            Step::Launch | Step::Launches(_) => launch.backend(self.backend).launch(kernel, args),
+            Step::Compile(reports) => {
+                let compiled = launch.backend(self.backend).compile(kernel, args)?;
+                let (registers, local) = (compiled.num_registers()?, compiled.local_bytes()?);
+                let (_, threads, shared) = compiled.raw().unwrap_or((std::ptr::null_mut(), 0, 0));
+                let mut report =
+                    format!("{threads} threads, {registers} registers, {local} B local, {shared} B shared");
+                compiled.remarks().iter().for_each(|remark| report += &format!(", {remark}"));
+                reports.push(report);
+                Ok(())
+            }
+            Step::Export { target, format, out } => {
+                out.push(launch.export(kernel, args, *target, *format)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where a row's arrays are, and how many sets of them.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// A GPU, or the cpu device for exporting.
+    pub device: Device,
+    /// Sets that launches take in turn.
+    pub sets: usize,
+}
+
+/// A kernel at one size, of whatever arrays.
+pub trait Row: Send + Sync {
+    /// Names of the configurations.
+    fn labels(&self) -> Vec<String>;
+    /// Addresses of the arrays of a set, in the order of the arguments.
+    fn addresses(&self, set: usize) -> Vec<u64>;
+    /// Takes a step with a configuration and a set of arrays.
+    fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()>;
+}
+
+type Body<S> = Box<dyn Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync>;
+
+/// The usual row: sets of arrays `S`.
+pub struct Configurations<S> {
+    sets: Vec<Mutex<S>>,
+    addresses: fn(&S) -> Vec<u64>,
+    list: Vec<(String, Hints, Body<S>)>,
+}
+
+impl<S: Send> Configurations<S> {
+    /// A row without configurations yet.
+    pub fn new(
+        place: Place,
+        addresses: fn(&S) -> Vec<u64>,
+        make: impl Fn(Device) -> ct::Result<S>,
+    ) -> ct::Result<Configurations<S>> {
+        let sets = (0..place.sets).map(|_| Ok(Mutex::new(make(place.device)?))).collect::<ct::Result<_>>()?;
+        Ok(Configurations { sets, addresses, list: Vec::new() })
+    }
+
+    /// With one more configuration.
+    pub fn with(
+        mut self,
+        label: impl Into<String>,
+        hints: Hints,
+        body: impl Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync + 'static,
+    ) -> Configurations<S> {
+        self.list.push((label.into(), hints, Box::new(body)));
+        self
+    }
+}
+
+impl<S: Send> Row for Configurations<S> {
+    fn labels(&self) -> Vec<String> {
+        self.list.iter().map(|(label, ..)| label.clone()).collect()
+    }
+
+    fn addresses(&self, set: usize) -> Vec<u64> {
+        (self.addresses)(&self.sets[set].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()> {
+        let (_, hints, body) = &self.list[configuration];
+        let mut arrays = self.sets[set].lock().unwrap_or_else(PoisonError::into_inner);
+        let count = if let Step::Launches(count) = step { count } else { 1 };
+        let mut call = Call { backend, hints: *hints, step };
+        (0..count).try_for_each(|_| body(&mut arrays, &mut call))
+    }
+}

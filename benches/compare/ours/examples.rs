@@ -1,0 +1,18 @@
+//! The examples whose kernels are compared, as they are.
+
+#![allow(dead_code, reason = "an example is a program; only its kernels are used here")]
+
+#[path = "../../../examples/batched_matmul.rs"]
+pub mod batched_matmul;
+#[path = "../../../examples/layernorm.rs"]
+pub mod layernorm;
+#[path = "../../../examples/matmul.rs"]
+pub mod matmul;
+#[path = "../../../examples/saxpy.rs"]
+pub mod saxpy;
+#[path = "../../../examples/softmax.rs"]
+pub mod softmax;
+#[path = "../../../examples/transpose.rs"]
+pub mod transpose;
+#[path = "../../../examples/vadd.rs"]
+pub mod vadd;
