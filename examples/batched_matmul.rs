@@ -30,6 +30,7 @@ pub struct Cli {
     tile: Vec<usize>,
 }
 
+/// A block makes one tile of one product.
 pub fn batched_matmul(a: Array<f32, 3>, b: Array<f32, 3>, c: ArrayMut<f32, 3>, [tm, tn, tk]: [usize; 3]) {
     let (i, j, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let acc = ct::for_each(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {

@@ -22,8 +22,10 @@ pub struct Cli {
     n: Option<usize>,
 }
 
+/// Keeps rows of equal numbers from dividing by zero.
 pub const EPSILON: f32 = 1e-5;
 
+/// A block takes a row, in one tile.
 pub fn layernorm(
     x: Array<f32, 2>,
     weight: Array<f32, 1>,

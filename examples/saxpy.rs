@@ -24,6 +24,7 @@ pub struct Cli {
     alpha: f32,
 }
 
+/// A block adds alpha times a tile of x to a tile of y.
 pub fn saxpy(alpha: Scalar<f32>, x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     let i = ct::bid(0);
     y.store([i], alpha * x.load([i], [tile]) + y.load([i], [tile]));

@@ -22,6 +22,7 @@ pub struct Cli {
     n: Option<usize>,
 }
 
+/// A block takes a row, in one tile.
 pub fn softmax(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
     let row = ct::bid(0);
     // Beyond the end of the row stands -inf, whose exponential adds nothing to the sum.

@@ -24,6 +24,7 @@ pub struct Cli {
     tile: Vec<usize>,
 }
 
+/// A block transposes one tile.
 pub fn transpose(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     y.store([j, i], x.load([i, j], [rows, columns]).transpose());

@@ -21,6 +21,7 @@ pub struct Cli {
     tile: usize,
 }
 
+/// A block adds one tile.
 pub fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
     let i = ct::bid(0);
     c.store([i], a.load([i], [tile]) + b.load([i], [tile]));

@@ -47,9 +47,7 @@ impl Call<'_> {
             Step::Compile(reports) => {
                 let compiled = launch.backend(self.backend).compile(kernel, args)?;
                 let (registers, local) = (compiled.num_registers()?, compiled.local_bytes()?);
-                let (_, threads, shared) = compiled.raw().unwrap_or((std::ptr::null_mut(), 0, 0));
-                let mut report =
-                    format!("{threads} threads, {registers} registers, {local} B local, {shared} B shared");
+                let mut report = format!("{registers} registers, {local} B local");
                 compiled.remarks().iter().for_each(|remark| report += &format!(", {remark}"));
                 reports.push(report);
                 Ok(())

@@ -5,6 +5,8 @@
 //! sizes, hints), which are compiled, launched and exported one by one. Python fills and reads the
 //! arrays through their addresses. The rows are in [`rows`]; nothing here knows what they compute.
 
+#![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
+
 mod configuration;
 mod examples;
 mod rows;
