@@ -340,7 +340,7 @@ fn operands_of_products_are_copied_ahead() {
 
 #[test]
 fn a_producer_streams_operands_of_products() {
-    for (elem, tile) in [(DType::F16, [128, 128, 64]), (DType::BF16, [128, 256, 64]), (DType::F16, [64, 64, 32])] {
+    for (elem, tile) in [(DType::F16, [128, 128, 64]), (DType::BF16, [256, 64, 64]), (DType::F16, [64, 64, 32])] {
         let compiled = check(&matmul(elem, DType::F32, tile)).pop().unwrap();
         let consumers = if tile[0] * tile[1] >= 128 * 128 { 256 } else { 128 };
         assert_eq!(compiled.threads, consumers + 128);
