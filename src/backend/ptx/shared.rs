@@ -7,6 +7,9 @@
 
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
 const ALIGN: u32 = 128;
+/// Alignment of a buffer that may hold eight such rows: those form a whole pattern of the swizzles that matrix
+/// instructions and the copy engine know, and they go by the address.
+const PATTERN: u32 = 8 * ALIGN;
 
 /// A range of bytes of the tile block's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,21 +57,23 @@ impl SharedMemory {
     /// A buffer of this length; `None` if it exceeds the budget.
     pub fn allocate(&mut self, bytes: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(ALIGN);
-        if self.start + bytes > self.budget {
+        let align = if bytes >= PATTERN { PATTERN } else { ALIGN };
+        let mut offset = self.next.next_multiple_of(align);
+        if offset + bytes > self.budget {
+            offset = self.start.next_multiple_of(align);
+        }
+        if offset + bytes > self.budget {
             return None;
         }
-        if self.next + bytes > self.budget {
-            self.next = self.start;
-        }
-        let buffer = Buffer { offset: self.next, bytes };
-        self.next += bytes;
+        let buffer = Buffer { offset, bytes };
+        self.next = offset + bytes;
         self.high = self.high.max(self.next);
         Some(buffer)
     }
 
     /// Bytes that could be reserved.
     pub fn free(&self) -> u32 {
-        self.budget - self.start
+        self.budget.saturating_sub(self.start.next_multiple_of(PATTERN))
     }
 
     /// A buffer that no later one overlaps until it is released.

@@ -8,7 +8,7 @@
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
-use super::roles::{Channel, Roles};
+use super::roles::{RingPlan, Roles};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::LoadRoute;
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
@@ -43,7 +43,7 @@ pub enum Role {
     Consumer,
 }
 
-/// Where a channel is in its ring, for one role.
+/// Where one role is in a ring.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     index: Reg,
@@ -114,17 +114,17 @@ impl Lowering<'_> {
         self.b.function().threads = consumers + PRODUCER_WARPS * WARP;
         let count = roles.channels.len();
         let mut rings = Vec::new();
-        for channel in &roles.channels {
-            let bytes = channel.stages * channel.stage_bytes;
+        for ring in &roles.rings {
+            let bytes = ring.stages * ring.stage_bytes;
             let slab = self.shared.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
             rings.push(Ring { slab, barriers: 0 });
         }
-        let stages: u32 = roles.channels.iter().map(|channel| channel.stages).sum();
+        let stages: u32 = roles.rings.iter().map(|ring| ring.stages).sum();
         let barriers = self.shared.reserve(stages * BARRIER_BYTES, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
-        for (ring, channel) in rings.iter_mut().zip(&roles.channels) {
+        for (ring, plan) in rings.iter_mut().zip(&roles.rings) {
             ring.barriers = next;
-            next += channel.stages * BARRIER_BYTES;
+            next += plan.stages * BARRIER_BYTES;
         }
         self.init_barriers(barriers, stages, warps);
         let tid = self.b.special(Special::TidX);
@@ -241,8 +241,9 @@ impl Lowering<'_> {
     /// Addresses of the present stage, full barrier first; then the ring moves on.
     fn step(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
-        let (ring, Position { index, parity }) = (rings.rings[channel], rings.positions[channel]);
-        let Channel { stages, stage_bytes, .. } = rings.roles.channels[channel];
+        let which = rings.roles.channels[channel].ring;
+        let (ring, Position { index, parity }) = (rings.rings[which], rings.positions[which]);
+        let RingPlan { stages, stage_bytes, .. } = rings.roles.rings[which];
         let b = &mut self.b;
         let base = b.reg(Operand::Smem, RegClass::B32);
         let now = b.copy(parity, RegClass::B32);

@@ -32,8 +32,10 @@ const SLACK_BYTES: u32 = 2 << 10;
 
 /// What is streamed.
 pub struct Roles {
-    /// The rings.
+    /// Loads that arrive together, in program order.
     pub channels: Vec<Channel>,
+    /// The rings.
+    pub rings: Vec<RingPlan>,
     /// Channel of each streamed load.
     pub members: HashMap<OpId, usize>,
     /// Ops that the producer runs.
@@ -50,12 +52,24 @@ pub struct Channel {
     pub loads: Vec<Streamed>,
     /// Bytes of a stage.
     pub stage_bytes: u32,
-    /// Stages of the ring.
-    pub stages: u32,
+    /// The ring that they go through.
+    pub ring: usize,
     /// The last op of the block that uses them (or has a region that does).
     pub last: OpId,
     /// Some use is in a region of its own: the tile is waited for where it is loaded.
     pub early: bool,
+}
+
+/// Stages of shared memory. Channels of loops that follow each other share a ring: the producer may then
+/// fill stages for the next loop before the one before has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct RingPlan {
+    /// Bytes of a stage.
+    pub stage_bytes: u32,
+    /// Number of stages.
+    pub stages: u32,
+    /// Serves loads that are made again and again while others stay.
+    is_inner: bool,
 }
 
 /// A load that the producer makes.
@@ -111,8 +125,13 @@ impl Lowering<'_> {
             return None;
         }
         let structure = self.structure(body);
-        let mut roles =
-            Roles { channels: Vec::new(), members: HashMap::new(), slice: HashSet::new(), carried: HashSet::new() };
+        let mut roles = Roles {
+            channels: Vec::new(),
+            rings: Vec::new(),
+            members: HashMap::new(),
+            slice: HashSet::new(),
+            carried: HashSet::new(),
+        };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let mut loads = Vec::new();
         self.module.walk(body, &mut |id| loads.push(id));
@@ -132,7 +151,7 @@ impl Lowering<'_> {
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
                 keys.push(key);
                 let (last, early) = self.lifetime(block, &feed.products, &structure);
-                roles.channels.push(Channel { block, loads: Vec::new(), stage_bytes: 0, stages: 1, last, early });
+                roles.channels.push(Channel { block, loads: Vec::new(), stage_bytes: 0, ring: 0, last, early });
                 keys.len() - 1
             });
             let channel = &mut roles.channels[index];
@@ -295,35 +314,22 @@ impl Lowering<'_> {
     fn choose_stages(&self, body: BlockId, roles: &mut Roles, structure: &Structure) -> bool {
         let rest = self.other_shared_bytes(body, roles) + SLACK_BYTES;
         let Some(room) = (self.shared.free()).checked_sub(rest) else { return false };
-        let inner: Vec<bool> = roles
-            .channels
-            .iter()
-            .map(|channel| {
-                let around = self.loop_of(channel.block, structure);
-                // A loop that contains another channel's loop is an outer one.
-                let is_outer = |op: OpId| {
-                    let inside =
-                        |c: &Channel| self.loop_of(c.block, structure).is_some_and(|l| l != op && self.contains(op, l));
-                    roles.channels.iter().any(inside)
-                };
-                around.is_some_and(|op| !is_outer(op))
-            })
-            .collect();
+        self.share_rings(roles, structure);
         let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
         let mut used = 0;
-        for (channel, &inner) in roles.channels.iter_mut().zip(&inner) {
-            channel.stages = if inner { 2 } else { 1 };
-            used += channel.stages * channel.stage_bytes;
+        for ring in &mut roles.rings {
+            ring.stages = if ring.is_inner { 2 } else { 1 };
+            used += ring.stages * ring.stage_bytes;
         }
         if used > room {
             return false;
         }
         loop {
             let mut grown = false;
-            for (channel, &inner) in roles.channels.iter_mut().zip(&inner) {
-                if inner && channel.stages < wanted && used + channel.stage_bytes <= room {
-                    channel.stages += 1;
-                    used += channel.stage_bytes;
+            for ring in &mut roles.rings {
+                if ring.is_inner && ring.stages < wanted && used + ring.stage_bytes <= room {
+                    ring.stages += 1;
+                    used += ring.stage_bytes;
                     grown = true;
                 }
             }
@@ -331,6 +337,51 @@ impl Lowering<'_> {
                 return true;
             }
         }
+    }
+
+    /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
+    /// round: they stand in different blocks, neither of which contains the other.
+    fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
+        let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
+        let is_inner = |block: BlockId| {
+            // A loop that contains another channel's loop is an outer one.
+            self.loop_of(block, structure).is_some_and(|around| {
+                let inside = |&other: &BlockId| {
+                    self.loop_of(other, structure).is_some_and(|l| l != around && self.contains(around, l))
+                };
+                !blocks.iter().any(inside)
+            })
+        };
+        let apart =
+            |a: BlockId, b: BlockId| a != b && !self.encloses(a, b, structure) && !self.encloses(b, a, structure);
+        let mut users: Vec<Vec<BlockId>> = Vec::new();
+        for channel in &mut roles.channels {
+            let (block, stage_bytes, is_inner) = (channel.block, channel.stage_bytes, is_inner(channel.block));
+            let fits = |(ring, users): (&RingPlan, &Vec<BlockId>)| {
+                ring.stage_bytes == stage_bytes
+                    && ring.is_inner == is_inner
+                    && users.iter().all(|&other| apart(block, other))
+            };
+            channel.ring = roles.rings.iter().zip(&users).position(fits).unwrap_or_else(|| {
+                roles.rings.push(RingPlan { stage_bytes, stages: 1, is_inner });
+                users.push(Vec::new());
+                roles.rings.len() - 1
+            });
+            users[channel.ring].push(block);
+        }
+    }
+
+    /// Does a region of an op of block `outer` lead to block `inner`?
+    fn encloses(&self, outer: BlockId, inner: BlockId, structure: &Structure) -> bool {
+        let mut block = inner;
+        while let Some(&owner) = structure.owners.get(&block) {
+            let Some(around) = self.op_blocks[owner.index()] else { return false };
+            if around == outer {
+                return true;
+            }
+            block = around;
+        }
+        false
     }
 
     fn contains(&self, outer: OpId, inner: OpId) -> bool {
