@@ -1,0 +1,224 @@
+//! Gradients of layer normalisation: `cargo run --release --example layernorm_backward`.
+
+mod harness;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{ArraySpec, DeviceArray};
+use harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
+use rayon::prelude::*;
+
+/// Gradients of the rows' normalisation (f32) with respect to its input, its weight and its bias.
+///
+/// Each block takes rows at a distance of the number of blocks and keeps its part of the sums over rows in
+/// registers; a second kernel adds the parts up, always in the same order.
+#[derive(Parser, Debug)]
+pub struct Cli {
+    #[command(flatten)]
+    options: Options,
+    /// Rows.
+    #[arg(long)]
+    m: Option<usize>,
+    /// Columns; a tile holds a whole row.
+    #[arg(long)]
+    n: Option<usize>,
+    /// Blocks of the first kernel.
+    #[arg(long, default_value_t = 264)]
+    blocks: usize,
+    /// Rows and columns of the tiles in which the second kernel adds up.
+    #[arg(long, num_args = 2, default_values_t = [64, 32])]
+    tile: Vec<usize>,
+    /// The kernel whose code is emitted.
+    #[arg(long, value_enum, default_value_t = Part::Rows)]
+    part: Part,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Part {
+    Rows,
+    Columns,
+}
+
+const EPSILON: f64 = 1e-5;
+
+#[allow(clippy::too_many_arguments, reason = "the arrays of the operation")]
+/// A block takes rows at a distance of the number of blocks; sums over its rows go to its own row of the parts.
+pub fn rows(
+    dy: Array<f32, 2>,
+    x: Array<f32, 2>,
+    weight: Array<f32, 1>,
+    mean: Array<f32, 1>,
+    rstd: Array<f32, 1>,
+    dx: ArrayMut<f32, 2>,
+    dweight: ArrayMut<f32, 2>,
+    dbias: ArrayMut<f32, 2>,
+    columns: usize,
+) {
+    let block = ct::bid(0);
+    let tile = columns.next_power_of_two();
+    let weight = weight.load([0], [tile]).reshape([1, tile]);
+    let zero = ct::zeros::<f32, 2>([1, tile]);
+    let every = ct::range(block, dy.extent(0)).step(ct::num_blocks(0));
+    let (dweight_part, dbias_part) = ct::for_each(every, (zero, zero), |row, (dweight, dbias)| {
+        let dy = dy.load((row, 0), [1, tile]);
+        let normalised = (x.load((row, 0), [1, tile]) - mean.load_scalar([row])) * rstd.load_scalar([row]);
+        let scaled = dy * weight;
+        let along = (scaled * normalised).sum(1) * (1.0 / columns as f32);
+        let level = scaled.sum(1) * (1.0 / columns as f32);
+        dx.store((row, 0), (scaled - level - normalised * along) * rstd.load_scalar([row]));
+        (dweight + dy * normalised, dbias + dy)
+    });
+    dweight.store((block, 0), dweight_part);
+    dbias.store((block, 0), dbias_part);
+}
+
+/// Sums over the rows of two arrays, one stripe of columns a block.
+pub fn columns(
+    a: Array<f32, 2>,
+    b: Array<f32, 2>,
+    sum_a: ArrayMut<f32, 1>,
+    sum_b: ArrayMut<f32, 1>,
+    [rows, columns]: [usize; 2],
+) {
+    let j = ct::bid(0);
+    let zero = ct::zeros::<f32, 2>([rows, columns]);
+    let (part_a, part_b) = ct::for_each(..a.num_tiles(0, [rows, columns]), (zero, zero), |i, (part_a, part_b)| {
+        (part_a + a.load([i, j], [rows, columns]), part_b + b.load([i, j], [rows, columns]))
+    });
+    sum_a.store([j], part_a.sum(0).reshape([columns]));
+    sum_b.store([j], part_b.sum(0).reshape([columns]));
+}
+
+/// Arrays of one run.
+struct Set {
+    dy: DeviceArray<f32, 2>,
+    x: DeviceArray<f32, 2>,
+    dx: DeviceArray<f32, 2>,
+    dweight_parts: DeviceArray<f32, 2>,
+    dbias_parts: DeviceArray<f32, 2>,
+    dweight: DeviceArray<f32, 1>,
+    dbias: DeviceArray<f32, 1>,
+}
+
+/// Does what the options say.
+pub fn run(cli: &Cli) -> Result<()> {
+    let Cli { options, blocks, .. } = cli;
+    let (blocks, tile) = (*blocks, [cli.tile[0], cli.tile[1]]);
+    let device = options.device()?;
+    let m = options.size(cli.m, &device, 4096, 256);
+    let n = options.size(cli.n, &device, 4096, 512);
+    if options.emits() {
+        let (matrix, parts, stripe) = (ArraySpec::new([m, n]), ArraySpec::new([blocks, n]), ArraySpec::new([n]));
+        let (vector, column) = (ArraySpec::new([n]), ArraySpec::new([m]));
+        let outputs = (matrix.mutable(), parts.mutable(), parts.mutable());
+        return match cli.part {
+            Part::Rows => options
+                .emit(rows, (matrix, matrix, vector, column, column, outputs.0, outputs.1, outputs.2, Constant(n))),
+            Part::Columns => options.emit(columns, (parts, parts, stripe.mutable(), stripe.mutable(), Constant(tile))),
+        };
+    }
+    let (dy, x, weight) = (normal(1, m * n, |x| x as f32), normal(2, m * n, |x| x as f32), normal(3, n, |x| x as f32));
+    let (mean, rstd): (Vec<f32>, Vec<f32>) = x.par_chunks(n).map(moments).unzip();
+    let device_weight = device.array(&weight, [n])?;
+    let (device_mean, device_rstd) = (device.array(&mean, [m])?, device.array(&rstd, [m])?);
+    let mut rotation = Rotation::new(device, 12 * m * n, || {
+        Ok(Set {
+            dy: device.array(&dy, [m, n])?,
+            x: device.array(&x, [m, n])?,
+            dx: device.zeros([m, n])?,
+            dweight_parts: device.zeros([blocks, n])?,
+            dbias_parts: device.zeros([blocks, n])?,
+            dweight: device.zeros([n])?,
+            dbias: device.zeros([n])?,
+        })
+    })?;
+    let time = rotation.time(options, |set| {
+        let Set { dy, x, dx, dweight_parts, dbias_parts, dweight, dbias } = set;
+        ct::launch(
+            rows,
+            [blocks],
+            (
+                &*dy,
+                &*x,
+                &device_weight,
+                &device_mean,
+                &device_rstd,
+                dx,
+                &mut *dweight_parts,
+                &mut *dbias_parts,
+                Constant(n),
+            ),
+        )?;
+        ct::launch(columns, [n.div_ceil(tile[1])], (&*dweight_parts, &*dbias_parts, dweight, dbias, Constant(tile)))
+    })?;
+    let set = rotation.first();
+    let expected = Expectation::of(&dy, &x, &weight, &mean, &rstd);
+    let errors = [
+        error(&set.dx.to_vec()?, &expected.dx),
+        error(&set.dweight.to_vec()?, &expected.dweight),
+        error(&set.dbias.to_vec()?, &expected.dbias),
+    ];
+    Report {
+        what: format!("layernorm backward f32 {m}x{n}, {blocks} blocks"),
+        device: device.name().to_owned(),
+        time,
+        work: Work::Bytes(12.0 * (m * n) as f64),
+        error: errors.into_iter().fold(0.0, |a, b| if a.is_nan() || a > b { a } else { b }),
+        tolerance: 4e-6,
+        relative_to: "the magnitude of the terms",
+    }
+    .finish()
+}
+
+/// Mean and reciprocal standard deviation of a row, as the forward pass keeps them.
+fn moments(row: &[f32]) -> (f32, f32) {
+    let mean = row.iter().copied().map(f64::from).sum::<f64>() / row.len() as f64;
+    let variance = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / row.len() as f64;
+    (mean as f32, (1.0 / (variance + EPSILON).sqrt()) as f32)
+}
+
+fn error(result: &[f32], expected: &[Expected]) -> f64 {
+    largest_error(result.len(), |i| result[i].into(), |i| expected[i])
+}
+
+/// The gradients in f64; errors are measured against the magnitudes of the terms that they are sums of.
+struct Expectation {
+    dx: Vec<Expected>,
+    dweight: Vec<Expected>,
+    dbias: Vec<Expected>,
+}
+
+impl Expectation {
+    fn of(dy: &[f32], x: &[f32], weight: &[f32], mean: &[f32], rstd: &[f32]) -> Expectation {
+        let n = weight.len();
+        let normalised = |i: usize| (f64::from(x[i]) - f64::from(mean[i / n])) * f64::from(rstd[i / n]);
+        let dx = (0..mean.len()).into_par_iter().flat_map_iter(|row| {
+            let scaled = move |j: usize| f64::from(dy[row * n + j]) * f64::from(weight[j]);
+            let along = (0..n).map(|j| scaled(j) * normalised(row * n + j)).sum::<f64>() / n as f64;
+            let level = (0..n).map(scaled).sum::<f64>() / n as f64;
+            let scale = f64::from(rstd[row]);
+            (0..n).map(move |j| {
+                let term = normalised(row * n + j) * along;
+                let value = (scaled(j) - level - term) * scale;
+                Expected { value, scale: (scaled(j).abs() + 1.0 + term.abs()) * scale }
+            })
+        });
+        let sum = |term: &(dyn Fn(usize) -> f64 + Sync), j: usize| {
+            let terms = || (0..mean.len()).map(|row| term(row * n + j));
+            Expected { value: terms().sum(), scale: terms().map(f64::abs).sum() }
+        };
+        let weighted = |i: usize| f64::from(dy[i]) * normalised(i);
+        let plain = |i: usize| f64::from(dy[i]);
+        Expectation {
+            dx: dx.collect(),
+            dweight: (0..n).into_par_iter().map(|j| sum(&weighted, j)).collect(),
+            dbias: (0..n).into_par_iter().map(|j| sum(&plain, j)).collect(),
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    run(&Cli::parse())
+}
