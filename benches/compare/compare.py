@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 
@@ -158,7 +159,11 @@ def main():
     with torch.cuda.stream(stream), torch.no_grad():
         for row in rows.select(options.rows):
             begin = time.perf_counter()
-            results.append(compare(row, options, library, device))
+            try:
+                results.append(compare(row, options, library, device))
+            except Exception:  # a row that cannot be measured is no reason to lose the others
+                print(f"{row.name}\n    {traceback.format_exc()}", flush=True)
+                continue
             results[-1]["seconds"] = time.perf_counter() - begin
             if out:
                 report.write(out, results, about)
