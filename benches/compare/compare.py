@@ -6,8 +6,11 @@ FOLDER is what `prepare` made: libcompare.so, cutile/ and tileir-cache/. Whateve
 """
 
 import argparse
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -50,8 +53,7 @@ def contenders_of(row, options, library, handle):
     from ours import Ours
     found = []
     if handle:
-        cubins = options.folder / "tileir-cache"
-        found += [Ours(library, backend, row, handle) for backend in options.backends if backend != "tileir" or cubins.exists()]
+        found += [Ours(library, backend, row, handle) for backend in options.backends]
     found.append(peers_cutile.Live(row) if options.live_cutile else peers_cutile.Exported(options.folder / "cutile", row))
     found += peers_triton.contenders(row) + peers_library.contenders(row)
     return [c for c in found if not options.only or any(word in c.name for word in options.only)]
@@ -113,7 +115,7 @@ def compare(row, options, library, device):
         del check
         chosen = finalists(row, candidates, options)
         if chosen:
-            measure.finals(chosen, count, 3 if options.quick else 7, 4e-3 if options.quick else 8e-3)
+            measure.finals(chosen, count, 3 if options.quick else 5, 8e-3 if options.quick else 50e-3)
         entry = report.result(row, candidates, {c.name: c.failures for c in contenders if c.failures}, device)
         print("\n".join(report.lines(entry)), flush=True)
         if options.all or row.kernel in ("vadd", "saxpy"):
@@ -134,15 +136,28 @@ def compare(row, options, library, device):
         torch.cuda.empty_cache()
 
 
+def environment(options):
+    """Set before anything reads it: first launches find nothing, the tileir back end finds its cubins."""
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+    cubins = options.folder / "tileir-cache"
+    if cubins.exists():
+        # In a copy, which later runs do not see.
+        copy = Path(tempfile.mkdtemp()) / "cache"
+        shutil.copytree(cubins, copy)
+        atexit.register(shutil.rmtree, copy.parent, ignore_errors=True)
+        os.environ["CUTLET_CACHE_DIR"] = str(copy)
+    else:
+        os.environ["CUTLET_CACHE"] = "off"
+        options.backends = [backend for backend in options.backends if backend != "tileir"]
+
+
 def main():
     options = arguments()
     import rows
     if options.list:
         print("\n".join(rows.NAMES))
         return
-    # Set before anything reads them: first launches find nothing, the tileir back end finds its cubins.
-    os.environ.setdefault("CUDA_CACHE_DISABLE", "1")
-    os.environ.setdefault("CUTLET_CACHE_DIR", str(options.folder / "tileir-cache"))
+    environment(options)
     import torch
     import report
     from ours import Library

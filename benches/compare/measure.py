@@ -39,7 +39,9 @@ class Candidate:
 
 def batch(candidate, sets, count):
     """Seconds of each of `count` launches."""
-    wait = int((count * candidate.host_seconds * 1.5 + 30e-6) * CYCLES_PER_SECOND)
+    # The waiting kernel covers what the host needs longer than the device.
+    ahead = max(0.0, candidate.host_seconds * 1.5 - (candidate.screened or 0.0))
+    wait = int((count * ahead + 100e-6) * CYCLES_PER_SECOND)
     marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
     torch.cuda._sleep(wait)
     begin = time.perf_counter()
@@ -62,10 +64,13 @@ def screen(candidate, sets):
 
 
 def finals(candidates, sets, rounds, seconds):
-    """Rounds in which every candidate has its turn of about `seconds`; the order moves on each round."""
+    """Rounds in which every candidate has its turn of about `seconds`; the order moves on each round.
+
+    Turns should be long enough for the card's power control to settle on what the candidate draws.
+    """
     for number in range(rounds):
         shift = number % len(candidates)
         for candidate in candidates[shift:] + candidates[:shift]:
-            count = max(3, min(40, int(seconds / candidate.screened)))
+            count = max(3, min(250, int(seconds / candidate.screened)))
             # The first launch of a turn meets caches and clocks that another candidate has left.
             candidate.times += batch(candidate, sets, count + 1)[1:]

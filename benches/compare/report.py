@@ -64,8 +64,9 @@ def lines(entry):
         if not candidate["right"]:
             yield f"    WRONG: {candidate['contender']} {candidate['configuration']}: error {candidate['error']:.2e}, at most {entry['tolerance']:.1e}"
     for contender, failures in entry["failures"].items():
-        for label, text_ in failures.items():
-            yield f"    failed: {contender} {label}: {' '.join(text_.split())[:200]}"
+        label, text_ = next(iter(failures.items()))
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        yield f"    failed: {contender} {label}: {' '.join(text_.split())[:300]}{more}"
 
 
 def table(results):

@@ -19,6 +19,11 @@ use super::examples;
 pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let [kernel, element, numbers @ ..] = &words[..] else { bail!("row `{name}`: kernel, type and sizes are needed") };
+    // Of attention, `causal` or `full` comes last.
+    let (numbers, _mask) = match numbers {
+        [numbers @ .., mask @ ("causal" | "full")] => (numbers, Some(*mask)),
+        numbers => (numbers, None),
+    };
     let numbers: Vec<usize> =
         numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>().with_context(|| format!("row `{name}`"))?;
     Ok(match (*kernel, *element, &numbers[..]) {
