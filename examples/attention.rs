@@ -50,19 +50,20 @@ enum ElementType {
 
 /// What the code is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Form {
+pub struct Form {
     /// Queries of a block, and keys that are taken at a time.
-    tile: [usize; 2],
+    pub tile: [usize; 2],
     /// Numbers of a query, key or value.
-    dim: usize,
+    pub dim: usize,
     /// Heads of queries that share a head of keys and values.
-    group: usize,
-    causal: bool,
+    pub group: usize,
+    /// A query sees only the keys up to its own position.
+    pub causal: bool,
 }
 
 /// A block takes a tile of queries past all keys that it sees. `scale` is log₂ e / √dim, since the
 /// exponentials are powers of two.
-fn attention<T>(
+pub fn attention<T>(
     q: Array<T, 4>,
     k: Array<T, 4>,
     v: Array<T, 4>,

@@ -3,16 +3,20 @@
 mod harness;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use cutlet as ct;
+use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 use harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
-/// Multiplies `batch` pairs of an m x k with a k x n matrix (f32 arrays, multiplied in tf32).
+/// Multiplies `batch` pairs of an m x k with a k x n matrix .
 #[derive(Parser, Debug)]
 pub struct Cli {
     #[command(flatten)]
     options: Options,
+    /// Element type of the arrays; tf32 are f32 arrays multiplied in tf32.
+    #[arg(long = "type", value_enum, default_value_t = ElementType::Tf32)]
+    element: ElementType,
     /// Number of products.
     #[arg(long)]
     batch: Option<usize>,
@@ -30,19 +34,34 @@ pub struct Cli {
     tile: Vec<usize>,
 }
 
-/// A block makes one tile of one product.
-pub fn batched_matmul(a: Array<f32, 3>, b: Array<f32, 3>, c: ArrayMut<f32, 3>, [tm, tn, tk]: [usize; 3]) {
-    let (i, j, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
-    let acc = ct::for_each(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
-        let a = a.load([batch, i, k], [1, tm, tk]).squeeze(0).cast::<tf32>();
-        let b = b.load([batch, k, j], [1, tk, tn]).squeeze(0).cast::<tf32>();
-        ct::mma(a, b, acc)
-    });
-    c.store([batch, i, j], acc.reshape([1, tm, tn]));
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum ElementType {
+    F16,
+    Tf32,
 }
 
-/// Does what the options say.
-pub fn run(cli: &Cli) -> Result<()> {
+/// A block makes one tile of one product: arrays of `T`, multiplied as `I`.
+pub fn batched_matmul<T, I>(a: Array<T, 3>, b: Array<T, 3>, c: ArrayMut<T, 3>, [tm, tn, tk]: [usize; 3])
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, f32>,
+    f32: CastTo<T>,
+{
+    let (i, j, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let acc = ct::for_each(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+        let a = a.load([batch, i, k], [1, tm, tk]).squeeze(0).cast::<I>();
+        let b = b.load([batch, k, j], [1, tk, tn]).squeeze(0).cast::<I>();
+        ct::mma(a, b, acc)
+    });
+    c.store([batch, i, j], acc.cast::<T>().reshape([1, tm, tn]));
+}
+
+fn run_as<T, I>(cli: &Cli, tolerance: f64) -> Result<()>
+where
+    T: Element + CastTo<I> + Default,
+    I: Element + MmaInput<I, f32>,
+    f32: CastTo<T>,
+{
     let options = &cli.options;
     let device = options.device()?;
     let batch = options.size(cli.batch, &device, 8, 3);
@@ -51,16 +70,17 @@ pub fn run(cli: &Cli) -> Result<()> {
     let k = options.size(cli.k, &device, 512, 150);
     let tile = [cli.tile[0], cli.tile[1], cli.tile[2]];
     let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1]), batch];
+    let kernel = batched_matmul::<T, I>;
     if options.emits() {
         let spec = |rows, columns| ct::ArraySpec::new([batch, rows, columns]);
-        return options.emit(batched_matmul, (spec(m, k), spec(k, n), spec(m, n).mutable(), Constant(tile)));
+        return options.emit(kernel, (spec(m, k), spec(k, n), spec(m, n).mutable(), Constant(tile)));
     }
-    let (host_a, host_b) = (normal(1, batch * m * k, |x| x as f32), normal(2, batch * k * n, |x| x as f32));
-    let mut rotation = Rotation::new(device, 4 * batch * (m * k + k * n + m * n), || {
+    let (host_a, host_b) = (normal(1, batch * m * k, T::from_f64), normal(2, batch * k * n, T::from_f64));
+    let mut rotation = Rotation::new(device, size_of::<T>() * batch * (m * k + k * n + m * n), || {
         let a = device.array(&host_a, [batch, m, k])?;
-        Ok((a, device.array(&host_b, [batch, k, n])?, device.zeros::<f32, 3>([batch, m, n])?))
+        Ok((a, device.array(&host_b, [batch, k, n])?, device.zeros::<T, 3>([batch, m, n])?))
     })?;
-    let time = rotation.time(options, |(a, b, c)| ct::launch(batched_matmul, grid, (&*a, &*b, c, Constant(tile))))?;
+    let time = rotation.time(options, |(a, b, c)| ct::launch(kernel, grid, (&*a, &*b, c, Constant(tile))))?;
     let result = rotation.first().2.to_vec()?;
     let rows = sample_rows(m);
     let mut want = Vec::new();
@@ -71,18 +91,33 @@ pub fn run(cli: &Cli) -> Result<()> {
         let (matrix, row, column) = (i / (rows.len() * n), i / n % rows.len(), i % n);
         (matrix * m + rows[row]) * n + column
     };
-    let error = largest_error(want.len(), |i| result[position(i)].into(), |i| want[i]);
+    let error = largest_error(want.len(), |i| result[position(i)].to_f64(), |i| want[i]);
+    let name = cli.element.to_possible_value().expect("no type is hidden");
     Report {
-        what: format!("batched_matmul tf32 {batch}x{m}x{n}x{k}, tile {}x{}x{}", tile[0], tile[1], tile[2]),
+        what: format!(
+            "batched_matmul {} {batch}x{m}x{n}x{k}, tile {}x{}x{}",
+            name.get_name(),
+            tile[0],
+            tile[1],
+            tile[2]
+        ),
         device: device.name().to_owned(),
         time,
         work: Work::Flops(2.0 * (batch * m) as f64 * n as f64 * k as f64),
         error,
-        // Half a unit in the last place of each tf32 input, and what f32 sums lose.
-        tolerance: 2.0 * 2f64.powi(-11) + 2e-6,
+        tolerance,
         relative_to: "the magnitude of the terms",
     }
     .finish()
+}
+
+/// Does what the options say.
+pub fn run(cli: &Cli) -> Result<()> {
+    // Half a unit in the last place of tf32 inputs or of the result, and what f32 sums lose.
+    match cli.element {
+        ElementType::F16 => run_as::<f16, f16>(cli, 2f64.powi(-11) + 2e-6),
+        ElementType::Tf32 => run_as::<f32, tf32>(cli, 2.0 * 2f64.powi(-11) + 2e-6),
+    }
 }
 
 fn main() -> Result<()> {

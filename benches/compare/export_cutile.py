@@ -25,12 +25,16 @@ ENTRY = "kernel"
 TYPES = {"f32": ct.float32, "tf32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn}
 
 
-def constraint(array):
-    """What cuTile Python assumes of a contiguous torch tensor of these sizes, compiling just in time."""
+def constraint(array, every_height=False):
+    """What cuTile Python assumes of a contiguous torch tensor of these sizes, compiling just in time.
+
+    With `every_height` nothing is assumed of the number of rows.
+    """
     rank = len(array.shape)
+    divisors = (1 if every_height else 16,) + (16,) * (rank - 1)
     return ArrayConstraint(TYPES[array.element], rank, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(),
                            may_alias_internally=False, stride_constant=(None,) * (rank - 1) + (1,),
-                           stride_divisible_by=(16,) * (rank - 1) + (1,), shape_divisible_by=16, base_addr_divisible_by=16)
+                           stride_divisible_by=(16,) * (rank - 1) + (1,), shape_divisible_by=divisors, base_addr_divisible_by=16)
 
 
 def signature(row, arguments):
@@ -38,6 +42,8 @@ def signature(row, arguments):
     def one(argument):
         if isinstance(argument, str):
             return constraint(arrays[argument])
+        if isinstance(argument, tuple) and argument[0] == "rows":
+            return constraint(arrays[argument[1]], every_height=True)
         return ScalarConstraint(ct.float32) if isinstance(argument, tuple) else argument
     return KernelSignature([one(a) for a in arguments], CallingConvention.cutile_python_v1(), symbol=ENTRY)
 

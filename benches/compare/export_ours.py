@@ -20,7 +20,9 @@ from ours import Library, export_all
 
 def assembled(path, target):
     """What ptxas says of a file, in one line."""
-    ptxas = os.environ.get("CUTLET_PTXAS") or shutil.which("ptxas") or ".tools/bin/ptxas"
+    ptxas = os.environ.get("CUTLET_PTXAS") or shutil.which("ptxas") or shutil.which(".tools/bin/ptxas")
+    if not ptxas:
+        sys.exit("no ptxas: run scripts/tools, or name one in CUTLET_PTXAS")
     done = subprocess.run([ptxas, f"-arch={target}", "-v", "-o", os.devnull, str(path)], capture_output=True, text=True)
     text = done.stdout + done.stderr
     if done.returncode:

@@ -17,7 +17,8 @@ LOG2_E = 1.4426950408889634
 class Launch:
     """One kernel: `arguments` are names of the row's arrays, ints (constants) and ("f32", x) scalars.
 
-    A grid entry ("multiprocessors", n, limit) is n blocks for each multiprocessor, at most limit.
+    A grid entry ("multiprocessors", n, limit) is n blocks for each multiprocessor, at most limit;
+    ("rows", name, grid entry) is an array's first rows, as many as there are such blocks.
     """
     kernel: object
     grid: tuple
@@ -296,13 +297,13 @@ def _layernorm(row, m, n):
 
 def _layernorm_backward(row, m, n):
     list_ = []
-    for blocks, warps in ((1, 4), (1, 8), (2, 4), (2, 8), (4, 4)):
-        # The partial sums have 528 rows; those of blocks that do not run stay zero.
-        grid = (("multiprocessors", blocks, min(m, 528)),)
-        hints = {"num_worker_warps": warps, "occupancy": blocks}
-        arguments = ("dy", "x", "w", "mean", "rstd", "dx", "partial_dw", "partial_db", n)
-        columns = Launch(layernorm_backward_columns, (n // 32,), ("partial_dw", "partial_db", "dw", "db", 64, 32))
-        list_.append(Configuration(f"{blocks} a multiprocessor, {warps} warps", [Launch(layernorm_backward_rows, grid, arguments, hints), columns]))
+    for each, warps in ((1, 4), (1, 8), (2, 4), (2, 8), (4, 4)):
+        blocks = ("multiprocessors", each, min(m, row.arrays[-1].shape[0]))
+        parts = tuple(("rows", name, blocks) for name in ("partial_dw", "partial_db"))
+        arguments = ("dy", "x", "w", "mean", "rstd", "dx", *parts, n)
+        first = Launch(layernorm_backward_rows, (blocks,), arguments, {"num_worker_warps": warps, "occupancy": each})
+        second = Launch(layernorm_backward_columns, (n // 32,), (*parts, "dw", "db", 64, 32))
+        list_.append(Configuration(f"{each} a multiprocessor, {warps} warps", [first, second]))
     return list_
 
 

@@ -9,13 +9,25 @@ import torch
 from device import Kernel
 
 
+def blocks(n):
+    """A grid entry as a number."""
+    if isinstance(n, (list, tuple)):
+        _, each, limit = n
+        return min(each * torch.cuda.get_device_properties(0).multi_processor_count, limit)
+    return n
+
+
 def grid_of(grid):
-    def one(n):
-        if isinstance(n, (list, tuple)):
-            _, blocks, limit = n
-            return min(blocks * torch.cuda.get_device_properties(0).multi_processor_count, limit)
-        return n
-    return tuple(one(n) for n in grid)
+    return tuple(map(blocks, grid))
+
+
+def value(argument, tensors):
+    """A tensor, or the number itself."""
+    if isinstance(argument, str):
+        return tensors[argument]
+    if isinstance(argument, (list, tuple)):
+        return tensors[argument[1]][:blocks(argument[2])] if argument[0] == "rows" else argument[1]
+    return argument
 
 
 def parameters(tensor):
@@ -53,7 +65,8 @@ class Exported:
     def values(launch, tensors):
         out = []
         for argument in launch["arguments"]:
-            out += parameters(tensors[argument]) if isinstance(argument, str) else [ctypes.c_float(argument[1])]
+            passed = value(argument, tensors)
+            out += parameters(passed) if isinstance(passed, torch.Tensor) else [ctypes.c_float(passed)]
         return out
 
 
@@ -69,8 +82,7 @@ class Live:
         import kernels_cutile
         def bind(launch, tensors):
             kernel = launch.kernel.replace_hints(**launch.hints) if launch.hints else launch.kernel
-            value = lambda a: tensors[a] if isinstance(a, str) else a[1] if isinstance(a, tuple) else a
-            arguments, grid = tuple(map(value, launch.arguments)), grid_of(launch.grid)
+            arguments, grid = tuple(value(a, tensors) for a in launch.arguments), grid_of(launch.grid)
             return lambda: ct.launch(torch.cuda.current_stream().cuda_stream, grid, kernel, arguments)
         for configuration in kernels_cutile.configurations(self.row):
             queues = [[bind(launch, tensors) for launch in configuration.launches] for tensors in sets]

@@ -2,10 +2,14 @@
 
 #![allow(dead_code, reason = "an example is a program; only its kernels are used here")]
 
+#[path = "../../../examples/attention.rs"]
+pub mod attention;
 #[path = "../../../examples/batched_matmul.rs"]
 pub mod batched_matmul;
 #[path = "../../../examples/layernorm.rs"]
 pub mod layernorm;
+#[path = "../../../examples/layernorm_backward.rs"]
+pub mod layernorm_backward;
 #[path = "../../../examples/matmul.rs"]
 pub mod matmul;
 #[path = "../../../examples/saxpy.rs"]

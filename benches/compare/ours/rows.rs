@@ -20,23 +20,28 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let [kernel, element, numbers @ ..] = &words[..] else { bail!("row `{name}`: kernel, type and sizes are needed") };
     // Of attention, `causal` or `full` comes last.
-    let (numbers, _mask) = match numbers {
+    let (numbers, mask) = match numbers {
         [numbers @ .., mask @ ("causal" | "full")] => (numbers, Some(*mask)),
         numbers => (numbers, None),
     };
     let numbers: Vec<usize> =
         numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>().with_context(|| format!("row `{name}`"))?;
+    let causal = mask == Some("causal");
     Ok(match (*kernel, *element, &numbers[..]) {
         ("vadd", "f32", &[n]) => vadd(place, n)?,
         ("saxpy", "f32", &[n]) => saxpy(place, n)?,
         ("transpose", "f32", &[m, n]) => transpose(place, m, n)?,
         ("softmax", "f32", &[m, n]) => softmax(place, m, n)?,
         ("layernorm", "f32", &[m, n]) => layernorm(place, m, n)?,
+        ("layernorm_backward", "f32", &[m, n]) => layernorm_backward(place, m, n)?,
         ("matmul", "f16", &[m, n, k]) => matmul::<f16, f16, f16>(place, [m, n, k], false, 2)?,
         ("matmul", "bf16", &[m, n, k]) => matmul::<bf16, bf16, bf16>(place, [m, n, k], false, 2)?,
         ("matmul", "tf32", &[m, n, k]) => matmul::<f32, tf32, f32>(place, [m, n, k], false, 4)?,
         ("matmul", "e4m3", &[m, n, k]) => matmul::<f8e4m3fn, f8e4m3fn, f16>(place, [m, n, k], true, 1)?,
-        ("batched_matmul", "tf32", &[batch, m, n, k]) => batched_matmul(place, [batch, m, n, k])?,
+        ("batched_matmul", "f16", &[batch, m, n, k]) => batched_matmul::<f16, f16>(place, [batch, m, n, k], 2)?,
+        ("batched_matmul", "tf32", &[batch, m, n, k]) => batched_matmul::<f32, tf32>(place, [batch, m, n, k], 4)?,
+        ("attention", "f16", &[batch, heads, seq, dim]) => attention::<f16>(place, [batch, heads, seq, dim], causal)?,
+        ("attention", "bf16", &[batch, heads, seq, dim]) => attention::<bf16>(place, [batch, heads, seq, dim], causal)?,
         _ => bail!("no row `{name}`"),
     })
 }
@@ -112,20 +117,59 @@ fn layernorm(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// Tiles of products: two of the result for each of the loop, which holds `128 / bytes` or half of it.
+/// Rows that the partial sums of [`layernorm_backward`] have, as in `rows.py`.
+const PARTS: usize = 528;
+
+fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> {
+    use examples::layernorm_backward::{columns, rows};
+    // dy, x, dx, parts of dweight and dbias; weight, mean, rstd, dweight, dbias.
+    type Set = ([ct::DeviceArray<f32, 2>; 5], [ct::DeviceArray<f32, 1>; 5]);
+    let addresses = |([dy, x, dx, dw_parts, db_parts], [w, mean, rstd, dw, db]): &Set| {
+        let (dy, x, dx) = (dy.address(), x.address(), dx.address());
+        let parts = [dw_parts.address(), db_parts.address()];
+        vec![dy, x, w.address(), mean.address(), rstd.address(), dx, dw.address(), db.address(), parts[0], parts[1]]
+    };
+    let make = |d: Device| {
+        let matrices =
+            [d.zeros([m, n])?, d.zeros([m, n])?, d.zeros([m, n])?, d.zeros([PARTS, n])?, d.zeros([PARTS, n])?];
+        Ok((matrices, [d.zeros([n])?, d.zeros([m])?, d.zeros([m])?, d.zeros([n])?, d.zeros([n])?]))
+    };
+    let mut row = Configurations::new(place, addresses, make)?;
+    for blocks in [1, 2, 4].map(|each| (each * place.device.num_multiprocessors()).min(m).min(PARTS)) {
+        for (label, hints) in warps() {
+            let label = format!("{blocks} blocks, {label}");
+            row = row.with(label, hints, move |(matrices, vectors): &mut Set, call| {
+                let ([dy, x, dx, dw_parts, db_parts], [w, mean, rstd, dw, db]) = (matrices, vectors);
+                let (mut dw_parts, mut db_parts) =
+                    (dw_parts.view_mut().slice(0, ..blocks)?, db_parts.view_mut().slice(0, ..blocks)?);
+                let parts = (&mut dw_parts, &mut db_parts);
+                call.run(blocks, rows, (&*dy, &*x, &*w, &*mean, &*rstd, dx, parts.0, parts.1, Constant(n)))?;
+                let arguments = (dw_parts.as_view(), db_parts.as_view(), dw, db, Constant([64, 32]));
+                call.run(n.div_ceil(32), columns, arguments)
+            });
+        }
+    }
+    Ok(Box::new(row))
+}
+
+/// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the widest swizzle, or half
+/// of it.
 fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
     let mut tiles = Vec::new();
     for depth in [128 / bytes, 64 / bytes] {
         for [tm, tn] in [[128, 128], [128, 256], [256, 128]] {
             tiles.push(([tm, tn, depth], NO_HINTS));
-            tiles.push(([tm, tn, depth], Hints { num_warps: Some(8), ..NO_HINTS }));
+        }
+        for num_warps in [4, 8] {
+            tiles.push(([128, 128, depth], Hints { num_warps: Some(num_warps), ..NO_HINTS }));
         }
     }
     tiles
 }
 
-fn product_label([tm, tn, tk]: [usize; 3], hints: Hints) -> String {
-    format!("{tm}x{tn}x{tk}{}", hints.num_warps.map_or(String::new(), |n| format!(" {n} warps")))
+fn product_label<const N: usize>(tile: [usize; N], hints: Hints) -> String {
+    let extents = tile.map(|extent| extent.to_string()).join("x");
+    hints.num_warps.map_or(extents.clone(), |n| format!("{extents} {n} warps"))
 }
 
 /// `columns`: the second matrix lies column by column.
@@ -158,16 +202,47 @@ where
     Ok(Box::new(row))
 }
 
-fn batched_matmul(place: Place, [batch, m, n, k]: [usize; 4]) -> Result<Box<dyn Row>> {
-    type Set = [ct::DeviceArray<f32, 3>; 3];
-    let addresses = |set: &Set| set.iter().map(|array| array.address()).collect();
+fn batched_matmul<T, I>(place: Place, [batch, m, n, k]: [usize; 4], bytes: usize) -> Result<Box<dyn Row>>
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, f32>,
+    f32: CastTo<T>,
+{
+    type Set<T> = [ct::DeviceArray<T, 3>; 3];
+    let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let make = |d: Device| Ok([d.zeros([batch, m, k])?, d.zeros([batch, k, n])?, d.zeros([batch, m, n])?]);
     let mut row = Configurations::new(place, addresses, make)?;
-    for (tile, hints) in product_tiles(4) {
+    for (tile, hints) in product_tiles(bytes) {
         let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1]), batch];
-        row = row.with(product_label(tile, hints), hints, move |[a, b, c]: &mut Set, call| {
-            call.run(grid, examples::batched_matmul::batched_matmul, (&*a, &*b, c, Constant(tile)))
+        row = row.with(product_label(tile, hints), hints, move |[a, b, c]: &mut Set<T>, call| {
+            call.run(grid, examples::batched_matmul::batched_matmul::<T, I>, (&*a, &*b, c, Constant(tile)))
         });
+    }
+    Ok(Box::new(row))
+}
+
+fn attention<T>(place: Place, [batch, heads, seq, dim]: [usize; 4], causal: bool) -> Result<Box<dyn Row>>
+where
+    T: MmaInput<T, f32> + Element,
+    f32: CastTo<T>,
+{
+    use examples::attention::{Form, attention};
+    type Set<T> = [ct::DeviceArray<T, 4>; 4];
+    let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
+    let shape = [batch, heads, seq, dim];
+    let make = |d: Device| Ok([d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?]);
+    let mut row = Configurations::new(place, addresses, make)?;
+    let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
+    for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 128], [256, 64]] {
+        let grid = [seq.div_ceil(tile[0]), heads, batch];
+        let form = Form { tile, dim, group: 1, causal };
+        for num_warps in [None, Some(8)] {
+            let hints = Hints { num_warps, ..NO_HINTS };
+            let label = product_label(tile, hints);
+            row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
+                call.run(grid, attention::<T>, (&*q, &*k, &*v, out, scale, Constant(form)))
+            });
+        }
     }
     Ok(Box::new(row))
 }
