@@ -166,8 +166,9 @@ where
         let (k, v) = (device.array(&host_k, kv_shape)?, device.array(&host_v, kv_shape)?);
         Ok((device.array(&host_q, shape)?, k, v, device.zeros::<T, 4>(shape)?))
     })?;
-    let time = rotation
-        .time(options, |(q, k, v, out)| ct::launch(kernel, grid, (&*q, &*k, &*v, out, scale, Constant(form))))?;
+    let time = rotation.time(options, |(q, k, v, out)| {
+        options.launch(grid).launch(kernel, (&*q, &*k, &*v, out, scale, Constant(form)))
+    })?;
     let result = rotation.first().3.to_vec()?;
     let rows = sample_rows(batch * heads * seq);
     let want = expected(&host_q, &host_k, &host_v, seq, form, &rows);

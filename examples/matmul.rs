@@ -127,7 +127,7 @@ where
         let arguments = (a, b, c, Constant(tile));
         return if cli.persistent { options.emit(persistent, arguments) } else { options.emit(kernel, arguments) };
     }
-    let blocks = if cli.persistent { tiles.min(device.num_multiprocessors()) } else { tiles };
+    let blocks = if cli.persistent { tiles.min(device.num_multiprocessors() * options.blocks_each()) } else { tiles };
     let (host_a, host_b) = (normal(1, m * k, T::from_f64), normal(2, k * n, T::from_f64));
     let bytes = size_of::<T>() * (m * k + k * n) + size_of::<O>() * m * n;
     let mut rotation = Rotation::new(device, bytes, || {
@@ -140,7 +140,8 @@ where
     let time = rotation.time(options, |(a, b, c)| {
         let b = if cli.columns { b.transpose()? } else { b.view() };
         let arguments = (&*a, b, c, Constant(tile));
-        if cli.persistent { ct::launch(persistent, blocks, arguments) } else { ct::launch(kernel, blocks, arguments) }
+        let launch = options.launch(blocks);
+        if cli.persistent { launch.launch(persistent, arguments) } else { launch.launch(kernel, arguments) }
     })?;
     let result = rotation.first().2.to_vec()?;
     let rows = sample_rows(m);

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use cutlet::backend::tileir::Version;
 use cutlet::kernel::{Kernel, LaunchArgs};
-use cutlet::{Backend, Device, Format, Target};
+use cutlet::{Backend, Device, Format, Grid, Hints, Launch, Target};
 
 pub use data::{Expected, largest_error, normal};
 pub use product::{expected_rows, sample_rows};
@@ -42,6 +42,18 @@ pub struct Options {
     /// Timed launches; the median is printed.
     #[arg(long)]
     iterations: Option<usize>,
+    /// Warps of a block, if the compiler is not to choose.
+    #[arg(long)]
+    num_warps: Option<u32>,
+    /// Blocks that should fit on a multiprocessor.
+    #[arg(long)]
+    occupancy: Option<u32>,
+    /// Stages of loops whose loads feed products.
+    #[arg(long)]
+    stages: Option<u32>,
+    /// Thread blocks that a tile block is divided among.
+    #[arg(long)]
+    num_ctas: Option<u32>,
 }
 
 /// Forms of code that can be printed.
@@ -81,6 +93,17 @@ impl Options {
         self.emit.is_some()
     }
 
+    /// Blocks that run on a multiprocessor at a time.
+    pub fn blocks_each(&self) -> usize {
+        self.occupancy.unwrap_or(1) as usize
+    }
+
+    /// A launch with the hints that were given.
+    pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
+        let Options { num_warps, occupancy, stages, num_ctas, .. } = *self;
+        Launch::new(grid).hints(Hints { num_warps, occupancy, stages, num_ctas })
+    }
+
     /// Prints the code that was asked for, if any was, of a launch with these arguments.
     pub fn emit<K, A>(&self, kernel: K, args: A) -> Result<()>
     where
@@ -90,7 +113,7 @@ impl Options {
         let code = match self.emit {
             None => return Ok(()),
             Some(Emit::Ir) => cutlet::code_ir(kernel, args)?.into_bytes(),
-            Some(Emit::Ptx) => cutlet::code_ptx(kernel, args, self.target)?.into_bytes(),
+            Some(Emit::Ptx) => self.launch(1).code_ptx(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tileir) => cutlet::code_tiled(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tilebc) => {
                 cutlet::export(kernel, args, self.target, Format::TileIr(self.bytecode_version))?.bytes

@@ -312,6 +312,15 @@ impl<'m> Lowering<'m> {
         }
     }
 
+    /// Shared memory for stages, so that as many blocks as wished fit on a multiprocessor.
+    fn room_for_stages(&self) -> u32 {
+        // Each block takes a kilobyte more than it sees.
+        const RESERVED: u32 = 1 << 10;
+        let most = self.inference.target.max_shared_bytes();
+        let each = (most + RESERVED) / self.options.occupancy.unwrap_or(1).max(1) - RESERVED;
+        self.shared.free().min(each)
+    }
+
     /// A barrier over the tile block, and what it settles.
     fn barrier(&mut self) {
         self.settle();

@@ -87,7 +87,7 @@ impl Lowering<'_> {
         let order: HashMap<OpId, usize> = module.block(body).ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
         slice.sort_by_key(|op| order[op]);
         slice.dedup();
-        let room = self.shared.free() as usize;
+        let room = self.room_for_stages() as usize;
         let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
         let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous })

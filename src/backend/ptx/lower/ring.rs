@@ -23,6 +23,10 @@ const PRODUCER_WARPS: u32 = 4;
 const PRODUCER_REGISTERS: u32 = 24;
 /// Most registers of a consumer thread.
 const CONSUMER_REGISTERS: u32 = 240;
+/// Most registers of a thread.
+const MOST_REGISTERS: u32 = 255;
+/// Registers beside those of a matrix instruction without which it cannot be assembled.
+const SPARE_REGISTERS: u32 = 24;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
 /// Bytes of the two barriers of a stage: full, empty.
@@ -111,7 +115,9 @@ impl Lowering<'_> {
     pub fn with_roles(&mut self, body: BlockId, roles: Roles) -> Lowered {
         let warps = self.inference.num_warps as u32;
         let consumers = warps * WARP;
+        let blocks = self.blocks_of_roles();
         self.b.function().threads = consumers + PRODUCER_WARPS * WARP;
+        self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
         let mut rings = Vec::new();
         for ring in &roles.rings {
@@ -136,7 +142,7 @@ impl Lowering<'_> {
         let positions = Vec::new();
         self.rings = Some(Rings { roles, rings, positions, held: vec![None; count], leader: None });
         self.role = Role::Consumer;
-        self.reallocate_registers(true);
+        self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.start_rings(Some(leader));
@@ -148,7 +154,7 @@ impl Lowering<'_> {
         self.release(mark);
         self.role = Role::Producer;
         self.b.place(producer);
-        self.reallocate_registers(false);
+        self.reallocate_registers(false, blocks);
         let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
         let idle = self.b.new_label();
         self.b.bra_if(works, true, idle, false);
@@ -177,22 +183,32 @@ impl Lowering<'_> {
         self.b.bar_sync(0, None);
     }
 
-    /// Consumers take the registers that the producer gives up.
-    fn reallocate_registers(&mut self, consumer: bool) {
-        let groups = self.inference.num_warps as u32 / 4;
-        let blocks = self.options.occupancy.unwrap_or(1).max(1);
+    /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if this many
+    /// blocks run on a multiprocessor.
+    fn registers(&self, blocks: u32) -> (u32, u32) {
+        let groups = (self.inference.num_warps as u32).div_ceil(4);
         let all = REGISTERS / blocks / (PRODUCER_WARPS * WARP);
-        let at_entry = (all / (groups + 1)).min(255) / 8 * 8;
-        let more = ((all - PRODUCER_REGISTERS) / groups).min(CONSUMER_REGISTERS) / 8 * 8;
-        if !self.inference.num_warps.is_multiple_of(4)
-            || groups < 2
-            || more <= at_entry
-            || at_entry <= PRODUCER_REGISTERS
-        {
-            return;
+        let at_entry = (all / (groups + 1)).min(MOST_REGISTERS) / 8 * 8;
+        let more = (all.saturating_sub(PRODUCER_REGISTERS) / groups).min(CONSUMER_REGISTERS) / 8 * 8;
+        (at_entry, more)
+    }
+
+    /// Blocks that shall run on a multiprocessor: as many as wished, but not more than matrix instructions have
+    /// registers for.
+    fn blocks_of_roles(&self) -> u32 {
+        let plans = self.inference.products.values().flatten();
+        let least = plans.map(|plan| plan.instruction_registers() + SPARE_REGISTERS).max().unwrap_or(0);
+        let wished = self.options.occupancy.unwrap_or(1).max(1);
+        (1..=wished).rev().find(|&blocks| self.registers(blocks).0 >= least).unwrap_or(1)
+    }
+
+    /// Consumers take the registers that the producer gives up.
+    fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
+        let (at_entry, more) = self.registers(blocks);
+        let whole_groups = self.inference.num_warps.is_multiple_of(4);
+        if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
+            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }
-        let count = if consumer { more } else { PRODUCER_REGISTERS };
-        self.b.set_max_registers(consumer, count);
     }
 
     fn start_rings(&mut self, leader: Option<Reg>) {

@@ -313,7 +313,7 @@ impl Lowering<'_> {
     /// What is loaded again and again gets stages until memory is full; what is loaded before such loops one.
     fn choose_stages(&self, body: BlockId, roles: &mut Roles, structure: &Structure) -> bool {
         let rest = self.other_shared_bytes(body, roles) + SLACK_BYTES;
-        let Some(room) = (self.shared.free()).checked_sub(rest) else { return false };
+        let Some(room) = self.room_for_stages().checked_sub(rest) else { return false };
         self.share_rings(roles, structure);
         let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
         let mut used = 0;
