@@ -9,11 +9,13 @@ mod dce;
 mod facts;
 mod fold_facts;
 mod licm;
+mod rotate;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use facts::{Facts, Range};
+pub use rotate::rotate;
 
 use crate::ir::Module;
 

@@ -26,12 +26,12 @@ impl Liveness {
         &self.dying[op.index()]
     }
 
-    /// May the op take this operand over? Only the last mention of a value counts, and only when the op's
-    /// regions do not read it.
+    /// May the op take this operand over? Only if it mentions the value once, and its regions do not read it.
     pub fn takes(&self, module: &Module, op: OpId, operand: usize) -> bool {
         let data = module.op(op);
         let value = data.operands[operand];
-        data.regions.is_empty() && self.dying(op).contains(&value) && !data.operands[operand + 1..].contains(&value)
+        let once = data.operands.iter().filter(|&&other| other == value).count() == 1;
+        data.regions.is_empty() && once && self.dying(op).contains(&value)
     }
 
     /// Handles a block, last op first; gives the outer values that it reads.

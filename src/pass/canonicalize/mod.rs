@@ -12,6 +12,7 @@ mod float;
 mod int;
 mod rules;
 
+pub(super) use control::continues;
 use rules::Step;
 
 use crate::ir::{BlockId, ConstData, Module, OpId, Substitution, table::Effect};

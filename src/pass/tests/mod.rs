@@ -2,6 +2,7 @@
 
 mod kernels;
 pub(crate) mod random;
+mod rotate;
 
 use super::{PIPELINE, optimize};
 use crate::ir::{Module, verify};
