@@ -30,7 +30,8 @@ pub mod tensor_map;
 mod tests;
 
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::Module;
+use crate::ir::{Module, OpId};
+use crate::pass;
 use crate::target::Target;
 use tensor_map::TensorMap;
 
@@ -100,7 +101,28 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     };
     let warps = plan::num_warps(module, entry.body, options);
     let inference = infer::Inference::run(module, entry.body, target, warps);
-    lower::lower(module, entry, inference, &symbol(&entry.name), options).map_err(Error::Unsupported)
+    let name = symbol(&entry.name);
+    if let Some(module) = rotated(module, &inference) {
+        let entry = &module.entries[0];
+        let inference = infer::Inference::run(&module, entry.body, target, warps);
+        return lower::lower(&module, entry, inference, &name, options).map_err(Error::Unsupported);
+    }
+    lower::lower(module, entry, inference, &name, options).map_err(Error::Unsupported)
+}
+
+/// The module with its loops rotated, if there are loops in which a product that runs on its own waits
+/// for another one.
+fn rotated(module: &Module, inference: &infer::Inference<'_>) -> Option<Module> {
+    let alone = |id: OpId| matches!(inference.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous());
+    if inference.products.keys().filter(|&&id| alone(id)).count() < 2 {
+        return None;
+    }
+    let mut module = module.clone();
+    let any = pass::rotate(&mut module, &alone);
+    any.then(|| {
+        pass::optimize(&mut module);
+        module
+    })
 }
 
 /// A PTX identifier made from a kernel's name.
