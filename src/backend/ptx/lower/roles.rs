@@ -86,6 +86,7 @@ pub struct Streamed {
 }
 
 /// A box that the copy engine moves at once.
+#[derive(PartialEq, Eq)]
 pub struct Box {
     /// Its first element in the tile, by tile dimension.
     pub place: Vec<i64>,
@@ -97,6 +98,12 @@ impl Channel {
     /// Bytes that arrive in a stage.
     pub fn bytes(&self) -> u32 {
         self.loads.iter().map(|load| load.bytes).sum()
+    }
+
+    /// Do both load the same boxes of the same arrays?
+    fn has_loads_of(&self, other: &Channel) -> bool {
+        let same = |(a, b): (&Streamed, &Streamed)| a.map == b.map && a.boxes == b.boxes;
+        self.loads.len() == other.loads.len() && self.loads.iter().zip(&other.loads).all(same)
     }
 }
 
@@ -340,7 +347,7 @@ impl Lowering<'_> {
     }
 
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
-    /// round: they stand in different blocks, neither of which contains the other.
+    /// round; best are channels of the same array, such as a loop and what was peeled off it.
     fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
         let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
         let is_inner = |block: BlockId| {
@@ -352,36 +359,63 @@ impl Lowering<'_> {
                 !blocks.iter().any(inside)
             })
         };
-        let apart =
-            |a: BlockId, b: BlockId| a != b && !self.encloses(a, b, structure) && !self.encloses(b, a, structure);
-        let mut users: Vec<Vec<BlockId>> = Vec::new();
-        for channel in &mut roles.channels {
-            let (block, stage_bytes, is_inner) = (channel.block, channel.stage_bytes, is_inner(channel.block));
-            let fits = |(ring, users): (&RingPlan, &Vec<BlockId>)| {
-                ring.stage_bytes == stage_bytes
-                    && ring.is_inner == is_inner
-                    && users.iter().all(|&other| apart(block, other))
+        let mut shared: Vec<Vec<usize>> = Vec::new();
+        for (index, channel) in roles.channels.iter().enumerate() {
+            let fits = |alike: bool, users: &Vec<usize>| {
+                let users = users.iter().map(|&user| &roles.channels[user]);
+                users.clone().all(|user| {
+                    user.stage_bytes == channel.stage_bytes
+                        && (!alike || user.has_loads_of(channel))
+                        && (alike || is_inner(user.block) == is_inner(channel.block))
+                        && self.are_apart(user, channel, structure)
+                })
             };
-            channel.ring = roles.rings.iter().zip(&users).position(fits).unwrap_or_else(|| {
-                roles.rings.push(RingPlan { stage_bytes, stages: 1, is_inner });
-                users.push(Vec::new());
-                roles.rings.len() - 1
+            let found = shared.iter().position(|users| fits(true, users));
+            match found.or_else(|| shared.iter().position(|users| fits(false, users))) {
+                Some(ring) => shared[ring].push(index),
+                None => shared.push(vec![index]),
+            }
+        }
+        for (ring, users) in shared.iter().enumerate() {
+            users.iter().for_each(|&user| roles.channels[user].ring = ring);
+            let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
+            roles.rings.push(RingPlan {
+                stage_bytes: roles.channels[users[0]].stage_bytes,
+                stages: 1,
+                is_inner: nested || users.iter().any(|&user| is_inner(blocks[user])),
             });
-            users[channel.ring].push(block);
+        }
+    }
+
+    /// Is one channel done with its stage before the other one takes any? (The product that used it may still
+    /// run, unless they stand in blocks of which neither contains the other.)
+    fn are_apart(&self, a: &Channel, b: &Channel, structure: &Structure) -> bool {
+        let outside = |outer: &Channel, inner: &Channel| match self.op_around(outer.block, inner.block, structure) {
+            Some(op) => {
+                let ops = &self.module.block(outer.block).ops;
+                let place = |id: OpId| ops.iter().position(|&other| other == id);
+                place(op) < place(outer.loads[0].load) || place(op) > place(outer.last)
+            }
+            None => true,
+        };
+        a.block != b.block && outside(a, b) && outside(b, a)
+    }
+
+    /// The op of block `outer` whose regions lead to block `inner`.
+    fn op_around(&self, outer: BlockId, inner: BlockId, structure: &Structure) -> Option<OpId> {
+        let mut block = inner;
+        loop {
+            let owner = *structure.owners.get(&block)?;
+            block = self.op_blocks[owner.index()]?;
+            if block == outer {
+                return Some(owner);
+            }
         }
     }
 
     /// Does a region of an op of block `outer` lead to block `inner`?
     fn encloses(&self, outer: BlockId, inner: BlockId, structure: &Structure) -> bool {
-        let mut block = inner;
-        while let Some(&owner) = structure.owners.get(&block) {
-            let Some(around) = self.op_blocks[owner.index()] else { return false };
-            if around == outer {
-                return true;
-            }
-            block = around;
-        }
-        false
+        self.op_around(outer, inner, structure).is_some()
     }
 
     fn contains(&self, outer: OpId, inner: OpId) -> bool {
