@@ -112,7 +112,15 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
             check_hints(wishes.hints)?;
             Ok(Executable::Gpu(super::tileir::compile(name, &module, gpu, wishes.hints, &dump)?))
         }
-        Some(gpu) => Ok(Executable::Gpu(compile_gpu(name, &module, gpu, wishes.hints, true, &dump)?)),
+        Some(gpu) => {
+            let build = |tma| compile_gpu(name, &module, gpu, wishes.hints, tma, &dump);
+            // The assembler has limits of its own for kernels whose warps have roles: the plain form has fewer.
+            let code = build(true).or_else(|problem| match problem {
+                Error::Compile { .. } => build(false).map_err(|_| problem),
+                other => Err(other),
+            });
+            Ok(Executable::Gpu(code?))
+        }
     }
 }
 

@@ -25,7 +25,7 @@ const PRODUCER_REGISTERS: u32 = 24;
 const CONSUMER_REGISTERS: u32 = 240;
 /// Most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
-/// Registers beside those of a matrix instruction without which it cannot be assembled.
+/// Registers beside those of an accumulator that matrix instructions need.
 const SPARE_REGISTERS: u32 = 24;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
@@ -193,11 +193,12 @@ impl Lowering<'_> {
         (at_entry, more)
     }
 
-    /// Blocks that shall run on a multiprocessor: as many as wished, but not more than matrix instructions have
-    /// registers for.
+    /// Blocks that shall run on a multiprocessor: as many as wished, but not more than leave registers for an
+    /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
+    /// instructions may run on their own.
     fn blocks_of_roles(&self) -> u32 {
         let plans = self.inference.products.values().flatten();
-        let least = plans.map(|plan| plan.instruction_registers() + SPARE_REGISTERS).max().unwrap_or(0);
+        let least = plans.map(|plan| plan.acc.num_registers() as u32 + SPARE_REGISTERS).max().unwrap_or(0);
         let wished = self.options.occupancy.unwrap_or(1).max(1);
         (1..=wished).rev().find(|&blocks| self.registers(blocks).0 >= least).unwrap_or(1)
     }

@@ -140,14 +140,6 @@ impl MmaPlan {
         matches!(self.kind, Kind::Wgmma(_))
     }
 
-    /// Registers that one instruction reads and writes at once: fewer per thread, and it cannot be assembled.
-    pub fn instruction_registers(&self) -> u32 {
-        match &self.kind {
-            Kind::Wgmma(plan) => plan.instruction_registers(),
-            Kind::Tensor(_) | Kind::Fma(_) => 0,
-        }
-    }
-
     /// Waits for products that run on their own, but for the `younger` that were issued last.
     pub fn wait(b: &mut Builder, younger: u32) {
         b.wgmma_wait(younger);

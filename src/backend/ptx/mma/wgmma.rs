@@ -286,11 +286,6 @@ impl WgmmaPlan {
         words.into_iter().map(|word| b.reg(word, RegClass::B32)).collect()
     }
 
-    /// Accumulator and left operand of one instruction.
-    pub fn instruction_registers(&self) -> u32 {
-        (self.columns / 2) as u32 + 4
-    }
-
     /// One line for people.
     pub fn describe(&self) -> String {
         let [m, n, k] = self.counts;
