@@ -19,7 +19,7 @@ from pathlib import Path
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(__file__).resolve().parent, help="what `prepare` made (default: where this file is)")
-    parser.add_argument("--rows", nargs="*", default=[], help="rows whose name contains one of these; a full name of another size makes a row")
+    parser.add_argument("--rows", nargs="*", default=[], help="rows whose name contains one of these; a full name of another size makes a row; `launch`: host times of launches")
     parser.add_argument("--only", nargs="*", default=[], help="contenders whose name contains one of these, such as cutlet or cuBLAS")
     parser.add_argument("--configurations", nargs="*", default=[], help="of ours only those whose label contains one of these")
     parser.add_argument("--backends", nargs="*", default=["ptx", "tileir"], choices=["ptx", "tileir"], help="ours")
@@ -159,6 +159,7 @@ def main():
         return
     environment(options)
     import torch
+    import launches
     import report
     from ours import Library
     torch.backends.cuda.matmul.allow_tf32 = True
@@ -172,7 +173,7 @@ def main():
     results = []
     out = options.out or (Path(os.environ["OUT"]) if os.environ.get("OUT") else None)
     with torch.cuda.stream(stream), torch.no_grad():
-        for row in rows.select(options.rows):
+        for row in rows.select([p for p in options.rows if p != "launch"]) if options.rows != ["launch"] else []:
             begin = time.perf_counter()
             try:
                 results.append(compare(row, options, library, device))
@@ -182,6 +183,12 @@ def main():
             results[-1]["seconds"] = time.perf_counter() - begin
             if out:
                 report.write(out, results, about)
+    timed = []
+    if not options.only and (not options.rows or "launch" in options.rows):
+        timed = launches.measure(options.folder, options.live_cutile)
+        print("\n".join(launches.lines(timed)), flush=True)
+        if out:
+            report.write(out, results, {**about, "launches": timed})
     print(report.table(results))
     wrong = [c for entry in results for c in entry["all"] if not c["right"] and report.ours(c["contender"])]
     sys.exit(1 if wrong else 0)

@@ -1,9 +1,8 @@
-//! Host time of a warm launch: `cargo bench --bench launch`.
+//! Host time of a warm launch, next to a bare `cuLaunchKernel` of the same kernel with the same parameters.
 //!
-//! On a GPU, next to a bare `cuLaunchKernel` of the same kernel with the same parameters; without one,
-//! on the cpu device, where the interpreter's start is part of it. Both kinds of launch alternate in
-//! short batches with a synchronisation between them, outside of the measured time, so that the
-//! queue of the stream never fills and the host never waits in a launch.
+//! Both kinds of launch alternate in short batches with a synchronisation between them, outside of the
+//! measured time, so that the queue of the stream never fills and the host never waits in a launch.
+//! Without a GPU: on the cpu device, where the interpreter's start is part of it.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -11,13 +10,10 @@ use std::time::{Duration, Instant};
 use cutlet as ct;
 use cutlet::runtime::driver::Driver;
 
+use super::{print, vadd};
+
 const BATCH: usize = 200;
 const BATCHES: usize = 200;
-
-fn vadd(a: ct::Array<f32, 1>, b: ct::Array<f32, 1>, c: ct::ArrayMut<f32, 1>, tile: usize) {
-    let i = ct::bid(0);
-    c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
-}
 
 /// Nanoseconds of one call, for a batch.
 fn batch(mut call: impl FnMut() -> ct::Result<()>) -> ct::Result<f64> {
@@ -28,25 +24,8 @@ fn batch(mut call: impl FnMut() -> ct::Result<()>) -> ct::Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / BATCH as f64)
 }
 
-/// Median and least of the batches.
-fn summary(mut times: Vec<f64>) -> (f64, f64) {
-    times.sort_by(f64::total_cmp);
-    (times[times.len() / 2], times[0])
-}
-
-fn print(what: &str, times: &[f64]) {
-    let (median, least) = summary(times.to_vec());
-    println!("{what:<44} median {median:8.0} ns   least {least:8.0} ns");
-}
-
-fn main() -> ct::Result<()> {
-    let device = match ct::Device::gpu(0) {
-        Ok(device) => device,
-        Err(error) => {
-            println!("skipped on a GPU: {error}");
-            return on_the_cpu();
-        }
-    };
+/// Prints the times on a GPU.
+pub fn on_a_gpu(device: ct::Device) -> ct::Result<()> {
     println!("{}: vadd, 3 arrays of rank 1 and a constant, {BATCHES} batches of {BATCH} launches", device.name());
     let (a, b) = (device.full([1024], 1.0f32)?, device.full([1024], 2.0f32)?);
     let mut c = device.zeros([1024])?;
@@ -102,8 +81,8 @@ fn main() -> ct::Result<()> {
     Ok(())
 }
 
-/// A kernel of one block on the cpu device: key, look-up and parameters, and the interpreter's start.
-fn on_the_cpu() -> ct::Result<()> {
+/// Prints the times of a kernel of one block on the cpu device: key, look-up and parameters, and the interpreter's start.
+pub fn on_the_cpu() -> ct::Result<()> {
     fn nothing(_a: ct::Array<f32, 1>, _b: ct::Array<f32, 1>, _c: ct::ArrayMut<f32, 1>, _tile: usize) {}
     let device = ct::Device::cpu();
     let (a, b) = (device.full([1024], 1.0f32)?, device.full([1024], 2.0f32)?);
