@@ -147,17 +147,63 @@ fn what_a_branch_protects_is_no_promise_of_the_launch() {
 
 #[test]
 fn floats_that_do_not_fit_an_integer_are_clamped() {
-    fn convert(x: Array<f32, 1>, y: ArrayMut<i32, 1>) {
+    fn convert<T: Element>(x: Array<T, 1>, y: ArrayMut<i32, 1>) {
         y.store([ct::bid(0)], x.load([ct::bid(0)], [16]).cast::<i32>());
     }
-    let (x, y) = (ArraySpec::<f32, 1>::new([64]), ArraySpec::<i32, 1>::new([64]));
-    let text = |version| {
-        let file = ct::export(convert, (x, y.mutable()), target("sm_90"), Format::TileIr(version)).expect("a kernel");
+    fn text<T: Element>(version: Option<Version>) -> String {
+        let (x, y) = (ArraySpec::<T, 1>::new([64]), ArraySpec::<i32, 1>::new([64]));
+        let args = (x, y.mutable());
+        let file = ct::export(convert::<T>, args, target("sm_100"), Format::TileIr(version)).expect("a kernel");
         module(&file).to_string()
-    };
-    let (old, new) = (text(None), text(Some(Version::V13_4)));
-    assert_eq!(old.matches("select").count(), 3, "{old}");
+    }
+    for old in [
+        text::<f32>(None),
+        text::<f64>(None),
+        text::<ct::f16>(None),
+        text::<ct::tf32>(None),
+        text::<ct::f8e4m3fn>(None),
+        text::<ct::f8e5m2>(None),
+        text::<ct::f8e8m0fnu>(None),
+        text::<ct::f4e2m1fn>(None),
+    ] {
+        assert_eq!(old.matches("select").count(), 3, "{old}");
+    }
+    let new = text::<f32>(Some(Version::V13_4));
     assert!(new.contains("saturating") && !new.contains("select"), "{new}");
+}
+
+#[test]
+fn padding_of_tf32_is_read_as_f32() {
+    fn copy(x: Array<ct::tf32, 1>, y: ArrayMut<ct::tf32, 1>, padding: Padding) {
+        let options = ct::LoadOptions::new().padding(padding);
+        y.store([ct::bid(0)], x.load_with([ct::bid(0)], [16], options));
+    }
+    let x = ArraySpec::<ct::tf32, 1>::new([60]);
+    let text = |padding| {
+        let args = (x, x.mutable(), Constant(padding));
+        module(&ct::export(copy, args, target("sm_90"), Format::TileIr(None)).expect("a kernel")).to_string()
+    };
+    let load = |text: &str| text.lines().find(|line| line.contains("load_view_tko")).expect("a load").to_string();
+    for padding in [Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf] {
+        let text = text(padding);
+        assert!(load(&text).ends_with("tile<16xf32>, token") && text.contains("rounding<zero>"), "{text}");
+    }
+    assert!(load(&text(Padding::Zero)).ends_with("tile<16xtf32>, token"));
+}
+
+#[test]
+fn types_that_a_target_lacks_are_named_with_their_place() {
+    fn scale(x: Array<ct::f4e2m1fn, 1>, y: ArrayMut<f32, 1>) {
+        y.store([ct::bid(0)], x.load([ct::bid(0)], [16]).cast::<f32>());
+    }
+    let (x, y) = (ArraySpec::<ct::f4e2m1fn, 1>::new([64]), ArraySpec::<f32, 1>::new([64]));
+    let export = |name| ct::export(scale, (x, y.mutable()), target(name), Format::TileIr(None));
+    let Err(Error::Unsupported(problems)) = export("sm_90") else { panic!("Hopper has no 4-bit floats") };
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let text = problems[0].to_string();
+    assert!(text.contains("tests/tileir.rs:"), "{text}");
+    assert!(text.contains("element type f4E2M1FN does not exist on sm_90: sm_100 and later have it"), "{text}");
+    export("sm_100").expect("Blackwell has them");
 }
 
 #[test]

@@ -385,7 +385,11 @@ impl Module {
     /// Gives the first result of an op a new handle, so that the old one can be made to stand for
     /// something else.
     pub fn renew_result(&mut self, op: OpId) -> Value {
-        let ty = self.ty_id(self.op(op).results[0]);
+        self.renew_result_as(op, self.ty_id(self.op(op).results[0]))
+    }
+
+    /// [`Module::renew_result`] with another type.
+    pub fn renew_result_as(&mut self, op: OpId, ty: TypeId) -> Value {
         let value = self.add_value(ty, Def::Result(op, 0));
         self.op_mut(op).results[0] = value;
         value

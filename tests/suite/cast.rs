@@ -18,6 +18,7 @@ pub fn register(suite: &mut Suite) {
         ($($from:ident)+) => {$(
             suite.test(concat!("cast/floats/", stringify!($from)), to_floats::<$from>);
             suite.test(concat!("cast/small_floats/", stringify!($from)), to_small_floats::<$from>);
+            suite.test(concat!("cast/scales/", stringify!($from)), to_scales::<$from>);
             suite.test(concat!("cast/integers/", stringify!($from)), to_integers::<$from>);
         )+};
     }
@@ -65,7 +66,8 @@ macro_rules! casts_to {
 }
 casts_to! {
     to_floats: f64 f32 tf32 f16 bf16;
-    to_small_floats: f8e4m3fn f8e5m2 f8e8m0fnu f4e2m1fn;
+    to_small_floats: f8e4m3fn f8e5m2;
+    to_scales: f8e8m0fnu f4e2m1fn;
     to_integers: i8 i16 i32 i64 u8 u16 u32 u64 bool;
 }
 

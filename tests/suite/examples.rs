@@ -62,14 +62,14 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
         let arguments: Vec<String> = [name].iter().chain(options).map(|text| text.to_string()).collect();
         run(arguments.clone()).context(arguments.join(" "))
     };
-    let emitted = |form: &str, target: Target| {
-        // The sizes are those of small runs; of the options only the element type matters here.
-        let element = sizes.iter().position(|&option| option == "--type").map_or(0..0, |at| at..at + 2);
+    // At full size only the element type matters; the other sizes are those of small runs.
+    let element = &sizes[sizes.iter().position(|&option| option == "--type").map_or(0..0, |at| at..at + 2)];
+    let emitted = |form: &str, target: Target, sizes: &[&str]| {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("code");
         let (target, output) = (target.to_string(), path.display().to_string());
         let emit = ["--emit", form, "--target", &target, "--output", &output];
-        call(&[&emit, &sizes[element]].concat())?;
+        call(&[&emit, sizes].concat())?;
         anyhow::Ok(std::fs::read(&path)?)
     };
     match session {
@@ -81,9 +81,12 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
             call(&[&["--backend", &backend, "--iterations", "1"], sizes].concat())
         }
         Session::Assemble(target, _) => {
-            let (ptx, target) = (emitted("ptx", target)?, target.to_string());
+            let (ptx, target) = (emitted("ptx", target, element)?, target.to_string());
             ptxas::assemble(&String::from_utf8(ptx)?, &target, Demand::NoSpills)
         }
-        Session::AssembleTileIr(target) => tileiras::check(name, &emitted("tilebc", target)?, target),
+        Session::AssembleTileIr(target) => {
+            tileiras::check(name, &emitted("tilebc", target, element)?, target)?;
+            tileiras::check(name, &emitted("tilebc", target, sizes)?, target)
+        }
     }
 }

@@ -56,5 +56,7 @@ fn main() -> ExitCode {
     random::register(&mut suite);
     let mut trials = suite.trials();
     trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    harness::report_skipped();
+    conclusion.exit_code()
 }

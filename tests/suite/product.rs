@@ -77,15 +77,34 @@ fn spreads(acc: DType) -> &'static [Spread] {
     }
 }
 
-fn want(acc: DType, spread: Spread, k: usize, (value, magnitude): (f64, f64)) -> Want {
+fn want(acc: DType, spread: Spread, k: usize, (value, magnitude): (f64, f64), lost: f64) -> Want {
     match spread {
         Spread::Whole(_) => Want::SumOf(value),
         // Tensor cores may truncate where a processor rounds.
         _ => {
             let unit = if acc == DType::F64 { 2f64.powi(-52) } else { 2f64.powi(-22) };
-            Want::Within { value, error: magnitude * unit * (k as f64).sqrt().max(1.0) }
+            Want::Within { value, error: lost + magnitude * unit * (k as f64).sqrt().max(1.0) }
         }
     }
+}
+
+/// What Ada and Hopper may lose of a row times a column of 8-bit floats when each product of tiles is left to
+/// their tensor cores, as NVIDIA's assembler does.
+///
+/// An instruction adds 32 terms to the sum so far, all cut off 13 bits below the leading bit of the largest of
+/// them; the sum starts from zero with each tile of `tk` terms, and the tiles are added in f32.
+fn lost_in_few_bits(terms: &[f64], tk: usize) -> f64 {
+    let mut lost = 0.0;
+    for tile in terms.chunks(tk) {
+        let mut sum = 0.0f64;
+        for instruction in tile.chunks(32) {
+            let largest = instruction.iter().fold(sum.abs(), |largest, term| largest.max(term.abs()));
+            let unit = if largest == 0.0 { 0.0 } else { 2f64.powi(largest.log2().floor() as i32 - 13) };
+            lost += unit * (instruction.len() + 1) as f64;
+            sum += instruction.iter().sum::<f64>();
+        }
+    }
+    lost
 }
 
 /// Column-major versions of operands.
@@ -112,7 +131,15 @@ where
         session.launch(kernel::<A, B, C>, grid, (view_a, view_b, &mut c, Constant(tile)))?;
         let expected = reference(&a, &b, [m, n, k]);
         let what = format!("{m}x{n}x{k} by {tile:?}, transposed {transposed:?}, {spread:?}");
-        session.check(&what, &c, &|at| want(C::DTYPE, spread, k, expected[ravel(at, [m, n])]))?;
+        let few_bits = A::DTYPE.is_float() && A::DTYPE.bits() == 8 && session.keeps_few_bits();
+        let lost = |[i, j]: [usize; 2]| match few_bits {
+            true => {
+                let terms: Vec<f64> = (0..k).map(|l| a[i * k + l].to_f64() * b[l * n + j].to_f64()).collect();
+                lost_in_few_bits(&terms, tile[2])
+            }
+            false => 0.0,
+        };
+        session.check(&what, &c, &|at| want(C::DTYPE, spread, k, expected[ravel(at, [m, n])], lost(at)))?;
     }
     Ok(())
 }

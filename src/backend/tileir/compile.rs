@@ -2,6 +2,7 @@
 //! verification, writing.
 
 use super::legalize::{Limit, legalize};
+use super::requirement;
 use super::tokens::order_memory;
 use super::version::Version;
 use super::write::write;
@@ -47,7 +48,7 @@ pub struct Compiled {
 /// Prepares the only entry of a verified and optimised module for Tile IR and writes it.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a version that lacks what the kernel uses, at the user's places;
+/// [`Error::Unsupported`] for a target or version that lacks what the kernel uses, at the user's places;
 /// [`Error::Compile`] when a stage broke the module (a defect of this crate).
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
     let [entry] = &module.entries[..] else {
@@ -55,6 +56,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         let message = format!("a module of one entry is needed, not of {count}");
         return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
     };
+    requirement::check(module, target)?;
     let name = entry.name.clone();
     let mut module = module.clone();
     if options.version.is_some_and(|version| version < Version::V13_4) {

@@ -16,6 +16,7 @@ mod constant;
 mod debug;
 mod legalize;
 mod read;
+mod requirement;
 mod tokens;
 mod types;
 mod version;

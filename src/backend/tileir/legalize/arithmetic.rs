@@ -123,13 +123,22 @@ impl Edit<'_> {
         self.out.push(id);
     }
 
-    /// Floats that do not fit become the nearest integer that exists, NaN becomes 0.
+    /// Floats that do not fit become the nearest integer that exists, NaN becomes 0. Types that have no
+    /// comparison go through f32, which holds all their values.
     fn conversion(&mut self, id: OpId, values: &mut Substitution) {
         let op = self.module.op(id).clone();
-        let (source, from) = (op.operands[0], self.module.dtype(op.operands[0]));
-        if op.flag(Flag::Saturating) || !from.is_base_float() {
+        if op.flag(Flag::Saturating) {
             return self.out.push(id);
         }
+        if !self.module.dtype(op.operands[0]).is_base_float() {
+            let shape = self.module.shape(op.operands[0]).to_vec();
+            let ty = self.module.intern(Type::tile(DType::F32, shape));
+            let rounding = vec![Attr::Rounding(Rounding::NearestEven)];
+            let wide = self.add(Opcode::FToF, &[op.operands[0]], rounding, ty);
+            self.module.op_mut(id).operands[0] = wide;
+        }
+        let source = self.module.op(id).operands[0];
+        let from = self.module.dtype(source);
         let (source_type, ty) = (self.module.ty_id(source), self.module.ty_id(op.results[0]));
         let bits = self.module.type_of(ty).dtype().bits();
         let (low, high) = match op.sign() {

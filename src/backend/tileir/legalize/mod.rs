@@ -8,6 +8,7 @@
 
 mod arithmetic;
 mod bounds;
+mod padding;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub fn legalize(module: &mut Module) -> Vec<Limit> {
         let facts = Facts::analyze(module, &entry);
         limits.extend(bounds::run(module, &entry, &facts));
         arithmetic::run(module, &entry, &facts);
+        padding::run(module, &entry);
     }
     limits
 }

@@ -75,11 +75,15 @@ fn run(code: Opcode, attrs: Vec<Attr>, from: DType, to: DType, a: &[u64], b: &[u
 }
 
 fn view(builder: &mut Builder, base: Value, elem: DType) -> Value {
-    let tensor = Type::TensorView { elem, shape: vec![Some(16)], strides: vec![Some(1)], ptr_attr: None };
+    padded_view(builder, base, elem, 16, Padding::Zero)
+}
+
+fn padded_view(builder: &mut Builder, base: Value, elem: DType, extent: i64, padding: Padding) -> Value {
+    let tensor = Type::TensorView { elem, shape: vec![Some(extent)], strides: vec![Some(1)], ptr_attr: None };
     let tensor = builder.module.intern(tensor);
     let made = builder.op(Opcode::MakeTensorView, &[&[base], &[], &[]], vec![], vec![], &[tensor]);
     let made = builder.module.op(made).results[0];
-    let ty = Type::PartitionView { tile: vec![8], view: tensor, dim_map: vec![0], padding: Some(Padding::Zero) };
+    let ty = Type::PartitionView { tile: vec![8], view: tensor, dim_map: vec![0], padding: Some(padding) };
     let ty = builder.module.intern(ty);
     builder.simple(Opcode::MakePartitionView, &[made], vec![], ty)
 }
@@ -138,10 +142,57 @@ fn divisions_that_overflow_or_have_no_result() {
 fn floats_that_do_not_fit() {
     let values =
         [1.5f32, -2.9, 3e9, -3e9, 5e9, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2147483648.0, -2147483648.0];
-    let bits: Vec<u64> = values.iter().cycle().take(16).map(|v| u64::from(v.to_bits())).collect();
-    for sign in [Sign::Signed, Sign::Unsigned] {
-        let attrs = || vec![Attr::Sign(sign), Attr::Rounding(Rounding::IntToZero)];
-        let [want, got] = [false, true].map(|s| run(Opcode::FToI, attrs(), DType::F32, DType::I32, &bits, &bits, s));
-        assert_eq!(got, want, "{sign:?}");
+    let words = |values: &[f32]| -> Vec<u64> {
+        values.iter().cycle().take(16).map(|v| u64::from(v.to_bits() & !0x1fff)).collect()
+    };
+    // Sixteen patterns of 8 bits in four words: numbers, the largest, NaN and (e5m2) infinities.
+    let bytes = [0x3c_7e_fe_00u64, 0x7f_ff_7c_fc, 0x01_81_44_c4, 0x7b_fb_5a_da].repeat(4);
+    for (from, bits) in [
+        (DType::F32, words(&values)),
+        (DType::TF32, words(&values)),
+        (DType::F8E4M3FN, bytes.clone()),
+        (DType::F8E5M2, bytes),
+    ] {
+        for sign in [Sign::Signed, Sign::Unsigned] {
+            let attrs = || vec![Attr::Sign(sign), Attr::Rounding(Rounding::IntToZero)];
+            let [want, got] = [false, true].map(|s| run(Opcode::FToI, attrs(), from, DType::I32, &bits, &bits, s));
+            assert_eq!(got, want, "{from} {sign:?}");
+        }
+    }
+}
+
+/// A kernel that copies tiles 0 and 1 of an array of 10 tf32 to one of 16.
+fn padded_copy(padding: Padding) -> Module {
+    let mut builder = Builder::new();
+    let ptr = Type::ptr(DType::TF32);
+    let params = builder.begin_entry("k", &[ptr.clone(), ptr.clone(), ptr]);
+    let (from, to) =
+        (padded_view(&mut builder, params[0], DType::TF32, 10, padding), view(&mut builder, params[2], DType::TF32));
+    let int = builder.module.intern(Type::scalar(DType::I32));
+    let ids = builder.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[int; 3]);
+    let index = builder.module.op(ids).results[0];
+    let token = builder.module.intern(Type::Token);
+    let tile = builder.module.intern(Type::tile(DType::TF32, [8]));
+    let weak = || vec![Attr::MemOrder(crate::ir::MemOrder::Weak)];
+    let load = builder.op(Opcode::LoadView, &[&[from], &[index], &[]], weak(), vec![], &[tile, token]);
+    let loaded = builder.module.op(load).results[0];
+    builder.op(Opcode::StoreView, &[&[loaded], &[to], &[index], &[]], weak(), vec![], &[token]);
+    builder.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+    builder.module
+}
+
+#[test]
+fn padding_of_tf32_keeps_its_value() {
+    let a: Vec<u64> = (0..16).map(|i| u64::from((i as f32 - 3.5).to_bits() & !0x1fff)).collect();
+    let paddings = [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf];
+    for (padding, number) in paddings.into_iter().zip([0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY]) {
+        let mut module = padded_copy(padding);
+        legalize(&mut module);
+        verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
+        // Any NaN is as good as another.
+        let number_of = |bits: u32| if f32::from_bits(bits).is_nan() { u32::MAX } else { bits };
+        let got: Vec<u32> = execute(&module, &a, &a).into_iter().map(number_of).collect();
+        let want = (0..16).map(|i| if i < 10 { a[i] as u32 } else { number_of(number.to_bits()) });
+        assert_eq!(got, want.collect::<Vec<u32>>(), "{padding:?}");
     }
 }

@@ -1,0 +1,95 @@
+//! Padding of tf32 that is not zero: read as f32 and converted.
+//!
+//! `tileiras` 13.5 writes such padding as the 19 bits of the type into a word of 32 and leaves the upper
+//! byte as it finds it, so that -0.0, NaN and the infinities come out as other numbers (constants of
+//! the type it gets right). In memory tf32 is f32 with 13 low bits that do not count, and f32 padding is right.
+
+use super::rewrite_blocks;
+use crate::dtype::DType;
+use crate::ir::{
+    Attr, Def, Elem, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Substitution, Type, TypeId, Value,
+};
+
+/// Replaces every load of an entry that pads tf32 with something but zero.
+pub(super) fn run(module: &mut Module, entry: &Entry) {
+    let mut values = Substitution::new();
+    rewrite_blocks(module, entry.body, &mut |module, id, out| {
+        let view = match module.op(id).code {
+            Opcode::LoadView => module.op(id).operand_group("view")[0],
+            _ => return out.push(id),
+        };
+        if !pads_tf32(module, view) {
+            return out.push(id);
+        }
+        let loc = module.op(id).loc;
+        let Some(wide_view) = (Widen { module, out, loc }).value(view) else { return out.push(id) };
+        let old = module.op(id).results[0];
+        let tile = module.ty_id(old);
+        let wide_tile = module.intern(Type::tile(DType::F32, module.shape(old).to_vec()));
+        // The view is the first operand.
+        module.op_mut(id).operands[0] = wide_view;
+        let wide = module.renew_result_as(id, wide_tile);
+        out.push(id);
+        let rounding = vec![Attr::Rounding(Rounding::Zero)];
+        let narrow = module.add_op(Opcode::FToF, &[&[wide]], rounding, vec![], &[tile], loc);
+        out.push(narrow);
+        let narrow = module.op(narrow).results[0];
+        values.replace(old, narrow);
+    });
+    values.apply(module, entry.body);
+}
+
+fn pads_tf32(module: &Module, view: Value) -> bool {
+    let (padding, tensor) = match *module.ty(view) {
+        Type::PartitionView { padding, view, .. }
+        | Type::StridedView { padding, view, .. }
+        | Type::GatherScatterView { padding, view, .. } => (padding, view),
+        Type::Tile { .. } | Type::TensorView { .. } | Type::Token => return false,
+    };
+    let is_tf32 = matches!(module.type_of(tensor), Type::TensorView { elem: DType::TF32, .. });
+    is_tf32 && padding.is_some_and(|padding| padding != Padding::Zero)
+}
+
+/// Makes the f32 versions of views, and of the addresses they start from, before an op.
+struct Widen<'a> {
+    module: &'a mut Module,
+    out: &'a mut Vec<OpId>,
+    loc: Loc,
+}
+
+impl Widen<'_> {
+    /// `None` where the view comes from out of a loop or branch.
+    fn value(&mut self, value: Value) -> Option<Value> {
+        let ty = self.wide_type(self.module.ty_id(value));
+        let is_address = self.module.ty(value).as_tile().is_some();
+        let id = match self.module.def(value) {
+            Def::Result(maker, _) if !is_address || self.module.op(maker).code == Opcode::Assume => {
+                let source = self.module.op(maker).operands[0];
+                let mut copied = Substitution::new();
+                copied.replace(source, self.value(source)?);
+                let copy = self.module.clone_op(maker, &mut copied);
+                self.module.renew_result_as(copy, ty);
+                copy
+            }
+            _ if is_address => self.module.add_op(Opcode::PtrToPtr, &[&[value]], vec![], vec![], &[ty], self.loc),
+            _ => return None,
+        };
+        self.out.push(id);
+        Some(self.module.op(id).results[0])
+    }
+
+    fn wide_type(&mut self, ty: TypeId) -> TypeId {
+        let mut wide = self.module.type_of(ty).clone();
+        match &mut wide {
+            Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => *pointee = DType::F32,
+            Type::TensorView { elem, .. } => *elem = DType::F32,
+            Type::PartitionView { view, .. }
+            | Type::StridedView { view, .. }
+            | Type::GatherScatterView { view, .. } => {
+                *view = self.wide_type(*view);
+            }
+            Type::Tile { elem: Elem::Num(_), .. } | Type::Token => {}
+        }
+        self.module.intern(wide)
+    }
+}
