@@ -29,7 +29,7 @@ fn facts_become_assumptions() {
     let predicates: Vec<&Attr> = all(&module, Opcode::Assume).into_iter().map(|op| &op.attrs[0]).collect();
     let div = |divisor| Attr::Predicate(Predicate::DivBy { divisor, every: None, along: None });
     let bounded = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
-    assert_eq!(predicates, [&div(16), &bounded, &div(16), &bounded, &div(16)]);
+    assert_eq!(predicates, [&div(16), &bounded, &div(16), &bounded, &bounded, &div(16)]);
     // Extents are both passed on; of the strides only the one that is not 1.
     assert_eq!(all(&module, Opcode::MakeTensorView)[0].segments, [1, 2, 1]);
 }

@@ -85,9 +85,12 @@ impl Trace {
             if bit(facts.extent_div16, d) { self.assume_div_by(value, 16) } else { value }
         });
         let extents = known_extents.collect();
-        let known_strides = (0..rank).map(|d| match bit(facts.stride_div16, d) && !bit(facts.unit_stride, d) {
-            true => self.assume_div_by(strides[d], 16),
-            false => strides[d],
+        let known_strides = (0..rank).map(|d| {
+            if bit(facts.unit_stride, d) {
+                return strides[d];
+            }
+            let value = self.assume(strides[d], Predicate::Bounded { lower: Some(0), upper: None });
+            if bit(facts.stride_div16, d) { self.assume_div_by(value, 16) } else { value }
         });
         let strides = known_strides.collect();
         self.make_array(dtype, base, extents, strides, facts.unit_stride)

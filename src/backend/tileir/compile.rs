@@ -1,7 +1,8 @@
-//! From an optimised module to bytecode that can be launched: legalisation, memory order, hints,
+//! From an optimised module to bytecode that can be launched: legalisation, no-wrap flags, memory order, hints,
 //! verification, writing.
 
 use super::legalize::{Limit, legalize};
+use super::no_wrap;
 use super::requirement;
 use super::tokens::order_memory;
 use super::version::Version;
@@ -65,6 +66,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         saturate(&mut module);
     }
     let limits = legalize(&mut module);
+    no_wrap::mark(&mut module);
     order_memory(&mut module);
     add_hints(&mut module, target, options.hints);
     module.producer = Some(concat!("cutlet ", env!("CARGO_PKG_VERSION")).to_string());

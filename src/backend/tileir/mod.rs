@@ -15,6 +15,7 @@ mod compile;
 mod constant;
 mod debug;
 mod legalize;
+mod no_wrap;
 mod read;
 mod requirement;
 mod tokens;
