@@ -114,18 +114,74 @@ fn common_indices_need_no_guard_but_a_check_of_the_launch() {
     assert_eq!((value(Bound::Grid(0)), value(tiles(1, 64)), value(tiles(2, 32)), value(tiles(6, 32))), (3, 2, 2, 1));
 }
 
+/// Tiles of a matrix in an order of their own: `group` rows of tiles at a time, column by column.
+fn grouped(x: Array<f32, 2>, y: ArrayMut<f32, 2>, group: usize) {
+    let [rows, columns] = [0, 1].map(|axis| y.num_tiles(axis, [8, 16]));
+    let (index, in_group) = (ct::bid(0), columns * group);
+    let first = index / in_group * group;
+    let height = (rows - first).min(group);
+    let at = [first + index % in_group % height, index % in_group / height];
+    let sum = ct::for_each(..x.num_tiles(1, [8, 16]), ct::zeros::<f32, 2>([8, 16]), |k, sum| {
+        sum + x.load([at[0], k], [8, 16]) + y.load(at, [8, 16])
+    });
+    y.store(at, sum);
+}
+
 #[test]
-fn other_indices_are_guarded() {
-    fn shifted(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-        let i = ct::bid(0);
-        y.store([i * 2 + 1], x.load([i - 1], [16]));
+fn indices_that_a_launch_can_go_through_need_no_guard() {
+    let x = ArraySpec::<f32, 2>::new([100, 100]);
+    let export = |group: usize| {
+        ct::export(grouped, (x, x.mutable(), Constant(group)), target("sm_90"), Format::TileIr(None)).expect("a kernel")
+    };
+    let file = export(4);
+    assert!(!module(&file).to_string().contains("if "), "{}", module(&file));
+    let guarded = file.guarded().expect("a kernel");
+    assert_eq!(module(&guarded).to_string().matches("if ").count(), 3, "{}", module(&guarded));
+    for (rows, columns) in [(32, 64), (33, 64), (100, 100), (7, 1), (64, 17), (1, 300)] {
+        let params = |rows: u64, columns: u64| [0, rows, columns, columns, 1, 0, rows, columns, columns, 1];
+        let tiles = (rows as u32).div_ceil(8) * (columns as u32).div_ceil(16);
+        for (grid, fits) in [(tiles, true), (1, true), (tiles + 1, false), (2 * tiles + 9, false)] {
+            assert_eq!(file.fits(grid, &params(rows, columns)), fits, "{rows}x{columns}, {grid} blocks");
+            assert!(guarded.fits(grid, &params(rows, columns)));
+        }
+        // An array to read that is too small.
+        let mut params = params(rows, columns);
+        params[1] = rows.saturating_sub(8);
+        assert!(!file.fits(tiles, &params), "{rows}x{columns}");
     }
-    let x = ArraySpec::<f32, 1>::new([64]);
-    let file = ct::export(shifted, (x, x.mutable()), target("sm_90"), Format::TileIr(None)).expect("a kernel");
+}
+
+#[test]
+fn what_fits_is_found_out_exactly() {
+    // By hand, for all shapes and shifts of a small range.
+    fn shifted(x: Array<i32, 1>, y: ArrayMut<i32, 1>, shift: Scalar<i32>) {
+        let i = ct::bid(0);
+        y.store([i], x.load([(i * 3 + shift) / 2], [4]));
+    }
+    let x = ArraySpec::<i32, 1>::new([10]).unaligned();
+    let file = ct::export(shifted, (x, x.mutable(), 0), target("sm_90"), Format::TileIr(None)).expect("a kernel");
+    for (blocks, extent, shift) in (1..5).flat_map(|b| (0..30).flat_map(move |e| (-3..6).map(move |s| (b, e, s)))) {
+        let tiles = |extent: i64| (extent + 3) / 4;
+        let inside = |i: i64| i < tiles(20) && (i * 3 + shift) / 2 < tiles(extent) && (i * 3 + shift) / 2 >= 0;
+        let params = [0, extent as u64, 1, 0, 20, 1, shift as u32 as u64];
+        assert_eq!(file.fits(blocks as u32, &params), (0..blocks).all(inside), "{blocks} blocks, {extent}, {shift}");
+    }
+}
+
+#[test]
+fn indices_from_data_are_guarded() {
+    fn gathered(order: Array<i32, 1>, x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+        let i = ct::bid(0);
+        y.store([i], x.load([order.load_scalar(i)], [16]));
+    }
+    let (order, x) = (ArraySpec::<i32, 1>::new([4]), ArraySpec::<f32, 1>::new([64]));
+    let args = (order, x, x.mutable());
+    let file = ct::export(gathered, args, target("sm_90"), Format::TileIr(None)).expect("a kernel");
     let text = module(&file).to_string();
-    assert_eq!(text.matches("= if ").count() + text.matches("  if ").count(), 2, "{text}");
-    assert!(file.limits.is_empty(), "{:?}", file.limits);
+    assert_eq!(text.matches("= if ").count(), 1, "{text}");
     assert!(text.contains("less_than") && text.contains("unsigned"), "{text}");
+    // What else the kernel relies on.
+    assert!(file.fits(4, &[0, 4, 1, 0, 64, 1, 0, 64, 1]) && !file.fits(5, &[0, 4, 1, 0, 64, 1, 0, 64, 1]));
 }
 
 #[test]
@@ -143,6 +199,9 @@ fn what_a_branch_protects_is_no_promise_of_the_launch() {
     let x = ArraySpec::<f32, 1>::new([64]);
     let file = ct::export(some, (x, x.mutable(), 3), target("sm_90"), Format::TileIr(None)).expect("a kernel");
     assert!(file.limits.is_empty(), "{:?}", file.limits);
+    // Blocks from 4 on lie outside, but do nothing.
+    let params = |n| [0, 64, 1, 0, 64, 1, n];
+    assert!(file.fits(100, &params(4)) && !file.fits(100, &params(5)) && file.fits(4, &params(5)));
 }
 
 #[test]

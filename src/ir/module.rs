@@ -395,6 +395,15 @@ impl Module {
         value
     }
 
+    /// [`Module::renew_result`] for all results.
+    pub fn renew_results(&mut self, op: OpId) -> Vec<Value> {
+        let old = self.op(op).results.clone();
+        let new = (0u32..).zip(old).map(|(i, value)| self.add_value(self.ty_id(value), Def::Result(op, i)));
+        let new: Vec<Value> = new.collect();
+        self.op_mut(op).results.clone_from(&new);
+        new
+    }
+
     /// Calls `visit` for every op of a block and of the blocks nested in it, in program order, an op
     /// before its regions.
     pub fn walk(&self, block: BlockId, visit: &mut impl FnMut(OpId)) {

@@ -3,11 +3,12 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::dump::Dump;
+use super::promise::Promised;
 use super::specialise::Wishes;
 use super::tensor_map::{Encoded, TensorMaps};
 use crate::backend::cpu;
 use crate::backend::ptx::{self, CompileOptions, ParamKind};
-use crate::backend::tileir::Limit;
+use crate::backend::tileir::Guards;
 use crate::backend::{Hints, ParamWord};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Diagnostic, Error, Result};
@@ -30,7 +31,7 @@ pub(crate) struct GpuCode {
     /// What the assembler said about lost speed.
     pub remarks: Vec<String>,
     /// What must hold at each launch.
-    pub limits: Vec<Limit>,
+    pub promises: Option<Box<Promised>>,
     /// The tensor maps among the parameters.
     pub maps: Option<Box<Mapped>>,
 }
@@ -110,7 +111,7 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
         None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?))),
         Some(gpu) if wishes.generator == Backend::TileIr => {
             check_hints(wishes.hints)?;
-            Ok(Executable::Gpu(super::tileir::compile(name, &module, gpu, wishes.hints, &dump)?))
+            Ok(Executable::Gpu(super::tileir::compile(name, &module, gpu, wishes.hints, Guards::Launch, &dump)?))
         }
         Some(gpu) => {
             let build = |tma| compile_gpu(name, &module, gpu, wishes.hints, tma, &dump);
@@ -184,7 +185,7 @@ fn compile_gpu(
         let source = Source { name: name.into(), module: module.clone(), gpu, hints };
         Box::new(Mapped { maps, plain: OnceLock::new(), building: Mutex::new(()), source })
     });
-    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), limits: Vec::new(), maps })
+    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), promises: None, maps })
 }
 
 /// Everything that machine code depends on. The options of the assembler are constant in

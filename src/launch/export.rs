@@ -1,14 +1,18 @@
 //! Kernels for use from elsewhere: as Tile IR bytecode, cubin or PTX, without a device.
 
-use super::Launch;
+use std::sync::Arc;
+
 use super::code::traced;
 use super::compile::generate;
+use super::promise::Checks;
 use super::tileir::cubin;
+use super::{Grid, Launch};
 use crate::backend::ptx::ParamKind;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
-use crate::backend::tileir::{self, Limit, Version};
+use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
+use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
-use crate::ir::PrintOptions;
+use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Kernel, LaunchArgs};
 use crate::target::Target;
 
@@ -60,8 +64,20 @@ pub struct Exported {
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
-    /// What must hold at each launch, so that no tile lies outside of its array.
+    /// What must hold at each launch, so that no tile lies outside of its array, as far as it is a comparison of
+    /// two numbers; [`Exported::fits`] is all of it.
     pub limits: Vec<Limit>,
+    checks: Arc<Checks>,
+    source: Arc<Source>,
+}
+
+/// What a kernel is exported from.
+#[derive(Debug)]
+struct Source {
+    module: Module,
+    target: Target,
+    format: Format,
+    hints: Hints,
 }
 
 impl Exported {
@@ -72,6 +88,39 @@ impl Exported {
     /// [`crate::Error::Compile`] when this is no bytecode, [`crate::Error::NoDevice`] without an assembler.
     pub fn assemble(&self, target: Target) -> Result<Vec<u8>> {
         cubin(&self.entry, &self.bytes, target)
+    }
+
+    /// May the kernel be launched with this grid and these parameters (in order, one word each)? If not,
+    /// some tile index might be outside of its array, about which the kernel does not ask.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+    ///     y.store([ct::bid(0)], x.load([ct::bid(0)], [128]));
+    /// }
+    ///
+    /// let x = ct::ArraySpec::<f32, 1>::new([1000]);
+    /// let file = ct::export(copy, (x, x.mutable()), "sm_100".parse().unwrap(), ct::Format::TileIr(None))?;
+    /// let params = [0, 1000, 1, 0, 1000, 1];
+    /// assert!(file.fits(8, &params) && !file.fits(9, &params));
+    /// assert!(file.guarded()?.fits(9, &params));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there are fewer words than parameters.
+    pub fn fits(&self, grid: impl Into<Grid>, params: &[ParamWord]) -> bool {
+        let Ok(Some(grid)) = grid.into().checked() else { return false };
+        self.checks.hold(grid, params)
+    }
+
+    /// The same kernel with guards, for launches of any grid.
+    ///
+    /// # Errors
+    /// As [`export`].
+    pub fn guarded(&self) -> Result<Exported> {
+        emit(self.source.clone(), Guards::Kernel)
     }
 }
 
@@ -140,37 +189,54 @@ impl Launch<'_> {
         A: LaunchArgs,
         K: Kernel<A::Traced>,
     {
-        let module = traced(&kernel, &args)?;
-        if format == Format::Ptx {
-            let code = generate(&module, target, self.hints, true)?;
-            // An entry's parameters are those of the trace, one after another.
-            let pointers = tileir::params(&module);
-            let param = |kind: &ParamKind| match kind {
-                &ParamKind::Word { index, bytes } => {
-                    ExportedParam { bytes, pointer: pointers[index as usize].pointer, tensor_map: None }
-                }
-                ParamKind::TensorMap(map) => {
-                    ExportedParam { bytes: MAP_BYTES, pointer: false, tensor_map: Some(map.clone()) }
-                }
-            };
-            return Ok(Exported {
-                bytes: code.text.into_bytes(),
-                entry: code.entry,
-                params: code.params.iter().map(param).collect(),
-                threads: code.threads,
-                shared_bytes: code.shared_bytes,
-                limits: Vec::new(),
-            });
-        }
-        let version = if let Format::TileIr(version) = format { version } else { None };
-        let options = tileir::CompileOptions { version, hints: self.hints };
-        let code = tileir::compile(&module, target, &options)?;
-        let bytes = match format {
-            Format::Cubin => cubin(&code.entry, &code.bytecode, target)?,
-            Format::TileIr(_) | Format::Ptx => code.bytecode,
-        };
-        let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer, tensor_map: None };
-        let params = code.params.iter().map(param).collect();
-        Ok(Exported { bytes, entry: code.entry, params, threads: 1, shared_bytes: 0, limits: code.limits })
+        let source = Source { module: traced(&kernel, &args)?, target, format, hints: self.hints };
+        emit(Arc::new(source), Guards::Launch)
     }
+}
+
+fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
+    let Source { module, target, format, hints } = &*source;
+    let version = match format {
+        Format::Ptx => return emit_ptx(source),
+        Format::TileIr(version) => *version,
+        Format::Cubin => None,
+    };
+    let code = tileir::compile(module, *target, &tileir::CompileOptions { version, guards, hints: *hints })?;
+    let bytes = match format {
+        Format::Cubin => cubin(&code.entry, &code.bytecode, *target)?,
+        Format::TileIr(_) | Format::Ptx => code.bytecode,
+    };
+    let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer, tensor_map: None };
+    Ok(Exported {
+        bytes,
+        entry: code.entry,
+        params: code.params.iter().map(param).collect(),
+        threads: 1,
+        shared_bytes: 0,
+        limits: code.promises.limits.clone(),
+        checks: Arc::new(Checks::new(code.promises, &code.params)),
+        source,
+    })
+}
+
+fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
+    let code = generate(&source.module, source.target, source.hints, true)?;
+    // An entry's parameters are those of the trace, one after another.
+    let pointers = tileir::params(&source.module);
+    let param = |kind: &ParamKind| match kind {
+        &ParamKind::Word { index, bytes } => {
+            ExportedParam { bytes, pointer: pointers[index as usize].pointer, tensor_map: None }
+        }
+        ParamKind::TensorMap(map) => ExportedParam { bytes: MAP_BYTES, pointer: false, tensor_map: Some(map.clone()) },
+    };
+    Ok(Exported {
+        bytes: code.text.into_bytes(),
+        entry: code.entry,
+        params: code.params.iter().map(param).collect(),
+        threads: code.threads,
+        shared_bytes: code.shared_bytes,
+        limits: Vec::new(),
+        checks: Arc::new(Checks::new(Promises::default(), &pointers)),
+        source,
+    })
 }

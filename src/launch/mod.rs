@@ -18,6 +18,7 @@ mod compiled;
 mod dump;
 mod export;
 mod grid;
+mod promise;
 mod raw;
 mod run;
 mod specialise;

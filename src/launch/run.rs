@@ -5,9 +5,8 @@ use std::mem::MaybeUninit;
 
 use super::compile::{Executable, GpuCode};
 use crate::backend::ptx::ParamKind;
-use crate::backend::tileir::Bound;
 use crate::backend::{ParamWord, cpu};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
 use crate::runtime::driver::sys::CUtensorMap;
 use crate::runtime::{MemoryUse, Stream};
@@ -33,6 +32,10 @@ fn launch_gpu(
 ) -> Result<()> {
     let Some(stream_of_gpu) = stream.as_gpu() else { unreachable!("the stream was checked to be of this device") };
     let (code, maps) = code.for_words(words)?;
+    let code = match &code.promises {
+        Some(promised) if !promised.hold(grid, words) => promised.guarded()?,
+        _ => code,
+    };
     let maps = maps.as_deref().unwrap_or_default();
     let mut ordered = Ok(());
     args.memory(&mut |MemoryUse { memory, writes }| {
@@ -41,9 +44,6 @@ fn launch_gpu(
         }
     });
     ordered?;
-    if !code.limits.is_empty() {
-        check_limits(code, grid, words)?;
-    }
     // SAFETY (both): each pointer is to a word or map that lives until the call returns and is at least as
     // wide as the parameter. Arrays are on the GPU of this kernel; they are borrowed now, and freed in
     // the order of their streams.
@@ -81,31 +81,6 @@ pub(super) fn param_pointers<'a>(
             (&raw const *map).cast_mut().cast::<c_void>()
         }
     })
-}
-
-/// Compares what the code relies on with this launch.
-#[track_caller]
-fn check_limits(code: &GpuCode, grid: [u32; 3], words: &[u64]) -> Result<()> {
-    let param = |index: u32| {
-        let ParamKind::Word { bytes, .. } = code.params[index as usize] else {
-            unreachable!("the entry's parameters come first, and are words")
-        };
-        let unused = 64 - 8 * bytes;
-        ((words[index as usize] << unused) as i64) >> unused
-    };
-    let value = |bound: Bound| bound.value(grid, param);
-    match code.limits.iter().find(|limit| value(limit.index) > value(limit.count)) {
-        None => Ok(()),
-        Some(limit) => Err(Error::argument(format!(
-            "this launch uses tile indices up to {} along a dimension that has {} tiles ({:?} against {:?}): the \
-             tileir back end needs a grid and loops that stay inside of the arrays; shrink the grid, put the access \
-             under `if_else`, or use the ptx back end",
-            value(limit.index),
-            value(limit.count),
-            limit.index,
-            limit.count
-        ))),
-    }
 }
 
 fn launch_cpu(program: &cpu::Program, grid: [u32; 3], words: &WordWriter, args: &impl LaunchArg) -> Result<()> {

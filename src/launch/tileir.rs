@@ -2,9 +2,10 @@
 
 use super::compile::GpuCode;
 use super::dump::Dump;
+use super::promise::{Checks, Promised, Source};
 use crate::backend::Hints;
 use crate::backend::ptx::ParamKind;
-use crate::backend::tileir::{self, Assembler, CompileOptions};
+use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
@@ -55,8 +56,15 @@ fn ways(gpu: &Gpu, tried: &mut Vec<String>) -> Result<Vec<Way>> {
 /// # Errors
 /// [`Error::Kernel`] and [`Error::Unsupported`] at the user's places; [`Error::Compile`] with everything
 /// that was tried when no way led to a kernel.
-pub(super) fn compile(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, dump: &Dump) -> Result<GpuCode> {
-    let code = tileir::compile(module, gpu.target(), &CompileOptions { version: None, hints })?;
+pub(super) fn compile(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+    guards: Guards,
+    dump: &Dump,
+) -> Result<GpuCode> {
+    let code = tileir::compile(module, gpu.target(), &CompileOptions { version: None, guards, hints })?;
     dump.write("tileir", code.module.to_text(PrintOptions::default()).as_bytes())?;
     dump.write("tilebc", &code.bytecode)?;
     let mut tried = Vec::new();
@@ -82,7 +90,11 @@ pub(super) fn compile(name: &str, module: &Module, gpu: &'static Gpu, hints: Hin
                     bytes: param.bytes,
                 };
                 let params = code.params.iter().enumerate().map(word).collect();
-                return Ok(GpuCode { kernel, params, remarks: Vec::new(), limits: code.limits, maps: None });
+                let promises = (!code.promises.is_empty()).then(|| {
+                    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+                    Box::new(Promised::new(Checks::new(code.promises, &code.params), source))
+                });
+                return Ok(GpuCode { kernel, params, remarks: Vec::new(), promises, maps: None });
             }
             Err(problem) => tried.push(problem),
         }

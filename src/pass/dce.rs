@@ -12,9 +12,14 @@ use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode
 
 /// Removes dead code of every entry.
 pub(super) fn run(module: &mut Module) {
+    run_for(module, &is_root);
+}
+
+/// Removes what these ops and the ways of control do not need.
+pub(super) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
-        let liveness = Liveness::of(module, body);
+        let liveness = Liveness::of(module, body, is_root);
         let (ops, values) = (liveness.ops, liveness.values);
         sweep(module, body, &ops, &values);
     }
@@ -46,7 +51,7 @@ enum Work {
 }
 
 impl<'m> Liveness<'m> {
-    fn of(module: &'m Module, body: BlockId) -> Liveness<'m> {
+    fn of(module: &'m Module, body: BlockId, is_root: &dyn Fn(&Op) -> bool) -> Liveness<'m> {
         let mut liveness = Liveness {
             module,
             home: FxHashMap::default(),
@@ -55,7 +60,7 @@ impl<'m> Liveness<'m> {
             values: vec![false; module.num_values()],
             work: Vec::new(),
         };
-        liveness.collect(body, &mut Vec::new());
+        liveness.collect(body, is_root, &mut Vec::new());
         while let Some(work) = liveness.work.pop() {
             match work {
                 Work::Op(op) => liveness.op(op),
@@ -66,7 +71,7 @@ impl<'m> Liveness<'m> {
     }
 
     /// Notes where ops stand and where terminators lead; roots go to the work list.
-    fn collect(&mut self, block: BlockId, stack: &mut Vec<OpId>) {
+    fn collect(&mut self, block: BlockId, is_root: &dyn Fn(&Op) -> bool, stack: &mut Vec<OpId>) {
         let module = self.module;
         for &id in &module.block(block).ops {
             self.home.insert(id, block);
@@ -93,7 +98,7 @@ impl<'m> Liveness<'m> {
                 _ => {}
             }
             stack.push(id);
-            op.regions.iter().for_each(|&region| self.collect(region, stack));
+            op.regions.iter().for_each(|&region| self.collect(region, is_root, stack));
             stack.pop();
         }
     }

@@ -17,7 +17,7 @@ pub(crate) mod tests;
 pub use facts::{Facts, Range};
 pub use rotate::rotate;
 
-use crate::ir::Module;
+use crate::ir::{Module, Op};
 
 /// A pass with its name.
 #[derive(Clone, Copy)]
@@ -46,4 +46,15 @@ pub const PIPELINE: &[Pass] = &[
 /// Runs all passes in order on a verified module; the result verifies and means the same.
 pub fn optimize(module: &mut Module) {
     PIPELINE.iter().for_each(|pass| (pass.run)(module));
+}
+
+/// Merges equal ops and takes out unused ones: for back ends that added some.
+pub(crate) fn tidy(module: &mut Module) {
+    cse::run(module);
+    dce::run(module);
+}
+
+/// Takes out everything that neither decides where control goes nor is needed by ops of this kind.
+pub(crate) fn keep_only(module: &mut Module, is_needed: &dyn Fn(&Op) -> bool) {
+    dce::run_for(module, is_needed);
 }

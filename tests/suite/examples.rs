@@ -84,9 +84,12 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
             let (ptx, target) = (emitted("ptx", target, element)?, target.to_string());
             ptxas::assemble(&String::from_utf8(ptx)?, &target, Demand::NoSpills)
         }
-        Session::AssembleTileIr(target) => {
-            tileiras::check(name, &emitted("tilebc", target, element)?, target)?;
-            tileiras::check(name, &emitted("tilebc", target, sizes)?, target)
-        }
+        Session::AssembleTileIr(target) => [element, sizes].into_iter().try_for_each(|sizes| {
+            let bytecode = emitted("tilebc", target, sizes)?;
+            tileiras::check(&bytecode, target, &|assembler| match tileiras::keeps_cubins() {
+                true => emitted("cubin", target, sizes),
+                false => Ok(assembler.assemble(name, &bytecode, target)?),
+            })
+        }),
     }
 }

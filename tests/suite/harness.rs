@@ -91,7 +91,9 @@ impl Session {
             }
             Session::AssembleTileIr(target) => {
                 let code = ct::export(kernel, args, target, ct::Format::TileIr(None))?;
-                tileiras::check(&code.entry, &code.bytes, target)
+                check_tile_ir(&code, target)?;
+                // What runs when the launch does not keep the kernel's promises.
+                check_tile_ir(&code.guarded()?, target)
             }
             Session::Assemble(target, demand) => {
                 let ptx = ct::code_ptx(kernel, args, target)?;
@@ -141,6 +143,13 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn check_tile_ir(code: &ct::Exported, target: Target) -> Result<()> {
+    tileiras::check(&code.bytes, target, &|assembler| match tileiras::keeps_cubins() {
+        true => Ok(code.assemble(target)?),
+        false => Ok(assembler.assemble(&code.entry, &code.bytes, target)?),
+    })
 }
 
 /// What arrays hold where nothing has been written.

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 
 use anyhow::{Context, Result, ensure};
+use cutlet::Target;
 use cutlet::backend::tileir::{Assembler, read};
-use cutlet::{Exported, Target};
 
 /// What kernels are assembled for, the most thorough one first.
 pub const TARGETS: [&str; 4] = ["sm_90", "sm_80", "sm_100", "sm_120"];
@@ -41,23 +41,28 @@ pub fn found() -> bool {
     tools().is_some()
 }
 
+/// Are cubins to be kept for a machine that has a GPU and no assembler? Then they go through the disk cache.
+pub fn keeps_cubins() -> bool {
+    std::env::var_os("CUTLET_SUITE_KEEP_CUBINS").is_some()
+}
+
 /// Disassembles and assembles bytecode; equal files are looked at once.
 ///
 /// # Errors
 /// Where the texts differ, or what the assembler said.
-pub fn check(entry: &str, bytecode: &[u8], target: Target) -> Result<()> {
+pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> Result<Vec<u8>>) -> Result<()> {
     type Answers = HashMap<(Vec<u8>, Target), std::result::Result<(), String>>;
     static ANSWERS: LazyLock<Mutex<Answers>> = LazyLock::new(Default::default);
     let key = (bytecode.to_vec(), target);
     if let Some(answer) = ANSWERS.lock().unwrap().get(&key) {
         return answer.clone().map_err(anyhow::Error::msg);
     }
-    let answer = look_at(entry, bytecode, target).map_err(|error| format!("{error:#}"));
+    let answer = look_at(bytecode, assemble).map_err(|error| format!("{error:#}"));
     ANSWERS.lock().unwrap().insert(key, answer.clone());
     answer.map_err(anyhow::Error::msg)
 }
 
-fn look_at(entry: &str, bytecode: &[u8], target: Target) -> Result<()> {
+fn look_at(bytecode: &[u8], assemble: &dyn Fn(&Assembler) -> Result<Vec<u8>>) -> Result<()> {
     let tools = tools().context("no tileiras: run scripts/tools, or set CUTLET_TILEIRAS")?;
     let ours = read(bytecode)?.to_string();
     let file = tempfile::NamedTempFile::new()?;
@@ -68,15 +73,7 @@ fn look_at(entry: &str, bytecode: &[u8], target: Target) -> Result<()> {
     let theirs = String::from_utf8_lossy(&output.stdout);
     let differing = ours.lines().zip(theirs.lines()).find(|(a, b)| a != b);
     ensure!(ours == theirs, "the reference disassembler prints another text: {differing:#?}");
-    let cubin = match std::env::var_os("CUTLET_SUITE_KEEP_CUBINS") {
-        // Through the disk cache, which then goes to a machine that has a GPU and no assembler.
-        Some(_) => {
-            let (bytes, entry) = (bytecode.to_vec(), entry.to_string());
-            Exported { bytes, entry, params: vec![], threads: 1, shared_bytes: 0, limits: vec![] }.assemble(target)
-        }
-        None => tools.assembler.assemble(entry, bytecode, target),
-    };
-    let cubin = cubin.with_context(|| ours.clone())?;
+    let cubin = assemble(&tools.assembler).with_context(|| ours.clone())?;
     ensure!(cubin.starts_with(b"\x7fELF"), "no ELF file");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! From an optimised module to bytecode that can be launched: legalisation, no-wrap flags, memory order, hints,
 //! verification, writing.
 
-use super::legalize::{Limit, legalize};
+use super::legalize::{Guards, Promises, legalize};
 use super::no_wrap;
 use super::requirement;
 use super::tokens::order_memory;
@@ -18,6 +18,8 @@ use crate::target::Target;
 pub struct CompileOptions {
     /// Version of the bytecode; `None` is the lowest that will do.
     pub version: Option<Version>,
+    /// Who sees to it that tile indices are inside.
+    pub guards: Guards,
     /// Wishes of the launch: clusters and occupancy become hints of the entry.
     pub hints: Hints,
 }
@@ -43,7 +45,7 @@ pub struct Compiled {
     /// Parameters in order.
     pub params: Vec<Param>,
     /// What must hold at each launch.
-    pub limits: Vec<Limit>,
+    pub promises: Promises,
 }
 
 /// Prepares the only entry of a verified and optimised module for Tile IR and writes it.
@@ -65,7 +67,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     } else if options.version.is_some() {
         saturate(&mut module);
     }
-    let limits = legalize(&mut module);
+    let promises = legalize(&mut module, options.guards);
     no_wrap::mark(&mut module);
     order_memory(&mut module);
     add_hints(&mut module, target, options.hints);
@@ -82,7 +84,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         module.producer = None;
     }
     let params = params(&module);
-    Ok(Compiled { bytecode, module, entry: name, params, limits })
+    Ok(Compiled { bytecode, module, entry: name, params, promises })
 }
 
 /// The parameters of the only entry of a module.

@@ -26,7 +26,7 @@ mod write;
 
 pub use assemble::Assembler;
 pub use compile::{CompileOptions, Compiled, Param, compile, params};
-pub use legalize::{Bound, Limit, legalize};
+pub use legalize::{Bound, Guards, Limit, Probe, Promises, legalize};
 pub use read::read;
 pub use tokens::order_memory;
 pub use version::{Version, lowest_version};

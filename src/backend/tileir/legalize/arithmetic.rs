@@ -91,6 +91,14 @@ impl Edit<'_> {
         values.replace(op.results[0], chosen);
     }
 
+    /// Remainders have the sign of the dividend (where divisors are never zero, as here).
+    fn is_remainder_of_nonnegative(&self, value: Value, facts: &Facts) -> bool {
+        let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
+        op.code == Opcode::RemI
+            && op.sign() == Sign::Signed
+            && facts.range(op.operands[0]).is_some_and(|range| range.lo >= 0)
+    }
+
     /// A divisor of zero becomes one; so does -1 under the smallest number.
     fn division(&mut self, id: OpId, facts: &Facts) {
         let op = self.module.op(id).clone();
@@ -104,7 +112,8 @@ impl Edit<'_> {
             let zero = self.splat(ty, 0);
             bad = Some(self.compare(CmpPred::Eq, Sign::Signed, divisor, zero));
         }
-        if op.sign() == Sign::Signed && may_be(divisor, -1) && may_be(dividend, least) {
+        let negative = may_be(dividend, least) && !self.is_remainder_of_nonnegative(dividend, facts);
+        if op.sign() == Sign::Signed && may_be(divisor, -1) && negative {
             let (minus_one, smallest) = (self.splat(ty, u64::MAX), self.splat(ty, least as u64));
             let negates = self.compare(CmpPred::Eq, Sign::Signed, divisor, minus_one);
             let is_least = self.compare(CmpPred::Eq, Sign::Signed, dividend, smallest);

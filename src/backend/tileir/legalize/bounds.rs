@@ -1,13 +1,13 @@
 //! Tile indices outside of the index space: loads read padding, stores write nothing.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::rewrite_blocks;
+use super::{Guards, Promises, probe, rewrite_blocks};
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, BlockId, CmpPred, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
-    Value,
+    Attr, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution,
+    Type, Value,
 };
 use crate::pass::Facts;
 
@@ -62,29 +62,50 @@ impl Bound {
     }
 }
 
-/// Guards every access whose index is not known to be inside, and gives the limits on which the
-/// unguarded ones rely.
-pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) -> Vec<Limit> {
-    let mut limits = Vec::new();
+/// The dimensions of each access along which its index may be outside.
+pub(super) type Open = FxHashMap<OpId, Vec<usize>>;
+
+/// Guards every access whose index is not known to be inside, by facts, or by what the launch will find out;
+/// gives the latter.
+pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts, guards: Guards) -> Promises {
+    let (mut open, limits) = open_accesses(module, entry, facts, guards);
+    let probe = match guards {
+        Guards::Launch => probe::build(module, entry, facts, &mut open),
+        Guards::Kernel => None,
+    };
     let mut values = Substitution::new();
-    let params = module.block(entry.body).args.clone();
+    rewrite_blocks(module, entry.body, &mut |module, id, out| match open.get(&id) {
+        None => out.push(id),
+        Some(dims) => guard(module, id, dims, out, &mut values),
+    });
+    values.apply(module, entry.body);
+    Promises { limits, probe }
+}
+
+/// The accesses that may be outside, and what the others rely on.
+fn open_accesses(module: &Module, entry: &Entry, facts: &Facts, guards: Guards) -> (Open, Vec<Limit>) {
+    let (mut open, mut limits) = (Open::default(), Vec::new());
+    let params: &[Value] = match guards {
+        Guards::Launch => &module.block(entry.body).args,
+        Guards::Kernel => &[],
+    };
     let conditional = conditional_ops(module, entry.body);
-    rewrite_blocks(module, entry.body, &mut |module, id, out| {
+    module.walk(entry.body, &mut |id| {
         let mut relied = Vec::new();
-        let mut open = open_dimensions(module, facts, &params, id, &mut relied);
+        let mut dims = open_dimensions(module, facts, params, id, &mut relied);
         if conditional.contains(&id) && !relied.is_empty() {
             // What runs only sometimes says nothing about the launch.
-            relied.clear();
-            open = open_dimensions(module, facts, &[], id, &mut relied);
+            dims = open_dimensions(module, facts, &[], id, &mut Vec::new());
             relied.clear();
         }
         limits.append(&mut relied);
-        if open.is_empty() { out.push(id) } else { guard(module, id, &open, out, &mut values) }
+        if !dims.is_empty() {
+            open.insert(id, dims);
+        }
     });
-    values.apply(module, entry.body);
     limits.sort_by_key(|limit| format!("{limit:?}"));
     limits.dedup();
-    limits
+    (open, limits)
 }
 
 /// Accesses that need not run in every block: under an `if`, or anywhere if a block can return early.
@@ -120,7 +141,7 @@ fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, l
     let mut known = |d: &usize| {
         facts.inside(module, view, *d, index[*d]) || {
             let limit = upper_bound(module, facts, params, index[*d])
-                .zip(tile_count(module, params, view, *d, steps[*d]))
+                .zip(known_count(module, params, view, *d, steps[*d]))
                 .map(|(index, count)| Limit { index, count })
                 .filter(Limit::can_hold);
             limits.extend(limit.filter(|limit| limit.index != limit.count));
@@ -130,7 +151,7 @@ fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, l
     (0..index.len()).filter(|d| !known(d)).collect()
 }
 
-fn through_assumes(module: &Module, mut value: Value) -> Value {
+pub(super) fn through_assumes(module: &Module, mut value: Value) -> Value {
     while let Some(op) = module.defining_op(value).map(|id| module.op(id)) {
         if op.code != Opcode::Assume {
             break;
@@ -175,7 +196,7 @@ fn number(module: &Module, facts: &Facts, params: &[Value], value: Value) -> Opt
         Opcode::GetIndexSpaceShape => {
             let view = module.op(id).operands[0];
             match module.ty(view) {
-                Type::PartitionView { tile, .. } => tile_count(module, params, view, d as usize, tile[d as usize]),
+                Type::PartitionView { tile, .. } => known_count(module, params, view, d as usize, tile[d as usize]),
                 _ => None,
             }
         }
@@ -183,8 +204,8 @@ fn number(module: &Module, facts: &Facts, params: &[Value], value: Value) -> Opt
     }
 }
 
-/// How many tiles the array behind a view has along tile dimension `d`.
-fn tile_count(module: &Module, params: &[Value], view: Value, d: usize, step: i32) -> Option<Bound> {
+/// How many tiles the array behind a view has, as the launch knows it, along tile dimension `d`.
+fn known_count(module: &Module, params: &[Value], view: Value, d: usize, step: i32) -> Option<Bound> {
     let (Type::PartitionView { dim_map, .. } | Type::StridedView { dim_map, .. }) = module.ty(view) else {
         return None;
     };
@@ -206,14 +227,10 @@ fn tile_count(module: &Module, params: &[Value], view: Value, d: usize, step: i3
 fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, values: &mut Substitution) {
     let (op, loc) = (module.op(id).clone(), module.op(id).loc);
     let (view, index) = (op.operand_group("view")[0], op.operand_group("index").to_vec());
-    let index_type = module.ty_id(index[0]);
-    let shape =
-        module.add_op(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &vec![index_type; index.len()], loc);
-    out.push(shape);
     let truth = module.intern(Type::scalar(DType::I1));
     let mut condition: Option<Value> = None;
     for &d in open {
-        let count = module.op(shape).results[d];
+        let count = tile_count(module, view, d, index[d], loc, out);
         // Read as unsigned, a negative index is large.
         let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
         let less = module.add_op(Opcode::CmpI, &[&[index[d]], &[count]], attrs, vec![], &[truth], loc);
@@ -268,4 +285,22 @@ fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
         Padding::NegInf => f64::NEG_INFINITY,
     };
     codec::encode(module.dtype(tile), value, Rounding::NearestEven)
+}
+
+/// How many tiles there are along a dimension of a view, as a number of the type of `like`.
+pub(super) fn tile_count(
+    module: &mut Module,
+    view: Value,
+    dim: usize,
+    like: Value,
+    loc: Loc,
+    out: &mut Vec<OpId>,
+) -> Value {
+    let (Type::PartitionView { tile, .. } | Type::StridedView { tile, .. }) = module.ty(view) else {
+        unreachable!("a view that is indexed by tiles")
+    };
+    let types = vec![module.ty_id(like); tile.len()];
+    let id = module.add_op(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &types, loc);
+    out.push(id);
+    module.op(id).results[dim]
 }

@@ -2,33 +2,66 @@
 //! with the defined result, on a copy of the module before it is written.
 //!
 //! Nothing is added where facts prove that the undefined case cannot happen. Of tile indices outside
-//! of an array, the common ones need nothing either: an index that is a block id or the counter of a
+//! of an array, most need nothing either: an index that is a block id or the counter of a
 //! loop over tiles is inside whenever grid and extents fit together, which the host checks at each
-//! launch ([`Limit`]) at the price of a few integer operations. What is left gets an `if`.
+//! launch ([`Limit`]) at the price of a few integer operations; others that depend on nothing but block ids,
+//! parameters and counters are gone through before the first launch of a kind ([`Probe`]). Launches that
+//! do not fit, and indices that depend on data, get a kernel in which each such access has an `if`.
 
 mod arithmetic;
 mod bounds;
 mod padding;
+mod probe;
 
 #[cfg(test)]
 mod tests;
 
 pub use bounds::{Bound, Limit};
+pub use probe::Probe;
 
 use crate::ir::Module;
-use crate::pass::Facts;
+use crate::pass::{self, Facts};
+
+/// Who sees to it that tile indices are inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guards {
+    /// The launch, where it can.
+    #[default]
+    Launch,
+    /// The kernel alone: any launch will do.
+    Kernel,
+}
+
+/// What must hold at a launch.
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    /// Comparisons.
+    pub limits: Vec<Limit>,
+    /// What comparisons cannot say.
+    pub probe: Option<Probe>,
+}
+
+impl Promises {
+    /// Is there nothing to hold?
+    pub fn is_empty(&self) -> bool {
+        self.limits.is_empty() && self.probe.is_none()
+    }
+}
 
 /// Makes the undefined cases of a verified module defined. Gives what a launch must check before it
 /// runs the result.
-pub fn legalize(module: &mut Module) -> Vec<Limit> {
-    let mut limits = Vec::new();
+pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
+    let mut promises = Promises::default();
     for entry in module.entries.clone() {
         let facts = Facts::analyze(module, &entry);
-        limits.extend(bounds::run(module, &entry, &facts));
+        let of_entry = bounds::run(module, &entry, &facts, guards);
+        promises.limits.extend(of_entry.limits);
+        promises.probe = promises.probe.or(of_entry.probe);
         arithmetic::run(module, &entry, &facts);
         padding::run(module, &entry);
     }
-    limits
+    pass::tidy(module);
+    promises
 }
 
 /// Takes a block's ops apart and puts them together again with what `rewrite` adds before each.

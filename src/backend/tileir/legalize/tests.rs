@@ -1,7 +1,7 @@
 //! The stages keep the meaning of a kernel: the cpu back end, which defines it, gets the same results
 //! before and after.
 
-use super::legalize;
+use super::{Guards, legalize};
 use crate::backend::cpu::{Memory, Program, RunOptions};
 use crate::backend::tileir::order_memory;
 use crate::dtype::DType;
@@ -9,15 +9,25 @@ use crate::ir::{Attr, Builder, Module, Opcode, Overflow, Padding, Rounding, Sign
 use crate::pass::optimize;
 use crate::pass::tests::random;
 
-/// Both stages, and what a launch would check for three tile blocks.
-fn staged(mut module: Module) -> Option<Module> {
-    let limits = legalize(&mut module);
+/// Both stages, where guards or the promises of the kernel for three tile blocks see to tile indices.
+fn staged(mut module: Module, guards: Guards) -> Option<Module> {
+    let promises = legalize(&mut module, guards);
     order_memory(&mut module);
     verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
+    assert!(guards == Guards::Launch || promises.is_empty(), "a guarded kernel relies on nothing");
     // The scalars of the random kernels; extents are static there.
     let param = |index: u32| [5, 100, -16].get((index as usize).wrapping_sub(3)).copied().unwrap_or(0);
     let value = |bound: super::Bound| bound.value([3, 1, 1], param);
-    limits.iter().all(|limit| value(limit.index) <= value(limit.count)).then_some(module)
+    let words: Vec<u64> = (0..6).map(|index| param(index) as u64).collect();
+    let holds = |probe: &super::Probe| {
+        verify(probe.module()).unwrap_or_else(|problems| panic!("{}\n{}", problems[0], probe.module()));
+        let program = Program::compile(probe.module()).expect("a probe runs");
+        let all_inside = program.run([3, 1, 1], &words, &Memory::new(), &RunOptions::default()).is_ok();
+        assert!(all_inside || !probe.is_proven([3, 1, 1], &words), "{}", probe.module());
+        all_inside
+    };
+    let inside = promises.limits.iter().all(|limit| value(limit.index) <= value(limit.count));
+    (inside && promises.probe.as_ref().is_none_or(holds)).then_some(module)
 }
 
 #[test]
@@ -26,14 +36,17 @@ fn random_kernels_keep_their_results() {
     for seed in 0..150 {
         let mut module = random::kernel(seed);
         let want = random::run(&module);
-        let raw = staged(module.clone());
+        let staged = |module: &Module| [Guards::Launch, Guards::Kernel].map(|guards| staged(module.clone(), guards));
+        let raw = staged(&module);
         optimize(&mut module);
-        for module in raw.into_iter().chain(staged(module)) {
+        let optimised = staged(&module);
+        assert!(raw[1].is_some() && optimised[1].is_some(), "a guarded kernel fits every grid");
+        for module in raw.into_iter().chain(optimised).flatten() {
             assert!(random::run(&module) == want, "seed {seed}\n{module}");
             compared += 1;
         }
     }
-    assert!(compared > 100, "only {compared} kernels fit their grid");
+    assert!(compared > 400, "only {compared} kernels fit their grid");
 }
 
 /// Runs one op on each pair of elements of two arrays of 16 numbers, at tile indices -1 to 2 of tiles of 8.
@@ -66,8 +79,7 @@ fn run(code: Opcode, attrs: Vec<Attr>, from: DType, to: DType, a: &[u64], b: &[u
     let mut module = builder.module;
     verify(&module).expect("a well-formed kernel");
     if stage {
-        let limits = legalize(&mut module);
-        assert!(limits.is_empty(), "{limits:?}");
+        legalize(&mut module, Guards::Kernel);
         order_memory(&mut module);
         verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
     }
@@ -187,7 +199,7 @@ fn padding_of_tf32_keeps_its_value() {
     let paddings = [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf];
     for (padding, number) in paddings.into_iter().zip([0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY]) {
         let mut module = padded_copy(padding);
-        legalize(&mut module);
+        legalize(&mut module, Guards::Launch);
         verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
         // Any NaN is as good as another.
         let number_of = |bits: u32| if f32::from_bits(bits).is_nan() { u32::MAX } else { bits };

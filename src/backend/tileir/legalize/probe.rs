@@ -1,0 +1,245 @@
+//! What of a kernel decides its tile indices, taken out as a kernel of its own, so that a launch can find
+//! out beforehand whether all of them are inside.
+//!
+//! A guard is an `if` around an access, and compilers overlap accesses with arithmetic only where there is
+//! none. Most indices depend on nothing but block ids, extents and loop counters. The probe computes
+//! these, as the kernel does, and asserts that they are inside; it touches no memory and no tiles.
+
+use super::bounds::{Open, through_assumes, tile_count};
+use super::rewrite_blocks;
+use crate::backend::ParamWord;
+use crate::dtype::DType;
+use crate::ir::table::Effect;
+use crate::ir::{
+    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Elem, Entry, Flag, Loc, Module, Op, OpId, Opcode, Predicate,
+    Sign, Substitution, Type, TypeId, Value,
+};
+use crate::pass::{self, Facts};
+
+/// Marks the assertions of a probe.
+const MESSAGE: &str = "a tile index outside of its array";
+
+/// A kernel with the parameters of another one that asserts what the other one relies on.
+#[derive(Clone, Debug)]
+pub struct Probe(Module);
+
+impl Probe {
+    /// The probe as a module that the cpu back end runs: without memory, it fails where something does not hold.
+    pub fn module(&self) -> &Module {
+        &self.0
+    }
+
+    /// Do ranges prove all assertions for a launch with this grid and these parameters? They may hold even if not.
+    pub fn is_proven(&self, grid: [u32; 3], params: &[ParamWord]) -> bool {
+        let mut module = self.0.clone();
+        let entry = module.entries[0].clone();
+        insert_launch(&mut module, entry.body, grid, params);
+        let facts = Facts::analyze(&module, &entry);
+        let mut proven = true;
+        module.walk(entry.body, &mut |id| {
+            let op = module.op(id);
+            // True is -1 as a signed number of one bit.
+            proven &= !is_ours(op) || facts.constant(op.operands[0]) == Some(-1);
+        });
+        proven
+    }
+}
+
+fn is_ours(op: &Op) -> bool {
+    op.code == Opcode::Assert && matches!(op.attr(AttrKind::Text), Some(Attr::Text(text)) if **text == *MESSAGE)
+}
+
+/// Replaces grid and parameters by what a launch passes.
+fn insert_launch(module: &mut Module, body: BlockId, grid: [u32; 3], params: &[ParamWord]) {
+    let mut values = Substitution::new();
+    let mut head = Vec::new();
+    for (arg, &word) in module.block(body).args.clone().into_iter().zip(params) {
+        if let Type::Tile { elem: Elem::Num(dtype), .. } = module.ty(arg) {
+            let bits = word & (u64::MAX >> (64 - dtype.bits()));
+            values.replace(arg, constant(module, module.ty_id(arg), bits, &mut head));
+        }
+    }
+    rewrite_blocks(module, body, &mut |module, id, out| {
+        out.push(id);
+        let old = module.op(id).results.clone();
+        match module.op(id).code {
+            Opcode::GetTileBlockId => {
+                let ids = module.renew_results(id);
+                for ((old, id), blocks) in old.into_iter().zip(ids).zip(grid) {
+                    let predicate = Predicate::Bounded { lower: Some(0), upper: Some(i64::from(blocks) - 1) };
+                    let (ty, attrs) = (module.ty_id(id), vec![Attr::Predicate(predicate)]);
+                    let bounded = module.add_op(Opcode::Assume, &[&[id]], attrs, vec![], &[ty], Loc::UNKNOWN);
+                    out.push(bounded);
+                    values.replace(old, module.op(bounded).results[0]);
+                }
+            }
+            Opcode::GetNumTileBlocks => {
+                for (old, blocks) in old.into_iter().zip(grid) {
+                    values.replace(old, constant(module, module.ty_id(old), blocks.into(), out));
+                }
+            }
+            _ => {}
+        }
+    });
+    module.block_mut(body).ops.splice(0..0, head);
+    values.apply(module, body);
+}
+
+fn constant(module: &mut Module, ty: TypeId, bits: u64, out: &mut Vec<OpId>) -> Value {
+    let data = vec![Attr::Value(ConstData::Splat(bits))];
+    let id = module.add_op(Opcode::Constant, &[], data, vec![], &[ty], Loc::UNKNOWN);
+    out.push(id);
+    module.op(id).results[0]
+}
+
+/// The probe of an entry for those open accesses that can be decided without the kernel's data, and takes
+/// them out of `open`.
+pub(super) fn build(module: &Module, entry: &Entry, facts: &Facts, open: &mut Open) -> Option<Probe> {
+    if module.entries.len() != 1 || open.is_empty() {
+        return None;
+    }
+    let mut plan = Plan { module, facts, checks: Vec::new() };
+    plan.block(entry.body, open, &mut Vec::new());
+    let checks = plan.checks;
+    let decided: Vec<&Check> = checks.iter().filter(|check| extract(module, entry, &[check]).is_some()).collect();
+    decided.iter().for_each(|check| _ = open.remove(&check.access));
+    if decided.is_empty() { None } else { extract(module, entry, &decided).map(Probe) }
+}
+
+/// One comparison of a check.
+#[derive(Clone, Copy)]
+struct Condition {
+    view: Value,
+    dim: usize,
+    number: Value,
+    /// `number <= count` as signed, instead of `number < count` as unsigned.
+    is_end: bool,
+}
+
+/// What is asserted for one access.
+struct Check {
+    access: OpId,
+    /// The op before which it is decided: the access or a loop around it.
+    place: OpId,
+    conditions: Vec<Condition>,
+}
+
+/// A loop, as seen from an access in it.
+#[derive(Clone)]
+struct Around {
+    id: OpId,
+    blocks: Vec<BlockId>,
+}
+
+/// Finds for every open access the outermost place at which it can be decided.
+struct Plan<'m> {
+    module: &'m Module,
+    facts: &'m Facts,
+    checks: Vec<Check>,
+}
+
+impl Plan<'_> {
+    /// `around`: the loops around this block, outermost first, from the innermost branch on, for what runs
+    /// only sometimes is to be asked only then.
+    fn block(&mut self, block: BlockId, open: &Open, around: &mut Vec<Around>) {
+        for &id in &self.module.block(block).ops {
+            if let Some(dims) = open.get(&id) {
+                self.access(id, dims, around);
+            }
+            let op = self.module.op(id);
+            match op.code {
+                Opcode::For | Opcode::Loop => {
+                    let mut blocks = op.regions.clone();
+                    self.module.walk(op.regions[0], &mut |inner| blocks.extend(&self.module.op(inner).regions));
+                    around.push(Around { id, blocks });
+                    self.block(op.regions[0], open, around);
+                    around.pop();
+                }
+                _ => op.regions.iter().for_each(|&region| self.block(region, open, &mut Vec::new())),
+            }
+        }
+    }
+
+    fn access(&mut self, access: OpId, dims: &[usize], around: &[Around]) {
+        let before = around.iter().find_map(|loop_around| {
+            let conditions = dims.iter().map(|&dim| self.before(loop_around, access, dim));
+            Some((loop_around.id, conditions.collect::<Option<Vec<Condition>>>()?))
+        });
+        let (place, conditions) = before.unwrap_or_else(|| {
+            let op = self.module.op(access);
+            let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
+            let condition = |&dim: &usize| Condition { view, dim, number: index[dim], is_end: false };
+            (access, dims.iter().map(condition).collect())
+        });
+        self.checks.push(Check { access, place, conditions });
+    }
+
+    /// The condition before a loop for one dimension of an access in it, if there is one: an index that is the same
+    /// in all iterations, or the counter, whose end is compared.
+    fn before(&self, around: &Around, access: OpId, dim: usize) -> Option<Condition> {
+        let op = self.module.op(access);
+        let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[dim]);
+        if !self.is_invariant(around, view) {
+            return None;
+        }
+        if self.is_invariant(around, index) {
+            return Some(Condition { view, dim, number: index, is_end: false });
+        }
+        let looped = self.module.op(around.id);
+        let counts = looped.code == Opcode::For
+            && !looped.flag(Flag::UnsignedCmp)
+            && self.module.def(through_assumes(self.module, index)) == Def::Arg(looped.regions[0], 0)
+            && self.facts.range(index).is_some_and(|range| range.lo >= 0);
+        counts.then(|| Condition { view, dim, number: looped.operands[1], is_end: true })
+    }
+
+    fn is_invariant(&self, around: &Around, value: Value) -> bool {
+        match self.module.def(value) {
+            Def::Arg(block, _) => !around.blocks.contains(&block),
+            Def::Result(id, _) => !around.blocks.iter().any(|&block| self.module.block(block).ops.contains(&id)),
+        }
+    }
+}
+
+/// The kernel without everything that these checks do not need; `None` if that leaves memory or tiles.
+fn extract(module: &Module, entry: &Entry, checks: &[&Check]) -> Option<Module> {
+    let mut probe = module.clone();
+    probe.globals.clear();
+    rewrite_blocks(&mut probe, entry.body, &mut |probe, id, out| {
+        for check in checks.iter().filter(|check| check.place == id) {
+            check.conditions.iter().for_each(|condition| assert(probe, id, condition, out));
+        }
+        out.push(id);
+    });
+    pass::keep_only(&mut probe, &is_ours);
+    let mut allowed = true;
+    probe.walk(entry.body, &mut |id| {
+        let op = probe.op(id);
+        let harmless = matches!(op.code.spec().effect, Effect::Pure | Effect::Region | Effect::Terminator);
+        let is_small = |&value: &Value| match probe.ty(value) {
+            Type::Tile { elem: Elem::Num(dtype), shape } => shape.is_empty() && dtype.is_int(),
+            Type::Tile { elem: Elem::Ptr { .. }, shape } => shape.is_empty(),
+            Type::TensorView { .. }
+            | Type::PartitionView { .. }
+            | Type::StridedView { .. }
+            | Type::GatherScatterView { .. }
+            | Type::Token => true,
+        };
+        allowed &= (harmless && op.code != Opcode::GetGlobal || is_ours(op)) && op.results.iter().all(is_small);
+    });
+    allowed.then_some(probe)
+}
+
+fn assert(probe: &mut Module, place: OpId, condition: &Condition, out: &mut Vec<OpId>) {
+    let &Condition { view, dim, number, is_end } = condition;
+    let loc = probe.op(place).loc;
+    let count = tile_count(probe, view, dim, number, loc, out);
+    let (pred, sign) = if is_end { (CmpPred::Le, Sign::Signed) } else { (CmpPred::Lt, Sign::Unsigned) };
+    let truth = probe.intern(Type::scalar(DType::I1));
+    let attrs = vec![Attr::CmpPred(pred), Attr::Sign(sign)];
+    let holds = probe.add_op(Opcode::CmpI, &[&[number], &[count]], attrs, vec![], &[truth], loc);
+    let holds_value = probe.op(holds).results[0];
+    let message = vec![Attr::Text(MESSAGE.into())];
+    let assertion = probe.add_op(Opcode::Assert, &[&[holds_value]], message, vec![], &[], loc);
+    out.extend([holds, assertion]);
+}
