@@ -117,7 +117,7 @@ def chart(results, title):
         legend.append(f'<rect x="{x}" y="36" width="11" height="11" fill="{colour}"/><text x="{x + 16}" y="46">{name}</text>')
         x += 120
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 190}" height="{y + 10}" font-family="sans-serif" font-size="12">'
-            f'<style>.s{{font-size:10px}}</style><rect width="100%" height="100%" fill="white"/><text x="{left}" y="20" font-size="15">{escape(title)}</text>'
+            f'<style>.s{{font-size:10px;paint-order:stroke;stroke:white;stroke-width:3px}}</style><rect width="100%" height="100%" fill="white"/><text x="{left}" y="20" font-size="15">{escape(title)}</text>'
             f'{"".join(legend)}<line x1="{line:.1f}" x2="{line:.1f}" y1="56" y2="{y - gap + 4}" stroke="#555" stroke-dasharray="4 3"/>'
             f'{"".join(groups)}</svg>\n')
 
