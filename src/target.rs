@@ -26,6 +26,66 @@ impl Target {
             _ => 232_448,
         }
     }
+
+    /// What a multiprocessor holds.
+    pub const fn multiprocessor(self) -> Multiprocessor {
+        let (warps, blocks) = match self.arch {
+            86 | 87 => (48, 16),
+            89 | 120 | 121 => (48, 24),
+            _ => (64, 32),
+        };
+        Multiprocessor { warps, blocks, shared_bytes: self.max_shared_bytes() + BLOCK_SHARED_BYTES }
+    }
+}
+
+/// Shared memory that each tile block takes besides its own, in bytes (from sm_80 on).
+const BLOCK_SHARED_BYTES: u32 = 1024;
+
+/// What a multiprocessor holds at a time, from the CUDA programming guide's table of compute capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multiprocessor {
+    /// Most warps.
+    pub warps: u32,
+    /// Most tile blocks.
+    pub blocks: u32,
+    /// Shared memory in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Multiprocessor {
+    /// Parts that a multiprocessor's warps and registers are dealt out to.
+    const PARTS: u32 = 4;
+
+    /// Registers of a part.
+    const PART_REGISTERS: u32 = 16_384;
+
+    /// A warp gets registers for its lanes in units of this many a lane.
+    const REGISTER_UNIT: u32 = 8;
+
+    /// Tile blocks of so many warps, registers a thread and bytes of shared memory that run at a time; 0 if
+    /// one is too large.
+    ///
+    /// ```
+    /// let multiprocessor = cutlet::Target::SM_90A.multiprocessor();
+    /// assert_eq!(multiprocessor.fitting_blocks(16, 32, 0), 4);
+    /// assert_eq!(multiprocessor.fitting_blocks(16, 33, 0), 3);
+    /// assert_eq!(multiprocessor.fitting_blocks(4, 32, 100 << 10), 2);
+    /// ```
+    pub const fn fitting_blocks(self, warps: u32, registers: u32, shared_bytes: u32) -> u32 {
+        let registers = if registers < Self::REGISTER_UNIT { Self::REGISTER_UNIT } else { registers };
+        let warp_registers = registers.next_multiple_of(Self::REGISTER_UNIT) * 32;
+        let by_registers = Self::PARTS * (Self::PART_REGISTERS / warp_registers) / warps;
+        let by_warps = self.warps / warps;
+        let by_memory = self.shared_bytes / (shared_bytes + BLOCK_SHARED_BYTES);
+        let mut least = self.blocks;
+        if by_registers < least {
+            least = by_registers;
+        }
+        if by_warps < least {
+            least = by_warps;
+        }
+        if by_memory < least { by_memory } else { least }
+    }
 }
 
 impl fmt::Display for Target {

@@ -14,7 +14,7 @@ use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Module, PrintOptions, verify};
 use crate::pass;
-use crate::runtime::{Backend, Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks};
+use crate::runtime::{Backend, Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills};
 use crate::target::Target;
 
 /// A compiled kernel.
@@ -157,28 +157,15 @@ fn compile_gpu(
     tma: bool,
     dump: &Dump,
 ) -> Result<GpuCode> {
-    let code = generate(module, gpu.target(), hints, tma)?;
+    let mut code = generate(module, gpu.target(), hints, tma)?;
+    let (mut kernel, mut cubin) = assembled(name, gpu, &code)?;
+    if code.min_blocks > 1 && hints.occupancy.is_none() && spills(&cubin.log) {
+        // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
+        code = generate(module, gpu.target(), Hints { occupancy: Some(1), ..hints }, tma)?;
+        (kernel, cubin) = assembled(name, gpu, &code)?;
+    }
     dump.write("layout", code.layout.as_bytes())?;
     dump.write("ptx", code.text.as_bytes())?;
-    let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
-    let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
-
-    let disk = DiskCache::from_env();
-    let key = content_key(gpu, &code.text)?;
-    // A cubin that the driver refuses although its checksum is right is a miss, too.
-    let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
-    let kept = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin)));
-    let (kernel, cubin) = match kept {
-        Some(found) => found,
-        None => {
-            let cubin = assemble(gpu, name, &code.text)?;
-            let kernel = load(&cubin)?;
-            if let Some(disk) = &disk {
-                disk.put(&key, &pack(&cubin));
-            }
-            (kernel, cubin)
-        }
-    };
     dump.write("cubin", &cubin.bytes)?;
     dump.write("log", cubin.log.as_bytes())?;
     let maps = TensorMaps::of(&code.params).map(|maps| {
@@ -186,6 +173,25 @@ fn compile_gpu(
         Box::new(Mapped { maps, plain: OnceLock::new(), building: Mutex::new(()), source })
     });
     Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), promises: None, maps })
+}
+
+/// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it.
+fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled) -> Result<(GpuKernel, Cubin)> {
+    let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
+    let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
+    let disk = DiskCache::from_env();
+    let key = content_key(gpu, &code.text)?;
+    // A cubin that the driver refuses although its checksum is right is a miss, too.
+    let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
+    if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
+        return Ok(found);
+    }
+    let cubin = assemble(gpu, name, &code.text)?;
+    let kernel = load(&cubin)?;
+    if let Some(disk) = &disk {
+        disk.put(&key, &pack(&cubin));
+    }
+    Ok((kernel, cubin))
 }
 
 /// Everything that machine code depends on. The options of the assembler are constant in

@@ -83,13 +83,18 @@ fn text_of(buffer: &[u8]) -> String {
 /// The lines of an assembler's log that cost speed: spilled registers and serialised matrix
 /// instructions (notes C7500 and following).
 pub(crate) fn remarks(log: &str) -> Vec<String> {
-    let spills = |line: &str| {
-        line.split(',').any(|part| {
-            part.contains("spill")
-                && part.split_whitespace().next().is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > 0))
-        })
-    };
-    log.lines().filter(|line| line.contains("C75") || spills(line)).map(|line| line.trim().to_owned()).collect()
+    log.lines().filter(|line| line.contains("C75") || tells_spills(line)).map(|line| line.trim().to_owned()).collect()
+}
+
+/// Does an assembler's log tell of registers that were spilled to memory?
+pub(crate) fn spills(log: &str) -> bool {
+    log.lines().any(tells_spills)
+}
+
+fn tells_spills(line: &str) -> bool {
+    line.split(',').any(|part| {
+        part.contains("spill") && part.split_whitespace().next().is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > 0))
+    })
 }
 
 /// A kernel loaded into the context of one GPU, with its launch configuration.

@@ -5,7 +5,8 @@
 //! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder;
-//! 4. `emit` — instructions to text.
+//! 4. `pressure` — how many blocks the registers allow;
+//! 5. `emit` — instructions to text.
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
@@ -22,6 +23,7 @@ mod lower;
 #[allow(dead_code)]
 mod mma;
 mod plan;
+mod pressure;
 #[allow(dead_code)]
 mod scalar;
 mod shared;
@@ -77,6 +79,8 @@ pub struct Compiled {
     pub entry: String,
     /// Threads of a tile block.
     pub threads: u32,
+    /// Tile blocks for which the assembler is to save registers, so that they fit on a multiprocessor.
+    pub min_blocks: u32,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
     /// Tile blocks of a cluster (1: none).
@@ -100,11 +104,11 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         )]));
     };
     let warps = plan::num_warps(module, entry.body, options);
-    let inference = infer::Inference::run(module, entry.body, target, warps);
+    let inference = infer::Inference::run(module, entry, target, warps);
     let name = symbol(&entry.name);
     if let Some(module) = rotated(module, &inference) {
         let entry = &module.entries[0];
-        let inference = infer::Inference::run(&module, entry.body, target, warps);
+        let inference = infer::Inference::run(&module, entry, target, warps);
         return lower::lower(&module, entry, inference, &name, options).map_err(Error::Unsupported);
     }
     lower::lower(module, entry, inference, &name, options).map_err(Error::Unsupported)

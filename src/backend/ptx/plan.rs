@@ -1,20 +1,31 @@
 //! How many warps a tile block gets.
 //!
-//! A thread should hold about 64 bytes of the largest tile: enough independent 16-byte accesses in
-//! flight, few enough registers that many tile blocks share a multiprocessor. Matrix products count
-//! by their accumulator: 64 numbers a thread.
+//! What decides is how much of a tile a thread holds. Work that is the same for every element wants one
+//! 16-byte access a thread: then the blocks that run together touch one small window of memory, which the
+//! memory serves fastest, whatever the size of the tile. Work in which threads meet (reductions, changes of
+//! layout) wants 32 bytes a thread, and blocks that are small enough for several to share a multiprocessor:
+//! while one waits at a barrier the others go on. Matrix products count by their accumulator.
 
 use super::CompileOptions;
-use crate::ir::{BlockId, Elem, Module, Opcode, Type};
+use crate::ir::{BlockId, Elem, Module, Op, Opcode, Type, Value};
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
 
-/// Bytes of the largest tile that a thread should hold.
-const BYTES_PER_THREAD: u64 = 64;
+/// Most warps of a tile block.
+const MOST_WARPS: u64 = 32;
 
-/// Bytes a tile should have before it is worth spreading over four warps.
-const FOUR_WARPS_BYTES: u64 = 2048;
+/// Bytes of a tile that a thread holds where threads do not meet: one access.
+const STREAM_BYTES: u64 = 16;
+
+/// Bytes of a tile that a thread holds where threads meet.
+const MEETING_BYTES: u64 = 32;
+
+/// Most warps of a block whose threads meet, unless a thread would hold more than `CROWDED_BYTES`.
+const MEETING_WARPS: u64 = 16;
+
+/// Bytes of one tile that leave a thread few registers for anything else.
+const CROWDED_BYTES: u64 = 128;
 
 /// Accumulator elements of a matrix product that a thread should hold.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
@@ -22,32 +33,95 @@ const ACCUMULATORS_PER_THREAD: u64 = 64;
 /// Warps of a tile block for the kernel with this body: a power of two from 1 to 32.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
-        return warps.clamp(1, 32).next_power_of_two();
+        return warps.clamp(1, MOST_WARPS as u32).next_power_of_two();
     }
-    let mut bytes = 0;
-    let mut accumulators = 0;
-    module.walk(body, &mut |op| {
-        let op = module.op(op);
-        for &result in &op.results {
-            let Type::Tile { elem, shape } = module.ty(result) else { continue };
-            let count = shape.iter().product::<i64>() as u64;
-            let bits = match elem {
-                Elem::Num(dtype) => u64::from(dtype.storage_bits()),
-                Elem::Ptr { .. } => 64,
-            };
-            if matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
-                accumulators = accumulators.max(count);
-            } else if matches!(op.code, Opcode::LoadView | Opcode::LoadPtr | Opcode::Reduce) || count > 1 {
-                bytes = bytes.max(count * bits / 8);
+    let sizes = Sizes::of(module, body);
+    let warps = if sizes.accumulators > 0 {
+        (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP)).clamp(4, 8)
+    } else if sizes.meets() {
+        let wanted = warps_for(sizes.largest, MEETING_BYTES).min(MEETING_WARPS);
+        wanted.max(warps_for(sizes.largest, CROWDED_BYTES))
+    } else {
+        warps_for(sizes.accessed, STREAM_BYTES)
+    };
+    warps.clamp(1, MOST_WARPS).next_power_of_two() as u32
+}
+
+/// Warps that hold so many bytes when a thread holds `each`.
+fn warps_for(bytes: u64, each: u64) -> u64 {
+    bytes.div_ceil(each * u64::from(WARP))
+}
+
+/// Sizes of the tiles of a kernel.
+#[derive(Debug, Default)]
+struct Sizes {
+    /// Bytes of the largest tile.
+    largest: u64,
+    /// Bytes of the largest tile that is loaded or stored.
+    accessed: u64,
+    /// Elements of the loaded and stored tiles of more than one element: the fewest and the most.
+    fewest: Option<u64>,
+    most: u64,
+    /// Elements of the largest accumulator.
+    accumulators: u64,
+    /// An op needs elements of other threads.
+    exchanges: bool,
+}
+
+impl Sizes {
+    fn of(module: &Module, body: BlockId) -> Sizes {
+        let mut sizes = Sizes::default();
+        module.walk(body, &mut |id| sizes.add(module, module.op(id)));
+        sizes
+    }
+
+    fn add(&mut self, module: &Module, op: &Op) {
+        for &value in &op.results {
+            let (count, bytes) = extent(module, value);
+            if matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled) {
+                self.accumulators = self.accumulators.max(count);
+            } else if count > 1 {
+                self.largest = self.largest.max(bytes);
             }
         }
-    });
-    if accumulators > 0 {
-        let threads = accumulators / ACCUMULATORS_PER_THREAD;
-        return (threads / u64::from(WARP)).clamp(4, 8).next_power_of_two() as u32;
+        if matches!(op.code, Opcode::Reduce | Opcode::Scan) {
+            self.largest = op.operands.iter().map(|&v| extent(module, v).1).fold(self.largest, u64::max);
+            self.exchanges = true;
+        }
+        if matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert) {
+            self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);
+        }
+        match op.code {
+            Opcode::LoadView | Opcode::LoadPtr => self.access(module, op.results[0]),
+            Opcode::StoreView => self.access(module, op.group(0)[0]),
+            Opcode::StorePtr => self.access(module, op.group(1)[0]),
+            _ => {}
+        }
     }
-    let wanted = (bytes / (BYTES_PER_THREAD * u64::from(WARP))).max(1).next_power_of_two() as u32;
-    let least = if bytes >= FOUR_WARPS_BYTES { 4 } else { 1 };
-    let most = if bytes >= 128 * 1024 { 32 } else { 16 };
-    wanted.clamp(least, most)
+
+    fn access(&mut self, module: &Module, value: Value) {
+        let (count, bytes) = extent(module, value);
+        if count > 1 {
+            self.accessed = self.accessed.max(bytes);
+            self.fewest = Some(self.fewest.map_or(count, |fewest| fewest.min(count)));
+            self.most = self.most.max(count);
+        }
+    }
+
+    /// Do threads need elements that other threads hold? Also where accesses differ in size: a small tile
+    /// that is stretched over a larger one.
+    fn meets(&self) -> bool {
+        self.exchanges || self.fewest.is_some_and(|fewest| fewest < self.most)
+    }
+}
+
+/// Elements and bytes of a tile; none of a value that is not one.
+fn extent(module: &Module, value: Value) -> (u64, u64) {
+    let Type::Tile { elem, shape } = module.ty(value) else { return (0, 0) };
+    let count = shape.iter().product::<i64>() as u64;
+    let bits = match elem {
+        Elem::Num(dtype) => u64::from(dtype.storage_bits()),
+        Elem::Ptr { .. } => 64,
+    };
+    (count, count * bits / 8)
 }

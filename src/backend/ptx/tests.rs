@@ -238,7 +238,7 @@ fn softmax_reduces_across_warps() {
     let out = k.op(Opcode::DivF, &[e, sum]);
     k.store(out, vy, &[row, zero]);
     for compiled in check(&k.finish()) {
-        assert_eq!(compiled.threads, 256);
+        assert_eq!(compiled.threads, 512);
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::{Inference, as_axes};
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, BlockId, Module, OpId, Opcode, Predicate, Type, Value};
+use crate::ir::{BlockId, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
+use crate::pass::Facts;
 
 /// Widest access of a thread in bytes.
 pub const VECTOR_BYTES: usize = 16;
@@ -51,13 +52,13 @@ impl ViewShape {
 
     /// Largest power of two that is known to divide the stride of tensor dimension `dim`. Elements that
     /// share a byte come in whole bytes.
-    pub fn stride_divisor(&self, module: &Module, dim: usize) -> u64 {
-        divisor_of(module, self.stride(module, dim)).max(self.least_vector() as u64)
+    pub fn stride_divisor(&self, module: &Module, facts: &Facts, dim: usize) -> u64 {
+        divisor_of(facts, self.stride(module, dim)).max(self.least_vector() as u64)
     }
 
     /// Largest power of two that is known to divide the extent of tensor dimension `dim`.
-    pub fn extent_divisor(&self, module: &Module, dim: usize) -> u64 {
-        divisor_of(module, self.extent(module, dim)).max(self.least_vector() as u64)
+    pub fn extent_divisor(&self, module: &Module, facts: &Facts, dim: usize) -> u64 {
+        divisor_of(facts, self.extent(module, dim)).max(self.least_vector() as u64)
     }
 
     /// Elements of the smallest access: 2 where two share a byte.
@@ -66,13 +67,13 @@ impl ViewShape {
     }
 
     /// Elements that one aligned access along `axis` (a tile dimension of stride 1) may cover.
-    pub fn vector(&self, module: &Module, axis: usize) -> usize {
+    pub fn vector(&self, module: &Module, facts: &Facts, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
-        let mut vector = VECTOR_BYTES.min(divisor(module, base) as usize) / size.max(1);
+        let mut vector = VECTOR_BYTES.min(facts.divisor(base) as usize) / size.max(1);
         for (other, &dim) in self.dim_map.iter().enumerate() {
             if other != axis {
-                vector = vector.min(self.stride_divisor(module, dim) as usize);
+                vector = vector.min(self.stride_divisor(module, facts, dim) as usize);
             }
         }
         vector.max(self.least_vector()).min(self.tile[axis] as usize)
@@ -92,38 +93,11 @@ fn dynamic(module: &Module, tensor: OpId, dim: usize, stride: bool) -> Result<i6
     }
 }
 
-fn divisor_of(module: &Module, value: Result<i64, Value>) -> u64 {
+fn divisor_of(facts: &Facts, value: Result<i64, Value>) -> u64 {
     match value {
         Ok(constant) => 1 << constant.trailing_zeros().min(62),
-        Err(value) => divisor(module, value),
+        Err(value) => facts.divisor(value),
     }
-}
-
-/// Largest power of two that `assume` ops and constants say divides a scalar (bytes for pointers).
-pub fn divisor(module: &Module, value: Value) -> u64 {
-    let mut best = 1;
-    let mut value = value;
-    while let Some(id) = module.defining_op(value) {
-        let op = module.op(id);
-        match op.code {
-            Opcode::Assume => {
-                if let Some(Attr::Predicate(Predicate::DivBy { divisor, every: None, .. })) =
-                    op.attr(AttrKind::Predicate)
-                {
-                    best = best.max(*divisor);
-                }
-                value = op.operands[0];
-            }
-            Opcode::Constant => {
-                if let Some(crate::ir::ConstData::Splat(bits)) = op.const_data() {
-                    best = best.max(1 << bits.trailing_zeros().min(62));
-                }
-                break;
-            }
-            _ => break,
-        }
-    }
-    best
 }
 
 /// The tile dimension whose tensor dimension has constant stride 1 (the innermost of several).
@@ -159,7 +133,7 @@ impl Inference<'_> {
             };
             let Some(view) = ViewShape::of(module, view) else { return };
             let order = memory_order(module, &view);
-            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, axis));
+            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
             let least = view.least_vector();
             found.push((id, view.tile, order, vector, least));
         });
@@ -183,21 +157,21 @@ impl Inference<'_> {
         let Some(view) = ViewShape::of(module, op.group(1)[0]) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
         let coalesced = &self.accesses[&id];
-        let enough = RUN_BYTES.min(run_length(module, &view, coalesced) * size);
-        if run_length(module, &view, &layout) * size >= enough {
+        let enough = RUN_BYTES.min(self.run_length(&view, coalesced) * size);
+        if self.run_length(&view, &layout) * size >= enough {
             self.accesses.insert(id, layout);
         }
     }
-}
 
-/// Elements of the contiguous run of memory that the lanes of a warp touch with one vector each.
-fn run_length(module: &Module, view: &ViewShape, layout: &Layout) -> usize {
-    let Some(axis) = contiguous_axis(module, view) else { return 1 };
-    let inner: i64 = view.tile[axis + 1..].iter().product();
-    let extent = view.tile[axis];
-    let mut run = layout.vector_len(axis).min(view.vector(module, axis)) as i64;
-    while run < extent && layout.lane_images().contains(&((run * inner) as u32)) {
-        run *= 2;
+    /// Elements of the contiguous run of memory that the lanes of a warp touch with one vector each.
+    fn run_length(&self, view: &ViewShape, layout: &Layout) -> usize {
+        let Some(axis) = contiguous_axis(self.module, view) else { return 1 };
+        let inner: i64 = view.tile[axis + 1..].iter().product();
+        let extent = view.tile[axis];
+        let mut run = layout.vector_len(axis).min(view.vector(self.module, &self.facts, axis)) as i64;
+        while run < extent && layout.lane_images().contains(&((run * inner) as u32)) {
+            run *= 2;
+        }
+        run as usize
     }
-    run as usize
 }

@@ -17,13 +17,15 @@
 mod access;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
-pub use access::{ViewShape, contiguous_axis, divisor};
+pub use access::{ViewShape, contiguous_axis};
 
 use super::mma::MmaPlan;
 use crate::ir::table::Class;
-use crate::ir::{BlockId, Module, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
+use crate::pass::Facts;
 use crate::target::Target;
 
 /// How the registers of a value come about.
@@ -45,6 +47,8 @@ pub fn is_elementwise(code: Opcode) -> bool {
 /// The result of inference.
 pub struct Inference<'m> {
     module: &'m Module,
+    /// What is known of its integers and addresses.
+    pub facts: Rc<Facts>,
     /// Target that the code is for.
     pub target: Target,
     /// Warps of a tile block.
@@ -60,10 +64,11 @@ pub struct Inference<'m> {
 }
 
 impl<'m> Inference<'m> {
-    /// Infers the layouts of the entry with this body.
-    pub fn run(module: &'m Module, body: BlockId, target: Target, num_warps: u32) -> Inference<'m> {
+    /// Infers the layouts of an entry.
+    pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
         let mut inference = Inference {
             module,
+            facts: Rc::new(Facts::analyze(module, entry)),
             target,
             num_warps: num_warps as usize,
             layouts: vec![None; module.num_values()],
@@ -72,8 +77,8 @@ impl<'m> Inference<'m> {
             products: HashMap::new(),
             blocked: HashMap::new(),
         };
-        inference.collect_accesses(body);
-        inference.block(body);
+        inference.collect_accesses(entry.body);
+        inference.block(entry.body);
         inference
     }
 

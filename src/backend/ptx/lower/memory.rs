@@ -274,8 +274,8 @@ impl Lowering<'_> {
         let mut vector = 1;
         let mut ragged = None;
         if let Some(axis) = contiguous {
-            vector = shape.vector(module, axis).min(layout.vector_len(axis)).min(layout.num_registers());
-            if vector > 1 && shape.extent_divisor(module, shape.dim_map[axis]) < vector as u64 {
+            vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
+            if vector > 1 && shape.extent_divisor(module, &self.facts, shape.dim_map[axis]) < vector as u64 {
                 ragged = Some(axis);
             }
         }

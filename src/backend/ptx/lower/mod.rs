@@ -41,6 +41,7 @@ use super::builder::Builder;
 use super::emit::{self, Function};
 use super::infer::Inference;
 use super::inst::{Operand, Ty};
+use super::pressure;
 use super::shared::SharedMemory;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
@@ -84,8 +85,7 @@ pub struct Lowering<'m> {
     /// Streamed loads, if there are any.
     rings: Option<ring::Rings>,
     options: CompileOptions,
-    #[allow(dead_code)] // read by `tensor_map`
-    facts: Facts,
+    facts: Rc<Facts>,
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
     thread: thread::ThreadCache,
@@ -119,7 +119,7 @@ fn start<'m>(
         role: ring::Role::All,
         rings: None,
         options: *options,
-        facts: Facts::analyze(module, entry),
+        facts: Rc::clone(&inference.facts),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),
         use_counts: use_counts(module, entry.body),
@@ -154,10 +154,16 @@ pub fn lower<'m>(
     params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let layout = lowering.layout_text(entry.body);
     let shared_bytes = lowering.shared.used();
-    let function: Function = lowering.b.finish();
+    let multiplies = !lowering.inference.products.is_empty();
+    let mut function: Function = lowering.b.finish();
+    // Products plan their registers themselves: for one block.
+    if !multiplies && options.occupancy.is_none() {
+        function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes));
+    }
+    let min_blocks = function.min_blocks.unwrap_or(1);
     let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
-    Ok(Compiled { text, entry: name.to_owned(), threads, shared_bytes, cluster: 1, params, layout })
+    Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster: 1, params, layout })
 }
 
 /// An empty kernel. Without a number of blocks, ptxas may save registers for more of them than is good.

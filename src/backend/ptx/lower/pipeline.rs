@@ -113,9 +113,9 @@ impl Lowering<'_> {
         }
         let layout = self.inference.accesses.get(&load)?;
         let axis = contiguous_axis(module, &shape)?;
-        let vector = shape.vector(module, axis).min(layout.vector_len(axis)).min(layout.num_registers());
+        let vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
         let bytes = shape.elem.bytes_of(vector);
-        let whole = shape.extent_divisor(module, shape.dim_map[axis]) >= vector as u64;
+        let whole = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]) >= vector as u64;
         let side = plan.shared.accesses(layout);
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)

@@ -9,6 +9,7 @@ use super::thread::AxisBits;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ShflMode, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Module, OpId};
 use crate::layout::Layout;
@@ -37,6 +38,18 @@ impl Partials {
         self.slots.iter().map(|slots| slots[slot]).collect()
     }
 }
+
+/// Parts of rows in shared memory, of one operand: side by side within a row.
+struct PartsInMemory {
+    buffer: Buffer,
+    /// Bytes from the start of a slot to the thread's row, by thread-number bit.
+    row: Vec<u32>,
+    slot_bytes: u32,
+    dtype: DType,
+}
+
+/// Fewer parts than this are cheaper to read with one or two wide accesses in every thread.
+const LEAST_PARTS_FOR_LANES: usize = 8;
 
 /// Does the body combine its arguments with one commutative op?
 fn commutes(module: &Module, body: BlockId) -> bool {
@@ -91,7 +104,7 @@ impl Lowering<'_> {
                         .map_while(|&(bit, _)| if let Bit::Warp(w) = bit { Some(w) } else { None })
                         .collect();
                     done = warps.len();
-                    self.reduce_warps(body, &mut partials, &warps)?;
+                    self.reduce_warps(body, &mut partials, &warps, ordered)?;
                 }
             }
             steps = &steps[done..];
@@ -182,11 +195,11 @@ impl Lowering<'_> {
     }
 
     /// Combines the partial results of the warps that differ in these warp bits (lowest coordinate bit
-    /// first): every warp stores its part, all meet, every thread reads all parts of its elements.
+    /// first): every warp stores its part, all meet, and every warp combines the parts of its elements.
     ///
     /// A slot has a row for each combination of the other bits that tell elements apart, and the parts
     /// of a row side by side, so that a thread reads them with wide accesses.
-    fn reduce_warps(&mut self, body: BlockId, partials: &mut Partials, warps: &[usize]) -> Lowered {
+    fn reduce_warps(&mut self, body: BlockId, partials: &mut Partials, warps: &[usize], ordered: bool) -> Lowered {
         for &warp in warps {
             partials.warp[warp] = 0;
         }
@@ -225,22 +238,69 @@ impl Lowering<'_> {
                 let value = partials.slots[index][slot];
                 vector::store(&mut self.b, Space::Shared, dtype, &[value], &addr, MemMods::default(), owner);
             }
-            places.push((buffer, row, slot_bytes, dtype));
+            places.push(PartsInMemory { buffer, row, slot_bytes, dtype });
         }
-        for &(buffer, ..) in &places {
-            if self.shared.read(buffer) {
+        for place in &places {
+            if self.shared.read(place.buffer) {
                 self.barrier();
             }
         }
-        for &(buffer, ..) in &places {
-            self.shared.read(buffer);
+        for place in &places {
+            self.shared.read(place.buffer);
         }
-        for slot in 0..count {
+        match self.lanes_for_parts(partials, parts).filter(|_| !ordered) {
+            Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes),
+            None => self.combine_by_threads(body, partials, &places, parts),
+        }
+    }
+
+    /// Lanes that could each take one of the parts: replicas of each other, whose exchange costs less than
+    /// that every thread reads and combines all parts.
+    fn lanes_for_parts(&self, partials: &Partials, parts: usize) -> Option<Vec<usize>> {
+        let replicas = (0..partials.lane.len()).filter(|&lane| partials.lane[lane] == 0);
+        let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
+        (parts >= LEAST_PARTS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
+    }
+
+    /// Each lane reads one part of its row; shuffles combine them.
+    fn combine_by_lanes(
+        &mut self,
+        body: BlockId,
+        partials: &mut Partials,
+        places: &[PartsInMemory],
+        lanes: &[usize],
+    ) -> Lowered {
+        for (list, place) in places.iter().enumerate() {
+            let size = vector::run_bytes(place.dtype, 1);
+            let mut images = place.row.clone();
+            for (position, &lane) in lanes.iter().enumerate() {
+                images[lane] = size << position;
+            }
+            let part = self.linear_in_thread(&images);
+            for slot in 0..partials.slots[list].len() {
+                let addr = self.shared_place(place.buffer, part, 0, slot as u32 * place.slot_bytes);
+                let dtype = place.dtype;
+                let read = vector::load(&mut self.b, Space::Shared, dtype, 1, &addr, MemMods::default(), None);
+                partials.slots[list][slot] = read[0];
+            }
+        }
+        lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, false))
+    }
+
+    /// Every thread reads all parts of its rows.
+    fn combine_by_threads(
+        &mut self,
+        body: BlockId,
+        partials: &mut Partials,
+        places: &[PartsInMemory],
+        parts: usize,
+    ) -> Lowered {
+        for slot in 0..partials.slots[0].len() {
             let mut values: Vec<Vec<Operand>> = vec![Vec::new(); parts];
-            for (buffer, row, slot_bytes, dtype) in &places {
-                let row = self.linear_in_thread(row);
-                let addr = self.shared_place(*buffer, row, 0, slot as u32 * slot_bytes);
-                let read = self.read_row(*dtype, parts, &addr);
+            for place in places {
+                let row = self.linear_in_thread(&place.row);
+                let addr = self.shared_place(place.buffer, row, 0, slot as u32 * place.slot_bytes);
+                let read = self.read_row(place.dtype, parts, &addr);
                 for (list, value) in values.iter_mut().zip(read) {
                     list.push(value);
                 }

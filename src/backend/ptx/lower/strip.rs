@@ -13,24 +13,39 @@ use crate::backend::ptx::inst::Operand;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Slots of one piece; tiles of fewer than two pieces are lowered whole.
-const PIECE: usize = 16;
+/// Bytes of a piece in the narrowest array that the run touches: two accesses of a thread. Tiles of fewer
+/// than two pieces are lowered whole.
+const PIECE_BYTES: usize = 32;
+
+/// Bytes of a piece while other tiles are held in registers, which leave little room.
+const CROWDED_BYTES: usize = 16;
 
 /// A run of ops that is lowered piece by piece.
 pub struct Strip {
     layout: Layout,
+    /// Slots of one piece.
+    piece: usize,
     /// The ops of the run in order.
     pub ops: Vec<OpId>,
+    /// Tiles that the run makes, and other names of them.
+    inside: HashSet<Value>,
 }
 
 /// What an op is to a strip.
 enum Role {
     /// Works on tiles of this layout.
     Tile(Layout),
+    /// Gives a tile another shape: the same elements in the same slots.
+    Name,
     /// Has no instructions, or computes scalars: before the pieces.
     Scalar,
     /// Ends the run.
     Other,
+}
+
+/// Do the slots of both layouts hold the same elements, whatever the shape?
+fn same_slots(a: &Layout, b: &Layout) -> bool {
+    a.num_elements() == b.num_elements() && a.reshape(b.shape()).is_same(b)
 }
 
 impl Lowering<'_> {
@@ -38,18 +53,19 @@ impl Lowering<'_> {
     pub fn strip_at(&self, ops: &[OpId]) -> Option<Strip> {
         let module = self.module;
         let Role::Tile(layout) = self.role(*ops.first()?) else { return None };
-        if layout.num_registers() < 2 * PIECE {
-            return None;
-        }
         let mut inside: HashSet<Value> = HashSet::new();
-        let mut touches: Vec<memory::Touch> = Vec::new();
-        let mut best = 0;
         let mut uses_inside: HashMap<Value, u32> = HashMap::new();
+        let mut touches: Vec<memory::Touch> = Vec::new();
+        // The longest run so far: its ops, its tiles, the slots of a piece.
+        let mut best: Option<(usize, HashSet<Value>, usize)> = None;
+        let mut bytes = PIECE_BYTES;
+        let mut narrowest = 64;
         for (index, &id) in ops.iter().enumerate() {
             let op = module.op(id);
             match self.role(id) {
-                Role::Tile(other) if other.is_same(&layout) => {}
-                Role::Scalar => continue,
+                Role::Tile(other) if same_slots(&other, &layout) => {}
+                Role::Name if inside.contains(&op.operands[0]) => {}
+                Role::Name | Role::Scalar => continue,
                 Role::Tile(_) | Role::Other => break,
             }
             let tiles = op.operands.iter().filter(|&&v| matches!(module.ty(v), Type::Tile { .. }));
@@ -59,11 +75,17 @@ impl Lowering<'_> {
                     *uses_inside.entry(operand).or_default() += 1;
                 } else {
                     fits &= !self.depends_on(operand, &inside);
+                    if self.inference.source(operand) != Source::Free {
+                        bytes = CROWDED_BYTES;
+                    }
                 }
             }
             if let Some(touch) = self.access_of(id) {
                 fits &= !touches.iter().any(|earlier| earlier.conflicts(&touch));
                 touches.push(touch);
+                let tile = op.results.first().filter(|_| op.code == Opcode::LoadView).copied();
+                let tile = tile.unwrap_or_else(|| op.group(0)[0]);
+                narrowest = narrowest.min(self.element_type(tile).storage_bits() as usize);
             }
             if !fits {
                 break;
@@ -72,10 +94,11 @@ impl Lowering<'_> {
             let all_used =
                 inside.iter().all(|v| self.use_counts[v.index()] == uses_inside.get(v).copied().unwrap_or(0));
             if op.code == Opcode::StoreView && all_used {
-                best = index + 1;
+                best = Some((index + 1, inside.clone(), 8 * bytes / narrowest));
             }
         }
-        (best > 0).then(|| Strip { layout, ops: ops[..best].to_vec() })
+        let (count, inside, piece) = best?;
+        (layout.num_registers() >= 2 * piece).then(|| Strip { layout, piece, ops: ops[..count].to_vec(), inside })
     }
 
     fn role(&self, id: OpId) -> Role {
@@ -85,12 +108,17 @@ impl Lowering<'_> {
                 Some(layout) => Role::Tile(layout.clone()),
                 None => Role::Other,
             },
+            Opcode::Reshape | Opcode::Assume if self.inference.source(op.results[0]) == Source::Virtual => Role::Name,
             Opcode::Constant
             | Opcode::Iota
             | Opcode::Assume
             | Opcode::Broadcast
             | Opcode::Reshape
-            | Opcode::Permute => Role::Scalar,
+            | Opcode::Permute
+            | Opcode::MakeTensorView
+            | Opcode::MakePartitionView
+            | Opcode::MakeToken
+            | Opcode::JoinTokens => Role::Scalar,
             code if is_elementwise(code) => {
                 let result = op.results[0];
                 match self.inference.source(result) {
@@ -119,25 +147,23 @@ impl Lowering<'_> {
     /// Lowers a strip.
     pub fn strip(&mut self, strip: &Strip) -> Lowered {
         let module = self.module;
-        let inside: HashSet<Value> = strip.ops.iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
         let mut accesses: HashMap<OpId, memory::Access> = HashMap::new();
         let mut outside: HashMap<Value, Rc<[Operand]>> = HashMap::new();
         for &id in &strip.ops {
             let op = module.op(id);
-            if let Role::Scalar = self.role(id) {
-                self.op(id)?;
-                continue;
-            }
-            let values: &[Value] = match op.code {
-                Opcode::LoadView => &[],
-                Opcode::StoreView => op.group(0),
-                _ => &op.operands,
-            };
-            for &value in values {
-                if !inside.contains(&value) || matches!(self.inference.source(value), Source::Free | Source::Virtual) {
-                    let slots = self.get(value, &strip.layout)?;
-                    outside.insert(value, slots);
+            let values: &[Value] = match self.role(id) {
+                Role::Tile(_) if op.code == Opcode::LoadView => &[],
+                Role::Tile(_) if op.code == Opcode::StoreView => op.group(0),
+                Role::Tile(_) => &op.operands,
+                Role::Name | Role::Scalar | Role::Other => {
+                    self.op(id)?;
+                    continue;
                 }
+            };
+            for &value in values.iter().filter(|&value| !strip.inside.contains(value)) {
+                let layout = strip.layout.reshape(module.shape(value));
+                let slots = self.get(value, &layout)?;
+                outside.insert(value, slots);
             }
             match op.code {
                 Opcode::LoadView => drop(accesses.insert(id, self.begin_load(id)?)),
@@ -146,12 +172,19 @@ impl Lowering<'_> {
             }
         }
         let widest = accesses.values().map(memory::Access::vector).max().unwrap_or(1);
-        let piece = PIECE.max(widest);
+        let piece = strip.piece.max(widest);
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
         for start in (0..strip.layout.num_registers()).step_by(piece) {
             for &id in &strip.ops {
-                if let Role::Tile(_) = self.role(id) {
-                    self.piece(id, start..start + piece, &mut accesses, &outside, &mut held)?;
+                match self.role(id) {
+                    Role::Tile(_) => self.piece(id, start..start + piece, &mut accesses, &outside, &mut held)?,
+                    Role::Name => {
+                        let op = module.op(id);
+                        if let Some(slots) = held.get(&op.operands[0]).cloned() {
+                            held.insert(op.results[0], slots);
+                        }
+                    }
+                    Role::Scalar | Role::Other => {}
                 }
             }
         }

@@ -10,7 +10,7 @@
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::emit::Param;
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis, divisor};
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{CvtMods, Operand, Reg, Ty};
 use crate::backend::ptx::tensor_map::{
     Dim, GRAIN, L2Promotion, MAP_ALIGN, MAP_BYTES, MAX_EXTENT, MAX_RANK, MapElement, Number, Swizzle, TensorMap,
@@ -43,14 +43,14 @@ impl Lowering<'_> {
         let shape = ViewShape::of(module, view)?;
         let element = map_element(shape.elem, round_tf32)?;
         let base = module.op(shape.tensor).group(0)[0];
-        if shape.tile.len() > MAX_RANK || !divisor(module, base).is_multiple_of(GRAIN) {
+        if shape.tile.len() > MAX_RANK || !self.facts.divisor(base).is_multiple_of(GRAIN) {
             return None;
         }
         let mut dims = Vec::new();
         for axis in box_order(shape.tile.len(), contiguous_axis(module, &shape)?) {
             let dim = shape.dim_map[axis];
             let stride = self.number(shape.stride(module, dim))?;
-            let aligned = shape.stride_divisor(module, dim) * u64::from(element.bytes());
+            let aligned = shape.stride_divisor(module, &self.facts, dim) * u64::from(element.bytes());
             if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
                 return None;
             }
@@ -182,7 +182,7 @@ mod tests {
     ) -> T {
         let entry = &module.entries[0];
         let options = CompileOptions { tma, ..CompileOptions::default() };
-        let inference = Inference::run(module, entry.body, target, 4);
+        let inference = Inference::run(module, entry, target, 4);
         let mut lowering = start(module, entry, inference, "k", &options);
         lowering.params(entry);
         let ops = |code| module.block(entry.body).ops.iter().copied().filter(move |&id| module.op(id).code == code);

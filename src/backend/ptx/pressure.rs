@@ -1,0 +1,260 @@
+//! How many registers a thread needs, and how many tile blocks a multiprocessor can therefore hold.
+//!
+//! Liveness over the finished instructions of a kernel: the largest number of 32-bit registers whose values
+//! are needed later, in the order of the text. ptxas orders instructions anew and has temporaries of its own,
+//! so the number is an estimate, mostly from above; without a bound ptxas spends registers on loads that it moves far ahead, and
+//! blocks that would have hidden the latency no longer fit. Knows `inst`; not what is computed.
+
+use std::collections::HashMap;
+
+use super::emit::Function;
+use super::inst::{Addr, Arg, Inst, Label, Line, Opcode, Operand, Reg};
+use super::plan::WARP;
+use crate::target::Target;
+
+/// A set of virtual registers, by number.
+type Set = Vec<u64>;
+
+/// A run of instructions that is entered at the top only.
+struct Block {
+    /// Positions of its instructions.
+    lines: std::ops::Range<usize>,
+    /// Blocks that may follow.
+    next: Vec<usize>,
+    /// Live before the first instruction.
+    entry: Set,
+}
+
+/// Numbers for virtual registers, and their widths in 32-bit registers.
+#[derive(Default)]
+struct Numbers {
+    of: HashMap<(u32, u32), usize>,
+    widths: Vec<u32>,
+}
+
+impl Numbers {
+    /// Predicates have a file of their own.
+    fn get(&mut self, reg: Reg) -> Option<usize> {
+        let bits = reg.class.bits();
+        if bits == 1 {
+            return None;
+        }
+        let next = self.widths.len();
+        let number = *self.of.entry((bits, reg.id)).or_insert(next);
+        if number == next {
+            self.widths.push(bits.div_ceil(32));
+        }
+        Some(number)
+    }
+}
+
+/// 32-bit registers that hold values at the fullest point of a kernel.
+pub fn live_registers(function: &Function) -> u32 {
+    let mut numbers = Numbers::default();
+    for line in &function.lines {
+        if let Line::Inst(inst) = line {
+            visit(inst, &mut |reg, _| {
+                numbers.get(reg);
+            });
+        }
+    }
+    let words = numbers.widths.len().div_ceil(64);
+    let mut blocks = blocks(function, words);
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for index in (0..blocks.len()).rev() {
+            let mut live = exit(&blocks, index, words);
+            for line in function.lines[blocks[index].lines.clone()].iter().rev() {
+                step(line, &mut numbers, &mut live);
+            }
+            changed |= live != blocks[index].entry;
+            blocks[index].entry = live;
+        }
+    }
+    let mut most = 0;
+    for index in 0..blocks.len() {
+        let mut live = exit(&blocks, index, words);
+        let mut count = weight(&live, &numbers);
+        most = most.max(count);
+        for line in function.lines[blocks[index].lines.clone()].iter().rev() {
+            step(line, &mut numbers, &mut live);
+            count = weight(&live, &numbers);
+            most = most.max(count);
+        }
+    }
+    most
+}
+
+/// Tile blocks that a multiprocessor could hold if ptxas spent no more registers than the kernel needs.
+pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32) -> u32 {
+    let warps = function.threads / WARP;
+    target.multiprocessor().fitting_blocks(warps, live_registers(function), shared_bytes).max(1)
+}
+
+/// Cuts the body at labels and jumps.
+fn blocks(function: &Function, words: usize) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut labels: HashMap<Label, usize> = HashMap::new();
+    let mut start = 0;
+    let mut close = |start: &mut usize, end: usize| {
+        if *start < end {
+            blocks.push(Block { lines: *start..end, next: Vec::new(), entry: vec![0; words] });
+        }
+        *start = end;
+    };
+    for (position, line) in function.lines.iter().enumerate() {
+        match line {
+            Line::Label(_) => close(&mut start, position),
+            Line::Inst(inst) if ends(inst) => close(&mut start, position + 1),
+            _ => {}
+        }
+    }
+    close(&mut start, function.lines.len());
+    for (index, block) in blocks.iter().enumerate() {
+        for line in &function.lines[block.lines.clone()] {
+            if let Line::Label(label) = line {
+                labels.insert(*label, index);
+            }
+        }
+    }
+    let count = blocks.len();
+    for (index, block) in blocks.iter_mut().enumerate() {
+        let last = &function.lines[block.lines.end - 1];
+        let (target, falls) = match last {
+            Line::Inst(inst) if ends(inst) => (target(inst), inst.guard.is_some()),
+            _ => (None, true),
+        };
+        block.next.extend(target.and_then(|label| labels.get(&label)));
+        if falls && index + 1 < count {
+            block.next.push(index + 1);
+        }
+    }
+    blocks
+}
+
+fn ends(inst: &Inst) -> bool {
+    matches!(inst.op, Opcode::Bra { .. } | Opcode::Ret | Opcode::Trap)
+}
+
+fn target(inst: &Inst) -> Option<Label> {
+    inst.srcs.iter().find_map(|arg| if let Arg::Label(label) = arg { Some(*label) } else { None })
+}
+
+fn exit(blocks: &[Block], index: usize, words: usize) -> Set {
+    let mut live = vec![0; words];
+    for &next in &blocks[index].next {
+        for (word, more) in live.iter_mut().zip(&blocks[next].entry) {
+            *word |= more;
+        }
+    }
+    live
+}
+
+/// From what is live after a line to what is live before it.
+fn step(line: &Line, numbers: &mut Numbers, live: &mut Set) {
+    let Line::Inst(inst) = line else { return };
+    // A guarded instruction may leave its result as it was.
+    let kills = inst.guard.is_none();
+    visit(inst, &mut |reg, written| {
+        if let (Some(number), true) = (numbers.get(reg), written && kills) {
+            live[number / 64] &= !(1 << (number % 64));
+        }
+    });
+    visit(inst, &mut |reg, written| {
+        if let (Some(number), false) = (numbers.get(reg), written) {
+            live[number / 64] |= 1 << (number % 64);
+        }
+    });
+}
+
+fn weight(live: &Set, numbers: &Numbers) -> u32 {
+    let mut sum = 0;
+    for (index, &word) in live.iter().enumerate() {
+        let mut rest = word;
+        while rest != 0 {
+            sum += numbers.widths[64 * index + rest.trailing_zeros() as usize];
+            rest &= rest - 1;
+        }
+    }
+    sum
+}
+
+/// Every register of an instruction, and whether it is written.
+fn visit(inst: &Inst, found: &mut impl FnMut(Reg, bool)) {
+    // A product of a warpgroup adds to what its result holds.
+    let sums: &[Arg] = if matches!(inst.op, Opcode::Wgmma { .. }) { &inst.dsts } else { &[] };
+    for (args, written) in [(&inst.dsts[..], true), (sums, false), (&inst.srcs, false)] {
+        for arg in args {
+            match arg {
+                Arg::One(operand) => operands(std::slice::from_ref(operand), written, found),
+                Arg::Vector(list) => operands(list, written, found),
+                // An address is read, also where it stands in the place of a result.
+                Arg::Mem(Addr { base, coords, .. }) => {
+                    operands(std::slice::from_ref(base), false, found);
+                    operands(coords, false, found);
+                }
+                Arg::WithPred(Some(reg), _) => found(*reg, written),
+                Arg::WithPred(None, _) | Arg::Not(_) | Arg::Sink | Arg::Label(_) => {}
+            }
+        }
+    }
+}
+
+fn operands(list: &[Operand], written: bool, found: &mut impl FnMut(Reg, bool)) {
+    for operand in list {
+        if let Operand::Reg(reg) = operand {
+            found(*reg, written);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::ptx::builder::Builder;
+    use crate::backend::ptx::inst::{Cmp, MemMods, RegClass, Space, Ty};
+
+    fn kernel() -> (Builder, Operand) {
+        let mut b = Builder::new(Target::SM_90A, "k", 128);
+        let base = b.param_value(Ty::U64);
+        (b, base)
+    }
+
+    #[test]
+    fn values_count_until_their_last_use() {
+        let (mut b, base) = kernel();
+        let loaded = b.fresh_vec(RegClass::F32, 4);
+        b.ld_to(&loaded, Space::Global, Ty::F32, &base.into(), MemMods::default(), None);
+        let sum = b.add(Ty::F32, loaded[0], loaded[1]);
+        let other = b.add(Ty::F32, loaded[2], loaded[3]);
+        let sum = b.add(Ty::F32, sum, other);
+        b.st_vec(Space::Global, Ty::F32, &base.into(), &[sum], MemMods::default());
+        b.ret();
+        // The address takes two registers all the time.
+        assert_eq!(live_registers(&b.finish()), 2 + 4);
+    }
+
+    #[test]
+    fn what_a_loop_carries_lives_all_the_way_round() {
+        let (mut b, base) = kernel();
+        let count = b.copy(0, RegClass::B32);
+        let carried = b.copy(1.0f32, RegClass::F32);
+        let top = b.new_label();
+        b.place(top);
+        let loaded = b.fresh_vec(RegClass::F32, 8);
+        for half in loaded.chunks(4) {
+            b.ld_to(half, Space::Global, Ty::F32, &base.into(), MemMods::default(), None);
+        }
+        for &value in &loaded {
+            b.st_vec(Space::Global, Ty::F32, &base.into(), &[value.into()], MemMods::default());
+        }
+        let next = b.add(Ty::U32, count, 1);
+        b.mov_to(count, next);
+        let again = b.setp(Cmp::Lt, Ty::U32, count, 10);
+        b.bra_if(again, false, top, true);
+        b.st_vec(Space::Global, Ty::F32, &base.into(), &[carried.into()], MemMods::default());
+        b.ret();
+        assert_eq!(live_registers(&b.finish()), 2 + 1 + 1 + 8);
+    }
+}
