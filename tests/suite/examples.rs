@@ -9,6 +9,8 @@ mod attention;
 mod batched_matmul;
 #[path = "../../examples/layernorm.rs"]
 mod layernorm;
+#[path = "../../examples/layernorm_backward.rs"]
+mod layernorm_backward;
 #[path = "../../examples/matmul.rs"]
 mod matmul;
 #[path = "../../examples/saxpy.rs"]
@@ -46,14 +48,18 @@ pub fn register(suite: &mut Suite) {
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
+        layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3");
         matmul: ("--m" "128" "--n" "128" "--k" "64") ("--type" "bf16" "--m" "150" "--n" "130" "--k" "70")
             ("--type" "tf32" "--m" "65" "--n" "100" "--k" "33") ("--type" "f32" "--m" "65" "--n" "100" "--k" "33")
-            ("--type" "f64" "--m" "65" "--n" "100" "--k" "33");
+            ("--type" "f64" "--m" "65" "--n" "100" "--k" "33")
+            ("--type" "e4m3" "--columns" "--m" "150" "--n" "130" "--k" "70")
+            ("--type" "f16" "--persistent" "--columns" "--m" "300" "--n" "260" "--k" "70");
         attention: ("--seq" "128" "--causal") ("--seq" "200" "--dim" "128" "--type" "bf16")
             ("--seq" "150" "--heads" "4" "--kv-heads" "2" "--causal" "--tile" "64" "32")
             ("--seq" "77" "--causal" "--tile" "16" "64" "--type" "bf16") ("--seq" "1" "--tile" "32" "16")
             ("--seq" "300" "--heads" "1" "--dim" "128" "--causal" "--tile" "64" "128");
-        batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40");
+        batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40")
+            ("--type" "f16" "--batch" "3" "--m" "70" "--n" "50" "--k" "40");
     }
 }
 
