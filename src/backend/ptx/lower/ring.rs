@@ -17,8 +17,6 @@ use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// Warps of the producer's warpgroup, of which one thread works.
-const PRODUCER_WARPS: u32 = 4;
 /// Registers of a producer thread once it has given up the others.
 const PRODUCER_REGISTERS: u32 = 24;
 /// Most registers of a consumer thread.
@@ -116,7 +114,7 @@ impl Lowering<'_> {
         let warps = self.inference.num_warps as u32;
         let consumers = warps * WARP;
         let blocks = self.blocks_of_roles();
-        self.b.function().threads = consumers + PRODUCER_WARPS * WARP;
+        self.b.function().threads = consumers + self.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
         let mut rings = Vec::new();
@@ -183,14 +181,20 @@ impl Lowering<'_> {
         self.b.bar_sync(0, None);
     }
 
+    /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and
+    /// where there is one warpgroup of consumers, a single warp beside it leaves them as many without that.
+    fn producer_warps(&self) -> u32 {
+        if self.inference.num_warps > 4 { 4 } else { 1 }
+    }
+
     /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if this many
     /// blocks run on a multiprocessor.
     fn registers(&self, blocks: u32) -> (u32, u32) {
-        let groups = (self.inference.num_warps as u32).div_ceil(4);
-        let all = REGISTERS / blocks / (PRODUCER_WARPS * WARP);
-        let at_entry = (all / (groups + 1)).min(MOST_REGISTERS) / 8 * 8;
-        let more = (all.saturating_sub(PRODUCER_REGISTERS) / groups).min(CONSUMER_REGISTERS) / 8 * 8;
-        (at_entry, more)
+        let (consumers, producers) = (self.inference.num_warps as u32, self.producer_warps());
+        let all = REGISTERS / blocks / WARP;
+        let at_entry = (all / (consumers + producers)).min(MOST_REGISTERS) / 8 * 8;
+        let kept = all.saturating_sub(producers * PRODUCER_REGISTERS);
+        (at_entry, (kept / consumers).min(CONSUMER_REGISTERS) / 8 * 8)
     }
 
     /// Blocks that shall run on a multiprocessor: as many as wished, but not more than leave registers for an
@@ -206,7 +210,7 @@ impl Lowering<'_> {
     /// Consumers take the registers that the producer gives up.
     fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
         let (at_entry, more) = self.registers(blocks);
-        let whole_groups = self.inference.num_warps.is_multiple_of(4);
+        let whole_groups = self.producer_warps() == 4 && self.inference.num_warps.is_multiple_of(4);
         if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
             self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }

@@ -460,7 +460,8 @@ impl Lowering<'_> {
                 _ => {}
             }
         });
-        operands + converts.min(CONVERSION_BYTES)
+        let blocks = self.options.occupancy.unwrap_or(1).max(1);
+        operands + converts.min(CONVERSION_BYTES / (blocks * blocks))
     }
 
     fn comes_in_registers(&self, operand: Value, plan: &OperandPlan) -> bool {
