@@ -410,9 +410,7 @@ impl Display for Opcode {
             Opcode::MbarrierInit => f.write_str("mbarrier.init.shared.b64"),
             Opcode::MbarrierInval => f.write_str("mbarrier.inval.shared.b64"),
             Opcode::MbarrierArrive { remote: false } => f.write_str("mbarrier.arrive.shared::cta.b64"),
-            Opcode::MbarrierArrive { remote: true } => {
-                f.write_str("mbarrier.arrive.release.cluster.shared::cluster.b64")
-            }
+            Opcode::MbarrierArrive { remote: true } => f.write_str("mbarrier.arrive.shared::cluster.b64"),
             Opcode::MbarrierExpectTx => f.write_str("mbarrier.arrive.expect_tx.shared::cta.b64"),
             Opcode::MbarrierTryWaitParity => f.write_str("mbarrier.try_wait.parity.shared::cta.b64"),
             Opcode::BulkTensor { rank, copy } => write_bulk(f, Some(rank), copy),

@@ -217,11 +217,17 @@ impl Lowering<'_> {
         let after = self.b.add(ty, counter, step);
         self.b.mov_to(counter, after);
         self.b.bra_if(more, false, head, true);
+        // Products land on the way out. Behind the label, where the way past the loop comes in, ptxas no longer
+        // sees that the wait belongs to them, and makes them wait for each other.
+        self.leave_orbits(&orbits);
+        self.settle();
+        if let Some(running) = &running {
+            self.land_pipeline(running);
+        }
         self.b.place(end);
         if let Some(running) = running {
             self.stop_pipeline(running);
         }
-        self.leave_orbits(&orbits);
         self.enter_loop(body);
         let (carried, _) = frame.next.expect("carried registers");
         for (&result, fixed) in op.results.iter().zip(&carried) {

@@ -221,12 +221,16 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// After the loop: nothing is on its way any more.
-    pub fn stop_pipeline(&mut self, running: Running) {
-        self.b.cp_async_wait(0);
+    /// On the way out of the loop: its products have landed.
+    pub fn land_pipeline(&mut self, running: &Running) {
         if running.pipeline.asynchronous {
             self.land_all();
         }
+    }
+
+    /// After the loop: nothing is on its way any more.
+    pub fn stop_pipeline(&mut self, running: Running) {
+        self.b.cp_async_wait(0);
         for copy in &running.pipeline.copies {
             self.staged.remove(&self.module.op(copy.load).results[0]);
         }
