@@ -285,14 +285,20 @@ fn large_tiles_are_strip_mined() {
 }
 
 fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
+    matmul_into(elem, acc, acc, tile)
+}
+
+/// A product of tiles, 64 along k; as many as the kernel is told where the result has a type of its own.
+fn matmul_into(elem: DType, acc: DType, out: DType, tile: [i64; 3]) -> Module {
     let [m, n, k] = tile;
     let mut kernel = Kernel::new("matmul");
-    let arrays = [kernel.array(elem, 2, true), kernel.array(elem, 2, true), kernel.array(acc, 2, true)];
+    let arrays = [kernel.array(elem, 2, true), kernel.array(elem, 2, true), kernel.array(out, 2, true)];
     let ids = kernel.bids();
     let a = kernel.partition(&arrays[0], &[m as i32, k as i32], &[0, 1]);
     let b = kernel.partition(&arrays[1], &[k as i32, n as i32], &[0, 1]);
     let c = kernel.partition(&arrays[2], &[m as i32, n as i32], &[0, 1]);
-    let (zero, one, count) = (kernel.index(0), kernel.index(1), kernel.index(64));
+    let (zero, one) = (kernel.index(0), kernel.index(1));
+    let count = if out == acc { kernel.index(64) } else { ids[2] };
     let start = kernel.b.splat(acc, 0, &[m, n]);
     let (int, state) = (kernel.tile(DType::I32, &[]), kernel.tile(acc, &[m, n]));
     let body = kernel.b.begin_block(&[int, state]);
@@ -302,7 +308,11 @@ fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
     kernel.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
     kernel.b.end_block();
     let id = kernel.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
-    let result = kernel.b.module.op(id).results[0];
+    let mut result = kernel.b.module.op(id).results[0];
+    if out != acc {
+        let ty = kernel.tile(out, &[m, n]);
+        result = kernel.b.simple(Opcode::FToF, &[result], vec![Attr::Rounding(Rounding::NearestEven)], ty);
+    }
     kernel.store(result, c, &[ids[0], ids[1]]);
     kernel.finish()
 }
@@ -346,13 +356,24 @@ fn a_producer_streams_operands_of_products() {
         assert_eq!(compiled.threads, consumers + 128);
         assert!(compiled.text.contains("cp.async.bulk.tensor.2d"));
         assert_eq!(compiled.text.matches("setmaxnreg").count(), if consumers == 256 { 2 } else { 0 });
-        let body = &compiled.text[compiled.text.find("try_wait").unwrap()..compiled.text.find("$L4:").unwrap()];
+        let end = compiled.text.find("wgmma.wait_group.sync.aligned 0;").unwrap();
+        let body = &compiled.text[compiled.text.find("try_wait").unwrap()..end];
         assert!(body.contains("wgmma.mma_async"));
         assert_eq!(body.matches("wgmma.wait_group").count(), 1, "{body}");
         assert!(body.contains("wgmma.wait_group.sync.aligned 1;"), "the product of an iteration runs on in the next");
         assert!(!body.contains("barrier.cta"), "consumers meet the producer only");
         let stages = body.matches("mbarrier.arrive").count();
         assert_eq!(stages, 1, "each iteration gives one stage back");
+    }
+}
+
+#[test]
+fn products_run_on_where_a_loop_may_have_no_iteration() {
+    for tile in [[128, 256, 64], [256, 128, 64], [128, 128, 64]] {
+        for tma in [true, false] {
+            let module = matmul_into(DType::BF16, DType::F32, DType::BF16, tile);
+            check_with(&module, &CompileOptions { tma, ..CompileOptions::default() });
+        }
     }
 }
 
