@@ -28,7 +28,7 @@ pub use compare::select;
 pub use construct::{arange, full, ones, scalar, zeros};
 pub use control::{Condition, LoopRange, StepRange, for_each, for_each_while, if_else, if_then, range, while_loop};
 pub use grid::{bid, num_blocks};
-pub use mma::{MatrixRank, Rank, matmul, mma};
+pub use mma::{MatrixRank, Rank, matmul, mma, mma_fast_acc};
 pub use mode::FloatMode;
 pub use operand::Operand;
 pub use reduce::Axes;

@@ -46,9 +46,16 @@ impl Session {
     }
 
     /// Are products of 8-bit floats summed in about 14 bits, as the tensor cores of Ada and Hopper do it by themselves?
+    /// (The ptx back end has those of Ada multiply f16.)
     pub fn keeps_few_bits(self) -> bool {
-        let Session::RunTileIr(device) = self else { return false };
-        device.target().is_some_and(|target| (89..100).contains(&target.arch))
+        let within = |device: Device, archs: std::ops::Range<u32>| {
+            device.target().is_some_and(|target| archs.contains(&target.arch))
+        };
+        match self {
+            Session::RunTileIr(device) => within(device, 89..100),
+            Session::Run(device) => within(device, 90..91),
+            Session::Assemble(..) | Session::AssembleTileIr(_) => false,
+        }
     }
 
     /// Of a test that failed through Tile IR because the target has no such element type: the reason.

@@ -8,6 +8,7 @@ use cutlet::element::{MatmulInput, MmaInput};
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::format::{Format, Real, Round};
 use crate::harness::{Session, Suite, Want, ravel};
 
 /// Adds the tests of this file.
@@ -17,6 +18,7 @@ pub fn register(suite: &mut Suite) {
             let name = |what| format!("product/{what}/{} {} {}", stringify!($a), stringify!($b), stringify!($acc));
             suite.test(name("tiles"), tiles::<$a, $b, $acc>);
             suite.test(name("ragged"), ragged::<$a, $b, $acc>);
+            suite.test(name("wide"), wide::<$a, $b, $acc>);
             suite.test(name("batch"), batch::<$a, $b, $acc>);
         )+};
     }
@@ -36,6 +38,7 @@ pub fn register(suite: &mut Suite) {
         u8 i8 i32;
         u8 u8 i32;
     }
+    suite.test("product/rounded", rounded);
     suite.test("product/matmul", natural);
     suite.test("product/chained", chained);
 }
@@ -88,20 +91,23 @@ fn want(acc: DType, spread: Spread, k: usize, (value, magnitude): (f64, f64), lo
     }
 }
 
-/// What Ada and Hopper may lose of a row times a column of 8-bit floats when each product of tiles is left to
-/// their tensor cores, as NVIDIA's assembler does.
+/// What Hopper's tensor cores may lose of a row times a column of 8-bit floats; so may Ada's where NVIDIA's
+/// assembler leaves a product of tiles to them.
 ///
-/// An instruction adds 32 terms to the sum so far, all cut off 13 bits below the leading bit of the largest of
-/// them; the sum starts from zero with each tile of `tk` terms, and the tiles are added in f32.
+/// An instruction adds 16 terms at a time to the sum so far. Terms and sums are cut off 13 bits below the leading
+/// bit of the largest of them. The sum starts from zero at least with each tile of `tk` terms (and in the ptx back
+/// end after 128), and those sums are added in f32.
 fn lost_in_few_bits(terms: &[f64], tk: usize) -> f64 {
     let mut lost = 0.0;
     for tile in terms.chunks(tk) {
         let mut sum = 0.0f64;
-        for instruction in tile.chunks(32) {
-            let largest = instruction.iter().fold(sum.abs(), |largest, term| largest.max(term.abs()));
+        for added in tile.chunks(16) {
+            let largest = added.iter().fold(sum.abs(), |largest, term| largest.max(term.abs()));
+            sum += added.iter().sum::<f64>();
+            // What was lost before may have made the sum larger.
+            let largest = largest.max(sum.abs()) + lost;
             let unit = if largest == 0.0 { 0.0 } else { 2f64.powi(largest.log2().floor() as i32 - 13) };
-            lost += unit * (instruction.len() + 1) as f64;
-            sum += instruction.iter().sum::<f64>();
+            lost += unit * (added.len() + 2) as f64;
         }
     }
     lost
@@ -166,6 +172,53 @@ where
     check::<A, B, C>(session, [64, 128, 96], [64, 64, 32], [true, false])?;
     check::<A, B, C>(session, [65, 33, 47], [32, 64, 16], [false, true])?;
     check::<A, B, C>(session, [48, 64, 64], [16, 32, 64], [true, true])
+}
+
+/// Tiles for whole warpgroups, of aligned arrays that they do not divide, in every order.
+fn wide<A, B, C>(session: Session) -> Result<()>
+where
+    A: MmaInput<B, C>,
+    B: Element,
+    C: Element,
+{
+    let size = [144, 176, 160];
+    check::<A, B, C>(session, size, [64, 128, 64], [false, false])?;
+    check::<A, B, C>(session, size, [128, 64, 32], [false, true])?;
+    check::<A, B, C>(session, size, [128, 128, 32], [true, false])?;
+    check::<A, B, C>(session, size, [64, 64, 128], [true, true])
+}
+
+/// f32 arrays multiplied as tf32: a product with the identity shows how they are rounded, on either side.
+fn rounded(session: Session) -> Result<()> {
+    fn kernel(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+            ct::mma(a.load([i, k], [tm, tk]).cast::<tf32>(), b.load([k, j], [tk, tn]).cast::<tf32>(), acc)
+        });
+        c.store([i, j], acc);
+    }
+    const N: usize = 176;
+    let mut numbers = random::<f32>(9, N * N, Spread::Moderate);
+    // Halfway between two tf32, and one bit to either side.
+    for (i, number) in numbers.iter_mut().enumerate().filter(|(i, _)| i % 3 == 0) {
+        *number =
+            f32::from_bits((number.to_bits() & !0x1fff | 0x1000).wrapping_add((i / 3 % 3) as u32).wrapping_sub(1));
+    }
+    let identity: Vec<f32> = (0..N * N).map(|i| f32::from(u8::from(i / N == i % N))).collect();
+    let (numbers_device, identity_device) = (session.array(&numbers, [N, N])?, session.array(&identity, [N, N])?);
+    let flat = |turned: bool, at: [usize; 2]| if turned { ravel([at[1], at[0]], [N, N]) } else { ravel(at, [N, N]) };
+    for tile in [[128, 128, 32], [64, 64, 64], [128, 64, 32], [32, 32, 32]] {
+        for (turned, swapped) in [(false, false), (false, true), (true, false), (true, true)] {
+            let view = if turned { numbers_device.transpose()? } else { numbers_device.view() };
+            let mut c = session.unwritten::<f32, 2>([N, N])?;
+            let (a, b) = if swapped { (identity_device.view(), view) } else { (view, identity_device.view()) };
+            session.launch(kernel, [N.div_ceil(tile[0]), N.div_ceil(tile[1])], (a, b, &mut c, Constant(tile)))?;
+            let what = format!("{tile:?}, transposed {turned}, on the right {swapped}");
+            let tf32_of = |x: f32| Format::TF32.round(Real::exact(f64::from(x)), Round::NearestEven);
+            session.check(&what, &c, &|at| Want::SumOf(tf32_of(numbers[flat(turned, at)])))?;
+        }
+    }
+    Ok(())
 }
 
 fn batch<A, B, C>(session: Session) -> Result<()>

@@ -1,12 +1,15 @@
 //! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
 
+mod products;
+
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::{CompileOptions, Compiled, compile};
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, Builder, CmpPred, Literal, MemOrder, Module, Opcode, Padding, Predicate, Rounding, Sign, Type, TypeId, Value,
+    Attr, Builder, CmpPred, Flag, Literal, MemOrder, Module, Opcode, Padding, Predicate, Rounding, Sign, Type, TypeId,
+    Value,
 };
 use crate::target::Target;
 

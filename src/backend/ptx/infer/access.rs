@@ -10,8 +10,9 @@ use crate::pass::Facts;
 /// Widest access of a thread in bytes.
 pub const VECTOR_BYTES: usize = 16;
 
-/// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient.
-const RUN_BYTES: usize = 64;
+/// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient: a sector,
+/// which is written without being read.
+const RUN_BYTES: usize = 32;
 
 /// What is known of a view before code exists: the tensor view's op and the tile's place in it.
 pub struct ViewShape {

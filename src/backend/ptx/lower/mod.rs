@@ -268,6 +268,7 @@ impl<'m> Lowering<'m> {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {
+            FToF if self.is_fetched(op.results[0]) => Ok(()),
             // Elementwise ops, and the free and virtual ones, which are computed where they are used.
             AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
             | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF

@@ -96,10 +96,10 @@ impl Lowering<'_> {
     /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
     fn copyable(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
         let module = self.module;
-        let load = module.defining_op(operand)?;
+        let load = self.load_behind(operand)?;
         let op = module.op(load);
         let here = self.op_blocks[load.index()] == Some(body);
-        if op.code != Opcode::LoadView || !here || self.use_counts[operand.index()] != 1 {
+        if !here || !self.is_only_use(operand) {
             return None;
         }
         let view = op.group(0)[0];
@@ -108,19 +108,44 @@ impl Lowering<'_> {
             return None;
         }
         let shape = ViewShape::of(module, view)?;
-        if shape.elem != plan.dtype {
+        let rounded = shape.elem != self.element_type(operand);
+        if rounded && !plan.rounds || self.element_type(operand) != plan.dtype {
             return None;
         }
         let layout = self.inference.accesses.get(&load)?;
+        let in_place = self.inference.natural(operand)?;
+        if in_place.num_registers() != layout.num_registers() {
+            return None;
+        }
         let axis = contiguous_axis(module, &shape)?;
         let vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
         let bytes = shape.elem.bytes_of(vector);
         let whole = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]) >= vector as u64;
-        let side = plan.shared.accesses(layout);
+        let side = plan.shared.accesses(&in_place);
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
         (whole && matches!(bytes, 4 | 8 | 16) && fits && side.replicated == 0).then_some((load, side))
+    }
+
+    /// Is nothing between a load and this value used twice?
+    fn is_only_use(&self, value: Value) -> bool {
+        let mut value = value;
+        loop {
+            if self.use_counts[value.index()] != 1 {
+                return false;
+            }
+            match self.module.defining_op(value) {
+                Some(id) if self.passes_on(id) => value = self.module.op(id).operands[0],
+                _ => return true,
+            }
+        }
+    }
+
+    /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
+    pub fn is_fetched(&self, value: Value) -> bool {
+        let load = self.load_behind(value);
+        load.is_some_and(|load| self.is_streamed(load) || self.staged.contains_key(&self.module.op(load).results[0]))
     }
 
     /// The ops of the body that compute the indices of a load, if they are scalar and pure.

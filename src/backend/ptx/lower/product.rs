@@ -51,6 +51,8 @@ impl Inference<'_> {
 enum Brought {
     Shared(Buffer),
     At(Operand),
+    /// As f32 that have still to be rounded to tf32.
+    Unrounded(Operand),
     Registers(Rc<[Operand]>),
 }
 
@@ -58,6 +60,7 @@ impl Brought {
     fn source(&self) -> Source<'_> {
         match self {
             Brought::At(address) => Source::Shared(*address),
+            Brought::Unrounded(address) => Source::Unrounded(*address),
             Brought::Registers(slots) => Source::Registers(slots),
             Brought::Shared(_) => unreachable!("addresses are taken before the product"),
         }
@@ -102,7 +105,10 @@ impl Lowering<'_> {
         } else {
             plan.lower(&mut self.b, thread, left.source(), right.source(), &registers);
         }
-        if plan.is_asynchronous() {
+        if plan.is_complete() {
+            let releases = self.releases_of(id);
+            self.give_back(&releases);
+        } else {
             let releases = self.releases_of(id);
             self.in_flight.push(Flight { result: op.results[0], releases });
             if self.role == Role::Consumer {
@@ -133,7 +139,9 @@ impl Lowering<'_> {
             && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
         {
             self.await_load(load);
-            return Ok(Brought::At(address));
+            let loaded = self.element_type(self.module.op(load).results[0]);
+            let as_it_is = loaded == self.element_type(value) || self.is_streamed(load);
+            return Ok(if as_it_is { Brought::At(address) } else { Brought::Unrounded(address) });
         }
         let dtype = self.module.dtype(value);
         let layout = self.inference.natural_or_default(value);

@@ -370,7 +370,8 @@ impl Lowering<'_> {
         }
     }
 
-    fn give_back(&mut self, releases: &[Release]) {
+    /// Tells the producer that these stages may be filled again.
+    pub fn give_back(&mut self, releases: &[Release]) {
         let Some(leader) = self.rings.as_ref().and_then(|rings| rings.leader) else { return };
         for &release in releases {
             match release {
@@ -436,7 +437,7 @@ impl Lowering<'_> {
         for &product in ops {
             let this = module.op(product);
             let asynchronous = matches!(this.code, Opcode::MmaF | Opcode::MmaI)
-                && matches!(self.inference.products.get(&product), Some(Ok(plan)) if plan.is_asynchronous());
+                && matches!(self.inference.products.get(&product), Some(Ok(plan)) if !plan.is_complete());
             if !asynchronous || self.use_counts[this.results[0].index()] != 1 {
                 continue;
             }

@@ -15,8 +15,9 @@ use super::Lowering;
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
+use crate::dtype::DType;
 use crate::ir::table::Effect;
-use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
+use crate::ir::{BlockId, Def, Module, OpId, Opcode, Padding, Rounding, Type, Value};
 use crate::layout::Conversion;
 
 /// Most rows of one box of the copy engine.
@@ -120,7 +121,15 @@ struct Feed {
     panels: Panels,
     /// Tile dimensions of the view: the contiguous one, and that of the rows.
     axes: [usize; 2],
+    /// The array has f32, the products want tf32.
+    rounded: bool,
     bytes: u32,
+}
+
+impl Feed {
+    fn wants_the_same(&self, other: &Feed) -> bool {
+        (self.panels, self.axes, self.rounded) == (other.panels, other.axes, other.rounded)
+    }
 }
 
 impl Lowering<'_> {
@@ -189,19 +198,21 @@ impl Lowering<'_> {
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
         let mut feed: Option<Feed> = None;
-        let mut pending: Vec<(Value, Vec<Option<usize>>)> = vec![(result, identity)];
-        while let Some((value, axes)) = pending.pop() {
+        let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
+        while let Some((value, axes, rounded)) = pending.pop() {
             for &user in structure.users.get(&value)? {
                 let op = module.op(user);
                 match op.code {
-                    Opcode::Assume => pending.push((op.results[0], axes.clone())),
+                    Opcode::Assume => pending.push((op.results[0], axes.clone(), rounded)),
+                    Opcode::FToF if rounds_to_tf32(module, user) => pending.push((op.results[0], axes.clone(), true)),
                     Opcode::Permute => {
                         let permutation = as_axes(op.permutation());
-                        pending.push((op.results[0], permutation.iter().map(|&axis| axes[axis]).collect()));
+                        let axes = permutation.iter().map(|&axis| axes[axis]).collect();
+                        pending.push((op.results[0], axes, rounded));
                     }
                     Opcode::Reshape => {
                         let (from, to) = (module.shape(value), module.shape(op.results[0]));
-                        pending.push((op.results[0], without_unit_axes(from, to, &axes)?));
+                        pending.push((op.results[0], without_unit_axes(from, to, &axes)?, rounded));
                     }
                     Opcode::MmaF | Opcode::MmaI => {
                         let plan = self.inference.products.get(&user)?.as_ref().ok()?;
@@ -210,12 +221,10 @@ impl Lowering<'_> {
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
-                        let this = self.operand_feed(user, operand, is_left, &axes, value)?;
+                        let this = Feed { rounded, ..self.operand_feed(user, operand, is_left, &axes, value)? };
                         match &mut feed {
                             None => feed = Some(this),
-                            Some(feed) if feed.panels == this.panels && feed.axes == this.axes => {
-                                feed.products.push(user);
-                            }
+                            Some(feed) if feed.wants_the_same(&this) => feed.products.push(user),
                             Some(_) => return None,
                         }
                     }
@@ -244,7 +253,7 @@ impl Lowering<'_> {
         let (k, other) = if is_left { (last, last - 1) } else { (last - 1, last) };
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
-        Some(Feed { products: vec![product], panels, axes: [axes[contiguous]?, axes[rows]?], bytes })
+        Some(Feed { products: vec![product], panels, axes: [axes[contiguous]?, axes[rows]?], rounded: false, bytes })
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted.
@@ -273,7 +282,7 @@ impl Lowering<'_> {
             64 => Swizzle::B64,
             _ => Swizzle::B32,
         };
-        let map = self.tma_map(view, &extents, swizzle, false)?;
+        let map = self.tma_map(view, &extents, swizzle, feed.rounded)?;
         let mut boxes = Vec::new();
         for panel in 0..panels {
             for part in 0..count / high {
@@ -472,14 +481,29 @@ impl Lowering<'_> {
         )
     }
 
-    /// The load that a value is another view of.
+    /// The load that a value is another view of, perhaps rounded to tf32.
     pub fn load_behind(&self, value: Value) -> Option<OpId> {
         let mut id = self.module.defining_op(value)?;
-        while matches!(self.module.op(id).code, Opcode::Permute | Opcode::Reshape | Opcode::Assume) {
+        while self.passes_on(id) {
             id = self.module.defining_op(self.module.op(id).operands[0])?;
         }
         (self.module.op(id).code == Opcode::LoadView).then_some(id)
     }
+
+    /// Does this op pass its operand on as whoever fetches it can: as it is, or rounded to tf32?
+    pub fn passes_on(&self, id: OpId) -> bool {
+        let renames = matches!(self.module.op(id).code, Opcode::Permute | Opcode::Reshape | Opcode::Assume);
+        renames || rounds_to_tf32(self.module, id)
+    }
+}
+
+/// Is this the conversion of f32 that the copy engine and the products make themselves?
+pub fn rounds_to_tf32(module: &Module, id: OpId) -> bool {
+    let op = module.op(id);
+    op.code == Opcode::FToF
+        && module.dtype(op.operands[0]) == DType::F32
+        && module.dtype(op.results[0]) == DType::TF32
+        && op.rounding() == Rounding::NearestEven
 }
 
 /// Axes after a reshape that only adds or drops axes of extent 1.

@@ -167,7 +167,7 @@ fn side(
         shared: shared.clone(),
     };
     let registers = Layout::new(flat, registers, lane, warp);
-    (side, OperandPlan { dtype: DType::F32, shared, registers: Some(registers), panels: None })
+    (side, OperandPlan { dtype: DType::F32, shared, registers: Some(registers), panels: None, rounds: false })
 }
 
 /// Number whose bit `bits[i]` is bit `i` of `number`.
@@ -231,20 +231,18 @@ impl FmaPlan {
                 (slice..self.depth).map(|bit| [self.left.k_place(bit), self.right.k_place(bit)]).collect();
             let masks = [&self.left, &self.right].map(|side| side.thread_places().iter().fold(0, |all, x| all | x));
             let body = (self.left.count() * self.right.count()) << slice;
-            let (trips, bases) = match (left, right) {
-                (Source::Shared(a), Source::Shared(c)) => (Loop::new(&bits, masks, body), [a, c]),
+            let (trips, bases) = match (left.address(), right.address()) {
+                (Some(a), Some(c)) => (Loop::new(&bits, masks, body), [a, c]),
                 // Registers cannot be counted through at run time.
-                (Source::Shared(a), Source::Registers(_)) | (Source::Registers(_), Source::Shared(a)) => {
-                    (Loop { trips: 0, strides: [0, 0] }, [a, a])
-                }
-                (Source::Registers(_), Source::Registers(_)) => {
-                    (Loop { trips: 0, strides: [0, 0] }, [Operand::Imm(0), Operand::Imm(0)])
-                }
+                (Some(a), None) | (None, Some(a)) => (Loop { trips: 0, strides: [0, 0] }, [a, a]),
+                (None, None) => (Loop { trips: 0, strides: [0, 0] }, [Operand::Imm(0), Operand::Imm(0)]),
             };
             trips.emit(b, bases, |b, [base_a, base_b]| {
                 let mut feeds = [(left, base_a, &self.left), (right, base_b, &self.right)].map(
                     |(source, base, side)| match source {
-                        Source::Shared(_) => Feed::Shared(Cursor::new(b, base, thread, &side.thread_places())),
+                        Source::Shared(_) | Source::Unrounded(_) => {
+                            Feed::Shared(Cursor::new(b, base, thread, &side.thread_places()))
+                        }
                         Source::Registers(values) => Feed::Registers(values),
                     },
                 );

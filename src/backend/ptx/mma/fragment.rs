@@ -150,6 +150,8 @@ impl Fragments {
 pub(super) struct Feed<'a> {
     fragments: &'a Fragments,
     from: From<'a>,
+    /// Words are f32 that become tf32.
+    unrounded: bool,
     /// True in lanes that are beyond the extent of k.
     outside: Option<Reg>,
 }
@@ -166,10 +168,12 @@ impl<'a> Feed<'a> {
             b.setp(Cmp::Ne, Ty::U32, bits, 0u32)
         });
         let from = match source {
-            Source::Shared(_) => From::Shared(Cursor::new(b, base, thread, &fragments.thread_places())),
+            Source::Shared(_) | Source::Unrounded(_) => {
+                From::Shared(Cursor::new(b, base, thread, &fragments.thread_places()))
+            }
             Source::Registers(values) => From::Registers(values),
         };
-        Feed { fragments, from, outside }
+        Feed { fragments, from, unrounded: matches!(source, Source::Unrounded(_)), outside }
     }
 
     /// The words of all fragments of a step: `words[repeat][word]`.
@@ -186,14 +190,22 @@ impl<'a> Feed<'a> {
             .step_by(group)
             .flat_map(|repeat| {
                 let first = fragments.first(batch, repeat, step);
-                let words = match fragments.fetch {
+                let mut words: Vec<Operand> = match fragments.fetch {
                     Fetch::Matrix { trans } if shared => self.matrices(b, first, group, trans),
                     Fetch::Transposed if shared => self.transposed(b, first),
                     _ => (0..1usize << fragments.words).map(|w| self.word(b, first + (w << fragments.word))).collect(),
                 };
+                if self.unrounded {
+                    words.iter_mut().for_each(|word| *word = self.round(b, *word));
+                }
                 words.chunks(1 << fragments.words).map(<[Operand]>::to_vec).collect::<Vec<_>>()
             })
             .collect()
+    }
+
+    fn round(&self, b: &mut Builder, word: Operand) -> Operand {
+        let number = b.bitcast(word, RegClass::F32);
+        super::round_to_tf32(b, number).into()
     }
 
     /// The words of the fragments that hold four neighbours along m (or n).
@@ -264,11 +276,17 @@ impl<'a> Feed<'a> {
 }
 
 /// Word `j` of the result has byte `j` of each row, in order.
-fn transpose_bytes(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4]) -> [Operand; 4] {
+fn transpose_bytes(b: &mut Builder, rows: [Reg; 4]) -> [Operand; 4] {
+    transpose_bytes_by(b, rows, [0x5410u32, 0x7632].map(Operand::from))
+}
+
+/// [`transpose_bytes`] with selectors that join the halves of even and of odd words: 0x5410 and 0x7632, or
+/// with 0x4444 flipped where the last two rows come first.
+pub(super) fn transpose_bytes_by(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4], joins: [Operand; 2]) -> [Operand; 4] {
     let mut halves = |selector: u32| (b.prmt(r0, r1, selector), b.prmt(r2, r3, selector));
     let (low, high) = (halves(0x5140), halves(0x7362));
-    let mut join = |(first, second): (Operand, Operand), selector: u32| b.prmt(first, second, selector);
-    [join(low, 0x5410), join(low, 0x7632), join(high, 0x5410), join(high, 0x7632)]
+    [(low, joins[0]), (low, joins[1]), (high, joins[0]), (high, joins[1])]
+        .map(|((first, second), join)| b.prmt(first, second, join))
 }
 
 /// Elements to one register word.

@@ -11,16 +11,18 @@
 
 mod fma;
 mod fragment;
+mod left;
 #[cfg(test)]
 mod model;
 mod operand;
+mod staged;
 mod tensor;
 #[cfg(test)]
 mod tests;
 mod wgmma;
 
 use super::builder::Builder;
-use super::inst::{Operand, Reg};
+use super::inst::{CvtRound, Operand, Reg, RegClass, Ty};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 use crate::target::Target;
@@ -85,6 +87,8 @@ pub struct OperandPlan {
     /// Its place once more, for a copy engine that fills whole panels; only where [`OperandPlan::shared`]
     /// consists of such.
     pub panels: Option<Panels>,
+    /// May its place in shared memory hold f32 that have still to be rounded to tf32 ([`Source::Unrounded`])?
+    pub rounds: bool,
 }
 
 /// An operand in shared memory as panels: rows of `span` swizzled bytes, panel after panel along the
@@ -106,9 +110,22 @@ pub struct Panels {
 pub enum Source<'a> {
     /// At this address in shared memory (B32), in the place that [`OperandPlan::shared`] says.
     Shared(Operand),
+    /// As [`Source::Shared`], but f32 that become tf32 on their way, rounded to nearest even; only where
+    /// [`OperandPlan::rounds`].
+    Unrounded(Operand),
     /// In registers by [`OperandPlan::registers`]: f16 and bf16 in B16, f32 and tf32 in 32 bits, 8-bit
     /// types in the low bits of B32, f64 in F64.
     Registers(&'a [Operand]),
+}
+
+impl Source<'_> {
+    /// The address of an operand in shared memory.
+    fn address(&self) -> Option<Operand> {
+        match self {
+            Source::Shared(address) | Source::Unrounded(address) => Some(*address),
+            Source::Registers(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -138,6 +155,14 @@ impl MmaPlan {
     /// memory is written again.
     pub fn is_asynchronous(&self) -> bool {
         matches!(self.kind, Kind::Wgmma(_))
+    }
+
+    /// Is the product complete when [`MmaPlan::lower`] is: has it waited for its instructions?
+    pub fn is_complete(&self) -> bool {
+        match &self.kind {
+            Kind::Tensor(_) | Kind::Fma(_) => true,
+            Kind::Wgmma(plan) => plan.is_complete(),
+        }
     }
 
     /// Waits for products that run on their own, but for the `younger` that were issued last.
@@ -179,6 +204,16 @@ impl MmaPlan {
             Kind::Wgmma(plan) => plan.describe(),
         }
     }
+}
+
+/// An f32 as the word of a tf32, rounded to nearest even.
+fn round_to_tf32(b: &mut Builder, value: Operand) -> Reg {
+    if b.target.arch >= 90 {
+        return b.cvt(Ty::TF32, Ty::F32, CvtRound::Rn, value).reg();
+    }
+    let rounded = super::scalar::round_to_tf32(b, value);
+    let word = b.bitcast(rounded, RegClass::B32);
+    b.reg(word, RegClass::B32)
 }
 
 /// A shape (batch, rows, columns) as a tile of this rank.

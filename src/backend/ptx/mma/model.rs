@@ -14,6 +14,16 @@ pub(super) struct Block {
     pub shared: Vec<u8>,
     /// Wavefronts of loads beyond one for every 128 bytes.
     pub conflicts: usize,
+    /// Registers of matrix instructions that run on their own: closed groups, the open one last. Results
+    /// may only be added to, words only be read.
+    in_flight: Vec<InFlight>,
+}
+
+/// Registers that a group of instructions works on.
+#[derive(Default)]
+struct InFlight {
+    results: Vec<Reg>,
+    words: Vec<Reg>,
 }
 
 fn bank(class: RegClass) -> usize {
@@ -22,6 +32,16 @@ fn bank(class: RegClass) -> usize {
         16 => 1,
         32 => 2,
         _ => 3,
+    }
+}
+
+/// One class for all registers of a width, which share their bits.
+fn class_of(reg: Reg) -> RegClass {
+    match reg.class.bits() {
+        1 => RegClass::Pred,
+        16 => RegClass::B16,
+        32 => RegClass::B32,
+        _ => RegClass::B64,
     }
 }
 
@@ -42,7 +62,9 @@ pub(super) fn decode(ty: Ty, bits: u64) -> f64 {
     match ty {
         Ty::F16 => half::f16::from_bits(bits as u16).to_f64(),
         Ty::BF16 => half::bf16::from_bits(bits as u16).to_f64(),
-        Ty::TF32 | Ty::F32 => f32::from_bits(bits as u32).into(),
+        Ty::F32 => f32::from_bits(bits as u32).into(),
+        // The low bits are ignored.
+        Ty::TF32 => f32::from_bits(bits as u32 & !0x1fff).into(),
         Ty::F64 => f64::from_bits(bits),
         Ty::S8 => f64::from(bits as i8),
         Ty::U8 => f64::from(bits as u8),
@@ -75,6 +97,7 @@ impl Block {
             registers: (0..function.threads).map(|_| thread()).collect(),
             shared: vec![0xff; shared_bytes],
             conflicts: 0,
+            in_flight: vec![InFlight::default()],
         }
     }
 
@@ -93,7 +116,7 @@ impl Block {
         while at < function.lines.len() {
             at += 1;
             let Line::Inst(inst) = &function.lines[at - 1] else { continue };
-            if let (Opcode::Bra { .. }, Arg::Label(target)) = (inst.op, &inst.srcs[0]) {
+            if let (Opcode::Bra { .. }, Some(Arg::Label(target))) = (inst.op, inst.srcs.first()) {
                 let taken = |t: usize| inst.guard.is_none_or(|(pred, not)| (self.get(t, pred) == 1) != not);
                 let go = taken(0);
                 assert!((0..self.registers.len()).all(|t| taken(t) == go), "uniform branch");
@@ -104,7 +127,29 @@ impl Block {
                 continue;
             }
             assert!(inst.guard.is_none(), "only branches are guarded");
+            self.check_in_flight(inst);
             match inst.op {
+                Opcode::WgmmaFence => {}
+                Opcode::WgmmaCommit => self.in_flight.push(InFlight::default()),
+                Opcode::WgmmaWait => {
+                    let younger = self.one(0, &inst.srcs[0]) as usize;
+                    let landed = self.in_flight.len().saturating_sub(1 + younger);
+                    self.in_flight.drain(..landed);
+                }
+                Opcode::Wgmma { n, k, d, a, b } => {
+                    let types = MmaTypes { d, a, b, c: d };
+                    for first in (0..self.registers.len()).step_by(128) {
+                        self.wgmma(first, inst, [n as usize, k as usize], types);
+                    }
+                }
+                Opcode::Shfl(ShflMode::Idx) => {
+                    for first in (0..self.registers.len()).step_by(32) {
+                        let lane = self.one(first, &inst.srcs[1]) as usize;
+                        let value = self.one(first + lane, &inst.srcs[0]);
+                        let Arg::One(dst) = &inst.dsts[0] else { panic!("destination of {}", inst.op) };
+                        (first..first + 32).for_each(|thread| self.set(thread, dst.reg(), value));
+                    }
+                }
                 Opcode::Ld { ty, vec, .. } => {
                     let bytes = (ty.bits() * vec / 8) as usize;
                     self.warps(|block, warp| {
@@ -116,6 +161,39 @@ impl Block {
                 Opcode::Mma { shape, types, .. } => self.warps(|block, warp| block.mma(warp, inst, shape, types)),
                 _ => (0..self.registers.len()).for_each(|thread| self.step(thread, inst)),
             }
+        }
+    }
+
+    /// What runs on its own may not be disturbed.
+    fn check_in_flight(&mut self, inst: &Inst) {
+        let registers = |args: &[Arg]| -> Vec<Reg> {
+            args.iter()
+                .flat_map(|arg| match arg {
+                    Arg::One(Operand::Reg(reg)) => vec![*reg],
+                    Arg::Vector(list) => list.iter().map(|operand| operand.reg()).collect(),
+                    Arg::Mem(addr) => match addr.base {
+                        Operand::Reg(reg) => vec![reg],
+                        _ => vec![],
+                    },
+                    _ => vec![],
+                })
+                .map(|reg| reg.as_class(class_of(reg)))
+                .collect()
+        };
+        let (read, written) = (registers(&inst.srcs), registers(&inst.dsts));
+        if matches!(inst.op, Opcode::Wgmma { .. }) {
+            let words = if let Arg::Vector(_) = &inst.srcs[0] { registers(&inst.srcs[..1]) } else { Vec::new() };
+            assert!(self.in_flight.iter().all(|group| words.iter().all(|reg| !group.results.contains(reg))));
+            let open = self.in_flight.last_mut().expect("the open group");
+            open.results.extend(written);
+            open.words.extend(words);
+            return;
+        }
+        for group in &self.in_flight {
+            let touched = read.iter().chain(&written).find(|reg| group.results.contains(reg));
+            assert!(touched.is_none(), "{} touches a result that is on its way", inst.op);
+            let overwritten = written.iter().find(|reg| group.words.contains(reg));
+            assert!(overwritten.is_none(), "{} overwrites an operand in use", inst.op);
         }
     }
 
@@ -187,6 +265,8 @@ impl Block {
             },
             Opcode::Int(IntOp::And, _) => value(0) & value(1),
             Opcode::Int(IntOp::Xor, _) => value(0) ^ value(1),
+            Opcode::Int(IntOp::Or, _) => value(0) | value(1),
+            Opcode::Int(IntOp::MulLo, _) => low(0).wrapping_mul(low(1)).into(),
             Opcode::Int(IntOp::Shl, _) => u64::from(low(0)) << low(1),
             Opcode::Int(IntOp::Shr, Ty::U32) => (low(0) >> low(1)).into(),
             Opcode::Int(IntOp::Add, _) => low(0).wrapping_add(low(1)).into(),
@@ -203,6 +283,12 @@ impl Block {
                 let bytes = u64::from(low(0)) | u64::from(low(1)) << 32;
                 let pick = |i: u32| (bytes >> (8 * (low(2) >> (4 * i) & 7)) & 0xff) << (8 * i);
                 (0..4).map(pick).sum()
+            }
+            Opcode::Bfe(Ty::U32) => (low(0) >> low(1) & ((1 << low(2)) - 1)).into(),
+            // To nearest even; there are no NaN here.
+            Opcode::Cvt { dst: Ty::TF32, src: Ty::F32, .. } => ((low(0) + 0xfff + (low(0) >> 13 & 1)) & !0x1fff).into(),
+            Opcode::Float(FloatOp::Add, Ty::F32, _) => {
+                (f32::from_bits(low(0)) + f32::from_bits(low(1))).to_bits().into()
             }
             Opcode::Float(FloatOp::Fma, Ty::F32, _) => {
                 let [a, c, d] = [0, 1, 2].map(|i| f32::from_bits(low(i)));
@@ -259,6 +345,72 @@ impl Block {
         }
         let per_word = (32 / bits) as usize;
         self.get(thread, words[e / per_word]) >> (bits as usize * (e % per_word)) & ((1 << bits) - 1)
+    }
+
+    /// One element of an operand that a descriptor names, `along` k and `other` (m or n) from its start.
+    fn described(&self, descriptor: u64, trans: bool, bits: u32, along: usize, other: usize) -> u64 {
+        let field = |first: u32| ((descriptor >> first & 0x3fff) << 4) as usize;
+        let (start, leading, stride) = (field(0), field(16), field(32));
+        let (span, mask) = match descriptor >> 62 {
+            1 => (128, 0x70),
+            2 => (64, 0x30),
+            3 => (32, 0x10),
+            _ => panic!("a swizzle"),
+        };
+        assert_eq!(descriptor >> 49 & 7, 0, "patterns start where addresses say");
+        let bytes = bits as usize / 8;
+        let (contiguous, row) = if trans { (other * bytes, along) } else { (along * bytes, other) };
+        let panel = if trans { contiguous / span * leading } else { 0 };
+        let plain = start + panel + row / 8 * stride + row % 8 * span + contiguous % span;
+        self.read(plain ^ (plain >> 3 & mask), bytes)
+    }
+
+    /// One instruction of the four warps from thread `first` on.
+    fn wgmma(&mut self, first: usize, inst: &Inst, [n, k]: [usize; 2], types: MmaTypes) {
+        const M: usize = 64;
+        let bits = types.a.bits();
+        let per_word = (32 / bits) as usize;
+        let add = self.one(first, &inst.srcs[2]) & 1 == 1;
+        let has_trans = bits == 16;
+        let trans = |position: usize| has_trans && self.one(first, &inst.srcs[position]) == 1;
+        let last = inst.srcs.len() - 1;
+        let mut left = vec![0.0; M * k];
+        match &inst.srcs[0] {
+            Arg::Vector(_) => {
+                let words = Self::list(&inst.srcs[0]);
+                for thread in 0..128 {
+                    let (g, q) = ((thread % 32) >> 2, thread & 3);
+                    for (w, &word) in words.iter().enumerate() {
+                        let value = self.get(first + thread, word);
+                        for i in 0..per_word {
+                            let row = thread / 32 * 16 + g + 8 * (w & 1);
+                            let column = per_word * q + i + 4 * per_word * (w >> 1);
+                            let element = value >> (bits as usize * i) & (u64::MAX >> (64 - bits));
+                            left[row * k + column] = decode(types.a, element);
+                        }
+                    }
+                }
+            }
+            descriptor => {
+                let descriptor = self.one(first, descriptor);
+                for (at, value) in left.iter_mut().enumerate() {
+                    *value = decode(types.a, self.described(descriptor, trans(last - 1), bits, at % k, at / k));
+                }
+            }
+        }
+        let descriptor = self.one(first, &inst.srcs[1]);
+        let right: Vec<f64> = (0..n * k)
+            .map(|at| decode(types.b, self.described(descriptor, trans(last), bits, at % k, at / k)))
+            .collect();
+        for (e, &dst) in Self::list(&inst.dsts[0]).iter().enumerate() {
+            for thread in 0..128 {
+                let (g, q) = ((thread % 32) >> 2, thread & 3);
+                let (row, column) = (thread / 32 * 16 + g + 8 * (e >> 1 & 1), 8 * (e >> 2) + 2 * q + (e & 1));
+                let start = if add { decode(types.d, self.get(first + thread, dst)) } else { 0.0 };
+                let sum = (0..k).fold(start, |sum, i| sum + left[row * k + i] * right[column * k + i]);
+                self.set(first + thread, dst, encode(types.d, sum));
+            }
+        }
     }
 
     fn mma(&mut self, warp: usize, inst: &Inst, shape: MmaShape, types: MmaTypes) {

@@ -27,7 +27,8 @@ fn operand_type(dtype: DType, signed: bool, request: &MmaRequest) -> Option<(Ty,
         DType::TF32 => (Ty::TF32, dtype),
         DType::F64 => (Ty::F64, dtype),
         DType::I8 => (if signed { Ty::S8 } else { Ty::U8 }, dtype),
-        DType::F8E4M3FN | DType::F8E5M2 if request.target.arch < 89 => (Ty::F16, DType::F16),
+        // Before sm_89 there are no instructions, and those of sm_89 keep few bits of the sums.
+        DType::F8E4M3FN | DType::F8E5M2 if request.target.arch < 89 + u32::from(!request.fast) => (Ty::F16, DType::F16),
         DType::F8E4M3FN => (Ty::E4M3, dtype),
         DType::F8E5M2 => (Ty::E5M2, dtype),
         DType::I1
@@ -80,6 +81,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<MmaPlan, String> {
         shared: fragments.shared.clone(),
         registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
         panels: None,
+        rounds: dtype == DType::TF32,
     };
     let [batch, m, n, _] = request.extents;
     Ok(MmaPlan {
@@ -142,8 +144,8 @@ impl TensorPlan {
     /// Cuts the sum along k; operands in registers cannot be counted through at run time.
     fn k_loop(&self, left: Source<'_>, right: Source<'_>, products: usize) -> (Loop, [Operand; 2]) {
         let none = Loop { trips: 0, strides: [0, 0] };
-        match (left, right) {
-            (Source::Shared(a), Source::Shared(c)) => {
+        match (left.address(), right.address()) {
+            (Some(a), Some(c)) => {
                 let places =
                     |f: &Fragments| -> Vec<u32> { f.step_images.iter().map(|&x| f.shared.offset(x)).collect() };
                 let bits: Vec<[u32; 2]> =
@@ -152,8 +154,8 @@ impl TensorPlan {
                 let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
                 (Loop::new(&bits, masks, body), [a, c])
             }
-            (Source::Shared(a), Source::Registers(_)) | (Source::Registers(_), Source::Shared(a)) => (none, [a, a]),
-            (Source::Registers(_), Source::Registers(_)) => (none, [Operand::Imm(0); 2]),
+            (Some(a), None) | (None, Some(a)) => (none, [a, a]),
+            (None, None) => (none, [Operand::Imm(0); 2]),
         }
     }
 

@@ -46,28 +46,60 @@ fn element_class(dtype: DType) -> RegClass {
     }
 }
 
-/// A product in the model: operands from shared memory, or the left one from registers.
+/// The same for a target with `wgmma`.
+fn accelerated(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
+    MmaRequest { target: Target::SM_90A, ..request(types, extents, num_warps, contiguous) }
+}
+
+/// A product in the model: operands from shared memory, or one from registers.
 struct Run {
     plan: MmaPlan,
     request: MmaRequest,
     function: emit::Function,
     acc: Vec<Reg>,
-    left: Vec<Reg>,
+    /// The operand in registers, if there is one: the right one?
+    in_registers: Option<bool>,
+    slots: Vec<Reg>,
+    /// The product adds to nothing.
+    from_zero: bool,
+    /// Operands are f32 that have to be rounded, where that is possible.
+    unrounded: bool,
 }
 
 const RIGHT_BASE: usize = 1 << 17;
 
 impl Run {
     fn new(request: MmaRequest, from_registers: bool) -> Run {
+        Run::with(request, from_registers, false, false)
+    }
+
+    fn with(request: MmaRequest, from_registers: bool, from_zero: bool, unrounded: bool) -> Run {
         let plan = MmaPlan::new(&request).expect("a plan");
         let mut b = Builder::new(request.target, "product", 32 * request.num_warps as u32);
         let acc = b.fresh_vec(element_class(request.acc), plan.acc.num_registers());
-        let left = b.fresh_vec(element_class(plan.a.dtype), plan.a.registers.as_ref().unwrap().num_registers());
+        let in_registers = from_registers.then(|| plan.a.registers.is_none());
+        let held = if in_registers == Some(true) { &plan.b } else { &plan.a };
+        let count = held.registers.as_ref().map_or(0, |layout| layout.num_registers());
+        let slots = b.fresh_vec(element_class(held.dtype), count);
         let thread = b.special(Special::TidX).reg();
-        let operands: Vec<Operand> = left.iter().map(|&reg| reg.into()).collect();
-        let source = if from_registers { Source::Registers(&operands) } else { Source::Shared(0u32.into()) };
-        plan.lower(&mut b, thread, source, Source::Shared((RIGHT_BASE as u32).into()), &acc);
-        Run { plan, request, function: b.finish(), acc, left }
+        let operands: Vec<Operand> = slots.iter().map(|&reg| reg.into()).collect();
+        let source = |right: bool, operand: &OperandPlan, base: usize| {
+            let address = Operand::from(base as u32);
+            match in_registers == Some(right) {
+                true => Source::Registers(&operands),
+                false if unrounded && operand.rounds => Source::Unrounded(address),
+                false => Source::Shared(address),
+            }
+        };
+        let sources = (source(false, &plan.a, 0), source(true, &plan.b, RIGHT_BASE));
+        match from_zero {
+            true => plan.lower_from_zero(&mut b, thread, sources.0, sources.1, &acc),
+            false => plan.lower(&mut b, thread, sources.0, sources.1, &acc),
+        }
+        if plan.is_asynchronous() {
+            MmaPlan::wait(&mut b, 0);
+        }
+        Run { function: b.finish(), plan, request, acc, in_registers, slots, from_zero, unrounded }
     }
 
     /// Compares with the sums of products; returns the bank conflicts of the loads.
@@ -82,6 +114,11 @@ impl Run {
         let left: Vec<f64> = (0..batch * m * k).map(|i| value(!is_unsigned(self.request.a) as usize, i)).collect();
         let right: Vec<f64> = (0..batch * k * n).map(|i| value(2 * !is_unsigned(self.request.b) as usize, i)).collect();
         let start: Vec<f64> = (0..batch * m * n).map(|i| value(5, i)).collect();
+        // What rounding takes away again.
+        let excess = |operand: &OperandPlan, i: usize| match self.unrounded && operand.rounds {
+            true => 1 + (i % 0xfff) as u64,
+            false => 0,
+        };
 
         let mut block = Block::new(&self.function, 2 * RIGHT_BASE);
         let operands = [(&self.plan.a, self.request.a, &left, 0), (&self.plan.b, self.request.b, &right, RIGHT_BASE)];
@@ -90,16 +127,24 @@ impl Run {
             let bytes = operand.shared.element_bytes;
             for (i, &value) in values.iter().enumerate() {
                 let at = base + operand.shared.offset(i as u32) as usize;
-                block.shared[at..at + bytes].copy_from_slice(&encode(ty, value).to_le_bytes()[..bytes]);
+                let code = match value {
+                    0.0 => 0,
+                    value => encode(ty, value) + excess(operand, i),
+                };
+                block.shared[at..at + bytes].copy_from_slice(&code.to_le_bytes()[..bytes]);
             }
         }
         let acc_type = number_type(self.request.acc, true);
-        let left_type = number_type(self.plan.a.dtype, self.request.a.signed);
+        let (held, spec, held_values) = match self.in_registers {
+            Some(true) => (&self.plan.b, self.request.b, &right),
+            _ => (&self.plan.a, self.request.a, &left),
+        };
+        let held_type = number_type(held.dtype, spec.signed);
         for thread in 0..32 * self.request.num_warps {
             let (lane, warp) = (thread % 32, thread / 32);
-            for (r, &reg) in self.left.iter().enumerate() {
-                let element = self.plan.a.registers.as_ref().unwrap().element(r, lane, warp);
-                block.set(thread, reg, encode(left_type, left[element as usize]));
+            for (r, &reg) in self.slots.iter().enumerate() {
+                let element = held.registers.as_ref().unwrap().element(r, lane, warp);
+                block.set(thread, reg, encode(held_type, held_values[element as usize]));
             }
             for (r, &reg) in self.acc.iter().enumerate() {
                 let element = self.plan.acc.element(r, lane, warp);
@@ -112,7 +157,8 @@ impl Run {
                 let element = self.plan.acc.element(r, thread % 32, thread / 32) as usize;
                 let (bat, row, column) = (element / (m * n), element / n % m, element % n);
                 let products = (0..k).map(|i| left[(bat * m + row) * k + i] * right[(bat * k + i) * n + column]);
-                let want = start[element] + products.sum::<f64>();
+                let start = if self.from_zero { 0.0 } else { start[element] };
+                let want = start + products.sum::<f64>();
                 let got = decode(acc_type, block.get(thread, reg));
                 assert_eq!(got, want, "{} of {:?}, element {element}", self.plan.describe(), self.request);
             }
@@ -149,6 +195,83 @@ fn products_of_every_type_and_order() {
             }
         }
     }
+}
+
+/// Types that `wgmma` multiplies.
+const WGMMA_TYPES: [[DType; 3]; 6] = {
+    use DType::*;
+    [
+        [F16, F16, F32],
+        [BF16, BF16, F32],
+        [TF32, TF32, F32],
+        [F8E4M3FN, F8E5M2, F32],
+        [F8E5M2, F8E4M3FN, F32],
+        [I8, I8, I32],
+    ]
+};
+
+#[test]
+fn wgmma_of_every_type_and_order() {
+    for types in WGMMA_TYPES {
+        for order in ORDERS {
+            let shapes = [([1, 64, 128, 64], 4), ([1, 128, 64, 32], 4), ([1, 128, 128, 64], 8), ([2, 64, 64, 64], 4)];
+            for (extents, warps) in shapes {
+                let request = accelerated(types, extents, warps, order);
+                let run = Run::new(request.clone(), false);
+                let plan = run.plan.describe();
+                assert!(plan.contains("wgmma"), "{plan}: {request:?}");
+                assert_eq!(run.check(), 0, "no conflicts in {plan}");
+                Run::with(request, true, extents[0] == 2, false).check();
+            }
+        }
+    }
+}
+
+#[test]
+fn wgmma_rounds_f32_on_its_way() {
+    use DType::{F32, TF32};
+    for (order, target) in ORDERS.into_iter().zip([true, true, true, false]) {
+        for (extents, warps) in [([1, 64, 128, 32], 4), ([1, 256, 128, 32], 8), ([1, 128, 256, 32], 8)] {
+            let mut request = accelerated([TF32, TF32, F32], extents, warps, order);
+            request.target.accelerated = target;
+            let run = Run::with(request, false, false, true);
+            let ways = [&run.plan.a, &run.plan.b].map(|operand| operand.rounds);
+            let want = if target { [!order[0], order[0] && !order[1]] } else { [true; 2] };
+            assert_eq!(ways, want, "{}", run.plan.describe());
+            run.check();
+        }
+    }
+}
+
+#[test]
+fn wgmma_keeps_the_outputs_rows_together() {
+    // A row-major right operand of 32 bits: the transposed product, whose threads have four columns.
+    let types = [DType::TF32, DType::TF32, DType::F32];
+    for (extents, columns) in [([1, 128, 256, 32], 4), ([1, 256, 128, 32], 2)] {
+        let plan = MmaPlan::new(&accelerated(types, extents, 8, [true, false])).unwrap();
+        assert!(plan.describe().contains("transposed"), "{}", plan.describe());
+        assert_eq!(plan.acc.vector_len(1), columns);
+        assert_eq!(plan.b.panels, Some(Panels { along_k: false, span: 128, rows: 32, count: extents[2] / 32 }));
+        assert_eq!(plan.a.panels, Some(Panels { along_k: true, span: 128, rows: extents[1], count: 1 }));
+    }
+}
+
+#[test]
+fn sums_of_small_floats_are_cut() {
+    let request = accelerated([DType::F8E4M3FN, DType::F8E4M3FN, DType::F32], [1, 64, 64, 256], 4, [true, true]);
+    for fast in [false, true] {
+        let run = Run::with(MmaRequest { fast, ..request.clone() }, false, false, false);
+        assert_eq!(run.plan.is_complete(), !fast);
+        let adds = run
+            .function
+            .lines
+            .iter()
+            .filter(|line| matches!(line, Line::Inst(inst) if matches!(inst.op, Opcode::Float(FloatOp::Add, ..))));
+        // Two runs of 128, 32 sums of each thread.
+        assert_eq!(adds.count(), if fast { 0 } else { 2 * 32 });
+        run.check();
+    }
+    Run::with(request, false, true, false).check();
 }
 
 #[test]
@@ -244,6 +367,9 @@ fn kernel(request: &MmaRequest) -> String {
     let left = b.reg(Operand::Smem, RegClass::B32);
     let right = b.add(Ty::U32, left, plan.a.shared.bytes() as u32);
     plan.lower(&mut b, thread, Source::Shared(left.into()), Source::Shared(right), &acc);
+    if plan.is_asynchronous() {
+        MmaPlan::wait(&mut b, 0);
+    }
     b.bar_sync(0, None);
     let next = b.add(Ty::U32, count, 1u32);
     b.mov_to(count, next);
@@ -301,7 +427,7 @@ fn ptxas_takes_every_product() {
     for target in [Target::SM_80, Target::SM_90A] {
         for types in TYPES {
             for (extents, warps) in [([1, 64, 64, 32], 4), ([1, 128, 128, 32], 8), ([2, 8, 4, 2], 1)] {
-                for order in [[true, false], [false, true]] {
+                for order in ORDERS {
                     let mut request = request(types, extents, warps, order);
                     request.target = target;
                     number += 1;

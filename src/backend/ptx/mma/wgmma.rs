@@ -1,98 +1,57 @@
 //! Products by `wgmma` (sm_90a): a warpgroup multiplies 64 rows at a time, straight from shared memory.
 //!
-//! Warpgroups share the rows of the accumulator, then its columns. Operands stand in shared memory in rows
-//! of 32, 64 or 128 bytes with the swizzle of that span, which the instruction's matrix descriptors know;
-//! the left one may come in registers. An operand of 16 bits may be contiguous along k or along m, n; others
-//! along k only. The instructions run on their own: [`WgmmaPlan::lower`] closes their group and the caller
-//! waits for it before it reads the accumulator or reuses shared memory. Descriptor fields and layouts:
-//! PTX ISA, "asynchronous warpgroup level matrix instructions".
+//! Warpgroups share the rows of the accumulator, then its columns. The instruction reads its right operand
+//! from shared memory (`staged`), the left one from there or from registers (`left`). What it cannot read
+//! where it stands, elements of other than 16 bits that are not contiguous along k, goes through registers;
+//! if that is the right operand, the transposed product is computed. The instructions run on their own:
+//! [`WgmmaPlan::lower`] closes their groups and the caller waits for them before it reads the accumulator or
+//! reuses shared memory.
+//!
+//! Sums of 8-bit floats keep 13 bits behind the leading one of their largest term. Unless that is allowed,
+//! at most [`APART`] of k are summed apart and added to the accumulator in f32; then the groups are waited
+//! for here.
 
 use super::super::builder::Builder;
 use super::super::inst::*;
-use super::{Kind, MmaPlan, MmaRequest, OperandPlan, OperandSpec, Panels, Source};
+use super::left::{Gather, Left, ROWS, Rows, Strides};
+use super::staged::{STEP_BYTES, Staged};
+use super::{Kind, MmaPlan, MmaRequest, OperandPlan, OperandSpec, Source, of_rank};
 use crate::dtype::DType;
-use crate::layout::{Layout, SharedLayout};
+use crate::layout::Layout;
 
-/// Rows of one instruction.
-const ROWS: i64 = 64;
-/// Bytes of k of one instruction.
-const STEP_BYTES: i64 = 32;
 /// Most columns of one instruction.
 const MOST_COLUMNS: i64 = 256;
 /// Accumulator registers of a thread up to which the instructions need not be serialised.
 const MOST_ACCUMULATORS: i64 = 160;
+/// Most of k that is summed with fewer bits than f32 has.
+pub(super) const APART: i64 = 128;
+/// Columns that are summed apart at a time; fewer where the left operand takes registers, too.
+const APART_COLUMNS: [i64; 2] = [128, 64];
 
-/// How an operand stands in shared memory.
-#[derive(Clone, Copy, Debug)]
-struct Staged {
-    /// Contiguous along k (else along m or n)?
-    along_k: bool,
-    /// Bytes of a swizzled row.
-    span: i64,
-    /// Rows of a panel: m or n along k, else k.
-    rows: i64,
-    size: i64,
-}
-
-impl Staged {
-    fn of(spec: &OperandSpec, other: i64, k: i64) -> Option<Staged> {
-        let size = i64::from(spec.dtype.storage_bits() / 8);
-        let along_k = spec.k_contiguous || size != 2;
-        let (row, rows) = if along_k { (k, other) } else { (other, k) };
-        let span = (row * size).min(128);
-        (span >= 32 && rows >= 8).then_some(Staged { along_k, span, rows, size })
-    }
-
-    /// The constant part of the descriptor: offsets in units of 16 bytes and the swizzle.
-    fn constants(&self) -> (u32, u32) {
-        let leading = if self.along_k { 1 } else { (self.rows * self.span) as u32 >> 4 };
-        let swizzle = match self.span {
-            128 => 1,
-            64 => 2,
-            _ => 3,
-        };
-        (leading << 16, ((8 * self.span as u32) >> 4) | (swizzle << 30))
-    }
-
-    /// Bytes from the start of the operand to step `step` of k.
-    fn step(&self, step: i64) -> i64 {
-        if self.along_k {
-            let in_row = self.span / STEP_BYTES;
-            step / in_row * self.rows * self.span + step % in_row * STEP_BYTES
-        } else {
-            step * (STEP_BYTES / self.size) * self.span
-        }
-    }
-
-    /// Bytes from the start of the operand to row or column `index` (a multiple of what a panel holds, where
-    /// it is contiguous).
-    fn other(&self, index: i64) -> i64 {
-        if self.along_k { index * self.span } else { index * self.size / self.span * self.rows * self.span }
-    }
-
-    fn panels(&self, other: i64, k: i64) -> Panels {
-        let row = if self.along_k { k } else { other };
-        Panels { along_k: self.along_k, span: self.span, rows: self.rows, count: row * self.size / self.span }
-    }
-
-    /// Can rows or columns be taken `count` at a time?
-    fn divides(&self, count: i64) -> bool {
-        self.along_k || count * self.size % self.span == 0
-    }
-}
-
-/// A product by `wgmma`.
+/// A product by `wgmma`. Left, right, rows and columns are those of the instruction.
 #[derive(Clone, Debug)]
 pub(super) struct WgmmaPlan {
     types: MmaTypes,
-    left: Staged,
-    right: Staged,
-    /// Warpgroups along m and n.
+    /// Element type of the left operand.
+    dtype: DType,
+    /// The instruction's rows are the accumulator's columns, its left operand the product's right one.
+    swapped: bool,
+    left: Left,
+    staged: [Staged; 2],
+    /// Bytes of one matrix of the batch.
+    matrix_bytes: [i64; 2],
+    /// Warpgroups along rows and columns.
     groups: [i64; 2],
-    /// Instructions of a warpgroup along m, n and k.
+    batch: i64,
+    /// Instructions of a warpgroup along rows, columns and k.
     counts: [i64; 3],
     /// Columns of one instruction.
     columns: i64,
+    /// Columns that are summed apart at a time.
+    apart: Option<i64>,
+    /// The bit of the instructions' results (elements of one, then columns, rows, batch) that each register
+    /// bit of the accumulator is.
+    order: Vec<usize>,
 }
 
 fn types(request: &MmaRequest) -> Option<MmaTypes> {
@@ -111,102 +70,148 @@ fn types(request: &MmaRequest) -> Option<MmaTypes> {
         DType::I32 => Ty::S32,
         _ => return None,
     };
-    let small = |ty: Ty| matches!(ty, Ty::E4M3 | Ty::E5M2);
     let integer = |ty: Ty| matches!(ty, Ty::S8 | Ty::U8);
     let fits = match d {
         Ty::S32 => integer(a) && integer(b),
-        _ => !integer(a) && (a == b || small(a) && small(b)),
+        _ => !integer(a) && (a == b || is_small(a) && is_small(b)),
     };
-    // The sums of 8-bit floats keep about 14 bits here.
-    (fits && (request.fast || !small(a))).then_some(MmaTypes { d, a, b, c: d })
+    fits.then_some(MmaTypes { d, a, b, c: d })
+}
+
+fn is_small(ty: Ty) -> bool {
+    matches!(ty, Ty::E4M3 | Ty::E5M2)
 }
 
 /// The plan of a product that `wgmma` can do; `None` for any other.
 pub(super) fn plan(request: &MmaRequest) -> Option<MmaPlan> {
-    let [batch, m, n, k] = request.extents;
-    let warps = request.num_warps as i64;
     let target = request.target;
-    if target.arch != 90 || !target.accelerated || batch != 1 || warps % 4 != 0 || m < ROWS || n < 8 {
+    if target.arch != 90 || !target.accelerated || !request.num_warps.is_multiple_of(4) {
         return None;
     }
     let types = types(request)?;
-    let left = Staged::of(&request.a, m, k)?;
-    let right = Staged::of(&request.b, n, k)?;
-    let all = warps / 4;
-    let along_m = all.min(m / ROWS);
-    let groups = [along_m, all / along_m];
-    let columns = (n / groups[1]).min(MOST_COLUMNS);
-    let step = STEP_BYTES / left.size;
-    let counts = [m / ROWS / groups[0], n / groups[1] / columns, k / step];
-    let accumulators = counts[0] * counts[1] * columns / 2;
-    let fits = columns >= 8 && k % step == 0 && k >= step && accumulators <= MOST_ACCUMULATORS;
-    if !fits || !left.divides(ROWS) || !right.divides(columns) {
-        return None;
-    }
-    let plan = WgmmaPlan { types, left, right, groups, counts, columns };
-    let rank = request.rank;
-    Some(MmaPlan {
-        a: OperandPlan {
-            dtype: request.a.dtype,
-            shared: shared(&left, [m, k], true, rank),
-            registers: Some(plan.left_registers(m, k).reshape(&super::of_rank([1, m, k], rank))),
-            panels: Some(left.panels(m, k)),
-        },
-        b: OperandPlan {
-            dtype: request.b.dtype,
-            shared: shared(&right, [k, n], false, rank),
-            registers: None,
-            panels: Some(right.panels(n, k)),
-        },
-        acc: plan.accumulator(m, n).reshape(&super::of_rank([1, m, n], rank)),
-        kind: Kind::Wgmma(Box::new(plan)),
-    })
+    let direct = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() == 16;
+    let swapped = direct(&request.a) && !direct(&request.b);
+    let gathered = swapped || !direct(&request.a);
+    // The last resort has operands of other than 16 bits brought along k.
+    attempt(request, types, swapped, gathered).or_else(|| attempt(request, types, false, false))
 }
 
-/// The swizzled place of an operand of this shape; `k_last`: k is its last dimension.
-fn shared(staged: &Staged, shape: [i64; 2], k_last: bool, rank: usize) -> SharedLayout {
-    let last = rank - 1;
-    let contiguous = if staged.along_k == k_last { last } else { last - 1 };
-    let other = 2 * last - 1 - contiguous;
-    let mut order = vec![contiguous, other];
-    order.extend(0..last - 1);
-    let stride = if other == last { 1 } else { shape[1] as u32 };
-    let lanes = [stride, 2 * stride, 4 * stride];
-    let shape = super::of_rank([1, shape[0], shape[1]], rank);
-    SharedLayout::swizzled(&shape, &order, staged.size as usize, 16, &lanes)
+fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool) -> Option<MmaPlan> {
+    let [batch, m, n, k] = request.extents;
+    let [rows, columns] = if swapped { [n, m] } else { [m, n] };
+    let specs = if swapped { [&request.b, &request.a] } else { [&request.a, &request.b] };
+    let along_k = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() != 16;
+    let left = Staged::new(specs[0], !gathered && along_k(specs[0]), rows, k)?;
+    let right = Staged::new(specs[1], along_k(specs[1]), columns, k)?;
+    let step = STEP_BYTES / left.size;
+
+    let all = request.num_warps as i64 / 4;
+    let least = if gathered && left.size == 1 { 2 * ROWS } else { ROWS };
+    let along_rows = all.min(rows / least);
+    if along_rows == 0 || k % step != 0 {
+        return None;
+    }
+    let groups = [along_rows, all / along_rows];
+    let width = (columns / groups[1]).min(MOST_COLUMNS);
+    if width < 8 {
+        return None;
+    }
+    let counts = [rows / ROWS / groups[0], columns / groups[1] / width, k / step];
+    let accumulators = batch * counts[0] * counts[1] * width / 2;
+    if accumulators > MOST_ACCUMULATORS || !(gathered || left.divides(ROWS)) || !right.divides(width) {
+        return None;
+    }
+    let arrangement = if gathered {
+        (left.span == 128).then(|| Rows::gathered(left.size, groups[0], counts[0]))??
+    } else {
+        Rows::plain(groups[0], counts[0])
+    };
+
+    let rank = request.rank;
+    let shapes = [of_rank([batch, m, k], rank), of_rank([batch, k, n], rank)];
+    let [left_shape, right_shape] = if swapped { [&shapes[1], &shapes[0]] } else { [&shapes[0], &shapes[1]] };
+    let [row, along] = if swapped { [1, n] } else { [k, 1] };
+    let strides = Strides { row: row as u32, k: along as u32, batch: (rows * k) as u32 };
+    let shared = left.layout(left_shape, !swapped);
+    let left_plan = Left::new(&left, &arrangement, strides, &shared, groups[1], [batch, counts[0], counts[2]]);
+    let apart = (!request.fast && is_small(types.a)).then(|| width.min(APART_COLUMNS[usize::from(gathered)]));
+    let mut plan = WgmmaPlan {
+        types: if swapped { MmaTypes { a: types.b, b: types.a, ..types } } else { types },
+        dtype: specs[0].dtype,
+        swapped,
+        staged: [left, right],
+        matrix_bytes: [rows * k * left.size, columns * k * right.size],
+        left: left_plan,
+        groups,
+        batch,
+        counts,
+        columns: width,
+        apart,
+        order: Vec::new(),
+    };
+    let acc = plan.arrange(&arrangement, [m, n]).reshape(&of_rank([batch, m, n], rank));
+    let whole = |panels| (batch == 1).then_some(panels);
+    let left_operand = OperandPlan {
+        dtype: specs[0].dtype,
+        shared,
+        registers: Some(plan.left.layout.clone()),
+        panels: whole(left.panels(rows, k)),
+        rounds: gathered,
+    };
+    let right_operand = OperandPlan {
+        dtype: specs[1].dtype,
+        shared: right.layout(right_shape, swapped),
+        registers: None,
+        panels: whole(right.panels(columns, k)),
+        rounds: false,
+    };
+    let [a, b] = if swapped { [right_operand, left_operand] } else { [left_operand, right_operand] };
+    Some(MmaPlan { a, b, acc, kind: Kind::Wgmma(Box::new(plan)) })
 }
 
 impl WgmmaPlan {
-    /// Images of the warp bits in a tile whose rows have `row` elements: warps of a warpgroup, warpgroups
-    /// along m, then along n (`column` elements apart; 0: replicas).
-    fn warps(&self, row: i64, column: i64) -> Vec<u32> {
-        let mut images = vec![16 * row as u32, 32 * row as u32];
-        images.extend((0..self.groups[0].ilog2()).map(|bit| ((ROWS * row) as u32) << bit));
-        images.extend((0..self.groups[1].ilog2()).map(|bit| (column as u32) << bit));
-        images
+    /// The accumulator's layout, of shape (batch, m, n); sets the order of its registers.
+    fn arrange(&mut self, rows: &Rows, [m, n]: [i64; 2]) -> Layout {
+        let (row, column) = if self.swapped { (1, n as u32) } else { (n as u32, 1) };
+        let doubling = |first: i64, count: i64| (0..count.ilog2()).map(move |bit| (first as u32) << bit);
+        let columns = self.columns * self.counts[1];
+        let mut images = vec![column, rows.half * row];
+        images.extend(doubling(8, columns / 8).map(|image| image * column));
+        let blocks = images.len();
+        images.extend(rows.block.iter().map(|image| image * row));
+        images.extend(doubling(m * n, self.batch));
+        self.order = (0..images.len()).collect();
+        if self.swapped {
+            // Neighbours along n first.
+            let neighbours: Vec<usize> = (0..images.len()).filter(|&bit| matches!(images[bit], 1 | 2)).collect();
+            debug_assert!(neighbours.iter().all(|&bit| bit == 1 || bit == blocks));
+            self.order.retain(|bit| !neighbours.contains(bit));
+            self.order.splice(0..0, neighbours);
+        }
+        let register = self.order.iter().map(|&bit| images[bit]).collect();
+        let mut lane = vec![2 * column, 4 * column];
+        lane.extend(rows.lane.map(|image| image * row));
+        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|image| image * row).collect();
+        warp.extend(doubling(columns, self.groups[1]).map(|image| image * column));
+        Layout::new(vec![self.batch, m, n], register, lane, warp)
     }
 
-    fn accumulator(&self, m: i64, n: i64) -> Layout {
-        let row = n as u32;
-        let mut register = vec![1, 8 * row];
-        register.extend((3..(self.columns * self.counts[1]).ilog2()).map(|bit| 1u32 << bit));
-        register.extend((0..self.counts[0].ilog2()).map(|bit| ((ROWS * self.groups[0]) as u32 * row) << bit));
-        let lane = vec![2, 4, row, 2 * row, 4 * row];
-        Layout::new(vec![m, n], register, lane, self.warps(n, self.columns * self.counts[1]))
+    /// The registers of `width` columns from `first` on of an instruction's result.
+    fn results(&self, acc: &[Reg], [batch, i, j]: [i64; 3], first: i64, width: i64) -> Vec<Reg> {
+        let each = self.columns / 2;
+        let start = ((batch * self.counts[0] + i) * self.counts[1] + j) * each + first / 2;
+        let place = |index: i64| -> usize {
+            self.order.iter().enumerate().map(|(to, &from)| ((index >> from & 1) as usize) << to).sum()
+        };
+        (start..start + width / 2).map(|index| acc[place(index)]).collect()
     }
 
-    fn left_registers(&self, m: i64, k: i64) -> Layout {
-        let row = k as u32;
-        let word = 4 / self.left.size as u32;
-        let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| 1 << bit).collect();
-        register.extend([8 * row, 4 * word]);
-        register.extend((0..self.counts[2].ilog2()).map(|bit| (8 * word) << bit));
-        register.extend((0..self.counts[0].ilog2()).map(|bit| ((ROWS * self.groups[0]) as u32 * row) << bit));
-        let lane = vec![word, 2 * word, row, 2 * row, 4 * row];
-        Layout::new(vec![m, k], register, lane, self.warps(k, 0))
+    /// Does [`WgmmaPlan::lower`] wait for its instructions?
+    pub fn is_complete(&self) -> bool {
+        self.apart.is_some()
     }
 
-    /// Issues the product; see [`MmaPlan::lower`]. The group is closed, not waited for. Without `accumulate`
+    /// Issues the product; see [`MmaPlan::lower`]. Its groups are closed, not waited for. Without `accumulate`
     /// the accumulator counts as zero and need not be written before.
     pub fn lower(
         &self,
@@ -220,81 +225,160 @@ impl WgmmaPlan {
         let group = b.shr(Ty::U32, thread, 7u32);
         // The same in all lanes of a warp: descriptors may live in uniform registers.
         let group = b.shfl(ShflMode::Idx, group, 0u32);
-        let along_m = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
-        let along_n = b.shr(Ty::U32, group, self.groups[0].ilog2());
-        let columns = self.columns * self.counts[1];
-        let left = match left {
-            Source::Shared(base) => Left::Descriptor(self.base(b, &self.left, base, along_m, ROWS)),
-            Source::Registers(slots) => Left::Words(self.words(b, slots)),
+        let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
+        let along_columns = b.shr(Ty::U32, group, self.groups[0].ilog2());
+        let (left, right) = if self.swapped { (right, left) } else { (left, right) };
+        let feed = match left {
+            Source::Shared(base) if !self.left.gathered => {
+                Feed::Descriptor(self.staged[0].base(b, base, along_rows, ROWS))
+            }
+            Source::Shared(base) => Feed::Gather(Gather::new(b, &self.left, base, thread, false)),
+            Source::Unrounded(base) => Feed::Gather(Gather::new(b, &self.left, base, thread, true)),
+            Source::Registers(slots) => Feed::Slots(slots),
         };
-        let right = match right {
-            Source::Shared(base) => self.base(b, &self.right, base, along_n, columns),
-            Source::Registers(_) => unreachable!("the right operand of wgmma is in shared memory"),
-        };
-        b.wgmma_fence();
-        let [blocks_m, blocks_n, steps] = self.counts;
-        let each = (self.columns / 2) as usize;
-        for step in 0..steps {
-            for i in 0..blocks_m {
-                let a = match &left {
-                    Left::Descriptor(base) => {
-                        let rows = self.left.other(i * ROWS * self.groups[0]);
-                        vec![self.descriptor(b, &self.left, *base, self.left.step(step) + rows)]
-                    }
-                    Left::Words(words) => words[((i * steps + step) * 4) as usize..][..4].to_vec(),
-                };
-                for j in 0..blocks_n {
-                    let offset = self.right.step(step) + self.right.other(j * self.columns);
-                    let right = self.descriptor(b, &self.right, right, offset);
-                    let d = &acc[(i * blocks_n + j) as usize * each..][..each];
-                    let trans = (!self.left.along_k, !self.right.along_k);
-                    let accumulate = Operand::from(accumulate || step > 0);
-                    b.wgmma(self.columns as u32, self.types, d, &a, right, accumulate, trans);
+        let Source::Shared(base) = right else { unreachable!("the right operand of wgmma is in shared memory") };
+        let right = self.staged[1].base(b, base, along_columns, self.columns * self.counts[1]);
+        let mut run = Run { plan: self, feed, right, acc, accumulate };
+        match self.apart {
+            Some(width) => run.apart(b, width),
+            None => run.through(b),
+        }
+    }
+
+    /// One line for people.
+    pub fn describe(&self) -> String {
+        let [rows, columns, k] = self.counts;
+        let types = self.types;
+        format!(
+            "wgmma m64n{}{}{}{}, {rows} x {columns} x {k} a warpgroup, {:?} warpgroups{}{}{}",
+            self.columns,
+            types.d,
+            types.a,
+            types.b,
+            self.groups,
+            if self.swapped { ", transposed" } else { "" },
+            if self.left.gathered { ", left operand through registers" } else { "" },
+            if self.apart.is_some() { ", summed apart" } else { "" },
+        )
+    }
+}
+
+/// Where the left operand comes from.
+enum Feed<'a> {
+    /// Low word of the descriptor.
+    Descriptor(Operand),
+    Gather(Gather<'a>),
+    Slots(&'a [Operand]),
+}
+
+/// A product while it is emitted.
+struct Run<'a> {
+    plan: &'a WgmmaPlan,
+    feed: Feed<'a>,
+    /// Low word of the right operand's descriptor.
+    right: Operand,
+    acc: &'a [Reg],
+    accumulate: bool,
+}
+
+impl Run<'_> {
+    /// The left operand of each instruction along the rows: a descriptor or four words.
+    fn left(&mut self, b: &mut Builder, batch: i64, step: i64) -> Vec<Vec<Reg>> {
+        let plan = self.plan;
+        let staged = plan.staged[0];
+        let blocks = 0..plan.counts[0];
+        match &mut self.feed {
+            Feed::Descriptor(low) => {
+                let start = batch * plan.matrix_bytes[0] + staged.step(step);
+                let bytes = |i: i64| start + staged.other(i * ROWS * plan.groups[0]);
+                blocks.map(|i| vec![staged.descriptor(b, *low, bytes(i))]).collect()
+            }
+            Feed::Gather(gather) => {
+                gather.step(b, batch as usize, step as usize).iter().map(|words| words.to_vec()).collect()
+            }
+            Feed::Slots(slots) => blocks
+                .map(|i| plan.left.pack(b, plan.dtype, slots, [batch, i, step].map(|x| x as usize)).to_vec())
+                .collect(),
+        }
+    }
+
+    /// One instruction of a batch and step: `d` has the columns from `first` on.
+    fn issue(&self, b: &mut Builder, left: &[Reg], (batch, step): (i64, i64), first: i64, d: &[Reg], add: bool) {
+        let plan = self.plan;
+        let staged = plan.staged[1];
+        let offset = batch * plan.matrix_bytes[1] + staged.step(step) + staged.other(first);
+        let right = staged.descriptor(b, self.right, offset);
+        let trans = (!plan.staged[0].along_k, !staged.along_k);
+        b.wgmma(2 * d.len() as u32, plan.types, d, left, right, Operand::from(add), trans);
+    }
+
+    /// Straight into the accumulator. Words that are read from shared memory for a step arrive while the
+    /// step before runs.
+    fn through(&mut self, b: &mut Builder) {
+        let plan = self.plan;
+        let [blocks, across, steps] = plan.counts;
+        let gathers = matches!(self.feed, Feed::Gather(_));
+        let order: Vec<(i64, i64)> = (0..plan.batch).flat_map(|batch| (0..steps).map(move |k| (batch, k))).collect();
+        let mut next = Some(self.left(b, 0, 0));
+        for (position, &(batch, step)) in order.iter().enumerate() {
+            let left = match next.take() {
+                Some(left) => left,
+                None => self.left(b, batch, step),
+            };
+            if position == 0 || gathers {
+                b.wgmma_fence();
+            }
+            for i in 0..blocks {
+                for j in 0..across {
+                    let d = plan.results(self.acc, [batch, i, j], 0, plan.columns);
+                    let add = self.accumulate || step > 0;
+                    self.issue(b, &left[i as usize], (batch, step), j * plan.columns, &d, add);
                 }
+            }
+            if gathers && position + 1 < order.len() {
+                b.wgmma_commit();
+                let (batch, step) = order[position + 1];
+                next = Some(self.left(b, batch, step));
+                // The words of the step before that are free to be written.
+                b.wgmma_wait(1);
             }
         }
         b.wgmma_commit();
     }
 
-    /// The low word of the descriptor of a warpgroup's part of an operand.
-    fn base(&self, b: &mut Builder, staged: &Staged, base: Operand, group: Operand, count: i64) -> Operand {
-        let part = b.mul(Ty::U32, group, staged.other(count));
-        let start = b.add(Ty::U32, base, part);
-        let field = b.and(Ty::B32, start, 0x3ffffu32);
-        let field = b.shr(Ty::U32, field, 4u32);
-        b.or(Ty::B32, field, staged.constants().0)
+    /// Runs of k apart from the accumulator, `width` columns at a time.
+    fn apart(&mut self, b: &mut Builder, width: i64) {
+        let plan = self.plan;
+        let [blocks, across, steps] = plan.counts;
+        let run = APART * plan.staged[0].size / STEP_BYTES;
+        let sums = b.fresh_vec(RegClass::F32, width as usize / 2);
+        for batch in 0..plan.batch {
+            for first in (0..steps).step_by(run as usize) {
+                let steps: Vec<i64> = (first..steps.min(first + run)).collect();
+                let left: Vec<Vec<Vec<Reg>>> = steps.iter().map(|&step| self.left(b, batch, step)).collect();
+                for i in 0..blocks {
+                    for column in (0..across * plan.columns).step_by(width as usize) {
+                        let at = [batch, i, column / plan.columns];
+                        let acc = plan.results(self.acc, at, column % plan.columns, width);
+                        // The first run of a product from zero is its accumulator.
+                        let fresh = !self.accumulate && first == 0;
+                        let d = if fresh { &acc } else { &sums };
+                        b.wgmma_fence();
+                        for (position, &step) in steps.iter().enumerate() {
+                            let words = &left[position][i as usize];
+                            self.issue(b, words, (batch, step), column, d, position > 0);
+                        }
+                        b.wgmma_commit();
+                        b.wgmma_wait(0);
+                        if !fresh {
+                            for (&acc, &sum) in acc.iter().zip(&sums) {
+                                let operands = [acc.into(), sum.into()];
+                                b.float_to(acc, FloatOp::Add, Ty::F32, FloatMods::RN, &operands);
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
-
-    fn descriptor(&self, b: &mut Builder, staged: &Staged, low: Operand, bytes: i64) -> Reg {
-        let low = b.add(Ty::U32, low, (bytes >> 4) as u32);
-        let low = b.reg(low, RegClass::B32);
-        let high = b.reg(staged.constants().1, RegClass::B32);
-        b.pack(low, high).reg()
-    }
-
-    /// Slots of the left operand packed into words of 32 bits, four for each instruction.
-    fn words(&self, b: &mut Builder, slots: &[Operand]) -> Vec<Reg> {
-        let dtype = match self.types.a {
-            Ty::F16 => DType::F16,
-            Ty::BF16 => DType::BF16,
-            Ty::TF32 => DType::TF32,
-            _ => DType::I8,
-        };
-        let each = 4 / self.left.size as usize;
-        let words =
-            slots.chunks(each).map(|word| super::super::scalar::repr::pack_word(b, dtype, word)).collect::<Vec<_>>();
-        words.into_iter().map(|word| b.reg(word, RegClass::B32)).collect()
-    }
-
-    /// One line for people.
-    pub fn describe(&self) -> String {
-        let [m, n, k] = self.counts;
-        format!("wgmma m64n{}, {m} x {n} x {k} a warpgroup, {:?} warpgroups", self.columns, self.groups)
-    }
-}
-
-/// The left operand: a descriptor's low word, or words of registers.
-enum Left {
-    Descriptor(Operand),
-    Words(Vec<Reg>),
 }

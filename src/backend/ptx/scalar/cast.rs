@@ -273,7 +273,7 @@ fn directed(rounding: Rounding) -> Option<CvtRound> {
 }
 
 /// f32 to 10 mantissa bits, on the bits: only Hopper has the instruction for all modes.
-fn round_to_tf32(b: &mut Builder, rounding: Rounding, x: Operand) -> Option<Operand> {
+pub(super) fn round_to_tf32(b: &mut Builder, rounding: Rounding, x: Operand) -> Option<Operand> {
     let bits = b.bitcast(x, RegClass::B32);
     let moved = match rounding {
         Rounding::Zero => bits,

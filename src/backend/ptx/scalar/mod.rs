@@ -24,7 +24,7 @@ mod tests;
 use super::builder::Builder;
 use super::inst::Operand;
 use crate::dtype::DType;
-use crate::ir::{Op, Opcode};
+use crate::ir::{Op, Opcode, Rounding};
 
 /// Element types of the operands and the result of an operation; pointers count as i64.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,11 @@ impl Unsupported {
     fn new(op: &Op, dtype: DType) -> Unsupported {
         Unsupported(format!("`{}` of {dtype} is not supported by the ptx back end", op.code.spec().name))
     }
+}
+
+/// An f32 as tf32, rounded to nearest even.
+pub fn round_to_tf32(b: &mut Builder, x: Operand) -> Operand {
+    cast::round_to_tf32(b, Rounding::NearestEven, x).expect("f32 becomes tf32 by this rounding")
 }
 
 /// One element of an elementwise operation, of `select`, `fpowi`, or of a cast.

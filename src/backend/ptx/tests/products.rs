@@ -1,0 +1,137 @@
+//! Matrix products of every type: what is streamed, through which instruction, and what ptxas says.
+
+use super::*;
+
+/// A product of two arrays, tile by tile.
+struct Product {
+    /// Types of the arrays, of the operands and of the accumulator.
+    types: [DType; 3],
+    tile: [i64; 3],
+    /// The right array is (n, k), so that k is contiguous.
+    by_columns: bool,
+    /// Arrays of matrices, tiles of one of them.
+    batched: bool,
+    fast: bool,
+}
+
+impl Product {
+    fn new(types: [DType; 3], tile: [i64; 3]) -> Product {
+        Product { types, tile, by_columns: false, batched: false, fast: false }
+    }
+
+    fn module(&self) -> Module {
+        let [elem, input, acc] = self.types;
+        let [m, n, k] = self.tile;
+        let mut kernel = Kernel::new("product");
+        let rank = 2 + usize::from(self.batched);
+        let arrays = [elem, elem, acc].map(|elem| kernel.array(elem, rank, true));
+        let ids = kernel.bids();
+        let mut cut = |array: usize, tile: [i64; 2], turned: bool| {
+            let mut shape: Vec<i32> = tile.iter().map(|&extent| extent as i32).collect();
+            let mut dims = if turned { vec![1, 0] } else { vec![0, 1] };
+            if self.batched {
+                shape.insert(0, 1);
+                dims = std::iter::once(0).chain(dims.into_iter().map(|dim| dim + 1)).collect();
+            }
+            kernel.partition(&arrays[array], &shape, &dims)
+        };
+        let (a, b, c) = (cut(0, [m, k], false), cut(1, [k, n], self.by_columns), cut(2, [m, n], false));
+        let (zero, one, count) = (kernel.index(0), kernel.index(1), kernel.index(64));
+        let start = kernel.b.splat(acc, 0, &[m, n]);
+        let (int, state) = (kernel.tile(DType::I32, &[]), kernel.tile(acc, &[m, n]));
+        let body = kernel.b.begin_block(&[int, state]);
+        let args = kernel.b.module.block(body).args.clone();
+        let mut operand = |view: Value, index: [Value; 2], shape: [i64; 2]| {
+            let index: Vec<Value> = if self.batched { [&ids[2..], &index].concat() } else { index.to_vec() };
+            let mut tile = kernel.load(view, &index);
+            if self.batched {
+                tile = kernel.shaped(Opcode::Reshape, tile, &shape, vec![]);
+            }
+            if elem != input {
+                let ty = kernel.tile(input, &shape);
+                let rounding = vec![Attr::Rounding(Rounding::NearestEven)];
+                tile = kernel.b.simple(Opcode::FToF, &[tile], rounding, ty);
+            }
+            tile
+        };
+        let (left, right) = (operand(a, [ids[0], args[0]], [m, k]), operand(b, [args[0], ids[1]], [k, n]));
+        let (code, attrs) = match acc {
+            DType::I32 => (Opcode::MmaI, vec![Attr::SignLhs(Sign::Signed), Attr::SignRhs(Sign::Signed)]),
+            _ if self.fast => (Opcode::MmaF, vec![Attr::Flag(Flag::FastAcc)]),
+            _ => (Opcode::MmaF, vec![]),
+        };
+        let sum = kernel.b.simple(code, &[left, right, args[1]], attrs, state);
+        kernel.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+        kernel.b.end_block();
+        let id = kernel.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+        let mut result = kernel.b.module.op(id).results[0];
+        let mut index = vec![ids[0], ids[1]];
+        if self.batched {
+            result = kernel.shaped(Opcode::Reshape, result, &[1, m, n], vec![]);
+            index.insert(0, ids[2]);
+        }
+        kernel.store(result, c, &index);
+        kernel.finish()
+    }
+
+    /// Code for sm_80 and sm_90a, assembled without spills.
+    fn code(&self) -> [String; 2] {
+        let compiled: Vec<String> = check(&self.module()).into_iter().map(|compiled| compiled.text).collect();
+        compiled.try_into().expect("two targets")
+    }
+}
+
+const TF32: [DType; 3] = [DType::F32, DType::TF32, DType::F32];
+
+/// Operands come by the copy engine alone, and nothing waits for all warps in the loop.
+fn assert_streamed(text: &str) {
+    assert!(text.contains("cp.async.bulk.tensor"), "{text}");
+    assert!(!text.contains("ld.global"), "{text}");
+    assert!(!text.contains("cp.async.cg"), "{text}");
+}
+
+#[test]
+fn tf32_is_rounded_by_the_copy_engine() {
+    for tile in [[128, 128, 32], [128, 256, 32], [256, 128, 32]] {
+        for by_columns in [false, true] {
+            let [old, new] = Product { by_columns, ..Product::new(TF32, tile) }.code();
+            assert_streamed(&new);
+            assert!(new.contains(".f32.tf32.tf32"), "{new}");
+            assert!(!new.contains("cvt.rn.tf32"), "{new}");
+            // Contiguous along n: through registers, and out of the accumulator as whole vectors.
+            assert_eq!(new.contains("ld.shared"), !by_columns, "{new}");
+            if !by_columns {
+                assert_eq!(new.matches("st.global").count(), new.matches("st.global.v").count(), "{new}");
+                assert!(!new.contains("st.shared"), "{new}");
+            }
+            assert!(old.contains("cp.async.cg"), "{old}");
+            assert!(!old.contains("ld.global"), "rounded on the way to the product: {old}");
+        }
+    }
+}
+
+#[test]
+fn products_of_bytes() {
+    use DType::*;
+    for (types, fast) in [([F8E4M3FN, F8E4M3FN, F32], false), ([F8E5M2, F8E5M2, F32], true), ([I8, I8, I32], false)] {
+        for tile in [[128, 128, 128], [128, 256, 128], [256, 128, 128]] {
+            for by_columns in [false, true] {
+                let [_, new] = Product { by_columns, fast, ..Product::new(types, tile) }.code();
+                assert_streamed(&new);
+                assert!(new.contains("wgmma.mma_async"), "{new}");
+                let apart = types[2] == F32 && !fast;
+                assert_eq!(new.contains("add.rn.f32"), apart, "{new}");
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_of_a_batch_are_streamed() {
+    for types in [TF32, [DType::F16, DType::F16, DType::F32]] {
+        let [old, new] = Product { batched: true, ..Product::new(types, [128, 128, 32]) }.code();
+        assert_streamed(&new);
+        assert!(new.contains("cp.async.bulk.tensor.3d"), "{new}");
+        assert!(old.contains("cp.async.cg") && !old.contains("ld.global"), "{old}");
+    }
+}
