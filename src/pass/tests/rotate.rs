@@ -227,8 +227,8 @@ fn loops_with_effects_stay() {
     // The first loop that is rotated no longer is once its body prints.
     let mut module = (0..).map(kernel).find(|module| rotate(&mut module.clone(), &|_| true)).expect("a loop");
     let entry = module.entries[0].body;
-    let loops = module.block(entry).ops.iter().filter(|&&op| module.op(op).code == Opcode::For);
-    let body = module.op(*loops.last().expect("the loop")).regions[0];
+    let mut loops = module.block(entry).ops.iter().filter(|&&op| module.op(op).code == Opcode::For);
+    let body = module.op(*loops.next_back().expect("the loop")).regions[0];
     let counter = module.block(body).args[0];
     let print =
         module.add_op(Opcode::Print, &[&[counter], &[]], vec![Attr::Text("%d".into())], vec![], &[], Loc::UNKNOWN);
