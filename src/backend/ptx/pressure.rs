@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::emit::Function;
-use super::inst::{Addr, Arg, Inst, Label, Line, Opcode, Operand, Reg};
+use super::inst::{Addr, Arg, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
 use super::plan::WARP;
 use crate::target::Target;
 
@@ -33,31 +33,71 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Predicates have a file of their own.
-    fn get(&mut self, reg: Reg) -> Option<usize> {
+    /// Predicates have a file of their own: they get numbers, but no width.
+    fn get(&mut self, reg: Reg) -> usize {
         let bits = reg.class.bits();
-        if bits == 1 {
-            return None;
-        }
         let next = self.widths.len();
         let number = *self.of.entry((bits, reg.id)).or_insert(next);
         if number == next {
-            self.widths.push(bits.div_ceil(32));
+            self.widths.push(if bits == 1 { 0 } else { bits.div_ceil(32) });
         }
-        Some(number)
+        number
+    }
+
+    /// Gives no width to what is computed from parameters, block numbers and constants in integers.
+    fn leave_out_shared(&mut self, function: &Function) {
+        let mut own = vec![false; self.widths.len()];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for inst in instructions(function) {
+                let mut depends = inst.guard.is_some() || !may_be_shared(inst.op);
+                depends |= inst.srcs.iter().any(|arg| matches!(arg, Arg::One(Operand::Special(s)) if !is_shared(*s)));
+                visit(inst, &mut |reg, written| depends |= !written && own[self.get(reg)]);
+                visit(inst, &mut |reg, written| {
+                    let number = self.get(reg);
+                    if written && depends && !own[number] {
+                        own[number] = true;
+                        changed = true;
+                    }
+                });
+            }
+        }
+        for (width, own) in self.widths.iter_mut().zip(own) {
+            *width *= u32::from(own);
+        }
     }
 }
 
-/// 32-bit registers that hold values at the fullest point of a kernel.
+/// Integer arithmetic and parameters, which the unit for a warp's shared numbers has too.
+fn may_be_shared(op: Opcode) -> bool {
+    match op {
+        Opcode::Mov(_)
+        | Opcode::Int(..)
+        | Opcode::Mad(_)
+        | Opcode::MadWide(_)
+        | Opcode::Selp(_)
+        | Opcode::Setp { .. } => true,
+        Opcode::Ld { space, .. } => space == Space::Param,
+        _ => false,
+    }
+}
+
+fn is_shared(special: Special) -> bool {
+    use Special::*;
+    matches!(special, CtaIdX | CtaIdY | CtaIdZ | NCtaIdX | NCtaIdY | NCtaIdZ | NTidX)
+}
+
+/// 32-bit registers that hold values at the fullest point of a kernel. Numbers that all threads share are
+/// left out: they have registers of their own, one for a warp.
 pub fn live_registers(function: &Function) -> u32 {
     let mut numbers = Numbers::default();
-    for line in &function.lines {
-        if let Line::Inst(inst) = line {
-            visit(inst, &mut |reg, _| {
-                numbers.get(reg);
-            });
-        }
+    for inst in instructions(function) {
+        visit(inst, &mut |reg, _| {
+            numbers.get(reg);
+        });
     }
+    numbers.leave_out_shared(function);
     let words = numbers.widths.len().div_ceil(64);
     let mut blocks = blocks(function, words);
     let mut changed = true;
@@ -75,15 +115,17 @@ pub fn live_registers(function: &Function) -> u32 {
     let mut most = 0;
     for index in 0..blocks.len() {
         let mut live = exit(&blocks, index, words);
-        let mut count = weight(&live, &numbers);
-        most = most.max(count);
+        most = most.max(weight(&live, &numbers));
         for line in function.lines[blocks[index].lines.clone()].iter().rev() {
             step(line, &mut numbers, &mut live);
-            count = weight(&live, &numbers);
-            most = most.max(count);
+            most = most.max(weight(&live, &numbers));
         }
     }
     most
+}
+
+fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
+    function.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst) } else { None })
 }
 
 /// Tile blocks that a multiprocessor could hold if ptxas spent no more registers than the kernel needs.
@@ -157,12 +199,14 @@ fn step(line: &Line, numbers: &mut Numbers, live: &mut Set) {
     // A guarded instruction may leave its result as it was.
     let kills = inst.guard.is_none();
     visit(inst, &mut |reg, written| {
-        if let (Some(number), true) = (numbers.get(reg), written && kills) {
+        let number = numbers.get(reg);
+        if written && kills {
             live[number / 64] &= !(1 << (number % 64));
         }
     });
     visit(inst, &mut |reg, written| {
-        if let (Some(number), false) = (numbers.get(reg), written) {
+        let number = numbers.get(reg);
+        if !written {
             live[number / 64] |= 1 << (number % 64);
         }
     });
@@ -194,8 +238,12 @@ fn visit(inst: &Inst, found: &mut impl FnMut(Reg, bool)) {
                     operands(std::slice::from_ref(base), false, found);
                     operands(coords, false, found);
                 }
-                Arg::WithPred(Some(reg), _) => found(*reg, written),
-                Arg::WithPred(None, _) | Arg::Not(_) | Arg::Sink | Arg::Label(_) => {}
+                Arg::WithPred(value, pred) => {
+                    value.iter().for_each(|&reg| found(reg, written));
+                    found(*pred, written);
+                }
+                Arg::Not(pred) => found(*pred, written),
+                Arg::Sink | Arg::Label(_) => {}
             }
         }
     }
@@ -218,7 +266,10 @@ mod tests {
     fn kernel() -> (Builder, Operand) {
         let mut b = Builder::new(Target::SM_90A, "k", 128);
         let base = b.param_value(Ty::U64);
-        (b, base)
+        let thread = b.special(Special::TidX);
+        let offset = b.mul_wide(Ty::S32, thread, 4);
+        let address = b.add(Ty::S64, base, offset);
+        (b, address)
     }
 
     #[test]
@@ -239,7 +290,8 @@ mod tests {
     fn what_a_loop_carries_lives_all_the_way_round() {
         let (mut b, base) = kernel();
         let count = b.copy(0, RegClass::B32);
-        let carried = b.copy(1.0f32, RegClass::F32);
+        let carried = b.fresh(RegClass::F32);
+        b.ld_to(&[carried], Space::Global, Ty::F32, &base.into(), MemMods::default(), None);
         let top = b.new_label();
         b.place(top);
         let loaded = b.fresh_vec(RegClass::F32, 8);
@@ -255,6 +307,7 @@ mod tests {
         b.bra_if(again, false, top, true);
         b.st_vec(Space::Global, Ty::F32, &base.into(), &[carried.into()], MemMods::default());
         b.ret();
-        assert_eq!(live_registers(&b.finish()), 2 + 1 + 1 + 8);
+        // The counter is the same in all threads.
+        assert_eq!(live_registers(&b.finish()), 2 + 1 + 8);
     }
 }

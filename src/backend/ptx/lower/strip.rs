@@ -17,9 +17,6 @@ use crate::layout::Layout;
 /// than two pieces are lowered whole.
 const PIECE_BYTES: usize = 32;
 
-/// Bytes of a piece while other tiles are held in registers, which leave little room.
-const CROWDED_BYTES: usize = 16;
-
 /// A run of ops that is lowered piece by piece.
 pub struct Strip {
     layout: Layout,
@@ -58,7 +55,6 @@ impl Lowering<'_> {
         let mut touches: Vec<memory::Touch> = Vec::new();
         // The longest run so far: its ops, its tiles, the slots of a piece.
         let mut best: Option<(usize, HashSet<Value>, usize)> = None;
-        let mut bytes = PIECE_BYTES;
         let mut narrowest = 64;
         for (index, &id) in ops.iter().enumerate() {
             let op = module.op(id);
@@ -75,9 +71,6 @@ impl Lowering<'_> {
                     *uses_inside.entry(operand).or_default() += 1;
                 } else {
                     fits &= !self.depends_on(operand, &inside);
-                    if self.inference.source(operand) != Source::Free {
-                        bytes = CROWDED_BYTES;
-                    }
                 }
             }
             if let Some(touch) = self.access_of(id) {
@@ -94,7 +87,7 @@ impl Lowering<'_> {
             let all_used =
                 inside.iter().all(|v| self.use_counts[v.index()] == uses_inside.get(v).copied().unwrap_or(0));
             if op.code == Opcode::StoreView && all_used {
-                best = Some((index + 1, inside.clone(), 8 * bytes / narrowest));
+                best = Some((index + 1, inside.clone(), 8 * PIECE_BYTES / narrowest));
             }
         }
         let (count, inside, piece) = best?;
