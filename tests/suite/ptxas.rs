@@ -34,7 +34,7 @@ pub enum Demand {
 /// Assembles PTX for the target it names; equal texts are assembled once.
 ///
 /// # Errors
-/// What the assembler said, if it refused the text, warned or spilled.
+/// What the assembler said, if it refused the text, warned, serialised matrix instructions or spilled.
 pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     type Answers = HashMap<(String, String), std::result::Result<String, String>>;
     static ANSWERS: LazyLock<Mutex<Answers>> = LazyLock::new(Default::default);
@@ -53,6 +53,7 @@ pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
         Err(log) => bail!("ptxas refused the code for {target}:\n{log}\n{}", numbered(ptx)),
     };
     ensure!(!log.contains("warning"), "ptxas warns about the code for {target}:\n{log}\n{}", numbered(ptx));
+    ensure!(!log.contains("C75"), "matrix instructions are serialised for {target}:\n{log}\n{}", numbered(ptx));
     if demand == Demand::NoSpills {
         let spills = log.lines().filter(|line| line.contains("spill")).any(|line| !is_spill_free(line));
         ensure!(!spills, "spills for {target}:\n{log}");
