@@ -37,9 +37,9 @@ pub struct Cli {
     /// A query sees only the keys up to its own position.
     #[arg(long)]
     causal: bool,
-    /// Extents of a tile: queries of a block, and keys that are taken at a time.
-    #[arg(long, num_args = 2, default_values_t = [128, 128])]
-    tile: Vec<usize>,
+    /// Extents of a tile: queries that a block takes at a time, and keys.
+    #[arg(long, num_args = 2)]
+    tile: Option<Vec<usize>>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ enum ElementType {
 /// What the code is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Queries of a block, and keys that are taken at a time.
+    /// Queries that a block takes at a time, and keys.
     pub tile: [usize; 2],
     /// Numbers of a query, key or value.
     pub dim: usize,
@@ -61,7 +61,28 @@ pub struct Form {
     pub causal: bool,
 }
 
-/// A block takes a tile of queries past all keys that it sees. `scale` is log₂ e / √dim, since the
+/// Keys and values that may stand in a GPU's second-level cache, in bytes.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Of how many heads keys and values, of `bytes` each, are gone through at a time.
+pub fn section(seq: usize, dim: usize, bytes: usize) -> i32 {
+    (CACHE_BYTES / (2 * seq * dim * bytes)).clamp(1, 1 << 20) as i32
+}
+
+/// The head (of those of all sequences) and the tile of queries that come `index`-th: section after section of
+/// heads, and within a section all heads' last tiles first, since they see most keys if it is causal.
+fn place(
+    index: Scalar<i32>,
+    section: Scalar<i32>,
+    heads: Scalar<i32>,
+    tiles: Scalar<i32>,
+) -> (Scalar<i32>, Scalar<i32>) {
+    let first = index / (section * tiles) * section;
+    let (count, index) = ((heads - first).min(section), index - first * tiles);
+    (first + index % count, tiles - 1 - index / count)
+}
+
+/// Blocks take tiles of queries in turn, each past all keys that it sees. `scale` is log₂ e / √dim, since the
 /// exponentials are powers of two.
 pub fn attention<T>(
     q: Array<T, 4>,
@@ -69,18 +90,39 @@ pub fn attention<T>(
     v: Array<T, 4>,
     out: ArrayMut<T, 4>,
     scale: Scalar<f32>,
+    section: Scalar<i32>,
+    form: Form,
+) where
+    T: MmaInput<T, f32>,
+    f32: CastTo<T>,
+{
+    let [batch, heads, _, _] = q.shape();
+    let tiles = q.num_tiles(2, [1, 1, form.tile[0], form.dim]);
+    let all = ct::range(ct::bid(0), batch * heads * tiles).step(ct::num_blocks(0));
+    ct::for_each(all, (), |index, ()| {
+        let (head, tile) = place(index, section, batch * heads, tiles);
+        attend(q, k, v, out, scale, [head / heads, head % heads, tile], form);
+    });
+}
+
+/// Attention of one tile of queries.
+fn attend<T>(
+    q: Array<T, 4>,
+    k: Array<T, 4>,
+    v: Array<T, 4>,
+    out: ArrayMut<T, 4>,
+    scale: Scalar<f32>,
+    [batch, head, tile]: [Scalar<i32>; 3],
     Form { tile: [m, n], dim, group, causal }: Form,
 ) where
     T: MmaInput<T, f32>,
     f32: CastTo<T>,
 {
-    // The last rows see most keys, so their blocks start first.
-    let (block, head, batch) = (ct::num_blocks(0) - 1 - ct::bid(0), ct::bid(1), ct::bid(2));
-    let q = q.load((batch, head, block, 0), [1, 1, m, dim]).reshape([m, dim]);
+    let q = q.load((batch, head, tile, 0), [1, 1, m, dim]).reshape([m, dim]);
 
     // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
     let keys = k.extent(2);
-    let (first, last) = (block * m, (block * m + m).min(keys));
+    let (first, last) = (tile * m, (tile * m + m).min(keys));
     let (seen, full, some) = match causal {
         true => (first + ct::arange(m, 1, 1), (first + 1) / n, (last + (n - 1)) / n),
         false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
@@ -106,7 +148,7 @@ pub fn attention<T>(
     let start = (ct::zeros([m, dim]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
     let state = ct::for_each(..full, start, step(false));
     let (acc, _, sum) = ct::for_each(full..some, state, step(true));
-    out.store((batch, head, block, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, dim]));
+    out.store((batch, head, tile, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, dim]));
 }
 
 /// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element is
@@ -150,14 +192,16 @@ where
     let seq = options.size(cli.seq, &device, 1024, 200);
     let (dim, causal, kv_heads) = (cli.dim, cli.causal, cli.kv_heads.unwrap_or(heads));
     ensure!(heads.is_multiple_of(kv_heads), "{kv_heads} heads of keys for {heads} of queries");
-    let form = Form { tile: [cli.tile[0], cli.tile[1]], dim, group: heads / kv_heads, causal };
+    let tile = cli.tile.as_ref().map_or(if dim > 64 { [128, 128] } else { [256, 64] }, |tile| [tile[0], tile[1]]);
+    let form = Form { tile, dim, group: heads / kv_heads, causal };
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    let grid = [seq.div_ceil(form.tile[0]), heads, batch];
+    let section = section(seq, dim, size_of::<T>());
+    let tiles = batch * heads * seq.div_ceil(tile[0]);
     let (shape, kv_shape) = ([batch, heads, seq, dim], [batch, kv_heads, seq, dim]);
     let kernel = attention::<T>;
     if options.emits() {
         let (q, kv) = (ct::ArraySpec::new(shape), ct::ArraySpec::new(kv_shape));
-        return options.emit(kernel, (q, kv, kv, q.mutable(), scale, Constant(form)));
+        return options.emit(kernel, (q, kv, kv, q.mutable(), scale, section, Constant(form)));
     }
     let (size, kv_size) = (shape.iter().product(), kv_shape.iter().product());
     let host_q = normal(1, size, T::from_f64);
@@ -166,8 +210,9 @@ where
         let (k, v) = (device.array(&host_k, kv_shape)?, device.array(&host_v, kv_shape)?);
         Ok((device.array(&host_q, shape)?, k, v, device.zeros::<T, 4>(shape)?))
     })?;
+    let blocks = tiles.min(device.num_multiprocessors() * options.blocks_each());
     let time = rotation.time(options, |(q, k, v, out)| {
-        options.launch(grid).launch(kernel, (&*q, &*k, &*v, out, scale, Constant(form)))
+        options.launch(blocks).launch(kernel, (&*q, &*k, &*v, out, scale, section, Constant(form)))
     })?;
     let result = rotation.first().3.to_vec()?;
     let rows = sample_rows(batch * heads * seq);
