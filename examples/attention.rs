@@ -64,9 +64,11 @@ pub struct Form {
 /// Keys and values that may stand in a GPU's second-level cache, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Of how many heads keys and values, of `bytes` each, are gone through at a time.
-pub fn section(seq: usize, dim: usize, bytes: usize) -> i32 {
-    (CACHE_BYTES / (2 * seq * dim * bytes)).clamp(1, 1 << 20) as i32
+/// How many heads are gone through at a time, with keys and values of `bytes` each: one, since its tiles of
+/// queries share them; if it is causal, as many as stay in the cache, so that there are tiles of all lengths.
+pub fn section(seq: usize, dim: usize, bytes: usize, causal: bool) -> i32 {
+    let heads = CACHE_BYTES / (2 * seq * dim * bytes);
+    if causal { heads.clamp(1, 1 << 20) as i32 } else { 1 }
 }
 
 /// The head (of those of all sequences) and the tile of queries that come `index`-th: section after section of
@@ -195,7 +197,7 @@ where
     let tile = cli.tile.as_ref().map_or(if dim > 64 { [128, 128] } else { [256, 64] }, |tile| [tile[0], tile[1]]);
     let form = Form { tile, dim, group: heads / kv_heads, causal };
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    let section = section(seq, dim, size_of::<T>());
+    let section = section(seq, dim, size_of::<T>(), causal);
     let tiles = batch * heads * seq.div_ceil(tile[0]);
     let (shape, kv_shape) = ([batch, heads, seq, dim], [batch, kv_heads, seq, dim]);
     let kernel = attention::<T>;

@@ -226,21 +226,23 @@ where
     T: MmaInput<T, f32> + Element,
     f32: CastTo<T>,
 {
-    use examples::attention::{Form, attention};
+    use examples::attention::{Form, attention, section};
     type Set<T> = [ct::DeviceArray<T, 4>; 4];
     let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let shape = [batch, heads, seq, dim];
     let make = |d: Device| Ok([d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?]);
     let mut row = Configurations::new(place, addresses, make)?;
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 128], [256, 64]] {
-        let grid = [seq.div_ceil(tile[0]), heads, batch];
+    let section = section(seq, dim, size_of::<T>(), causal);
+    for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]] {
+        let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile, dim, group: 1, causal };
-        for num_warps in [None, Some(8)] {
-            let hints = Hints { num_warps, ..NO_HINTS };
+        for occupancy in [None, Some(2)] {
+            let hints = Hints { occupancy, ..NO_HINTS };
+            let blocks = tiles.min(multiprocessors * occupancy.unwrap_or(1) as usize);
             let label = product_label(tile, hints);
             row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
-                call.run(grid, attention::<T>, (&*q, &*k, &*v, out, scale, Constant(form)))
+                call.run(blocks, attention::<T>, (&*q, &*k, &*v, out, scale, section, Constant(form)))
             });
         }
     }

@@ -4,10 +4,14 @@
 //! 16-byte access a thread: then the blocks that run together touch one small window of memory, which the
 //! memory serves fastest, whatever the size of the tile. Work in which threads meet (reductions, changes of
 //! layout) wants 32 bytes a thread, and blocks that are small enough for several to share a multiprocessor:
-//! while one waits at a barrier the others go on. Matrix products count by their accumulator.
+//! while one waits at a barrier the others go on. Matrix products count by their accumulator. Of products that
+//! wait for each other the accumulators are held at the same time; then a warp should have rows of its own, so
+//! that nothing of what lies between the products moves between warps.
+
+use std::collections::HashSet;
 
 use super::CompileOptions;
-use crate::ir::{BlockId, Elem, Module, Op, Opcode, Type, Value};
+use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -30,6 +34,9 @@ const CROWDED_BYTES: u64 = 128;
 /// Accumulator elements of a matrix product that a thread should hold.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
 
+/// Rows of an accumulator that a warp should have at least where products wait for each other.
+const ROWS_PER_WARP: u64 = 16;
+
 /// Warps of a tile block for the kernel with this body: a power of two from 1 to 32.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
@@ -37,7 +44,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     }
     let sizes = Sizes::of(module, body);
     let warps = if sizes.accumulators > 0 {
-        (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP)).clamp(4, 8)
+        let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
+        (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP)).next_power_of_two().clamp(4, most)
     } else if sizes.meets() {
         let wanted = warps_for(sizes.largest, MEETING_BYTES).min(MEETING_WARPS);
         wanted.max(warps_for(sizes.largest, CROWDED_BYTES))
@@ -45,6 +53,21 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         warps_for(sizes.accessed, STREAM_BYTES)
     };
     warps.clamp(1, MOST_WARPS).next_power_of_two() as u32
+}
+
+/// The products that values come from within an iteration.
+fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
+    let mut seen = HashSet::new();
+    let mut pending = values.to_vec();
+    while let Some(value) = pending.pop() {
+        if let Some(op) = module.defining_op(value)
+            && seen.insert(op)
+        {
+            pending.extend(&module.op(op).operands);
+        }
+    }
+    let is_product = |op: &OpId| matches!(module.op(*op).code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled);
+    seen.into_iter().filter(is_product).collect()
 }
 
 /// Warps that hold so many bytes when a thread holds `each`.
@@ -62,8 +85,10 @@ struct Sizes {
     /// Elements of the loaded and stored tiles of more than one element: the fewest and the most.
     fewest: Option<u64>,
     most: u64,
-    /// Elements of the largest accumulator.
+    /// Elements of the largest accumulator, with those of the products that it waits for.
     accumulators: u64,
+    /// Rows of the largest accumulator that waits for another one.
+    rows: u64,
     /// An op needs elements of other threads.
     exchanges: bool,
 }
@@ -79,7 +104,13 @@ impl Sizes {
         for &value in &op.results {
             let (count, bytes) = extent(module, value);
             if matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled) {
-                self.accumulators = self.accumulators.max(count);
+                let before = products_behind(module, &op.operands[..2]);
+                let held: u64 = before.iter().map(|&other| extent(module, module.op(other).results[0]).0).sum();
+                self.accumulators = self.accumulators.max(count + held);
+                let shape = module.shape(value);
+                if !before.is_empty() {
+                    self.rows = self.rows.max(shape[shape.len() - 2] as u64);
+                }
             } else if count > 1 {
                 self.largest = self.largest.max(bytes);
             }

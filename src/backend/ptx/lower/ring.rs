@@ -193,7 +193,9 @@ impl Lowering<'_> {
         let (consumers, producers) = (self.inference.num_warps as u32, self.producer_warps());
         let all = REGISTERS / blocks / WARP;
         let at_entry = (all / (consumers + producers)).min(MOST_REGISTERS) / 8 * 8;
-        let kept = all.saturating_sub(producers * PRODUCER_REGISTERS);
+        // What a block has is what it got at entry: a thread that asked for more would wait for ever.
+        let pool = at_entry * (consumers + producers);
+        let kept = pool.saturating_sub(producers * PRODUCER_REGISTERS);
         (at_entry, (kept / consumers).min(CONSUMER_REGISTERS) / 8 * 8)
     }
 
