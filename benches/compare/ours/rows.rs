@@ -233,7 +233,7 @@ where
     let make = |d: Device| Ok([d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?]);
     let mut row = Configurations::new(place, addresses, make)?;
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    let section = section(seq, dim, size_of::<T>(), causal);
+    let (section, multiprocessors) = (section(seq, dim, size_of::<T>(), causal), place.device.num_multiprocessors());
     for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]] {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile, dim, group: 1, causal };

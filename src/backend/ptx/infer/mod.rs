@@ -12,11 +12,13 @@
 //! order: an elementwise op takes the layout of its largest operand, a reduction that of its operand
 //! without the reduced axis. A loop is walked twice: first with its carried values unknown, then with the
 //! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge.
-//! Whatever still differs is converted where it is used.
+//! An op none of whose operands has a layout (a constant, scaled row by row) takes that of its first use: if
+//! there are such ops, all is inferred once more with these `wishes`. Whatever still differs is converted
+//! where it is used.
 
 mod access;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis};
@@ -61,14 +63,31 @@ pub struct Inference<'m> {
     pub products: HashMap<OpId, Result<MmaPlan, String>>,
     /// Coalesced layouts by tile shape and order, shared by all accesses of that form.
     blocked: HashMap<(Vec<i64>, Vec<usize>), usize>,
+    /// Values whose layout is nobody's choice.
+    open: HashSet<Value>,
+    /// The layouts in which such values are used.
+    wishes: HashMap<Value, Layout>,
 }
 
 impl<'m> Inference<'m> {
     /// Infers the layouts of an entry.
     pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
-        let mut inference = Inference {
+        let facts = Rc::new(Facts::analyze(module, entry));
+        let mut inference = Inference::start(module, facts.clone(), target, num_warps);
+        inference.infer(entry.body);
+        let wishes = inference.collect_wishes(entry.body);
+        if wishes.is_empty() {
+            return inference;
+        }
+        let mut again = Inference { wishes, ..Inference::start(module, facts, target, num_warps) };
+        again.infer(entry.body);
+        again
+    }
+
+    fn start(module: &'m Module, facts: Rc<Facts>, target: Target, num_warps: u32) -> Inference<'m> {
+        Inference {
             module,
-            facts: Rc::new(Facts::analyze(module, entry)),
+            facts,
             target,
             num_warps: num_warps as usize,
             layouts: vec![None; module.num_values()],
@@ -76,10 +95,53 @@ impl<'m> Inference<'m> {
             accesses: HashMap::new(),
             products: HashMap::new(),
             blocked: HashMap::new(),
+            open: HashSet::new(),
+            wishes: HashMap::new(),
+        }
+    }
+
+    fn infer(&mut self, body: BlockId) {
+        self.collect_accesses(body);
+        self.block(body);
+    }
+
+    /// For each value whose layout is nobody's choice that of its first use, where there is one.
+    fn collect_wishes(&self, body: BlockId) -> HashMap<Value, Layout> {
+        let mut wishes = HashMap::new();
+        let mut ops = Vec::new();
+        self.module.walk(body, &mut |id| ops.push(id));
+        for &id in ops.iter().rev() {
+            for (position, value) in self.module.op(id).operands.iter().enumerate() {
+                if self.open.contains(value)
+                    && let Some(layout) = self.used_in(id, position, &wishes)
+                    && layout.shape() == self.module.shape(*value)
+                {
+                    wishes.insert(*value, layout);
+                }
+            }
+        }
+        wishes.retain(|value, layout| self.layout(*value).is_some_and(|own| !own.is_same(layout)));
+        wishes
+    }
+
+    /// The layout in which an op uses an operand, if it has one of its own.
+    fn used_in(&self, id: OpId, position: usize, wishes: &HashMap<Value, Layout>) -> Option<Layout> {
+        let op = self.module.op(id);
+        let of = |value: Value| match self.open.contains(&value) {
+            true => wishes.get(&value).cloned(),
+            false => self.layout(value).cloned(),
         };
-        inference.collect_accesses(entry.body);
-        inference.block(entry.body);
-        inference
+        match op.code {
+            Opcode::For => {
+                let carried = position.checked_sub(3)?;
+                of(self.module.block(op.regions[0]).args[carried + 1])
+            }
+            Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
+            Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
+            Opcode::StoreView | Opcode::Reduce => self.accesses.get(&id).cloned(),
+            code if is_elementwise(code) => of(op.results[0]),
+            _ => None,
+        }
     }
 
     /// The module.
@@ -238,8 +300,13 @@ impl<'m> Inference<'m> {
             code if is_elementwise(code) => {
                 let result = op.results[0];
                 if self.source(result) == Source::Concrete {
-                    let layout = self.elementwise_layout(&op.operands);
-                    let layout = layout.unwrap_or_else(|| self.default_layout(result));
+                    let layout = match self.elementwise_layout(&op.operands) {
+                        Some(layout) => {
+                            self.open.remove(&result);
+                            layout
+                        }
+                        None => self.open_layout(result),
+                    };
                     self.set(result, layout);
                 }
             }
@@ -253,6 +320,12 @@ impl<'m> Inference<'m> {
                 }
             }
         }
+    }
+
+    /// The layout of a value that no operand has a layout for.
+    fn open_layout(&mut self, value: Value) -> Layout {
+        self.open.insert(value);
+        self.wishes.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))
     }
 
     fn reduce(&mut self, id: OpId) {
