@@ -370,6 +370,59 @@ fn a_producer_streams_operands_of_products() {
     }
 }
 
+/// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
+fn dependent_products() -> Module {
+    let mut k = Kernel::new("chain");
+    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
+    let output = k.array(DType::F32, 2, true);
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
+    let v = k.partition(&arrays[2], &[128, 64], &[0, 1]);
+    let c = k.partition(&output, &[128, 64], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let left = k.load(a, &[ids[0], zero]);
+    let start = k.b.splat(DType::F32, 0, &[128, 64]);
+    let scores_start = k.b.splat(DType::F32, 0, &[128, 128]);
+    let int = k.tile(DType::I32, &[]);
+    let (state, square, half) =
+        (k.tile(DType::F32, &[128, 64]), k.tile(DType::F32, &[128, 128]), k.tile(DType::F16, &[128, 128]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
+    let scores = k.b.simple(Opcode::MmaF, &[left, right, scores_start], vec![], square);
+    let rows = k.reduce(Opcode::MaxF, scores, 1, 0xff80_0000);
+    let rows = k.shaped(Opcode::Reshape, rows, &[128, 1], vec![]);
+    let rows = k.shaped(Opcode::Broadcast, rows, &[128, 64], vec![]);
+    let doubled = k.op(Opcode::AddF, &[scores, scores]);
+    let weights = k.b.simple(Opcode::FToF, &[doubled], vec![Attr::Rounding(Rounding::NearestEven)], half);
+    let faded = k.op(Opcode::MulF, &[args[1], rows]);
+    let sum = k.b.simple(Opcode::MmaF, &[weights, value, faded], vec![], state);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], zero]);
+    k.finish()
+}
+
+#[test]
+fn dependent_products_overlap_across_iterations() {
+    let compiled = check(&dependent_products()).pop().unwrap();
+    let text = &compiled.text;
+    // The loop is the only place where a product runs on while the one before is waited for.
+    let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
+    let start = text[..both].rfind("\n$").unwrap();
+    let body = &text[start..both + text[both..].find("bra.uni").unwrap()];
+    assert_eq!(body.matches("wgmma.wait_group").count(), 2, "{body}");
+    let (fade, narrow) = (body.rfind("mul.rn.f32").unwrap(), body.find("cvt.rn.f16").unwrap());
+    let all = body.find("wgmma.wait_group.sync.aligned 0;").unwrap();
+    assert!(body.find("add.rn.f32").unwrap() < all, "work on the first product overlaps with the second one");
+    assert!(all < narrow && fade < narrow, "the operand of a product is overwritten once it has been read");
+    let consumers = &text[..text.find("cp.async.bulk.tensor").unwrap()];
+    assert!(!consumers.contains("st.shared"), "everything stays in the registers of the accumulators");
+}
+
 #[test]
 fn products_run_on_where_a_loop_may_have_no_iteration() {
     for tile in [[128, 256, 64], [256, 128, 64], [128, 128, 64]] {
