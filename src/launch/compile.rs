@@ -14,7 +14,9 @@ use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Module, PrintOptions, verify};
 use crate::pass;
-use crate::runtime::{Backend, Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills};
+use crate::runtime::{
+    Backend, Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program,
+};
 use crate::target::Target;
 
 /// A compiled kernel.
@@ -159,14 +161,16 @@ fn compile_gpu(
 ) -> Result<GpuCode> {
     let mut code = generate(module, gpu.target(), hints, tma)?;
     let (mut kernel, mut cubin) = assembled(name, gpu, &code)?;
-    if code.min_blocks > 1 && hints.occupancy.is_none() && spills(&cubin.log) {
+    if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
         // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
         code = generate(module, gpu.target(), Hints { occupancy: Some(1), ..hints }, tma)?;
         (kernel, cubin) = assembled(name, gpu, &code)?;
     }
     dump.write("layout", code.layout.as_bytes())?;
     dump.write("ptx", code.text.as_bytes())?;
-    dump.write("cubin", &cubin.bytes)?;
+    if !cubin.bytes.is_empty() {
+        dump.write("cubin", &cubin.bytes)?;
+    }
     dump.write("log", cubin.log.as_bytes())?;
     let maps = TensorMaps::of(&code.params).map(|maps| {
         let source = Source { name: name.into(), module: module.clone(), gpu, hints };
@@ -175,9 +179,14 @@ fn compile_gpu(
     Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), promises: None, maps })
 }
 
-/// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it.
+/// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole
+/// program the driver keeps the code for itself, and has no log of it if it did so earlier.
 fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled) -> Result<(GpuKernel, Cubin)> {
     let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
+    if wants_whole_program(&code.text) {
+        let (kernel, log) = GpuKernel::load_ptx(gpu, name, &code.text, &code.entry, config)?;
+        return Ok((kernel, Cubin { bytes: Vec::new(), log }));
+    }
     let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
     let disk = DiskCache::from_env();
     let key = content_key(gpu, &code.text)?;

@@ -22,7 +22,7 @@ pub use array::DeviceArray;
 pub(crate) use device::Gpu;
 pub use device::{Backend, Device};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
-pub(crate) use module::{Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills};
+pub(crate) use module::{Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
 pub use stream::{Event, Stream};
 pub(crate) use tensor_map::TiledArray;
 pub use view::{DeviceView, DeviceViewMut};

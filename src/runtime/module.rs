@@ -1,11 +1,16 @@
 //! Code on a GPU: PTX to cubin through the driver's linker, cubin to a kernel that can be launched.
+//!
+//! The linker's assembler makes relocatable code, in which a kernel may be called from elsewhere: it ignores
+//! `setmaxnreg`, and serialises matrix instructions in a kernel that divides. PTX with such instructions goes
+//! to the driver's loader ([`GpuKernel::load_ptx`]), whose assembler sees a whole program; it keeps what it
+//! made in a cache of its own and does not hand it out.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 
 use super::device::Gpu;
 use super::driver::sys::{
     CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUlinkState,
+    CUlaunchAttributeValue, CUlaunchConfig, CUlinkState, CUmodule,
 };
 use super::stream::GpuStream;
 use crate::error::{Error, Result};
@@ -26,30 +31,9 @@ pub(crate) struct Cubin {
 pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str) -> Result<Cubin> {
     gpu.make_current()?;
     let driver = gpu.driver;
-    let mut info = vec![0u8; LOG_BYTES];
-    let mut errors = vec![0u8; LOG_BYTES];
-    use CUjit_option::*;
-    let mut options = [
-        CU_JIT_INFO_LOG_BUFFER as c_uint,
-        CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES as c_uint,
-        CU_JIT_ERROR_LOG_BUFFER as c_uint,
-        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_uint,
-        CU_JIT_LOG_VERBOSE as c_uint,
-    ];
-    // Numbers travel inside the pointers.
-    let number = |n: usize| std::ptr::without_provenance_mut::<c_void>(n);
-    let mut values =
-        [info.as_mut_ptr().cast(), number(LOG_BYTES), errors.as_mut_ptr().cast(), number(LOG_BYTES), number(1)];
-    let refused = |error: Error, errors: &[u8]| {
-        let log = text_of(errors);
-        let log = if log.is_empty() { error.to_string() } else { format!("{error}\n{log}") };
-        Error::Compile { kernel: kernel.into(), stage: "the driver's PTX assembler", log }
-    };
-    let source = CString::new(ptx).map_err(|_| Error::Compile {
-        kernel: kernel.into(),
-        stage: "the driver's PTX assembler",
-        log: "the text contains a NUL byte".into(),
-    })?;
+    let mut logs = Logs::new();
+    let (mut options, mut values) = logs.options();
+    let source = text_with_nul(kernel, ptx)?;
     let name = CString::new(format!("{kernel}.ptx")).unwrap_or_default();
 
     let mut state: CUlinkState = std::ptr::null_mut();
@@ -69,11 +53,62 @@ pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str) -> Result<Cubin> {
     let result = match linked {
         // SAFETY: the driver gives this many bytes, valid until the link is destroyed.
         Ok(()) => Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), bytes) }.to_vec()),
-        Err(error) => Err(refused(error, &errors)),
+        Err(error) => Err(logs.refusal(kernel, error)),
     };
     // SAFETY: created above, destroyed once, after the cubin was copied.
     unsafe { driver.link_destroy(state) }?;
-    Ok(Cubin { bytes: result?, log: text_of(&info) })
+    Ok(Cubin { bytes: result?, log: logs.info() })
+}
+
+/// Where the assembler writes what it has to say.
+struct Logs {
+    info: Vec<u8>,
+    errors: Vec<u8>,
+}
+
+impl Logs {
+    fn new() -> Logs {
+        Logs { info: vec![0; LOG_BYTES], errors: vec![0; LOG_BYTES] }
+    }
+
+    /// Options of the assembler and their values, which point to these logs.
+    fn options(&mut self) -> ([c_uint; 5], [*mut c_void; 5]) {
+        use CUjit_option::*;
+        let options = [
+            CU_JIT_INFO_LOG_BUFFER as c_uint,
+            CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES as c_uint,
+            CU_JIT_ERROR_LOG_BUFFER as c_uint,
+            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_uint,
+            CU_JIT_LOG_VERBOSE as c_uint,
+        ];
+        // Numbers travel inside the pointers.
+        let number = |n: usize| std::ptr::without_provenance_mut::<c_void>(n);
+        let (info, errors) = (self.info.as_mut_ptr().cast(), self.errors.as_mut_ptr().cast());
+        (options, [info, number(LOG_BYTES), errors, number(LOG_BYTES), number(1)])
+    }
+
+    fn info(&self) -> String {
+        text_of(&self.info)
+    }
+
+    fn refusal(&self, kernel: &str, error: Error) -> Error {
+        let log = text_of(&self.errors);
+        let log = if log.is_empty() { error.to_string() } else { format!("{error}\n{log}") };
+        Error::Compile { kernel: kernel.into(), stage: "the driver's PTX assembler", log }
+    }
+}
+
+fn text_with_nul(kernel: &str, ptx: &str) -> Result<CString> {
+    CString::new(ptx).map_err(|_| Error::Compile {
+        kernel: kernel.into(),
+        stage: "the driver's PTX assembler",
+        log: "the text contains a NUL byte".into(),
+    })
+}
+
+/// Does this PTX have instructions that only the assembler of whole programs treats well?
+pub(crate) fn wants_whole_program(ptx: &str) -> bool {
+    ptx.contains("setmaxnreg") || ptx.contains("wgmma")
 }
 
 fn text_of(buffer: &[u8]) -> String {
@@ -121,19 +156,48 @@ impl GpuKernel {
     /// lacks what it needs.
     pub fn load(gpu: &'static Gpu, cubin: &[u8], entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
         gpu.make_current()?;
+        let mut module = std::ptr::null_mut();
+        // SAFETY: pointers are valid; the image is complete (its checksum was compared).
+        unsafe { gpu.driver.module_load_data(&mut module, cubin.as_ptr().cast()) }?;
+        GpuKernel::of_module(gpu, module, entry, config)
+    }
+
+    /// Assembles PTX as a whole program and loads it; gives the assembler's log too, which is empty if the
+    /// driver had the code in its own cache.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] with the assembler's log, [`Error::Driver`] as [`GpuKernel::load`].
+    pub fn load_ptx(
+        gpu: &'static Gpu,
+        kernel: &str,
+        ptx: &str,
+        entry: &str,
+        config: LaunchConfig,
+    ) -> Result<(GpuKernel, String)> {
+        gpu.make_current()?;
+        let source = text_with_nul(kernel, ptx)?;
+        let mut logs = Logs::new();
+        let (mut options, mut values) = logs.options();
+        let mut module = std::ptr::null_mut();
+        // SAFETY: options and values have the same length; text and logs outlive the call.
+        let loaded = unsafe {
+            let (image, count) = (source.as_ptr().cast(), options.len() as c_uint);
+            gpu.driver.module_load_data_ex(&mut module, image, count, options.as_mut_ptr(), values.as_mut_ptr())
+        };
+        loaded.map_err(|error| logs.refusal(kernel, error))?;
+        Ok((GpuKernel::of_module(gpu, module, entry, config)?, logs.info()))
+    }
+
+    fn of_module(gpu: &'static Gpu, module: CUmodule, entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
         let LaunchConfig { threads, shared_bytes, cluster } = config;
         let name = CString::new(entry).expect("an entry name is an identifier");
-        let mut module = std::ptr::null_mut();
         let mut function: CUfunction = std::ptr::null_mut();
         let set = |function, which: CUfunction_attribute, value: u32| {
             // SAFETY: the function is loaded.
             unsafe { gpu.driver.function_set_attribute(function, which as c_uint, value as c_int) }
         };
-        // SAFETY: pointers are valid; the image is complete (its checksum was compared).
-        unsafe {
-            gpu.driver.module_load_data(&mut module, cubin.as_ptr().cast())?;
-            gpu.driver.module_function(&mut function, module, name.as_ptr())?;
-        }
+        // SAFETY: the module is loaded and the pointers are valid.
+        unsafe { gpu.driver.module_function(&mut function, module, name.as_ptr()) }?;
         if shared_bytes > 0 {
             set(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
         }

@@ -162,6 +162,14 @@ fn the_assembler_says_what_is_wrong() -> Result<()> {
         other => panic!("expected a refusal, got {:?}", other.map(|cubin| cubin.log)),
     }
     println!("log of a good kernel: {}", assemble(gpu, "good", SPIN_THEN_ADD)?.log);
+    let config = LaunchConfig { threads: 128, shared_bytes: 0, cluster: 1 };
+    match GpuKernel::load_ptx(gpu, "broken", &SPIN_THEN_ADD.replace("add.u64", "add.u65"), "spin_then_add", config) {
+        Err(Error::Compile { log, .. }) => assert!(log.contains("line"), "{log}"),
+        other => panic!("expected a refusal, got {:?}", other.map(|(_, log)| log)),
+    }
+    let (kernel, log) = GpuKernel::load_ptx(gpu, "good", SPIN_THEN_ADD, "spin_then_add", config)?;
+    println!("log of the whole program: {log}");
+    assert!(kernel.resources()?.0 > 0);
     assert!(load(device)?.resources()?.0 > 0);
     Ok(())
 }
