@@ -12,6 +12,7 @@
 
 #[cfg(test)]
 mod assemble;
+mod boxed;
 #[allow(dead_code)]
 mod builder;
 #[allow(dead_code)]

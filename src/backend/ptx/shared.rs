@@ -4,6 +4,10 @@
 //! reached, so buffers may overlap in space. [`SharedMemory`] keeps the byte ranges that were read and
 //! written since the last barrier; an access that could meet an earlier one of another thread asks
 //! for a barrier first. The back edge of a loop counts as having touched everything.
+//!
+//! Bulk stores read a buffer after the threads have gone on. A write to what they may still be reading asks
+//! for a barrier as well, and that barrier for a wait ([`SharedMemory::bulk_wait_wanted`]): the thread that
+//! issued the stores waits, then all meet.
 
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
 const ALIGN: u32 = 128;
@@ -36,12 +40,28 @@ pub struct SharedMemory {
     high: u32,
     reads: Vec<Buffer>,
     writes: Vec<Buffer>,
+    /// Buffers that bulk stores may still be reading.
+    bulk: Vec<Buffer>,
+    /// The next barrier has to come after a wait for them.
+    wait_for_bulk: bool,
+    /// Are there bulk stores in this kernel?
+    has_bulk: bool,
 }
 
 impl SharedMemory {
     /// Shared memory of at most this many bytes.
     pub fn new(budget: u32) -> SharedMemory {
-        SharedMemory { budget, start: 0, next: 0, high: 0, reads: Vec::new(), writes: Vec::new() }
+        SharedMemory {
+            budget,
+            start: 0,
+            next: 0,
+            high: 0,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            bulk: Vec::new(),
+            wait_for_bulk: false,
+            has_bulk: false,
+        }
     }
 
     /// The most bytes one buffer may have.
@@ -71,6 +91,22 @@ impl SharedMemory {
         Some(buffer)
     }
 
+    /// As [`SharedMemory::allocate`], at an alignment.
+    pub fn allocate_aligned(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
+        let fits = |start: u32| start.next_multiple_of(align) + bytes <= self.budget;
+        let start = if fits(self.next) { self.next } else { self.start };
+        if !fits(start) {
+            return None;
+        }
+        self.next = start.next_multiple_of(align);
+        self.allocate(bytes)
+    }
+
+    /// Bytes from the last reservation to the end of what the kernel needs already.
+    pub fn reusable(&self) -> u32 {
+        self.high.saturating_sub(self.start)
+    }
+
     /// Bytes that could be reserved.
     pub fn free(&self) -> u32 {
         self.budget.saturating_sub(self.start.next_multiple_of(PATTERN))
@@ -93,11 +129,17 @@ impl SharedMemory {
     pub fn release(&mut self, buffer: Buffer) {
         debug_assert_eq!(self.start, buffer.offset + buffer.bytes, "reservations nest");
         self.start = buffer.offset;
+        self.next = buffer.offset;
     }
 
     /// Notes a write; true if a barrier has to come first.
     pub fn write(&mut self, buffer: Buffer) -> bool {
-        let hazard = self.reads.iter().chain(&self.writes).any(|b| b.overlaps(buffer));
+        if self.bulk.iter().any(|b| b.overlaps(buffer)) {
+            self.bulk.clear();
+            self.wait_for_bulk = true;
+        }
+        let touched = self.reads.iter().chain(&self.writes).any(|b| b.overlaps(buffer));
+        let hazard = touched || self.wait_for_bulk;
         if hazard {
             self.barrier();
         }
@@ -115,6 +157,26 @@ impl SharedMemory {
         hazard
     }
 
+    /// The kernel has bulk stores somewhere: a loop may bring them about.
+    pub fn expect_bulk(&mut self) {
+        self.has_bulk = true;
+    }
+
+    /// A bulk store of this buffer was issued, after a barrier.
+    pub fn bulk_read(&mut self, buffer: Buffer) {
+        self.bulk.push(buffer);
+    }
+
+    /// May bulk stores be reading?
+    pub fn is_bulk_reading(&self) -> bool {
+        !self.bulk.is_empty()
+    }
+
+    /// Has the barrier that comes now to come after a wait for bulk stores?
+    pub fn bulk_wait_wanted(&mut self) -> bool {
+        std::mem::take(&mut self.wait_for_bulk)
+    }
+
     /// A barrier was emitted: all threads have done what they did before it.
     pub fn barrier(&mut self) {
         self.reads.clear();
@@ -126,6 +188,7 @@ impl SharedMemory {
         let taken = self.clone();
         self.reads.clone_from(&before.reads);
         self.writes.clone_from(&before.writes);
+        self.bulk.clone_from(&before.bulk);
         taken
     }
 
@@ -133,6 +196,7 @@ impl SharedMemory {
     pub fn join(&mut self, other: &SharedMemory) {
         self.reads.extend_from_slice(&other.reads);
         self.writes.extend_from_slice(&other.writes);
+        self.bulk.extend_from_slice(&other.bulk);
     }
 
     /// Entering or leaving code that may come from elsewhere: everything may have been touched.
@@ -140,6 +204,9 @@ impl SharedMemory {
         let all = Buffer { offset: 0, bytes: self.budget };
         self.reads = vec![all];
         self.writes = vec![all];
+        if self.has_bulk {
+            self.bulk = vec![all];
+        }
     }
 }
 
@@ -183,6 +250,35 @@ mod tests {
         assert!(shared.allocate(2049).is_none());
         shared.release(slab);
         assert!(shared.allocate(4096).is_some());
+    }
+
+    #[test]
+    fn what_bulk_stores_read_is_waited_for() {
+        let mut shared = SharedMemory::new(4096);
+        shared.expect_bulk();
+        let a = shared.allocate_aligned(1024, 1024).unwrap();
+        shared.write(a);
+        shared.barrier();
+        shared.bulk_read(a);
+        let b = shared.allocate(128).unwrap();
+        assert!(!shared.write(b) && !shared.bulk_wait_wanted());
+        assert!(shared.is_bulk_reading());
+        assert!(shared.write(a), "the barrier does not end a bulk store");
+        assert!(shared.bulk_wait_wanted() && !shared.bulk_wait_wanted());
+        assert!(!shared.is_bulk_reading());
+        shared.unknown();
+        shared.barrier();
+        assert!(shared.write(b) && shared.bulk_wait_wanted(), "the loop may have stored");
+    }
+
+    #[test]
+    fn aligned_buffers_start_where_they_should() {
+        let mut shared = SharedMemory::new(4096);
+        shared.allocate(128).unwrap();
+        assert_eq!(shared.reusable(), 128);
+        assert_eq!(shared.allocate_aligned(2048, 1024).map(|b| b.offset), Some(1024));
+        assert_eq!(shared.allocate_aligned(2048, 1024).map(|b| b.offset), Some(0));
+        assert!(shared.allocate_aligned(4097, 1024).is_none());
     }
 
     #[test]

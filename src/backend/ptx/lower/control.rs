@@ -120,6 +120,7 @@ impl Lowering<'_> {
         self.module.walk(body, &mut |id| accesses.extend(self.access_of(id)));
         self.memory.may_have_happened(accesses);
         self.shared.unknown();
+        self.expect_box_stores(body);
     }
 
     /// Converts what the loop uses from outside in another layout once, before it.
@@ -313,6 +314,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let position = match op.code {
             Opcode::Return => {
+                self.finish_box_stores();
                 self.settle();
                 self.b.ret();
                 return Ok(());

@@ -163,6 +163,11 @@ impl Lowering<'_> {
 
     /// `store_view_tko`.
     pub fn store_view(&mut self, id: OpId) -> Lowered {
+        if let Some(store) = self.box_stores.get(&id).cloned()
+            && self.store_boxes(id, &store)?
+        {
+            return Ok(());
+        }
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let slots = self.get(self.module.op(id).group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;

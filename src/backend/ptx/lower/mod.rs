@@ -10,13 +10,14 @@
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `reduce` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
-//! * `tensor_map` — views that the bulk copy engine can move;
+//! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
 //! * `roles`, `ring` — warps that only load, for warps that only compute (sm_90a).
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
 
+mod box_store;
 mod control;
 mod convert;
 mod elementwise;
@@ -34,7 +35,7 @@ mod value;
 mod vector;
 mod view;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::builder::Builder;
@@ -86,6 +87,10 @@ pub struct Lowering<'m> {
     rings: Option<ring::Rings>,
     options: CompileOptions,
     facts: Rc<Facts>,
+    /// Stores that the bulk copy engine does.
+    box_stores: HashMap<OpId, box_store::BoxStore>,
+    /// Arrays that may have been stored to by it.
+    boxes_stored: HashSet<Value>,
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
     thread: thread::ThreadCache,
@@ -120,6 +125,8 @@ fn start<'m>(
         rings: None,
         options: *options,
         facts: Rc::clone(&inference.facts),
+        box_stores: HashMap::new(),
+        boxes_stored: HashSet::new(),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),
         use_counts: use_counts(module, entry.body),
@@ -140,6 +147,7 @@ pub fn lower<'m>(
     let target = inference.target;
     let mut lowering = start(module, entry, inference, name, options);
     let mut params = lowering.params(entry);
+    lowering.start_box_stores(entry.body);
     match lowering.plan_roles(entry.body) {
         Some(roles) => {
             if let Err(message) = lowering.with_roles(entry.body, roles) {
@@ -331,6 +339,9 @@ impl<'m> Lowering<'m> {
     /// A barrier over the tile block, and what it settles.
     fn barrier(&mut self) {
         self.settle();
+        if self.shared.bulk_wait_wanted() {
+            self.b.bulk_wait(0, true);
+        }
         match self.role {
             ring::Role::Consumer => {
                 let consumers = self.inference.num_warps as u32 * super::plan::WARP;

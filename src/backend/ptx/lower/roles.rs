@@ -457,7 +457,7 @@ impl Lowering<'_> {
                 Opcode::StoreView => {
                     let value = op.group(0)[0];
                     let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
-                        (Some(natural), Some(access)) => !natural.is_same(access),
+                        (Some(natural), Some(access)) => !natural.is_same(access) || self.box_stores.contains_key(&id),
                         _ => false,
                     };
                     if moved {

@@ -97,6 +97,7 @@ impl Lowering<'_> {
     fn role(&self, id: OpId) -> Role {
         let op = self.module.op(id);
         match op.code {
+            Opcode::StoreView if self.box_stores.contains_key(&id) => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
                 Some(layout) => Role::Tile(layout.clone()),
                 None => Role::Other,

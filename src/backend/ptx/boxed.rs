@@ -1,0 +1,403 @@
+//! Tiles in shared memory as boxes of the bulk copy engine, and how registers get there.
+//!
+//! A box has rows of at most 128 bytes along the contiguous dimension, one after another, with the
+//! engine's swizzle; a tile is one or several boxes, each a block of memory. Registers go there by
+//! `stmatrix` where a layout is that of a matrix accumulator with elements of 16 bits, either way round,
+//! else in vectors. Knows layouts and places, no op and no instruction.
+
+use super::tensor_map::{MAX_BOX, Swizzle};
+use crate::layout::{Layout, SharedLayout};
+
+/// Longest row of a box in bytes: the widest swizzle.
+const ROW_BYTES: usize = 128;
+/// Shortest row: the narrowest one.
+const LEAST_ROW_BYTES: usize = 32;
+/// Rows that a swizzle pattern has.
+const PATTERN_ROWS: usize = 8;
+/// Bytes that the banks of shared memory take at once.
+const WAVEFRONT: usize = 128;
+
+/// A tile as boxes.
+#[derive(Clone, Debug)]
+pub struct BoxedTile {
+    /// Where each element stands.
+    pub shared: SharedLayout,
+    /// Extents of a box, in the order of the tile's dimensions.
+    pub boxes: Vec<i64>,
+    /// Order of the 16-byte chunks of a box.
+    pub swizzle: Swizzle,
+    /// Top bits of a place that registers decide and no thread does: the tile can be written in
+    /// 2^n parts, one after another, each by all threads.
+    pub part_bits: u32,
+    /// The bit of an element's index at each bit of its place before the swizzle.
+    order: Vec<u32>,
+}
+
+/// How the threads write a tile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writes {
+    /// Byte offset of each thread bit (lane bits, then warp bits), by XOR.
+    pub thread: Vec<u32>,
+    /// The instruction.
+    pub kind: WriteKind,
+    /// All writes of a thread in ascending order of their parts.
+    pub list: Vec<Write>,
+}
+
+/// An instruction that writes to shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// `st.shared` of the registers as a vector.
+    Vector,
+    /// `stmatrix`: a matrix for each pair of registers; `trans`: the pair is in two rows of it.
+    Matrices {
+        /// Transposes each matrix.
+        trans: bool,
+    },
+}
+
+/// One write of every thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The address is the thread's part XOR this.
+    pub place: u32,
+    /// Registers in order.
+    pub registers: Vec<usize>,
+}
+
+/// The bits of the flat row-major index along an axis.
+fn axis_bits(shape: &[i64], axis: usize) -> impl Iterator<Item = u32> {
+    let inner: i64 = shape[axis + 1..].iter().product();
+    (0..shape[axis].trailing_zeros()).map(move |bit| (inner as u32) << bit)
+}
+
+impl BoxedTile {
+    /// The tile of this layout as boxes. `axes`: its dimensions in the order of a box, innermost first.
+    /// `None` where rows or boxes would be too short.
+    pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
+        let shape = layout.shape();
+        let (&fastest, rest) = axes.split_first()?;
+        let row: Vec<u32> = axis_bits(shape, fastest).collect();
+        let (near, panels) = row.split_at(row.len().min((ROW_BYTES / element_bytes).ilog2() as usize));
+        let row_bytes = element_bytes << near.len();
+        if row_bytes < LEAST_ROW_BYTES {
+            return None;
+        }
+        let (parts, shared): (Vec<u32>, Vec<u32>) = panels.iter().partition(|&&bit| is_of_registers(layout, bit));
+        let mut order = near.to_vec();
+        order.extend(rest.iter().flat_map(|&axis| axis_bits(shape, axis)));
+        order.extend(shared);
+        order.extend(&parts);
+        let swizzle = Swizzle::of_span(row_bytes as u32)?;
+        let mut offset_bases = vec![0; order.len()];
+        for (place, &bit) in order.iter().enumerate() {
+            offset_bases[bit.trailing_zeros() as usize] = swizzle.apply((element_bytes as u32) << place);
+        }
+        let boxes = extents(shape, axes, 1 << near.len());
+        let tile = BoxedTile {
+            shared: SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases },
+            boxes,
+            swizzle,
+            part_bits: parts.len() as u32,
+            order,
+        };
+        (tile.box_bytes() as usize >= PATTERN_ROWS * row_bytes).then_some(tile)
+    }
+
+    /// Bytes of the tile.
+    pub fn bytes(&self) -> u32 {
+        self.shared.bytes() as u32
+    }
+
+    /// Bytes of a part, where `bits` of the part bits are used.
+    pub fn part_bytes(&self, bits: u32) -> u32 {
+        self.bytes() >> bits
+    }
+
+    /// Bytes of one box.
+    pub fn box_bytes(&self) -> u32 {
+        self.boxes.iter().product::<i64>() as u32 * self.shared.element_bytes as u32
+    }
+
+    /// The coordinates in the tile of the box that starts at this place.
+    pub fn origin(&self, place: u32) -> Vec<i64> {
+        let bits = place / self.shared.element_bytes as u32;
+        let element = (0..self.order.len()).filter(|i| bits >> i & 1 == 1).fold(0, |all, i| all | self.order[i]);
+        let mut rest = i64::from(element);
+        let mut coordinates: Vec<i64> = self
+            .shared
+            .shape
+            .iter()
+            .rev()
+            .map(|extent| {
+                let coordinate = rest % extent;
+                rest /= extent;
+                coordinate
+            })
+            .collect();
+        coordinates.reverse();
+        coordinates
+    }
+
+    /// How the threads of the layout that this was made for write the tile; `None` where that takes more
+    /// than four times as long as the bytes alone.
+    pub fn writes(&self, layout: &Layout) -> Option<Writes> {
+        if layout.replication() > 1 {
+            return None;
+        }
+        self.matrices(layout).or_else(|| self.vectors(layout))
+    }
+
+    fn vectors(&self, layout: &Layout) -> Option<Writes> {
+        let side = self.shared.accesses(layout);
+        let wavefronts = (side.accesses.len() << layout.warp_images().len())
+            * (self.shared.element_bytes * side.accesses[0].registers.len() * 32).div_ceil(WAVEFRONT)
+            + side.bank_conflicts(self.shared.element_bytes);
+        let write =
+            |access: crate::layout::Access| Write { place: access.xor | access.offset, registers: access.registers };
+        let list: Vec<Write> = side.accesses.into_iter().map(write).collect();
+        (wavefronts <= 4 * self.shared.bytes() / WAVEFRONT).then(|| {
+            Writes { thread: side.thread, kind: WriteKind::Vector, list }.sorted(self.part_bytes(self.part_bits))
+        })
+    }
+
+    /// With `stmatrix`, where each lane holds two neighbours of 16 bits, and four lanes the 16 bytes of a
+    /// row of a matrix (or four lanes pairs of rows, and eight lanes their 16 bytes).
+    fn matrices(&self, layout: &Layout) -> Option<Writes> {
+        if self.shared.element_bytes != 2 {
+            return None;
+        }
+        let lanes: Vec<u32> = layout.lane_images().iter().map(|&image| self.shared.offset(image)).collect();
+        let places: Vec<u32> = layout.register_images().iter().map(|&image| self.shared.offset(image)).collect();
+        let pair_at = |place: u32| places.iter().position(|&p| p == place);
+        let (trans, pair, rows) = if lanes[..2] == [4, 8] {
+            (false, pair_at(2)?, lanes[2..].to_vec())
+        } else if lanes[2..] == [2, 4, 8] {
+            // Two rows of a matrix: any register bit that brings them to different banks.
+            let pair = (0..places.len()).find(|&bit| on_different_banks(&[places[bit], lanes[0], lanes[1]]))?;
+            (true, pair, vec![places[pair], lanes[0], lanes[1]])
+        } else {
+            return None;
+        };
+        let part = self.part_bytes(self.part_bits);
+        let mut others: Vec<usize> = (0..places.len()).filter(|&bit| bit != pair && places[bit] < part).collect();
+        others.sort_by_key(|&bit| places[bit]);
+        others.truncate(2);
+        if !on_different_banks(&rows) || rows.iter().any(|row| row & 15 != 0) {
+            return None;
+        }
+        // Lane i gives the address of row i mod 8 of matrix i / 8.
+        let mut thread = rows;
+        thread.extend((0..2).map(|i| others.get(i).map_or(0, |&bit| places[bit])));
+        thread.extend(layout.warp_images().iter().map(|&image| self.shared.offset(image)));
+        let taken = others.iter().fold(1 << pair, |all, bit| all | 1usize << bit);
+        let list = (0..layout.num_registers())
+            .filter(|register| register & taken == 0)
+            .map(|first| {
+                let matrix =
+                    |j: usize| (0..others.len()).filter(|i| j >> i & 1 == 1).map(|i| 1 << others[i]).sum::<usize>();
+                let pairs = (0..1 << others.len()).flat_map(|j| [first | matrix(j), first | matrix(j) | 1 << pair]);
+                Write { place: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
+            })
+            .collect();
+        Some(Writes { thread, kind: WriteKind::Matrices { trans }, list }.sorted(part))
+    }
+}
+
+impl Writes {
+    fn sorted(mut self, part_bytes: u32) -> Writes {
+        self.list.sort_by_key(|write| write.place / part_bytes);
+        self
+    }
+}
+
+impl Swizzle {
+    /// Where the byte at this place of a plain arrangement stands.
+    pub fn apply(self, place: u32) -> u32 {
+        let chunks = match self {
+            Swizzle::None => 0,
+            Swizzle::B32 => 0x10,
+            Swizzle::B64 => 0x30,
+            Swizzle::B128 => 0x70,
+        };
+        place ^ (place >> 3 & chunks)
+    }
+}
+
+/// Extents of the largest box that is one block of memory.
+fn extents(shape: &[i64], axes: &[usize], row: i64) -> Vec<i64> {
+    let mut boxes = vec![1; shape.len()];
+    boxes[axes[0]] = row;
+    for &axis in &axes[1..] {
+        boxes[axis] = shape[axis].min(MAX_BOX);
+        if boxes[axis] < shape[axis] {
+            break;
+        }
+    }
+    boxes
+}
+
+/// Does one register bit decide this bit of the element's index, and nothing else?
+fn is_of_registers(layout: &Layout, bit: u32) -> bool {
+    let others = layout.images().into_iter().filter(|image| image & bit != 0);
+    layout.register_images().contains(&bit) && others.count() == 1
+}
+
+/// Do eight rows of 16 bytes at the XORs of these places lie on different banks?
+fn on_different_banks(rows: &[u32]) -> bool {
+    let mut chunks: Vec<u32> = (0..8u32)
+        .map(|row| (0..3).filter(|i| row >> i & 1 == 1).fold(0, |all, i: usize| all ^ rows[i]) & 0x70)
+        .collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    chunks.len() == 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The accumulator of a product of `m` by `n`: `groups` warpgroups, along m first.
+    fn accumulator(m: i64, n: i64, groups: i64) -> Layout {
+        let row = n as u32;
+        let along_m = groups.min(m / 64);
+        let along_n = groups / along_m;
+        let bits = |step: u32, count: i64| (0..count.ilog2()).map(move |bit| step << bit);
+        let mut register = vec![1, 8 * row];
+        register.extend(bits(8, n / along_n / 8));
+        register.extend(bits(64 * along_m as u32 * row, m / 64 / along_m));
+        let mut warp = vec![16 * row, 32 * row];
+        warp.extend(bits(64 * row, along_m));
+        warp.extend(bits((n / along_n) as u32, along_n));
+        Layout::new(vec![m, n], register, vec![2, 4, row, 2 * row, 4 * row], warp)
+    }
+
+    /// What is in memory after all writes: element + 1 at the byte where it starts.
+    fn written(tile: &BoxedTile, writes: &Writes, layout: &Layout) -> Vec<u32> {
+        let size = tile.shared.element_bytes;
+        let mut memory = vec![0; tile.bytes() as usize];
+        let mut put = |place: usize, element: u32| {
+            assert_eq!(memory[place], 0, "one writer");
+            memory[place] = element + 1;
+        };
+        let part = |thread: usize| {
+            (0..writes.thread.len()).filter(|i| thread >> i & 1 == 1).fold(0, |all, i| all ^ writes.thread[i])
+        };
+        for write in &writes.list {
+            for warp in 0..layout.num_warps() {
+                let address = |lane: usize| (part(warp * 32 + lane) ^ write.place) as usize;
+                let element = |register: usize, lane: usize| layout.element(register, lane, warp);
+                match writes.kind {
+                    WriteKind::Vector => {
+                        for lane in 0..32 {
+                            let vector = size * write.registers.len();
+                            assert!(address(lane).is_multiple_of(vector));
+                            for (i, &register) in write.registers.iter().enumerate() {
+                                put(address(lane) + i * size, element(register, lane));
+                            }
+                        }
+                    }
+                    WriteKind::Matrices { trans } => {
+                        for (matrix, pair) in write.registers.chunks(2).enumerate() {
+                            for row in 0..8 {
+                                for column in 0..8 {
+                                    let (r, c) = if trans { (column, row) } else { (row, column) };
+                                    let from = element(pair[c % 2], r * 4 + c / 2);
+                                    put(address(matrix * 8 + row) + 2 * column, from);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        memory
+    }
+
+    /// Checks that the boxes, one after another, hold what a copy of the box would put there.
+    fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (BoxedTile, Writes) {
+        let tile = BoxedTile::new(layout, axes, element_bytes).unwrap();
+        let writes = tile.writes(layout).unwrap();
+        let memory = written(&tile, &writes, layout);
+        let shape = layout.shape();
+        let row_bytes = tile.boxes[axes[0]] as usize * element_bytes;
+        for start in (0..tile.bytes()).step_by(tile.box_bytes() as usize) {
+            let origin = tile.origin(start);
+            for index in 0..tile.box_bytes() as usize / element_bytes {
+                let mut rest = index as i64;
+                let mut at = origin.clone();
+                for &axis in axes {
+                    at[axis] += rest % tile.boxes[axis];
+                    rest /= tile.boxes[axis];
+                }
+                let element = at.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32;
+                let plain = start as usize + index * element_bytes;
+                // The chunk of a row, exchanged by the number of the row as the engine does.
+                let row = plain / row_bytes;
+                let pattern = match row_bytes {
+                    128 => row % 8,
+                    64 => row / 2 % 4,
+                    _ => row / 4 % 2,
+                };
+                assert_eq!(memory[plain ^ pattern << 4], element + 1, "{at:?} of {shape:?}");
+            }
+        }
+        let parts: Vec<u32> = writes.list.iter().map(|write| write.place / tile.part_bytes(tile.part_bits)).collect();
+        assert!(parts.is_sorted());
+        (tile, writes)
+    }
+
+    #[test]
+    fn accumulators_go_by_matrices() {
+        for (m, n, groups) in [(128, 256, 2), (64, 64, 1), (256, 128, 2), (64, 256, 2), (64, 32, 1), (128, 16, 2)] {
+            let layout = accumulator(m, n, groups);
+            let (tile, writes) = check(&layout, &[1, 0], 2);
+            assert_eq!(writes.kind, WriteKind::Matrices { trans: false });
+            assert_eq!(writes.list.len() * 8, layout.num_registers());
+            assert_eq!(tile.boxes, [m.min(256), n.min(64)]);
+            let (_, writes) = check(&layout, &[0, 1], 2);
+            assert_eq!(writes.kind, WriteKind::Matrices { trans: true });
+        }
+    }
+
+    #[test]
+    fn other_sizes_go_in_vectors() {
+        for element_bytes in [1, 4, 8] {
+            let layout = accumulator(128, 128, 2);
+            let (_, writes) = check(&layout, &[1, 0], element_bytes);
+            assert_eq!(writes.kind, WriteKind::Vector);
+            assert_eq!(writes.list[0].registers.len(), 2);
+        }
+        let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);
+        check(&rows, &[1, 0], 4);
+    }
+
+    #[test]
+    fn columns_of_one_warpgroup_are_parts() {
+        let (tile, _) = check(&accumulator(128, 256, 2), &[1, 0], 2);
+        assert_eq!((tile.part_bits, tile.part_bytes(2)), (2, 128 * 128));
+        assert_eq!(tile.origin(128 * 128), [0, 64]);
+        // Here the two halves belong to two warpgroups: they are in every part.
+        let (tile, _) = check(&accumulator(64, 256, 2), &[1, 0], 2);
+        assert_eq!(tile.part_bits, 1);
+        assert_eq!([tile.origin(64 * 128), tile.origin(2 * 64 * 128)], [[0, 128], [0, 64]]);
+    }
+
+    #[test]
+    fn large_and_batched_tiles_are_several_boxes() {
+        let (tile, _) = check(&accumulator(512, 64, 8), &[1, 0], 2);
+        assert_eq!(tile.boxes, [256, 64]);
+        let batched = accumulator(128, 64, 2).reshape(&[1, 128, 64]);
+        let (tile, writes) = check(&batched, &[2, 1, 0], 2);
+        assert_eq!((tile.boxes.as_slice(), writes.kind), (&[1, 128, 64][..], WriteKind::Matrices { trans: false }));
+    }
+
+    #[test]
+    fn what_would_take_long_is_left() {
+        // Rows of 16 bytes; too few rows; a transposition element by element.
+        assert!(BoxedTile::new(&accumulator(64, 8, 1), &[1, 0], 2).is_none());
+        let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);
+        assert!(BoxedTile::new(&Layout::blocked(&[4, 256], &[1, 0], 2, 4), &[1, 0], 2).is_none());
+        assert!(BoxedTile::new(&rows, &[0, 1], 4).unwrap().writes(&rows).is_none());
+    }
+}

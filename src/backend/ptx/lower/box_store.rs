@@ -1,0 +1,232 @@
+//! Stores by the bulk copy engine: a tile goes from registers to shared memory as boxes, and from there to
+//! the array while the threads go on.
+//!
+//! It is for tiles whose registers are not in the order of the array (results of matrix products above all),
+//! which would go through shared memory anyway. All threads write the boxes, a barrier follows, and thread 0
+//! issues the copies. Shared memory that is being read is known to `shared`: who writes there next waits for
+//! the copies, and so does the end of the kernel.
+//!
+//! The engine's writes are not ordered with those of threads. An array is stored this way by all stores of
+//! the kernel or by none, and by none where the kernel reads it; between two stores to one array the engine
+//! finishes the first.
+
+use std::collections::{HashMap, HashSet};
+
+use super::tensor_map::box_order;
+use super::{Lowered, Lowering, memory, vector};
+use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Space, Special, Ty};
+use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::tensor_map::TensorMap;
+use crate::dtype::DType;
+use crate::ir::table::Effect;
+use crate::ir::{Attr, AttrKind, BlockId, MemOrder, OpId, Opcode, Value};
+use crate::layout::{Conversion, Layout};
+
+/// Alignment of boxes: a whole swizzle pattern.
+const ALIGN: u32 = 1024;
+
+/// Shared memory that a store may take beyond what the kernel has already: little enough that two tile
+/// blocks stay on a multiprocessor.
+const MODEST_BYTES: u32 = 32 << 10;
+
+/// Bytes of a thread below which a tile is not worth a copy.
+const LEAST_BYTES_PER_THREAD: usize = 16;
+
+/// A store that the engine does.
+#[derive(Clone, Debug)]
+pub struct BoxStore {
+    map: TensorMap,
+    /// The layout in which the value is there.
+    layout: Layout,
+    elem: DType,
+    /// The tile's dimensions in the order of a box.
+    axes: Vec<usize>,
+    tile: BoxedTile,
+    writes: Writes,
+    /// The array.
+    root: Value,
+}
+
+/// How a store is cut to the shared memory that there is.
+struct Parts {
+    count: u32,
+    bytes: u32,
+    /// Parts that fit at a time.
+    slots: u32,
+}
+
+impl Lowering<'_> {
+    /// The stores of the kernel that the engine does.
+    fn plan_box_stores(&self, body: BlockId) -> HashMap<OpId, BoxStore> {
+        let module = self.module;
+        let mut stores: HashMap<OpId, BoxStore> = HashMap::new();
+        let mut others: HashSet<Value> = HashSet::new();
+        let mut unknown = false;
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            match op.code {
+                Opcode::LoadView => drop(others.insert(memory::root(module, op.group(0)[0]))),
+                Opcode::StoreView => match self.box_store(id) {
+                    Some(store) => drop(stores.insert(id, store)),
+                    None => drop(others.insert(memory::root(module, op.group(1)[0]))),
+                },
+                Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
+                code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
+            }
+        });
+        stores.retain(|_, store| !unknown && !others.contains(&store.root));
+        stores
+    }
+
+    /// The plan of a store, if the engine is the better way for it.
+    fn box_store(&self, id: OpId) -> Option<BoxStore> {
+        let module = self.module;
+        let op = module.op(id);
+        let (value, view) = (op.group(0)[0], op.group(1)[0]);
+        if !matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak))) {
+            return None;
+        }
+        let layout = self.inference.natural(value)?;
+        let coalesced = self.inference.accesses.get(&id)?;
+        let shape = ViewShape::of(module, view)?;
+        let size = shape.elem.storage_bits() / 8;
+        let bytes = layout.num_registers() * size as usize;
+        if bytes < LEAST_BYTES_PER_THREAD {
+            return None;
+        }
+        // Else nothing has to move between threads, or not much.
+        let Conversion::Shared(_) = Conversion::plan(&layout, coalesced, 8 * size, 0)? else { return None };
+        let axes: Vec<usize> = box_order(shape.tile.len(), contiguous_axis(module, &shape)?).collect();
+        let tile = BoxedTile::new(&layout, &axes, size as usize)?;
+        let map = self.tma_store_map(view, &tile.boxes, tile.swizzle)?;
+        let writes = tile.writes(&layout)?;
+        Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root: memory::root(module, view) })
+    }
+
+    /// Decides which stores the engine does, and announces their maps, so that the first store does not wait
+    /// for its map.
+    pub fn start_box_stores(&mut self, body: BlockId) {
+        self.box_stores = self.plan_box_stores(body);
+        if self.box_stores.is_empty() {
+            return;
+        }
+        self.shared.expect_bulk();
+        for (id, store) in &self.box_stores {
+            self.inference.accesses.insert(*id, store.layout.clone());
+        }
+        let mut ids: Vec<OpId> = self.box_stores.keys().copied().collect();
+        ids.sort_unstable();
+        let maps: Vec<TensorMap> = ids.iter().map(|id| self.box_stores[id].map.clone()).collect();
+        let tid = self.b.special(Special::TidX);
+        let first = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
+        for (index, map) in maps.iter().enumerate() {
+            if !maps[..index].contains(map) {
+                let address = self.tensor_map_address(map);
+                self.b.guarded(first, false, |b| b.prefetch_tensormap(address));
+            }
+        }
+    }
+
+    /// Code that a back edge reaches may find stores of this loop under way.
+    pub fn expect_box_stores(&mut self, body: BlockId) {
+        let roots = &mut self.boxes_stored;
+        self.module.walk(body, &mut |id| roots.extend(self.box_stores.get(&id).map(|store| store.root)));
+    }
+
+    /// At the end of the kernel: shared memory is given back when nothing reads it any more.
+    pub fn finish_box_stores(&mut self) {
+        if self.shared.is_bulk_reading() {
+            self.b.bulk_wait(0, true);
+        }
+    }
+
+    /// A store by the engine; false where shared memory is too short for it.
+    pub fn store_boxes(&mut self, id: OpId, store: &BoxStore) -> Lowered<bool> {
+        let Some(parts) = self.parts(store) else { return Ok(false) };
+        let op = self.module.op(id);
+        let slots = self.get(op.group(0)[0], &store.layout)?;
+        let view = op.group(1)[0];
+        let coords = self.tma_coords(view, op.group(2), &vec![0; store.tile.boxes.len()])?;
+        let Some(buffer) = self.shared.allocate_aligned(parts.slots * parts.bytes, ALIGN) else { return Ok(false) };
+        let busy = self.shared.write(buffer);
+        if !self.boxes_stored.insert(store.root) {
+            self.b.bulk_wait(0, false);
+        }
+        if busy {
+            self.barrier();
+        }
+        for part in 0..parts.count {
+            if part > 0 && parts.slots == 1 {
+                self.b.bulk_wait(0, true);
+                self.barrier();
+            }
+            let slot = part % parts.slots * parts.bytes;
+            let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
+            self.write_part(store, &slots, part, place);
+            self.b.fence_proxy(ProxyFence::AsyncShared);
+            // The barrier also says that the slot of the next part has been read.
+            if parts.slots > 1 && (parts.slots..parts.count).contains(&(part + 1)) {
+                self.b.bulk_wait(parts.slots - 2, true);
+            }
+            self.barrier();
+            self.issue_part(store, &coords, part, place);
+        }
+        self.shared.bulk_read(buffer);
+        Ok(true)
+    }
+
+    /// As few parts as fit; two of them at a time where there are several.
+    fn parts(&self, store: &BoxStore) -> Option<Parts> {
+        let whole = store.tile.bytes();
+        let fitting = |room: u32| {
+            let room = room.saturating_sub(ALIGN);
+            (0..=store.tile.part_bits).find_map(|bits| {
+                let (count, bytes) = (1 << bits, whole >> bits);
+                let slots = (room / bytes).min(count);
+                let last = bits == store.tile.part_bits;
+                (slots > 1 || count == slots || (last && slots == 1)).then_some(Parts { count, bytes, slots })
+            })
+        };
+        fitting(self.shared.reusable().max(MODEST_BYTES + ALIGN).min(self.shared.free()))
+            .or_else(|| fitting(self.shared.free()))
+    }
+
+    /// Writes the registers of a part to shared memory.
+    fn write_part(&mut self, store: &BoxStore, slots: &[Operand], part: u32, place: Buffer) {
+        let thread = self.linear_in_thread(&store.writes.thread);
+        let in_thread = store.writes.thread.iter().fold(0, |all, image| all | image);
+        for write in store.writes.list.iter().filter(|write| write.place / place.bytes == part) {
+            let at = write.place % place.bytes;
+            let addr = self.shared_place(place, thread, at & in_thread, at & !in_thread);
+            let values: Vec<Operand> = write.registers.iter().map(|&register| slots[register]).collect();
+            match store.writes.kind {
+                WriteKind::Vector => {
+                    vector::store(&mut self.b, Space::Shared, store.elem, &values, &addr, MemMods::default(), None);
+                }
+                WriteKind::Matrices { trans } => {
+                    let words = vector::words(&mut self.b, store.elem, &values);
+                    self.b.stmatrix(trans, &addr, &words);
+                }
+            }
+        }
+    }
+
+    /// Thread 0 issues the copies of a part as one group.
+    fn issue_part(&mut self, store: &BoxStore, coords: &[Operand], part: u32, place: Buffer) {
+        let address = self.tensor_map_address(&store.map);
+        let tid = self.b.special(Special::TidX);
+        let first = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
+        self.b.skip_if(first, true, |b| {
+            for offset in (0..place.bytes).step_by(store.tile.box_bytes() as usize) {
+                let origin = store.tile.origin(part * place.bytes + offset);
+                let coords: Vec<Operand> =
+                    coords.iter().zip(&store.axes).map(|(&start, &axis)| b.add(Ty::S32, start, origin[axis])).collect();
+                let source = b.address(Operand::Smem, Operand::Imm(0)).plus(i64::from(place.offset + offset));
+                b.tma_store(address, &coords, &source);
+            }
+            b.bulk_commit();
+        });
+    }
+}
