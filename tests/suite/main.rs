@@ -14,6 +14,7 @@
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
+mod boxes;
 mod cast;
 mod compare;
 mod control;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     memory::register(&mut suite);
     reduce::register(&mut suite);
     product::register(&mut suite);
+    boxes::register(&mut suite);
     control::register(&mut suite);
     examples::register(&mut suite);
     random::register(&mut suite);

@@ -1,0 +1,273 @@
+//! Tiles that the bulk copy engine may move: products of matrices with pitch whose sides no tile divides,
+//! tile indices before, behind and far outside of the arrays, results stored in every order, more than once,
+//! in loops; arrays that no tensor map can describe.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::element::{CastTo, MmaInput, Number};
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want, ravel, unwritten};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    for k in [16, 32, 64, 128] {
+        suite.test(format!("boxes/loads/f16 by {k}"), move |session| loads::<f16>(session, k));
+        suite.test(format!("boxes/loads/f8e4m3fn by {k}"), move |session| loads::<f8e4m3fn>(session, k));
+    }
+    suite.test("boxes/outside", outside);
+    macro_rules! stores {
+        ($($name:ident)+) => {$(
+            suite.test(concat!("boxes/stores/", stringify!($name)), stores::<$name>);
+        )+};
+    }
+    stores!(f16 bf16 f32 f64);
+    suite.test("boxes/stores/batch", batch);
+    suite.test("boxes/order", order);
+    suite.test("boxes/loop", in_a_loop);
+    suite.test("boxes/empty", empty);
+    suite.test("boxes/many arrays", many_arrays);
+}
+
+/// A matrix inside of a wider one: the row stride is a multiple of 16, the sides are not.
+struct Matrix<T> {
+    data: Vec<T>,
+    sides: [usize; 2],
+    pitch: usize,
+}
+
+impl<T: Element> Matrix<T> {
+    fn random(seed: u64, sides: [usize; 2]) -> Matrix<T> {
+        let pitch = sides[1].next_multiple_of(16);
+        Matrix { data: random::<T>(seed, sides[0] * pitch, Spread::Whole(2)), sides, pitch }
+    }
+
+    fn on(&self, session: Session) -> Result<ct::DeviceArray<T, 2>> {
+        session.array(&self.data, [self.sides[0], self.pitch])
+    }
+
+    /// An element; zero outside.
+    fn at(&self, row: i64, column: i64) -> f64 {
+        let inside = |x: i64, extent: usize| usize::try_from(x).ok().filter(|&x| x < extent);
+        match (inside(row, self.sides[0]), inside(column, self.sides[1])) {
+            (Some(row), Some(column)) => self.data[row * self.pitch + column].to_f64(),
+            _ => 0.0,
+        }
+    }
+}
+
+/// The product with the tiles of `a` taken from `shift` tiles further on, stored `place` tiles further on.
+fn shifted<T, Acc, O>(
+    a: Array<T, 2>,
+    b: Array<T, 2>,
+    c: ArrayMut<O, 2>,
+    shift: (Scalar<i32>, Scalar<i32>),
+    place: (Scalar<i32>, Scalar<i32>),
+    [tm, tn, tk]: [usize; 3],
+) where
+    T: MmaInput<T, Acc>,
+    Acc: Number + CastTo<O>,
+    O: Element,
+{
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |k, acc| {
+        ct::mma(a.load([i + shift.0, k + shift.1], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+    });
+    c.store([i + place.0, j + place.1], acc.cast::<O>());
+}
+
+/// Element of the shifted product.
+fn reference<T: Element>(a: &Matrix<T>, b: &Matrix<T>, at: [usize; 2], shift: [i32; 2], tile: [usize; 3]) -> f64 {
+    let [rows, columns] = [0, 1].map(|d| i64::from(shift[d]) * [tile[0], tile[2]][d] as i64);
+    let row = at[0] as i64 + rows;
+    (0..b.sides[0] as i64).fold(0.0, |sum, k| sum + a.at(row, k + columns) * b.at(k, at[1] as i64))
+}
+
+const SIDES: [usize; 3] = [100, 88, 104];
+
+fn check<T, Acc, O>(session: Session, tile: [usize; 3], shift: [i32; 2], place: [i32; 2], columns: bool) -> Result<()>
+where
+    T: MmaInput<T, Acc>,
+    Acc: Number + CastTo<O>,
+    O: Element,
+{
+    let [m, n, k] = SIDES;
+    let (a, b) = (Matrix::<T>::random(1, [m, k]), Matrix::<T>::random(2, [k, n]));
+    let (device_a, device_b) = (a.on(session)?, b.on(session)?);
+    // The result is the inner part of a matrix; what is around it stays as it is.
+    let whole = if columns { [96, 112] } else { [112, 96] };
+    let mut c = session.unwritten::<O, 2>(whole)?;
+    let view = if columns { c.view_mut().transpose()? } else { c.view_mut() };
+    let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+    session.launch(
+        shifted::<T, Acc, O>,
+        grid,
+        (
+            device_a.slice(1, ..k)?,
+            device_b.slice(1, ..n)?,
+            view.slice(0, ..m)?.slice(1, ..n)?,
+            (shift[0], shift[1]),
+            (place[0], place[1]),
+            Constant(tile),
+        ),
+    )?;
+    let what = format!("tiles of {tile:?}, from {shift:?}, to {place:?}, columns {columns}");
+    session.check(&what, &c, &|[x, y]| {
+        let (row, column) = if columns { (y, x) } else { (x, y) };
+        let tiles = [row / tile[0], column / tile[1]];
+        let from = [0, 1].map(|d| tiles[d] as i64 - i64::from(place[d]));
+        let computed = (0..2).all(|d| (0..grid[d] as i64).contains(&from[d]));
+        if row >= m || column >= n || !computed {
+            return Want::exactly(unwritten::<O>());
+        }
+        let source = [0, 1].map(|d| from[d] as usize * tile[d] + [row, column][d] % tile[d]);
+        Want::nearest(reference(&a, &b, source, shift, tile))
+    })
+}
+
+/// Rows of 32, 64 and 128 bytes along the sums, and several of them.
+fn loads<T: MmaInput<T, f32>>(session: Session, k: usize) -> Result<()>
+where
+    f32: CastTo<f32>,
+{
+    for shift in [[0, 0], [-1, 0], [1, -1], [0, 1]] {
+        check::<T, f32, f32>(session, [64, 64, k], shift, [0, 0], false)?;
+    }
+    Ok(())
+}
+
+/// Indices whose start, in elements, does not fit 32 bits, or comes back to an array when it wraps.
+fn outside(session: Session) -> Result<()> {
+    for far in [1 << 26, -(1 << 26), i32::MAX - 100, i32::MIN + 100, 1 << 25] {
+        check::<f16, f32, f32>(session, [64, 64, 64], [far, 0], [0, 0], false)?;
+        check::<f16, f32, f32>(session, [64, 64, 64], [0, far], [0, 0], false)?;
+        check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [far, 0], false)?;
+        check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [0, far], false)?;
+    }
+    check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [-1, 1], false)?;
+    check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [1, -1], true)
+}
+
+fn stores<O: Element>(session: Session) -> Result<()>
+where
+    f32: CastTo<O>,
+{
+    for tile in [[64, 64, 32], [128, 128, 64], [128, 256, 64], [64, 16, 32], [16, 32, 16]] {
+        for columns in [false, true] {
+            check::<f16, f32, O>(session, tile, [0, 0], [0, 0], columns)?;
+        }
+    }
+    Ok(())
+}
+
+fn batch(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 3>, b: Array<f16, 3>, c: ArrayMut<f16, 3>) {
+        let (z, i) = (ct::bid(0), ct::bid(1));
+        let a = a.load((z, i, 0), [1, 64, 64]).reshape([64, 64]);
+        let b = b.load((z, 0, 0), [1, 64, 64]).reshape([64, 64]);
+        c.store((z, i, 0), ct::matmul(a, b).cast::<f16>().reshape([1, 64, 64]));
+    }
+    let (a, b) = (random::<f16>(3, 3 * 100 * 64, Spread::Whole(2)), random::<f16>(4, 3 * 64 * 64, Spread::Whole(2)));
+    let (device_a, device_b) = (session.array(&a, [3, 100, 64])?, session.array(&b, [3, 64, 64])?);
+    let mut c = session.unwritten::<f16, 3>([3, 100, 64])?;
+    session.launch(kernel, [3, 2], (&device_a, &device_b, &mut c))?;
+    session.check("batch", &c, &|[z, i, j]| {
+        let term = |k: usize| a[(z * 100 + i) * 64 + k].to_f64() * b[(z * 64 + k) * 64 + j].to_f64();
+        Want::nearest((0..64).fold(0.0, |sum, k| sum + term(k)))
+    })
+}
+
+/// Several stores to one array: the last one counts, whole tiles and parts of them.
+fn order(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, d: ArrayMut<f32, 2>) {
+        let product = ct::matmul(a.load((ct::bid(0), 0), [128, 64]), b.load([0, 0], [64, 128]));
+        c.store((ct::bid(0), 0), (product + 5.0).cast::<f16>());
+        d.store((ct::bid(0), 0), product);
+        c.store((ct::bid(0), 0), product.cast::<f16>());
+    }
+    let (a, b) = (Matrix::<f16>::random(5, [256, 64]), Matrix::<f16>::random(6, [64, 128]));
+    let (device_a, device_b) = (a.on(session)?, b.on(session)?);
+    let mut c = session.unwritten::<f16, 2>([256, 128])?;
+    let mut d = session.unwritten::<f32, 2>([256, 128])?;
+    session.launch(kernel, [2], (&device_a, &device_b, &mut c, &mut d))?;
+    let want = |at| Want::nearest(reference(&a, &b, at, [0, 0], [128, 128, 64]));
+    session.check("the second store", &c, &want)?;
+    session.check("the store between", &d, &want)
+}
+
+/// A persistent kernel: shared memory is used again while the tile before is on its way.
+fn in_a_loop(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, d: ArrayMut<f32, 2>) {
+        let shape = [128, 128, 64];
+        let [tm, tn, tk] = shape;
+        let columns = c.num_tiles(1, [tm, tn]);
+        let tiles = c.num_tiles(0, [tm, tn]) * columns;
+        ct::for_each(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |tile, ()| {
+            let (i, j) = (tile / columns, tile % columns);
+            let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+                ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+            });
+            c.store([i, j], acc.cast::<f16>());
+            // Sums across warps use shared memory, too.
+            d.store([i, j], acc + acc.sum(1));
+        });
+    }
+    let (a, b) = (Matrix::<f16>::random(7, [300, 72]), Matrix::<f16>::random(8, [72, 264]));
+    let (device_a, device_b) = (a.on(session)?, b.on(session)?);
+    let mut c = session.unwritten::<f16, 2>([300, 272])?;
+    let mut d = session.unwritten::<f32, 2>([300, 272])?;
+    let (narrow_a, narrow_b) = (device_a.slice(1, ..72)?, device_b.slice(1, ..264)?);
+    let (narrow_c, narrow_d) = (c.view_mut().slice(1, ..264)?, d.view_mut().slice(1, ..264)?);
+    session.launch(kernel, [2], (narrow_a, narrow_b, narrow_c, narrow_d))?;
+    if session.only_compiles() {
+        return Ok(());
+    }
+    let product: Vec<f64> = (0..300 * 384)
+        .map(|at| if at % 384 < 264 { reference(&a, &b, [at / 384, at % 384], [0, 0], [128, 128, 64]) } else { 0.0 })
+        .collect();
+    session.check("products", &c, &|[i, j]| {
+        if j < 264 { Want::nearest(product[i * 384 + j]) } else { Want::exactly(unwritten::<f16>()) }
+    })?;
+    session.check("with the sum of a row of the tile", &d, &|[i, j]| {
+        let start = i * 384 + j / 128 * 128;
+        let sum: f64 = product[start..start + 128].iter().sum();
+        if j < 264 { Want::nearest(product[i * 384 + j] + sum) } else { Want::exactly(unwritten::<f32>()) }
+    })
+}
+
+/// Arrays of the form that a kernel with tensor maps was compiled for, but without elements.
+fn empty(session: Session) -> Result<()> {
+    let b = Matrix::<f16>::random(9, [64, 64]);
+    let device_b = b.on(session)?;
+    for k in [64, 0, 32, 0] {
+        let a = Matrix::<f16>::random(10, [128, k]);
+        let device_a = a.on(session)?;
+        let mut c = session.unwritten::<f16, 2>([128, 64])?;
+        let arguments = (&device_a, &device_b, &mut c, (0, 0), (0, 0), Constant([64, 64, 32]));
+        session.launch(shifted::<f16, f32, f16>, [2, 1], arguments)?;
+        session.check(&format!("sums of {k}"), &c, &|at| {
+            Want::nearest((0..k as i64).fold(0.0, |sum, k| sum + a.at(at[0] as i64, k) * b.at(k, at[1] as i64)))
+        })?;
+    }
+    Ok(())
+}
+
+/// More arrays in turn than a launch remembers the maps of.
+fn many_arrays(session: Session) -> Result<()> {
+    let inputs: Vec<Matrix<f16>> = (0..6).map(|seed| Matrix::random(seed, [64, 64])).collect();
+    let arrays = inputs.iter().map(|matrix| matrix.on(session)).collect::<Result<Vec<_>>>()?;
+    for round in 0..3 {
+        for index in 0..6 {
+            let (a, b) = (index, (index + round) % 6);
+            let mut c = session.unwritten::<f16, 2>([64, 64])?;
+            let arguments = (&arrays[a], &arrays[b], &mut c, (0, 0), (0, 0), Constant([64, 64, 32]));
+            session.launch(shifted::<f16, f32, f16>, [1, 1], arguments)?;
+            let expected: Vec<f64> = (0..64 * 64)
+                .map(|at| reference(&inputs[a], &inputs[b], [at / 64, at % 64], [0, 0], [64, 64, 32]))
+                .collect();
+            session.check("one of many", &c, &|at| Want::nearest(expected[ravel(at, [64, 64])]))?;
+        }
+    }
+    Ok(())
+}
