@@ -47,6 +47,17 @@ impl<T: Element> Matrix<T> {
         session.array(&self.data, [self.sides[0], self.pitch])
     }
 
+    /// The transposed matrix; what is around it is random again.
+    fn transposed(&self, seed: u64) -> Matrix<T> {
+        let mut other = Matrix::random(seed, [self.sides[1], self.sides[0]]);
+        for row in 0..self.sides[0] {
+            for column in 0..self.sides[1] {
+                other.data[column * other.pitch + row] = self.data[row * self.pitch + column];
+            }
+        }
+        other
+    }
+
     /// An element; zero outside.
     fn at(&self, row: i64, column: i64) -> f64 {
         let inside = |x: i64, extent: usize| usize::try_from(x).ok().filter(|&x| x < extent);
@@ -84,37 +95,44 @@ fn reference<T: Element>(a: &Matrix<T>, b: &Matrix<T>, at: [usize; 2], shift: [i
     (0..b.sides[0] as i64).fold(0.0, |sum, k| sum + a.at(row, k + columns) * b.at(k, at[1] as i64))
 }
 
-const SIDES: [usize; 3] = [100, 88, 104];
+/// A product of matrices inside of wider ones, stored inside of a third.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    /// Rows and columns of the result, length of the sums.
+    sides: [usize; 3],
+    tile: [usize; 3],
+    /// See [`shifted`].
+    shift: [i32; 2],
+    place: [i32; 2],
+    /// Column-major right factor and result.
+    columns: [bool; 2],
+}
 
-fn check<T, Acc, O>(session: Session, tile: [usize; 3], shift: [i32; 2], place: [i32; 2], columns: bool) -> Result<()>
+const CASE: Case =
+    Case { sides: [112, 80, 100], tile: [64, 64, 64], shift: [0, 0], place: [0, 0], columns: [false, false] };
+
+fn check<T, Acc, O>(session: Session, case: Case) -> Result<()>
 where
     T: MmaInput<T, Acc>,
     Acc: Number + CastTo<O>,
     O: Element,
 {
-    let [m, n, k] = SIDES;
+    let Case { sides: [m, n, k], tile, shift, place, columns } = case;
     let (a, b) = (Matrix::<T>::random(1, [m, k]), Matrix::<T>::random(2, [k, n]));
-    let (device_a, device_b) = (a.on(session)?, b.on(session)?);
+    let flipped = b.transposed(3);
+    let (device_a, device_b, device_flipped) = (a.on(session)?, b.on(session)?, flipped.on(session)?);
+    let view_b = if columns[0] { device_flipped.slice(1, ..k)?.transpose()? } else { device_b.slice(1, ..n)? };
     // The result is the inner part of a matrix; what is around it stays as it is.
-    let whole = if columns { [96, 112] } else { [112, 96] };
-    let mut c = session.unwritten::<O, 2>(whole)?;
-    let view = if columns { c.view_mut().transpose()? } else { c.view_mut() };
+    let whole = [m, n].map(|side| side.next_multiple_of(16) + 16);
+    let mut c = session.unwritten::<O, 2>(if columns[1] { [whole[1], whole[0]] } else { whole })?;
+    let view_c = if columns[1] { c.view_mut().transpose()? } else { c.view_mut() };
+    let view_c = view_c.slice(0, ..m)?.slice(1, ..n)?;
     let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
-    session.launch(
-        shifted::<T, Acc, O>,
-        grid,
-        (
-            device_a.slice(1, ..k)?,
-            device_b.slice(1, ..n)?,
-            view.slice(0, ..m)?.slice(1, ..n)?,
-            (shift[0], shift[1]),
-            (place[0], place[1]),
-            Constant(tile),
-        ),
-    )?;
-    let what = format!("tiles of {tile:?}, from {shift:?}, to {place:?}, columns {columns}");
-    session.check(&what, &c, &|[x, y]| {
-        let (row, column) = if columns { (y, x) } else { (x, y) };
+    let (shift_arg, place_arg) = ((shift[0], shift[1]), (place[0], place[1]));
+    let arguments = (device_a.slice(1, ..k)?, view_b, view_c, shift_arg, place_arg, Constant(tile));
+    session.launch(shifted::<T, Acc, O>, grid, arguments)?;
+    session.check(&format!("{case:?}"), &c, &|[x, y]| {
+        let (row, column) = if columns[1] { (y, x) } else { (x, y) };
         let tiles = [row / tile[0], column / tile[1]];
         let from = [0, 1].map(|d| tiles[d] as i64 - i64::from(place[d]));
         let computed = (0..2).all(|d| (0..grid[d] as i64).contains(&from[d]));
@@ -126,13 +144,12 @@ where
     })
 }
 
-/// Rows of 32, 64 and 128 bytes along the sums, and several of them.
-fn loads<T: MmaInput<T, f32>>(session: Session, k: usize) -> Result<()>
-where
-    f32: CastTo<f32>,
-{
+/// Rows of 32, 64 and 128 bytes along the sums, and several of them; sums that end within 16 bytes.
+fn loads<T: MmaInput<T, f32>>(session: Session, k: usize) -> Result<()> {
     for shift in [[0, 0], [-1, 0], [1, -1], [0, 1]] {
-        check::<T, f32, f32>(session, [64, 64, k], shift, [0, 0], false)?;
+        let case = Case { tile: [64, 64, k], shift, ..CASE };
+        check::<T, f32, f32>(session, case)?;
+        check::<T, f32, f32>(session, Case { columns: [true, false], ..case })?;
     }
     Ok(())
 }
@@ -140,22 +157,25 @@ where
 /// Indices whose start, in elements, does not fit 32 bits, or comes back to an array when it wraps.
 fn outside(session: Session) -> Result<()> {
     for far in [1 << 26, -(1 << 26), i32::MAX - 100, i32::MIN + 100, 1 << 25] {
-        check::<f16, f32, f32>(session, [64, 64, 64], [far, 0], [0, 0], false)?;
-        check::<f16, f32, f32>(session, [64, 64, 64], [0, far], [0, 0], false)?;
-        check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [far, 0], false)?;
-        check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [0, far], false)?;
+        check::<f16, f32, f32>(session, Case { shift: [far, 0], ..CASE })?;
+        check::<f16, f32, f32>(session, Case { shift: [0, far], ..CASE })?;
+        check::<f16, f32, f16>(session, Case { place: [far, 0], ..CASE })?;
+        check::<f16, f32, f16>(session, Case { place: [0, far], ..CASE })?;
     }
-    check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [-1, 1], false)?;
-    check::<f16, f32, f16>(session, [64, 64, 64], [0, 0], [1, -1], true)
+    check::<f16, f32, f16>(session, Case { place: [-1, 1], ..CASE })?;
+    check::<f16, f32, f16>(session, Case { place: [1, -1], columns: [false, true], ..CASE })
 }
 
+/// Results whose sides are multiples of 16, and others.
 fn stores<O: Element>(session: Session) -> Result<()>
 where
     f32: CastTo<O>,
 {
     for tile in [[64, 64, 32], [128, 128, 64], [128, 256, 64], [64, 16, 32], [16, 32, 16]] {
-        for columns in [false, true] {
-            check::<f16, f32, O>(session, tile, [0, 0], [0, 0], columns)?;
+        for sides in [CASE.sides, [101, 91, 40]] {
+            for columns in [false, true] {
+                check::<f16, f32, O>(session, Case { sides, tile, columns: [false, columns], ..CASE })?;
+            }
         }
     }
     Ok(())
@@ -213,26 +233,26 @@ fn in_a_loop(session: Session) -> Result<()> {
             d.store([i, j], acc + acc.sum(1));
         });
     }
-    let (a, b) = (Matrix::<f16>::random(7, [300, 72]), Matrix::<f16>::random(8, [72, 264]));
+    let (a, b) = (Matrix::<f16>::random(7, [300, 72]), Matrix::<f16>::random(8, [72, 272]));
     let (device_a, device_b) = (a.on(session)?, b.on(session)?);
-    let mut c = session.unwritten::<f16, 2>([300, 272])?;
-    let mut d = session.unwritten::<f32, 2>([300, 272])?;
-    let (narrow_a, narrow_b) = (device_a.slice(1, ..72)?, device_b.slice(1, ..264)?);
-    let (narrow_c, narrow_d) = (c.view_mut().slice(1, ..264)?, d.view_mut().slice(1, ..264)?);
+    let mut c = session.unwritten::<f16, 2>([300, 288])?;
+    let mut d = session.unwritten::<f32, 2>([300, 288])?;
+    let (narrow_a, narrow_b) = (device_a.slice(1, ..72)?, device_b.slice(1, ..272)?);
+    let (narrow_c, narrow_d) = (c.view_mut().slice(1, ..272)?, d.view_mut().slice(1, ..272)?);
     session.launch(kernel, [2], (narrow_a, narrow_b, narrow_c, narrow_d))?;
     if session.only_compiles() {
         return Ok(());
     }
     let product: Vec<f64> = (0..300 * 384)
-        .map(|at| if at % 384 < 264 { reference(&a, &b, [at / 384, at % 384], [0, 0], [128, 128, 64]) } else { 0.0 })
+        .map(|at| if at % 384 < 272 { reference(&a, &b, [at / 384, at % 384], [0, 0], [128, 128, 64]) } else { 0.0 })
         .collect();
     session.check("products", &c, &|[i, j]| {
-        if j < 264 { Want::nearest(product[i * 384 + j]) } else { Want::exactly(unwritten::<f16>()) }
+        if j < 272 { Want::nearest(product[i * 384 + j]) } else { Want::exactly(unwritten::<f16>()) }
     })?;
     session.check("with the sum of a row of the tile", &d, &|[i, j]| {
         let start = i * 384 + j / 128 * 128;
         let sum: f64 = product[start..start + 128].iter().sum();
-        if j < 264 { Want::nearest(product[i * 384 + j] + sum) } else { Want::exactly(unwritten::<f32>()) }
+        if j < 272 { Want::nearest(product[i * 384 + j] + sum) } else { Want::exactly(unwritten::<f32>()) }
     })
 }
 

@@ -16,7 +16,7 @@ use super::tensor_map::box_order;
 use super::{Lowered, Lowering, memory, vector};
 use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Space, Special, Ty};
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
@@ -149,6 +149,7 @@ impl Lowering<'_> {
         let slots = self.get(op.group(0)[0], &store.layout)?;
         let view = op.group(1)[0];
         let coords = self.tma_coords(view, op.group(2), &vec![0; store.tile.boxes.len()])?;
+        let issues = self.issues(view, op.group(2))?;
         let Some(buffer) = self.shared.allocate_aligned(parts.slots * parts.bytes, ALIGN) else { return Ok(false) };
         let busy = self.shared.write(buffer);
         if !self.boxes_stored.insert(store.root) {
@@ -171,7 +172,7 @@ impl Lowering<'_> {
                 self.b.bulk_wait(parts.slots - 2, true);
             }
             self.barrier();
-            self.issue_part(store, &coords, part, place);
+            self.issue_part(store, &coords, issues, part, place);
         }
         self.shared.bulk_read(buffer);
         Ok(true)
@@ -213,12 +214,28 @@ impl Lowering<'_> {
         }
     }
 
-    /// Thread 0 issues the copies of a part as one group.
-    fn issue_part(&mut self, store: &BoxStore, coords: &[Operand], part: u32, place: Buffer) {
-        let address = self.tensor_map_address(&store.map);
+    /// True for thread 0, if the tile is in the index space: the engine does not take stores that are far outside
+    /// of the array.
+    fn issues(&mut self, view: Value, indices: &[Value]) -> Lowered<Reg> {
+        let partition = self.partition(view)?;
         let tid = self.b.special(Special::TidX);
-        let first = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
-        self.b.skip_if(first, true, |b| {
+        let mut issues = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
+        for (axis, &index) in indices.iter().enumerate() {
+            if self.facts.inside(self.module, view, axis, index) {
+                continue;
+            }
+            let wide = partition.tensor.wide;
+            let (index, count) = (self.index_operand(index, wide)?, self.num_tiles(&partition, axis));
+            let exists = self.b.setp(Cmp::Lt, if wide { Ty::U64 } else { Ty::U32 }, index, count);
+            issues = self.b.and(Ty::Pred, issues, exists).reg();
+        }
+        Ok(issues)
+    }
+
+    /// The thread that issues copies those of a part as one group.
+    fn issue_part(&mut self, store: &BoxStore, coords: &[Operand], issues: Reg, part: u32, place: Buffer) {
+        let address = self.tensor_map_address(&store.map);
+        self.b.skip_if(issues, true, |b| {
             for offset in (0..place.bytes).step_by(store.tile.box_bytes() as usize) {
                 let origin = store.tile.origin(part * place.bytes + offset);
                 let coords: Vec<Operand> =

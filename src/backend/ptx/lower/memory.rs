@@ -314,7 +314,7 @@ impl Lowering<'_> {
     }
 
     /// A tile index in the width of the view's index type.
-    fn index_operand(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
+    pub fn index_operand(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
         let operand = self.scalar(index)?;
         match (self.module.dtype(index), wide) {
             (DType::I64, true) => Ok(operand),

@@ -30,9 +30,14 @@ impl Lowering<'_> {
         self.map_of(view, boxes, swizzle, round_tf32)
     }
 
-    /// As [`Lowering::tma_map`], for stores: what is outside of the array does not matter.
+    /// As [`Lowering::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
+    /// 16 bytes, also where the array ends within one.
     pub fn tma_store_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
-        self.map_of(view, boxes, swizzle, false)
+        let map = self.map_of(view, boxes, swizzle, false)?;
+        let shape = ViewShape::of(self.module, view)?;
+        let fastest = shape.dim_map[contiguous_axis(self.module, &shape)?];
+        let whole = shape.extent_divisor(self.module, fastest) * u64::from(map.element.bytes());
+        whole.is_multiple_of(GRAIN).then_some(map)
     }
 
     fn map_of(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
