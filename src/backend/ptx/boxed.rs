@@ -114,6 +114,11 @@ impl BoxedTile {
         self.bytes() >> bits
     }
 
+    /// Bytes of a row of a box.
+    pub fn row_bytes(&self) -> usize {
+        self.swizzle.span().map_or(0, |span| span as usize)
+    }
+
     /// Bytes of one box.
     pub fn box_bytes(&self) -> u32 {
         self.boxes.iter().product::<i64>() as u32 * self.shared.element_bytes as u32

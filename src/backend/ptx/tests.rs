@@ -434,6 +434,42 @@ fn products_run_on_where_a_loop_may_have_no_iteration() {
 }
 
 #[test]
+fn results_of_products_leave_as_boxes() {
+    for (out, tile) in [
+        (DType::F16, [128, 128, 64]),
+        (DType::BF16, [128, 256, 64]),
+        (DType::F16, [64, 64, 32]),
+        (DType::F32, [128, 256, 64]),
+        (DType::F32, [128, 64, 32]),
+    ] {
+        let compiled = check(&matmul_into(DType::F16, DType::F32, out, tile)).pop().unwrap();
+        let boxes = compiled.text.matches("global.shared::cta.bulk_group").count() as i64;
+        assert_eq!(boxes, tile[1] * i64::from(out.storage_bits()) / 8 / 128, "rows of 128 bytes");
+        let matrices = compiled.text.matches("stmatrix.sync.aligned.m8n8.x4.shared.b16").count() as i64;
+        let each = if out == DType::F32 { 0 } else { 8 * 32 * if tile[0] * tile[1] >= 128 * 128 { 8 } else { 4 } };
+        assert_eq!(matrices * each, if each == 0 { 0 } else { tile[0] * tile[1] });
+        let last = compiled.text.rfind("bulk_group").unwrap();
+        assert!(compiled.text[last..].contains("wait_group.read 0"), "shared memory outlives what reads it");
+        assert!(!compiled.text.contains("st.global"));
+    }
+}
+
+#[test]
+fn an_array_that_is_read_is_not_stored_as_boxes() {
+    let mut k = Kernel::new("update");
+    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[64, 64], &[0, 1]);
+    let c = k.partition(&arrays[1], &[64, 64], &[0, 1]);
+    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(a, &[ids[1], ids[0]]));
+    let (state, start) = (k.tile(DType::F32, &[64, 64]), k.load(c, &[ids[0], ids[1]]));
+    let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    k.store(product, c, &[ids[0], ids[1]]);
+    let compiled = check(&k.finish()).pop().unwrap();
+    assert!(!compiled.text.contains("bulk_group") && compiled.text.contains("st.global"));
+}
+
+#[test]
 fn a_branch_does_not_hide_the_wait_for_a_product() {
     let mut k = Kernel::new("branch");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];

@@ -165,7 +165,7 @@ impl Inference<'_> {
     }
 
     /// Elements of the contiguous run of memory that the lanes of a warp touch with one vector each.
-    fn run_length(&self, view: &ViewShape, layout: &Layout) -> usize {
+    pub fn run_length(&self, view: &ViewShape, layout: &Layout) -> usize {
         let Some(axis) = contiguous_axis(self.module, view) else { return 1 };
         let inner: i64 = view.tile[axis + 1..].iter().product();
         let extent = view.tile[axis];

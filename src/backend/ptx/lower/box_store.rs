@@ -31,6 +31,13 @@ const ALIGN: u32 = 1024;
 /// blocks stay on a multiprocessor.
 const MODEST_BYTES: u32 = 32 << 10;
 
+/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not cut.
+const MOST_PARTS: u32 = 4;
+const SMALL_PART: u32 = 16 << 10;
+
+/// Bytes of a row that the lanes of a warp touch together; from here on they store as fast themselves.
+const WIDE_RUN: usize = 64;
+
 /// Bytes of a thread below which a tile is not worth a copy.
 const LEAST_BYTES_PER_THREAD: usize = 16;
 
@@ -96,10 +103,17 @@ impl Lowering<'_> {
         if bytes < LEAST_BYTES_PER_THREAD {
             return None;
         }
-        // Else nothing has to move between threads, or not much.
-        let Conversion::Shared(_) = Conversion::plan(&layout, coalesced, 8 * size, 0)? else { return None };
+        let run = self.inference.run_length(&shape, &layout) * size as usize;
+        let moves = matches!(Conversion::plan(&layout, coalesced, 8 * size, 0)?, Conversion::Shared(_));
+        if !moves && (!layout.is_same(coalesced) || run >= WIDE_RUN) {
+            // Nothing has to move between threads, or not much.
+            return None;
+        }
         let axes: Vec<usize> = box_order(shape.tile.len(), contiguous_axis(module, &shape)?).collect();
         let tile = BoxedTile::new(&layout, &axes, size as usize)?;
+        if !moves && run >= tile.row_bytes() {
+            return None;
+        }
         let map = self.tma_store_map(view, &tile.boxes, tile.swizzle)?;
         let writes = tile.writes(&layout)?;
         Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root: memory::root(module, view) })
@@ -178,7 +192,8 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// As few parts as fit; two of them at a time where there are several.
+    /// A few parts, so that the first is on its way while the next is written; where they do not all fit, at
+    /// least two at a time.
     fn parts(&self, store: &BoxStore) -> Option<Parts> {
         let whole = store.tile.bytes();
         let fitting = |room: u32| {
@@ -187,7 +202,9 @@ impl Lowering<'_> {
                 let (count, bytes) = (1 << bits, whole >> bits);
                 let slots = (room / bytes).min(count);
                 let last = bits == store.tile.part_bits;
-                (slots > 1 || count == slots || (last && slots == 1)).then_some(Parts { count, bytes, slots })
+                let small = count >= MOST_PARTS || bytes <= SMALL_PART;
+                let fits = slots > 1 || count == slots || (last && slots == 1);
+                (fits && (small || last)).then_some(Parts { count, bytes, slots })
             })
         };
         fitting(self.shared.reusable().max(MODEST_BYTES + ALIGN).min(self.shared.free()))

@@ -8,7 +8,7 @@ use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::{Operand, RegClass};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::dtype::DType;
-use crate::ir::OpId;
+use crate::ir::{OpId, Opcode, Rounding};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
@@ -76,6 +76,13 @@ impl Lowering<'_> {
     ) -> Option<(Operand, Operand)> {
         let op = self.module.op(id);
         let dtype = types.result;
+        if op.code == Opcode::FToF && op.rounding() == Rounding::NearestEven && types.operands == [DType::F32] {
+            // The assembler follows packed conversions of accumulators past a branch, single ones it does not.
+            let registers = matches!((first[0], second[0]), (Operand::Reg(_), Operand::Reg(_)));
+            let word = registers.then(|| scalar::pair::narrow(&mut self.b, dtype, first[0], second[0]))??;
+            let halves = repr::unpack_word(&mut self.b, dtype, word);
+            return Some((halves[0], halves[1]));
+        }
         if repr::class(dtype) != RegClass::B16 || types.operands.iter().any(|&other| other != dtype) {
             return None;
         }

@@ -36,7 +36,7 @@ impl Lowering<'_> {
         let map = self.map_of(view, boxes, swizzle, false)?;
         let shape = ViewShape::of(self.module, view)?;
         let fastest = shape.dim_map[contiguous_axis(self.module, &shape)?];
-        let whole = shape.extent_divisor(self.module, fastest) * u64::from(map.element.bytes());
+        let whole = shape.extent_divisor(self.module, &self.facts, fastest) * u64::from(map.element.bytes());
         whole.is_multiple_of(GRAIN).then_some(map)
     }
 
