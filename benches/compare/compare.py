@@ -2,7 +2,7 @@
 
 usage: python3 compare.py [--folder FOLDER] [--rows PATTERN ...] [--quick] [--only CONTENDER ...] [--out FOLDER]
 
-FOLDER is what `prepare` made: libcompare.so, cutile/ and tileir-cache/. Whatever is missing is left out.
+FOLDER is what `prepare` made: libcompare.so, launch, cutile/ and tileir-cache.tar.xz. Whatever is missing is left out.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 import sys
+import tarfile
 import tempfile
 import time
 import traceback
@@ -147,13 +148,14 @@ def compare(row, options, library, device):
 def environment(options):
     """Set before anything reads it: first launches find nothing, the tileir back end finds its cubins."""
     os.environ["CUDA_CACHE_DISABLE"] = "1"
-    cubins = options.folder / "tileir-cache"
-    if cubins.exists():
-        # In a copy, which later runs do not see.
-        copy = Path(tempfile.mkdtemp()) / "cache"
-        shutil.copytree(cubins, copy)
-        atexit.register(shutil.rmtree, copy.parent, ignore_errors=True)
-        os.environ["CUTLET_CACHE_DIR"] = str(copy)
+    cubins = options.folder / "tileir-cache.tar.xz"
+    if cubins.exists() and "tileir" in options.backends:
+        # In a new folder, which later runs do not see.
+        unpacked = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, unpacked, ignore_errors=True)
+        with tarfile.open(cubins) as archive:
+            archive.extractall(unpacked, filter="data")
+        os.environ["CUTLET_CACHE_DIR"] = str(Path(unpacked) / "tileir-cache")
     else:
         os.environ["CUTLET_CACHE"] = "off"
         options.backends = [backend for backend in options.backends if backend != "tileir"]
