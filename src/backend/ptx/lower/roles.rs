@@ -24,6 +24,8 @@ use crate::layout::Conversion;
 const BOX_ROWS: i64 = 256;
 /// Alignment of an operand in a stage: a whole swizzle pattern.
 const ALIGN: u32 = 1024;
+/// Stages with which an innermost loop runs far enough ahead that other loads may have theirs.
+const AHEAD_STAGES: u32 = 4;
 /// Most stages of a ring; more do not hide more.
 const MOST_STAGES: u32 = 8;
 /// Shared memory that is left for layout changes, if there are any.
@@ -69,8 +71,23 @@ pub struct RingPlan {
     pub stage_bytes: u32,
     /// Number of stages.
     pub stages: u32,
-    /// Serves loads that are made again and again while others stay.
-    is_inner: bool,
+    repeats: Repeats,
+}
+
+/// How often the loads of a ring are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeats {
+    /// Once.
+    Once,
+    /// In each iteration of a loop that contains other loops with loads.
+    Outer,
+    /// Again and again while others stay.
+    Inner,
+}
+
+/// Bytes of all stages.
+fn used_bytes(rings: &[RingPlan]) -> u32 {
+    rings.iter().map(|ring| ring.stages * ring.stage_bytes).sum()
 }
 
 /// A load that the producer makes.
@@ -326,33 +343,35 @@ impl Lowering<'_> {
 
     /// Divides shared memory among the rings; false if it is too small.
     ///
-    /// What is loaded again and again gets stages until memory is full; what is loaded before such loops one.
+    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
+    /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
+    /// get the rest.
     fn choose_stages(&self, body: BlockId, roles: &mut Roles, structure: &Structure) -> bool {
         let rest = self.other_shared_bytes(body, roles) + SLACK_BYTES;
         let Some(room) = self.room_for_stages().checked_sub(rest) else { return false };
         self.share_rings(roles, structure);
         let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
-        let mut used = 0;
         for ring in &mut roles.rings {
-            ring.stages = if ring.is_inner { 2 } else { 1 };
-            used += ring.stages * ring.stage_bytes;
+            ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
         }
-        if used > room {
+        if used_bytes(&roles.rings) > room {
             return false;
         }
-        loop {
-            let mut grown = false;
-            for ring in &mut roles.rings {
-                if ring.is_inner && ring.stages < wanted && used + ring.stage_bytes <= room {
-                    ring.stages += 1;
-                    used += ring.stage_bytes;
-                    grown = true;
+        let ahead = wanted.min(AHEAD_STAGES);
+        for (repeats, most) in [(Repeats::Inner, ahead), (Repeats::Outer, 2), (Repeats::Inner, wanted)] {
+            let mut grown = true;
+            while std::mem::take(&mut grown) {
+                for index in 0..roles.rings.len() {
+                    let fits = used_bytes(&roles.rings) + roles.rings[index].stage_bytes <= room;
+                    let ring = &mut roles.rings[index];
+                    if ring.repeats == repeats && ring.stages < most && fits {
+                        ring.stages += 1;
+                        grown = true;
+                    }
                 }
             }
-            if !grown {
-                return true;
-            }
         }
+        true
     }
 
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
@@ -388,11 +407,15 @@ impl Lowering<'_> {
         for (ring, users) in shared.iter().enumerate() {
             users.iter().for_each(|&user| roles.channels[user].ring = ring);
             let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
-            roles.rings.push(RingPlan {
-                stage_bytes: roles.channels[users[0]].stage_bytes,
-                stages: 1,
-                is_inner: nested || users.iter().any(|&user| is_inner(blocks[user])),
-            });
+            let mut around = users.iter().map(|&user| blocks[user]);
+            let repeats = if nested || around.clone().any(is_inner) {
+                Repeats::Inner
+            } else if around.any(|block| self.loop_of(block, structure).is_some()) {
+                Repeats::Outer
+            } else {
+                Repeats::Once
+            };
+            roles.rings.push(RingPlan { stage_bytes: roles.channels[users[0]].stage_bytes, stages: 1, repeats });
         }
     }
 
