@@ -11,6 +11,8 @@
 //! at most [`APART`] of k are summed apart and added to the accumulator in f32; then the groups are waited
 //! for here.
 
+use std::collections::VecDeque;
+
 use super::super::builder::Builder;
 use super::super::inst::*;
 use super::left::{Gather, Left, ROWS, Rows, Strides};
@@ -313,15 +315,17 @@ impl Run<'_> {
     }
 
     /// Straight into the accumulator. Words that are read from shared memory for a step arrive while the
-    /// step before runs.
+    /// step before runs; those that come in registers are packed before the first instruction, since nothing
+    /// may write such registers between them.
     fn through(&mut self, b: &mut Builder) {
         let plan = self.plan;
         let [blocks, across, steps] = plan.counts;
         let gathers = matches!(self.feed, Feed::Gather(_));
         let order: Vec<(i64, i64)> = (0..plan.batch).flat_map(|batch| (0..steps).map(move |k| (batch, k))).collect();
-        let mut next = Some(self.left(b, 0, 0));
+        let ahead = if matches!(self.feed, Feed::Slots(_)) { order.len() } else { 1 };
+        let mut ready: VecDeque<_> = order[..ahead].iter().map(|&(batch, step)| self.left(b, batch, step)).collect();
         for (position, &(batch, step)) in order.iter().enumerate() {
-            let left = match next.take() {
+            let left = match ready.pop_front() {
                 Some(left) => left,
                 None => self.left(b, batch, step),
             };
@@ -338,7 +342,7 @@ impl Run<'_> {
             if gathers && position + 1 < order.len() {
                 b.wgmma_commit();
                 let (batch, step) = order[position + 1];
-                next = Some(self.left(b, batch, step));
+                ready.push_back(self.left(b, batch, step));
                 // The words of the step before that are free to be written.
                 b.wgmma_wait(1);
             }
