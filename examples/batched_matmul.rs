@@ -9,7 +9,7 @@ use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 use harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
-/// Multiplies `batch` pairs of an m x k with a k x n matrix .
+/// Multiplies `batch` pairs of an m x k with a k x n matrix.
 #[derive(Parser, Debug)]
 pub struct Cli {
     #[command(flatten)]
@@ -32,6 +32,9 @@ pub struct Cli {
     /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
     #[arg(long, num_args = 3, default_values_t = [128, 128, 32])]
     tile: Vec<usize>,
+    /// As many blocks as the GPU has multiprocessors, each making one tile after another, instead of one tile a block.
+    #[arg(long)]
+    persistent: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -40,20 +43,49 @@ enum ElementType {
     Tf32,
 }
 
-/// A block makes one tile of one product: arrays of `T`, multiplied as `I`.
-pub fn batched_matmul<T, I>(a: Array<T, 3>, b: Array<T, 3>, c: ArrayMut<T, 3>, [tm, tn, tk]: [usize; 3])
-where
+/// One tile of one product: arrays of `T`, multiplied as `I`.
+fn product<T, I>(
+    a: Array<T, 3>,
+    b: Array<T, 3>,
+    c: ArrayMut<T, 3>,
+    [tm, tn, tk]: [usize; 3],
+    [batch, i, j]: [Scalar<i32>; 3],
+) where
     T: Element + CastTo<I>,
     I: Element + MmaInput<I, f32>,
     f32: CastTo<T>,
 {
-    let (i, j, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let acc = ct::for_each(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
         let a = a.load([batch, i, k], [1, tm, tk]).squeeze(0).cast::<I>();
         let b = b.load([batch, k, j], [1, tk, tn]).squeeze(0).cast::<I>();
         ct::mma(a, b, acc)
     });
     c.store([batch, i, j], acc.cast::<T>().reshape([1, tm, tn]));
+}
+
+/// A block makes one tile of one product.
+pub fn batched_matmul<T, I>(a: Array<T, 3>, b: Array<T, 3>, c: ArrayMut<T, 3>, tile: [usize; 3])
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, f32>,
+    f32: CastTo<T>,
+{
+    product::<T, I>(a, b, c, tile, [ct::bid(2), ct::bid(0), ct::bid(1)]);
+}
+
+/// As many blocks as run at a time; each makes one tile after another, product by product.
+pub fn batched_matmul_persistent<T, I>(a: Array<T, 3>, b: Array<T, 3>, c: ArrayMut<T, 3>, tile: [usize; 3])
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, f32>,
+    f32: CastTo<T>,
+{
+    let [batches, rows, columns] = [0, 1, 2].map(|axis| c.num_tiles(axis, [1, tile[0], tile[1]]));
+    let each = rows * columns;
+    ct::for_each(ct::range(ct::bid(0), batches * each).step(ct::num_blocks(0)), (), |index, ()| {
+        let place = index % each;
+        product::<T, I>(a, b, c, tile, [index / each, place % rows, place / rows]);
+    });
 }
 
 fn run_as<T, I>(cli: &Cli, tolerance: f64) -> Result<()>
@@ -70,17 +102,25 @@ where
     let k = options.size(cli.k, &device, 512, 150);
     let tile = [cli.tile[0], cli.tile[1], cli.tile[2]];
     let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1]), batch];
-    let kernel = batched_matmul::<T, I>;
+    let (kernel, persistent) = (batched_matmul::<T, I>, batched_matmul_persistent::<T, I>);
     if options.emits() {
         let spec = |rows, columns| ct::ArraySpec::new([batch, rows, columns]);
-        return options.emit(kernel, (spec(m, k), spec(k, n), spec(m, n).mutable(), Constant(tile)));
+        let arguments = (spec(m, k), spec(k, n), spec(m, n).mutable(), Constant(tile));
+        return if cli.persistent { options.emit(persistent, arguments) } else { options.emit(kernel, arguments) };
     }
+    let blocks = grid.iter().product::<usize>().min(device.num_multiprocessors() * options.blocks_each());
     let (host_a, host_b) = (normal(1, batch * m * k, T::from_f64), normal(2, batch * k * n, T::from_f64));
     let mut rotation = Rotation::new(device, size_of::<T>() * batch * (m * k + k * n + m * n), || {
         let a = device.array(&host_a, [batch, m, k])?;
         Ok((a, device.array(&host_b, [batch, k, n])?, device.zeros::<T, 3>([batch, m, n])?))
     })?;
-    let time = rotation.time(options, |(a, b, c)| ct::launch(kernel, grid, (&*a, &*b, c, Constant(tile))))?;
+    let time = rotation.time(options, |(a, b, c)| {
+        let arguments = (&*a, &*b, c, Constant(tile));
+        match cli.persistent {
+            true => options.launch(blocks).launch(persistent, arguments),
+            false => options.launch(grid).launch(kernel, arguments),
+        }
+    })?;
     let result = rotation.first().2.to_vec()?;
     let rows = sample_rows(m);
     let mut want = Vec::new();

@@ -35,6 +35,9 @@ pub struct Cli {
     /// The second matrix lies column by column in memory, as 8-bit floats are multiplied fastest.
     #[arg(long)]
     columns: bool,
+    /// Sums of 8-bit floats may keep fewer bits than f32 has; implies `--persistent`.
+    #[arg(long)]
+    fast_acc: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -43,6 +46,8 @@ enum ElementType {
     Bf16,
     /// 8-bit floats, with a result of f16.
     E4m3,
+    /// 8-bit integers, with a result of i32.
+    I8,
     Tf32,
     F32,
     F64,
@@ -58,8 +63,9 @@ fn place(index: Scalar<i32>, rows: Scalar<i32>, columns: Scalar<i32>) -> (Scalar
     (first + index % in_group % height, index % in_group / height)
 }
 
-/// One tile of the result: arrays of `T`, multiplied as `I`, added up as `Acc`, stored as `O`.
-fn product<T, I, Acc, O>(
+/// One tile of the result: arrays of `T`, multiplied as `I`, added up as `Acc` (`FAST`: perhaps with fewer bits),
+/// stored as `O`.
+fn product<T, I, Acc, O, const FAST: bool>(
     a: Array<T, 2>,
     b: Array<T, 2>,
     c: ArrayMut<O, 2>,
@@ -74,7 +80,7 @@ fn product<T, I, Acc, O>(
     let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |k, acc| {
         let a = a.load([i, k], [tm, tk]).cast::<I>();
         let b = b.load([k, j], [tk, tn]).cast::<I>();
-        ct::mma(a, b, acc)
+        if FAST { ct::mma_fast_acc(a, b, acc) } else { ct::mma(a, b, acc) }
     });
     c.store([i, j], acc.cast::<O>());
 }
@@ -88,7 +94,21 @@ where
     O: Element,
 {
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
-    product::<T, I, Acc, O>(a, b, c, tile, place(ct::bid(0), rows, columns));
+    product::<T, I, Acc, O, false>(a, b, c, tile, place(ct::bid(0), rows, columns));
+}
+
+/// As many blocks as run at a time; each makes one tile after another.
+fn persistent<T, I, Acc, O, const FAST: bool>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<O, 2>, tile: [usize; 3])
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, Acc>,
+    Acc: Number + CastTo<O>,
+    O: Element,
+{
+    let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
+    ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), (), |index, ()| {
+        product::<T, I, Acc, O, FAST>(a, b, c, tile, place(index, rows, columns));
+    });
 }
 
 /// As many blocks as run at a time; each makes one tile after another.
@@ -99,10 +119,18 @@ where
     Acc: Number + CastTo<O>,
     O: Element,
 {
-    let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
-    ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), (), |index, ()| {
-        product::<T, I, Acc, O>(a, b, c, tile, place(index, rows, columns));
-    });
+    persistent::<T, I, Acc, O, false>(a, b, c, tile);
+}
+
+/// [`matmul_persistent`] with sums of 8-bit floats in as many bits as the tensor cores like.
+pub fn matmul_fast_acc<T, I, Acc, O>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<O, 2>, tile: [usize; 3])
+where
+    T: Element + CastTo<I>,
+    I: Element + MmaInput<I, Acc>,
+    Acc: Number + CastTo<O>,
+    O: Element,
+{
+    persistent::<T, I, Acc, O, true>(a, b, c, tile);
 }
 
 fn run_as<T, I, Acc, O>(cli: &Cli, tile: [usize; 3], input_error: f64, output_error: f64) -> Result<()>
@@ -120,14 +148,23 @@ where
     let tiles = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
     // Function items have types of their own; one pointer type would be traced at every launch.
     let (kernel, persistent) = (matmul::<T, I, Acc, O>, matmul_persistent::<T, I, Acc, O>);
+    let fast = matmul_fast_acc::<T, I, Acc, O>;
     if options.emits() {
         let (a, c) = (ct::ArraySpec::new([m, k]), ct::ArraySpec::new([m, n]).mutable());
         let b = ct::ArraySpec::new([k, n]);
         let b = if cli.columns { b.strides([1, k])? } else { b };
         let arguments = (a, b, c, Constant(tile));
-        return if cli.persistent { options.emit(persistent, arguments) } else { options.emit(kernel, arguments) };
+        return match (cli.fast_acc, cli.persistent) {
+            (true, _) => options.emit(fast, arguments),
+            (false, true) => options.emit(persistent, arguments),
+            (false, false) => options.emit(kernel, arguments),
+        };
     }
-    let blocks = if cli.persistent { tiles.min(device.num_multiprocessors() * options.blocks_each()) } else { tiles };
+    let blocks = if cli.persistent || cli.fast_acc {
+        tiles.min(device.num_multiprocessors() * options.blocks_each())
+    } else {
+        tiles
+    };
     let (host_a, host_b) = (normal(1, m * k, T::from_f64), normal(2, k * n, T::from_f64));
     let bytes = size_of::<T>() * (m * k + k * n) + size_of::<O>() * m * n;
     let mut rotation = Rotation::new(device, bytes, || {
@@ -141,7 +178,11 @@ where
         let b = if cli.columns { b.transpose()? } else { b.view() };
         let arguments = (&*a, b, c, Constant(tile));
         let launch = options.launch(blocks);
-        if cli.persistent { launch.launch(persistent, arguments) } else { launch.launch(kernel, arguments) }
+        match (cli.fast_acc, cli.persistent) {
+            (true, _) => launch.launch(fast, arguments),
+            (false, true) => launch.launch(persistent, arguments),
+            (false, false) => launch.launch(kernel, arguments),
+        }
     })?;
     let result = rotation.first().2.to_vec()?;
     let rows = sample_rows(m);
@@ -167,8 +208,9 @@ pub fn run(cli: &Cli) -> Result<()> {
     match cli.element {
         ElementType::F16 => run_as::<f16, f16, f32, f16>(cli, [128, 128, 32], exact, 2f64.powi(-11) + sums),
         ElementType::Bf16 => run_as::<bf16, bf16, f32, bf16>(cli, [128, 128, 32], exact, 2f64.powi(-8) + sums),
-        // Tensor cores keep about 13 bits of a sum of products of 8-bit floats.
+        // Tensor cores keep about 13 bits of a sum of products of 8-bit floats: of runs of it, or of all.
         ElementType::E4m3 => run_as::<f8e4m3fn, f8e4m3fn, f32, f16>(cli, [128, 128, 64], exact, 2f64.powi(-10)),
+        ElementType::I8 => run_as::<i8, i8, i32, i32>(cli, [128, 128, 64], exact, exact),
         ElementType::Tf32 => run_as::<f32, tf32, f32, f32>(cli, [128, 128, 32], 2f64.powi(-11), sums),
         ElementType::F32 => run_as::<f32, f32, f32, f32>(cli, [64, 64, 16], exact, sums),
         ElementType::F64 => run_as::<f64, f64, f64, f64>(cli, [64, 64, 16], exact, 4e-15),

@@ -53,13 +53,17 @@ pub fn register(suite: &mut Suite) {
             ("--type" "tf32" "--m" "65" "--n" "100" "--k" "33") ("--type" "f32" "--m" "65" "--n" "100" "--k" "33")
             ("--type" "f64" "--m" "65" "--n" "100" "--k" "33")
             ("--type" "e4m3" "--columns" "--m" "150" "--n" "130" "--k" "70")
+            ("--type" "e4m3" "--fast-acc" "--m" "144" "--n" "160" "--k" "96")
+            ("--type" "i8" "--m" "144" "--n" "160" "--k" "96")
+            ("--type" "tf32" "--persistent" "--m" "300" "--n" "256" "--k" "128" "--tile" "256" "128" "32")
             ("--type" "f16" "--persistent" "--columns" "--m" "300" "--n" "260" "--k" "70");
         attention: ("--seq" "128" "--causal") ("--seq" "200" "--dim" "128" "--type" "bf16")
             ("--seq" "150" "--heads" "4" "--kv-heads" "2" "--causal" "--tile" "64" "32")
             ("--seq" "77" "--causal" "--tile" "16" "64" "--type" "bf16") ("--seq" "1" "--tile" "32" "16")
             ("--seq" "300" "--heads" "1" "--dim" "128" "--causal" "--tile" "64" "128");
         batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40")
-            ("--type" "f16" "--batch" "3" "--m" "70" "--n" "50" "--k" "40");
+            ("--type" "f16" "--batch" "3" "--m" "70" "--n" "50" "--k" "40")
+            ("--type" "f16" "--persistent" "--batch" "3" "--m" "144" "--n" "160" "--k" "96");
     }
 }
 

@@ -198,6 +198,13 @@ where
             let kernel = examples::matmul::matmul_persistent::<T, I, f32, O>;
             call.run(tiles.min(multiprocessors), kernel, (&*a, b, c, Constant(tile)))
         });
+        if T::DTYPE.is_float() && bytes == 1 {
+            row = row.with(format!("{label} persistent, fast sums"), hints, move |(a, b, c): &mut Set<T, O>, call| {
+                let b = if columns { b.transpose()? } else { b.view() };
+                let kernel = examples::matmul::matmul_fast_acc::<T, I, f32, O>;
+                call.run(tiles.min(multiprocessors), kernel, (&*a, b, c, Constant(tile)))
+            });
+        }
     }
     Ok(Box::new(row))
 }
@@ -212,10 +219,17 @@ where
     let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let make = |d: Device| Ok([d.zeros([batch, m, k])?, d.zeros([batch, k, n])?, d.zeros([batch, m, n])?]);
     let mut row = Configurations::new(place, addresses, make)?;
+    let multiprocessors = place.device.num_multiprocessors();
     for (tile, hints) in product_tiles(bytes) {
         let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1]), batch];
-        row = row.with(product_label(tile, hints), hints, move |[a, b, c]: &mut Set<T>, call| {
+        let label = product_label(tile, hints);
+        row = row.with(label.clone(), hints, move |[a, b, c]: &mut Set<T>, call| {
             call.run(grid, examples::batched_matmul::batched_matmul::<T, I>, (&*a, &*b, c, Constant(tile)))
+        });
+        let blocks = grid.iter().product::<usize>().min(multiprocessors);
+        row = row.with(format!("{label} persistent"), hints, move |[a, b, c]: &mut Set<T>, call| {
+            let kernel = examples::batched_matmul::batched_matmul_persistent::<T, I>;
+            call.run(blocks, kernel, (&*a, &*b, c, Constant(tile)))
         });
     }
     Ok(Box::new(row))
