@@ -29,6 +29,8 @@ pub enum Demand {
     Accepted,
     /// And no register is spilled to memory.
     NoSpills,
+    /// And few registers are spilled: at most this many bytes, outside of loops if it is well.
+    FewSpills(u32),
 }
 
 /// Assembles PTX for the target it names; equal texts are assembled once.
@@ -54,16 +56,20 @@ pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     };
     ensure!(!log.contains("warning"), "ptxas warns about the code for {target}:\n{log}\n{}", numbered(ptx));
     ensure!(!log.contains("C75"), "matrix instructions are serialised for {target}:\n{log}\n{}", numbered(ptx));
-    if demand == Demand::NoSpills {
-        let spills = log.lines().filter(|line| line.contains("spill")).any(|line| !is_spill_free(line));
-        ensure!(!spills, "spills for {target}:\n{log}");
-    }
+    let most = match demand {
+        Demand::Accepted => return Ok(()),
+        Demand::NoSpills => 0,
+        Demand::FewSpills(bytes) => bytes,
+    };
+    let spilled = log.lines().flat_map(spilled_bytes).max().unwrap_or(0);
+    ensure!(spilled <= most, "spills for {target}:\n{log}");
     Ok(())
 }
 
 /// "N bytes stack frame, 0 bytes spill stores, 0 bytes spill loads".
-fn is_spill_free(line: &str) -> bool {
-    line.split(',').filter(|part| part.contains("spill")).all(|part| part.trim().starts_with("0 bytes"))
+fn spilled_bytes(line: &str) -> impl Iterator<Item = u32> {
+    let parts = line.split(',').filter(|part| part.contains("spill"));
+    parts.map(|part| part.trim().split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(u32::MAX))
 }
 
 fn run(ptx: &str, target: &str) -> Result<std::result::Result<String, String>> {

@@ -59,6 +59,11 @@ impl Lowering<'_> {
         }
     }
 
+    /// Is the code that is emitted now the body of a loop, and no branch in it?
+    pub fn is_in_loop(&self) -> bool {
+        self.loops.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
+    }
+
     /// Registers for a value in its layout; tokens have none.
     fn fixed(&mut self, value: Value) -> Option<Fixed> {
         if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.role_needs(value) {

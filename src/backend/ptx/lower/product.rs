@@ -110,7 +110,8 @@ impl Lowering<'_> {
             self.give_back(&releases);
         } else {
             let releases = self.releases_of(id);
-            self.in_flight.push(Flight { result: op.results[0], releases });
+            let issued = self.b.num_lines();
+            self.in_flight.push(Flight { result: op.results[0], releases, issued });
             if self.role == Role::Consumer {
                 // The one before is done by now, or nearly so, and its stage is wanted.
                 self.land(1);

@@ -11,7 +11,7 @@
 use super::roles::{RingPlan, Roles};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::LoadRoute;
-use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::shared::Buffer;
@@ -31,6 +31,8 @@ const REGISTERS: u32 = 65536;
 const BARRIER_BYTES: u32 = 16;
 /// The barrier at which the consumers meet.
 pub const CONSUMER_BARRIER: u32 = 1;
+/// Lines of code that are worth to be kept beside a running product.
+const OVERLAPPED_LINES: usize = 96;
 /// From a full barrier to the empty one.
 const EMPTY: i64 = 8;
 
@@ -76,6 +78,8 @@ pub struct Rings {
     held: Vec<Option<Held>>,
     /// One thread of each consumer warp.
     leader: Option<Reg>,
+    /// A predicate that never holds, and where it would lead.
+    aside: Option<(Reg, Label)>,
 }
 
 /// A stage to be given back once a product has landed.
@@ -94,6 +98,8 @@ pub struct Flight {
     pub result: Value,
     /// What it reads.
     pub releases: Vec<Release>,
+    /// Lines of code before it was issued.
+    pub issued: usize,
 }
 
 /// A product that stays in flight over the back edge of a loop, accumulating in place.
@@ -138,13 +144,19 @@ impl Lowering<'_> {
 
         let before = (self.tiles.clone(), self.views.clone(), self.shared.clone(), self.memory.clone(), self.mark());
         let positions = Vec::new();
-        self.rings = Some(Rings { roles, rings, positions, held: vec![None; count], leader: None });
+        self.rings = Some(Rings { roles, rings, positions, held: vec![None; count], leader: None, aside: None });
         self.role = Role::Consumer;
         self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.start_rings(Some(leader));
+        let grid = self.b.special(Special::NCtaIdX);
+        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
+        let aside = self.b.new_label();
+        self.rings.as_mut().expect("rings").aside = Some((never, aside));
         self.block(body);
+        self.b.place(aside);
+        self.b.trap();
 
         let used = self.shared.clone();
         let mark;
@@ -397,10 +409,24 @@ impl Lowering<'_> {
         if self.in_flight.len() <= younger {
             return;
         }
+        let issued = self.in_flight[self.in_flight.len() - younger - 1].issued;
+        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
+            self.hold_work();
+        }
         MmaPlan::wait(&mut self.b, younger as u32);
         let landed: Vec<Flight> = self.in_flight.drain(..self.in_flight.len() - younger).collect();
         for flight in landed {
             self.give_back(&flight.releases);
+        }
+    }
+
+    /// Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
+    /// product finish before the work that was meant to go on meanwhile. What it does not know to be impossible
+    /// ends a block of code.
+    fn hold_work(&mut self) {
+        let Some(rings) = &self.rings else { return };
+        if let Some((never, aside)) = rings.aside {
+            self.b.bra_if(never, false, aside, true);
         }
     }
 
@@ -504,6 +530,6 @@ impl Lowering<'_> {
 impl Orbit {
     fn flight(&self, result: Value) -> Flight {
         let releases = self.releases.iter().map(|&(_, register)| Release::Carried(register)).collect();
-        Flight { result, releases }
+        Flight { result, releases, issued: usize::MAX }
     }
 }
