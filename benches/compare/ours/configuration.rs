@@ -36,6 +36,10 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// Does with a kernel what the call is for.
+    ///
+    /// The place of a launch is part of Tile IR bytecode, so it is the caller's for every step: machine code that
+    /// was exported is found again by a launch.
+    #[track_caller]
     pub fn run<K, A>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
         A: LaunchArgs,
