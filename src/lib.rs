@@ -94,10 +94,11 @@ pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::Constant;
 pub use launch::{
-    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, RawLaunch, code_ir, code_ptx, code_tiled, compile,
-    export, launch,
+    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, RawLaunch, Remarks, code_ir, code_ptx, code_tiled,
+    compile, export, launch,
 };
 pub use ops::*;
+pub use pass::Work;
 pub use runtime::{ArraySpec, ArraySpecMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream};
 pub use target::Target;
 pub use tile::{Array, ArrayMut, Scalar, Tile};

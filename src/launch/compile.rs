@@ -4,6 +4,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::dump::Dump;
 use super::promise::Promised;
+use super::remarks::Remarks;
 use super::specialise::Wishes;
 use super::tensor_map::{Encoded, TensorMaps};
 use crate::backend::cpu;
@@ -21,8 +22,16 @@ use crate::target::Target;
 
 /// A compiled kernel.
 pub(crate) enum Executable {
-    Cpu(Box<cpu::Program>),
+    Cpu(Box<cpu::Program>, Remarks),
     Gpu(GpuCode),
+}
+
+impl Executable {
+    pub fn remarks(&self) -> &Remarks {
+        match self {
+            Executable::Cpu(_, remarks) | Executable::Gpu(GpuCode { remarks, .. }) => remarks,
+        }
+    }
 }
 
 /// A kernel on a GPU.
@@ -30,8 +39,8 @@ pub(crate) struct GpuCode {
     pub kernel: GpuKernel,
     /// Where its parameters come from, in order.
     pub params: Vec<ParamKind>,
-    /// What the assembler said about lost speed.
-    pub remarks: Vec<String>,
+    /// What became of it, for people.
+    pub remarks: Remarks,
     /// What must hold at each launch.
     pub promises: Option<Box<Promised>>,
     /// The tensor maps among the parameters.
@@ -110,7 +119,7 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
     let dump = Dump::from_env(name, &text, &format!("{:?} {wishes:?}", device.target()));
     dump.write("ir", text.as_bytes())?;
     match device.as_gpu() {
-        None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?))),
+        None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?), Remarks::of_interpreted(name))),
         Some(gpu) if wishes.generator == Backend::TileIr => {
             check_hints(wishes.hints)?;
             Ok(Executable::Gpu(super::tileir::compile(name, &module, gpu, wishes.hints, Guards::Launch, &dump)?))
@@ -176,7 +185,8 @@ fn compile_gpu(
         let source = Source { name: name.into(), module: module.clone(), gpu, hints };
         Box::new(Mapped { maps, plain: OnceLock::new(), building: Mutex::new(()), source })
     });
-    Ok(GpuCode { kernel, params: code.params, remarks: remarks(&cubin.log), promises: None, maps })
+    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log))?;
+    Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps })
 }
 
 /// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use super::compile::Executable;
 use super::raw::RawLaunch;
+use super::remarks::Remarks;
 use super::run::run;
 use super::specialise::{Specialised, Wishes, key_of, specialise};
 use super::{Grid, Launch};
@@ -128,12 +129,22 @@ impl<Args> CompiledKernel<Args> {
         self.device
     }
 
-    /// What the assembler said about lost speed: spilled registers, serialised matrix instructions.
-    pub fn remarks(&self) -> &[String] {
-        match self.executable() {
-            Executable::Cpu(_) => &[],
-            Executable::Gpu(code) => &code.remarks,
-        }
+    /// What became of the kernel: accesses, instructions, registers, notes of the assembler.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// fn fill(y: ct::ArrayMut<i32, 1>) {
+    ///     y.store([ct::bid(0)], ct::full::<i32, 1>([8], 7));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros::<i32, 1>([16])?;
+    /// let compiled = ct::compile(fill, (&mut y,))?;
+    /// assert_eq!(compiled.remarks().to_string(), "fill: interpreted\n");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn remarks(&self) -> &Remarks {
+        self.executable().remarks()
     }
 
     /// Registers of one thread; 0 on the cpu device.
@@ -167,7 +178,7 @@ impl<Args> CompiledKernel<Args> {
 
     fn resources(&self) -> Result<(u32, u32)> {
         match self.executable() {
-            Executable::Cpu(_) => Ok((0, 0)),
+            Executable::Cpu(..) => Ok((0, 0)),
             Executable::Gpu(code) => code.kernel.resources(),
         }
     }

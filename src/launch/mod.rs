@@ -20,6 +20,8 @@ mod export;
 mod grid;
 mod promise;
 mod raw;
+mod remarks;
+mod roofline;
 mod run;
 mod specialise;
 mod tensor_map;
@@ -32,6 +34,7 @@ pub use compiled::{CompiledKernel, compile};
 pub use export::{Exported, ExportedParam, Format, code_tiled, export};
 pub use grid::Grid;
 pub use raw::RawLaunch;
+pub use remarks::Remarks;
 
 use self::run::run;
 use self::specialise::{Wishes, specialise};
@@ -149,6 +152,9 @@ impl<'s> Launch<'s> {
         let Some(grid) = self.grid.checked()? else { return Ok(()) };
         let slot = specialise(&kernel, &args, device, self.wishes(device)?)?;
         let executable = slot.get().expect("a slot that was specialised is filled");
+        if remarks::wanted() {
+            self.say_work(device, grid, &kernel, &args, executable.remarks());
+        }
         run(executable, self.stream.unwrap_or(device.default_stream_ref()), grid, &args)
     }
 

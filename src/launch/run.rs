@@ -18,7 +18,7 @@ pub(super) fn run(executable: &Executable, stream: &Stream, grid: [u32; 3], args
     args.pack(&mut |word| words.push(word));
     match executable {
         Executable::Gpu(code) => launch_gpu(code, stream, grid, words.words(), args),
-        Executable::Cpu(program) => launch_cpu(program, grid, &words, args),
+        Executable::Cpu(program, _) => launch_cpu(program, grid, &words, args),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::compile::GpuCode;
 use super::dump::Dump;
 use super::promise::{Checks, Promised, Source};
+use super::remarks::Remarks;
 use crate::backend::Hints;
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
@@ -94,7 +95,8 @@ pub(super) fn compile(
                     let source = Source { name: name.into(), module: module.clone(), gpu, hints };
                     Box::new(Promised::new(Checks::new(code.promises, &code.params), source))
                 });
-                return Ok(GpuCode { kernel, params, remarks: Vec::new(), promises, maps: None });
+                let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new())?;
+                return Ok(GpuCode { kernel, params, remarks, promises, maps: None });
             }
             Err(problem) => tried.push(problem),
         }

@@ -10,12 +10,14 @@ mod facts;
 mod fold_facts;
 mod licm;
 mod rotate;
+mod work;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use facts::{Facts, Range};
 pub use rotate::rotate;
+pub use work::Work;
 
 use crate::ir::{Module, Op};
 

@@ -256,6 +256,10 @@ pub(crate) struct Gpu {
     name: String,
     target: Target,
     multiprocessors: usize,
+    /// Cycles of a multiprocessor in a second.
+    clock: f64,
+    /// Bytes that memory moves in a second.
+    memory_rate: f64,
     default_stream: OnceLock<Stream>,
 }
 
@@ -305,11 +309,26 @@ impl Gpu {
             name,
             target: Target { arch, accelerated: arch >= 90 },
             multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+            clock: f64::from(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) * 1e3,
+            // Clocks are in kHz; data moves on both edges.
+            memory_rate: 2e3
+                * f64::from(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
+                * f64::from(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)? / 8),
             default_stream: OnceLock::new(),
         }));
         let stream = Arc::new(GpuStream::new(gpu)?);
         gpu.default_stream.get_or_init(|| Stream(StreamKind::Gpu(stream)));
         Ok(gpu)
+    }
+
+    /// Cycles that all multiprocessors together have in a second.
+    pub(crate) fn cycle_rate(&self) -> f64 {
+        self.clock * self.multiprocessors as f64
+    }
+
+    /// Bytes that memory moves in a second.
+    pub(crate) fn memory_rate(&self) -> f64 {
+        self.memory_rate
     }
 
     pub(crate) fn target(&self) -> Target {

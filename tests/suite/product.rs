@@ -70,7 +70,7 @@ fn unhindered(session: Session) -> Result<()> {
         let aligned = ct::compile(kernel::<bf16, bf16, f32>, (&a, &a, &mut c, Constant(tile)))?;
         let view = zeros.slice(0, 1..1 + rows * N)?.reshape([rows, N])?;
         let shifted = ct::compile(kernel::<bf16, bf16, f32>, (&view, &a, &mut c, Constant(tile)))?;
-        for (what, compiled) in [("aligned", aligned.remarks()), ("shifted", shifted.remarks())] {
+        for (what, compiled) in [("aligned", aligned.remarks().notes()), ("shifted", shifted.remarks().notes())] {
             anyhow::ensure!(compiled.is_empty(), "{tile:?}, {what}: {compiled:?}");
         }
     }

@@ -36,10 +36,6 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// Does with a kernel what the call is for.
-    ///
-    /// The place of a launch is part of Tile IR bytecode, so it is the caller's for every step: machine code that
-    /// was exported is found again by a launch.
-    #[track_caller]
     pub fn run<K, A>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
         A: LaunchArgs,
@@ -52,7 +48,7 @@ impl Call<'_> {
                 let compiled = launch.backend(self.backend).compile(kernel, args)?;
                 let (registers, local) = (compiled.num_registers()?, compiled.local_bytes()?);
                 let mut report = format!("{registers} registers, {local} B local");
-                compiled.remarks().iter().for_each(|remark| report += &format!(", {remark}"));
+                compiled.remarks().notes().iter().for_each(|remark| report += &format!(", {remark}"));
                 reports.push(report);
                 Ok(())
             }

@@ -25,6 +25,7 @@ mod lower;
 mod mma;
 mod plan;
 mod pressure;
+pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
 mod shared;
@@ -36,6 +37,7 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Module, OpId};
 use crate::pass;
 use crate::target::Target;
+use remarks::CodeRemarks;
 use tensor_map::TensorMap;
 
 /// Choices of the user that overrule the plan.
@@ -90,6 +92,8 @@ pub struct Compiled {
     pub params: Vec<ParamKind>,
     /// The register layouts, as text for people.
     pub layout: String,
+    /// What became of the kernel, for people.
+    pub remarks: CodeRemarks,
 }
 
 /// Compiles the only entry of a verified and optimised module.

@@ -5,6 +5,7 @@ mod products;
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::remarks::Way;
 use super::{CompileOptions, Compiled, compile};
 use crate::dtype::DType;
 use crate::ir::{
@@ -196,6 +197,9 @@ fn vadd(aligned: bool) -> Module {
 fn vadd_uses_wide_accesses() {
     for compiled in check(&vadd(true)) {
         assert_eq!(compiled.text.matches("ld.global").count(), compiled.text.matches(".v4.").count() * 2 / 3);
+        let ways: Vec<(bool, Way)> = compiled.remarks.accesses().map(|access| (access.writes, access.way)).collect();
+        let way = Way::Threads { count: 1, bytes: 16, ragged: false };
+        assert_eq!(ways, [(false, way), (false, way), (true, way)], "{}", compiled.remarks);
     }
 }
 
@@ -356,6 +360,9 @@ fn a_producer_streams_operands_of_products() {
     for (elem, tile) in [(DType::F16, [128, 128, 64]), (DType::BF16, [256, 64, 64]), (DType::F16, [64, 64, 32])] {
         let compiled = check(&matmul(elem, DType::F32, tile)).pop().unwrap();
         let consumers = if tile[0] * tile[1] >= 128 * 128 { 256 } else { 128 };
+        assert!(compiled.remarks.accesses().take(2).all(|access| matches!(access.way, Way::Streamed { .. })));
+        let product = compiled.remarks.products().next().unwrap();
+        assert!(product.instruction.contains("wgmma.mma_async.sync.aligned.m64n"), "{}", compiled.remarks);
         assert_eq!(compiled.threads, consumers + if consumers == 256 { 128 } else { 32 });
         assert!(compiled.text.contains("cp.async.bulk.tensor.2d"));
         assert_eq!(compiled.text.matches("setmaxnreg").count(), if consumers == 256 { 2 } else { 0 });
@@ -413,8 +420,7 @@ fn dependent_products_overlap_across_iterations() {
     // The loop is the only place where a product runs on while the one before is waited for.
     let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let start = text[..both].rfind("\n$").unwrap();
-    let landed = both + text[both..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
-    let body = &text[start..landed + text[landed..].find("bra.uni").unwrap()];
+    let body = &text[start..both + text[both..].find("bra.uni").unwrap()];
     assert_eq!(body.matches("wgmma.wait_group").count(), 2, "{body}");
     let (fade, narrow) = (body.rfind("mul.rn.f32").unwrap(), body.find("cvt.rn.f16").unwrap());
     let all = body.find("wgmma.wait_group.sync.aligned 0;").unwrap();

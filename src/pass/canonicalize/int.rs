@@ -17,7 +17,7 @@ fn read(sign: Sign, bits: u64, width: u32) -> i128 {
 }
 
 /// An op with one operand, from one width to another.
-pub(super) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
+pub(in crate::pass) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
     let signed = read(Sign::Signed, a, from.bits());
     let wide = match op.code {
         Opcode::NegI => -signed,
@@ -30,7 +30,7 @@ pub(super) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
 }
 
 /// An op with two operands of one type; comparisons give 0 or 1.
-pub(super) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
+pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let width = dtype.bits();
     let (x, y) = (read(op.sign(), a, width), read(op.sign(), b, width));
     let amount = (b & mask(width)).min(127) as u32;

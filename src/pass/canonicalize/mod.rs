@@ -9,7 +9,7 @@
 
 mod control;
 mod float;
-mod int;
+pub(super) mod int;
 mod rules;
 
 pub(super) use control::continues;

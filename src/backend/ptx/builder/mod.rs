@@ -94,6 +94,11 @@ impl Builder {
         self.function.lines.len()
     }
 
+    /// The lines since there were `start`.
+    pub fn lines_from(&self, start: usize) -> &[Line] {
+        &self.function.lines[start..]
+    }
+
     /// A comment line.
     pub fn comment(&mut self, text: impl Into<String>) {
         self.function.lines.push(Line::Comment(text.into()));

@@ -17,6 +17,7 @@ use super::{Lowered, Lowering, memory, vector};
 use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
+use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
@@ -189,6 +190,8 @@ impl Lowering<'_> {
             self.issue_part(store, &coords, issues, part, place);
         }
         self.shared.bulk_read(buffer);
+        let boxes = parts.count * (parts.bytes / store.tile.box_bytes());
+        self.remarks.access(self.module, id, op.group(0)[0], Way::Boxes { boxes });
         Ok(true)
     }
 

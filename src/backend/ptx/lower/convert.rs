@@ -21,8 +21,14 @@ impl Lowering<'_> {
         match plan {
             Conversion::Identity => Ok(tile.slots.clone()),
             Conversion::Registers(map) => Ok(map.iter().map(|&register| tile.slots[register]).collect()),
-            Conversion::Shuffle(plan) => Ok(self.shuffle(dtype, &tile.slots, &plan, wanted.num_registers())),
-            Conversion::Shared(plan) => self.through_shared(dtype, &tile.slots, &plan, wanted.num_registers()),
+            Conversion::Shuffle(plan) => {
+                self.remarks.shuffled += 1;
+                Ok(self.shuffle(dtype, &tile.slots, &plan, wanted.num_registers()))
+            }
+            Conversion::Shared(plan) => {
+                self.remarks.through_shared += 1;
+                self.through_shared(dtype, &tile.slots, &plan, wanted.num_registers())
+            }
         }
     }
 

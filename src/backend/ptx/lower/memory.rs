@@ -16,6 +16,7 @@ use super::view::Partition;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::codec;
 use crate::dtype::DType;
@@ -183,6 +184,7 @@ impl Lowering<'_> {
         let view = op.group(0)[0];
         let mut access = self.access(view, op.group(1), &layout)?;
         access.mods.nc = self.memory.read_only(root(self.module, view));
+        self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
 
@@ -193,6 +195,7 @@ impl Lowering<'_> {
         self.order(id);
         let mut access = self.access(op.group(1)[0], op.group(2), &layout)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
+        self.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)
     }
 
@@ -475,6 +478,12 @@ impl Access {
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector
+    }
+
+    /// What the accesses of a thread are, for people.
+    fn way(&self) -> Way {
+        let count = (self.layout.num_registers() / self.vector) as u32;
+        Way::Threads { count, bytes: self.vector_bytes(), ragged: self.ragged.is_some() }
     }
 
     /// Bytes of one vector.

@@ -43,6 +43,7 @@ use super::emit::{self, Function};
 use super::infer::Inference;
 use super::inst::{Operand, Ty};
 use super::pressure;
+use super::remarks::CodeRemarks;
 use super::shared::SharedMemory;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
@@ -98,6 +99,7 @@ pub struct Lowering<'m> {
     /// The block that each op stands in.
     op_blocks: Vec<Option<BlockId>>,
     errors: Vec<Diagnostic>,
+    remarks: CodeRemarks,
 }
 
 /// The state before the first op.
@@ -132,6 +134,7 @@ fn start<'m>(
         use_counts: use_counts(module, entry.body),
         op_blocks: op_blocks(module, entry.body),
         errors: Vec::new(),
+        remarks: CodeRemarks::default(),
         inference,
     }
 }
@@ -162,6 +165,7 @@ pub fn lower<'m>(
     params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let layout = lowering.layout_text(entry.body);
     let shared_bytes = lowering.shared.used();
+    let (mut remarks, warps) = (lowering.remarks, lowering.inference.num_warps as u32);
     let multiplies = !lowering.inference.products.is_empty();
     let mut function: Function = lowering.b.finish();
     // Products plan their registers themselves: for one block.
@@ -169,9 +173,20 @@ pub fn lower<'m>(
         function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes));
     }
     let min_blocks = function.min_blocks.unwrap_or(1);
+    remarks.finish(&function, warps);
     let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
-    Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster: 1, params, layout })
+    Ok(Compiled {
+        text,
+        entry: name.to_owned(),
+        threads,
+        min_blocks,
+        shared_bytes,
+        cluster: 1,
+        params,
+        layout,
+        remarks,
+    })
 }
 
 /// An empty kernel. Without a number of blocks, ptxas may save registers for more of them than is good.

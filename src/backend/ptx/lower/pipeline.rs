@@ -13,6 +13,7 @@ use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, Operand, Prefetch, ProxyFence, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
@@ -193,6 +194,13 @@ impl Lowering<'_> {
         let slab = self.shared.reserve(bytes, ALIGN as u32).ok_or("shared memory for the stages of a loop")?;
         if self.shared.write(slab) {
             self.barrier();
+        }
+        for copy in &pipeline.copies {
+            let tile = self.module.op(copy.load).results[0];
+            let run = copy.side.accesses.first().map_or(0, |access| access.registers.len());
+            let bytes = self.element_type(tile).bytes_of(run) as u32;
+            let way = Way::Ahead { bytes, stages: pipeline.stages as u32 };
+            self.remarks.access(self.module, copy.load, tile, way);
         }
         let thread = pipeline.copies.iter().map(|copy| copy.side.thread.clone()).collect::<Vec<_>>();
         let thread = thread.iter().map(|images| self.linear_in_thread(images)).collect();

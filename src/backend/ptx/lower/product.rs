@@ -100,11 +100,13 @@ impl Lowering<'_> {
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
         let (left, right) = (self.address_of(left), self.address_of(right));
+        let start = self.b.num_lines();
         if from_zero {
             plan.lower_from_zero(&mut self.b, thread, left.source(), right.source(), &registers);
         } else {
             plan.lower(&mut self.b, thread, left.source(), right.source(), &registers);
         }
+        self.remarks.product(module, id, self.b.lines_from(start));
         if plan.is_complete() {
             let releases = self.releases_of(id);
             self.give_back(&releases);

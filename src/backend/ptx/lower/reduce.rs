@@ -203,6 +203,7 @@ impl Lowering<'_> {
         for &warp in warps {
             partials.warp[warp] = 0;
         }
+        self.remarks.across_warps += 1;
         let parts = 1usize << warps.len();
         let images: Vec<u32> = partials.lane.iter().chain(&partials.warp).copied().collect();
         let mut rows = 1u32;

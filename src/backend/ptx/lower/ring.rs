@@ -14,6 +14,7 @@ use crate::backend::ptx::builder::LoadRoute;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -265,6 +266,11 @@ impl Lowering<'_> {
         let channel = rings.roles.members[&id];
         let loads = &rings.roles.channels[channel].loads;
         let (first, last) = (loads[0].load, loads[loads.len() - 1].load);
+        let stages = rings.roles.rings[rings.roles.channels[channel].ring].stages;
+        for load in loads {
+            let way = Way::Streamed { boxes: load.boxes.len() as u32, stages };
+            self.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
+        }
         match self.role {
             Role::Producer if id == last => self.produce(channel)?,
             Role::Consumer if id == first => self.acquire(channel),

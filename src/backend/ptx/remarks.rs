@@ -1,0 +1,208 @@
+//! What became of a kernel, for people: which way its tiles travel, which instructions multiply them, how
+//! its threads are used. Lowering notes it op by op; nothing reads it but people.
+
+use std::fmt;
+
+use super::emit::Function;
+use super::inst::{Inst, Line, Opcode};
+use super::plan::WARP;
+use crate::dtype::DType;
+use crate::error::Location;
+use crate::ir::{Module, OpId, Value};
+
+/// How a tile travels between memory and where it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Each thread accesses its elements: so many times, so many bytes at once.
+    Threads {
+        /// Accesses of a thread.
+        count: u32,
+        /// Bytes of one.
+        bytes: u32,
+        /// Tiles that stick out of the array go element by element.
+        ragged: bool,
+    },
+    /// Threads copy to shared memory, some iterations ahead.
+    Ahead {
+        /// Bytes of one copy.
+        bytes: u32,
+        /// Stages of shared memory.
+        stages: u32,
+    },
+    /// The copy engine moves boxes of a tensor map, as a producer some stages ahead.
+    Streamed {
+        /// Boxes of a tile.
+        boxes: u32,
+        /// Stages of shared memory.
+        stages: u32,
+    },
+    /// The copy engine moves boxes of a tensor map.
+    Boxes {
+        /// Boxes of a tile.
+        boxes: u32,
+    },
+}
+
+/// A load or a store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The user's place.
+    pub place: Option<Location>,
+    /// Writes?
+    pub writes: bool,
+    /// Element type.
+    pub elem: DType,
+    /// Extents of the tile.
+    pub shape: Vec<i64>,
+    /// How it goes.
+    pub way: Way,
+}
+
+/// A matrix product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    /// The user's place.
+    pub place: Option<Location>,
+    /// Extents of the operands and the result.
+    pub shapes: [Vec<i64>; 3],
+    /// The instruction, and how many of them a warp issues.
+    pub instruction: String,
+    /// How many of them a warp issues.
+    pub count: u32,
+}
+
+/// What became of a kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CodeRemarks {
+    accesses: Vec<(OpId, Access)>,
+    products: Vec<(OpId, Product)>,
+    /// Changes of layout by shuffles within warps.
+    pub shuffled: u32,
+    /// Changes of layout through shared memory.
+    pub through_shared: u32,
+    /// Reductions across warps.
+    pub across_warps: u32,
+    /// Barriers over the block in the text.
+    pub barriers: u32,
+    /// Warps that compute.
+    pub warps: u32,
+    /// Warps that only move data.
+    pub producer_warps: u32,
+    /// 32-bit registers of a thread that hold values at the fullest point, as estimated.
+    pub live_registers: u32,
+}
+
+impl CodeRemarks {
+    /// Loads and stores in the order in which they were lowered.
+    pub fn accesses(&self) -> impl Iterator<Item = &Access> {
+        self.accesses.iter().map(|(_, access)| access)
+    }
+
+    /// Matrix products in the order in which they were lowered.
+    pub fn products(&self) -> impl Iterator<Item = &Product> {
+        self.products.iter().map(|(_, product)| product)
+    }
+
+    /// Notes the way of the tile of a load or store; the first word about an op counts.
+    pub(super) fn access(&mut self, module: &Module, id: OpId, tile: Value, way: Way) {
+        if self.accesses.iter().any(|(known, _)| *known == id) {
+            return;
+        }
+        let op = module.op(id);
+        let access = Access {
+            place: module.location(op.loc).cloned(),
+            writes: !op.results.contains(&tile),
+            elem: module.dtype(tile),
+            shape: module.shape(tile).to_vec(),
+            way,
+        };
+        self.accesses.push((id, access));
+    }
+
+    /// Notes the instructions of a matrix product: those among `lines` that multiply matrices.
+    pub(super) fn product(&mut self, module: &Module, id: OpId, lines: &[Line]) {
+        if self.products.iter().any(|(known, _)| *known == id) {
+            return;
+        }
+        let multiplies =
+            |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::Mma { .. } | Opcode::Wgmma { .. }, .. }));
+        let found: Vec<&Line> = lines.iter().filter(multiplies).collect();
+        let (instruction, count) = match found.first() {
+            Some(Line::Inst(inst)) => (inst.op.to_string(), found.len()),
+            _ => ("fma".to_owned(), lines.iter().filter(|line| matches!(line, Line::Inst(_))).count()),
+        };
+        let op = module.op(id);
+        let shapes = [op.operands[0], op.operands[1], op.results[0]].map(|value| module.shape(value).to_vec());
+        let product = Product { place: module.location(op.loc).cloned(), shapes, instruction, count: count as u32 };
+        self.products.push((id, product));
+    }
+
+    /// Adds what only the finished code tells.
+    pub(super) fn finish(&mut self, function: &Function, warps: u32) {
+        let barrier = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::BarSync, .. }));
+        self.barriers = function.lines.iter().filter(barrier).count() as u32;
+        self.warps = warps;
+        self.producer_warps = (function.threads / WARP).saturating_sub(warps);
+        self.live_registers = super::pressure::live_registers(function);
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times = |count: u32| if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        match *self {
+            Way::Threads { count, bytes, ragged } => {
+                write!(f, "by threads, {bytes} bytes {}", times(count))?;
+                if ragged { write!(f, "; tiles at the end element by element") } else { Ok(()) }
+            }
+            Way::Ahead { bytes, stages } => write!(f, "cp.async of {bytes} bytes into {stages} stages"),
+            Way::Streamed { boxes, stages } => write!(f, "TMA into {stages} stages by a producer, boxes: {boxes}"),
+            Way::Boxes { boxes } => write!(f, "TMA, boxes: {boxes}"),
+        }
+    }
+}
+
+/// Extents as in `64x32`.
+fn extents(shape: &[i64]) -> String {
+    shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
+}
+
+fn place(place: &Option<Location>) -> String {
+    place.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string)
+}
+
+impl fmt::Display for CodeRemarks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for access in self.accesses() {
+            let verb = if access.writes { "store" } else { "load" };
+            let (at, shape) = (place(&access.place), extents(&access.shape));
+            writeln!(f, "  {at}: {verb} {shape} {}: {}", access.elem, access.way)?;
+        }
+        for product in self.products() {
+            let [a, b, c] = product.shapes.each_ref().map(|shape| extents(shape));
+            writeln!(
+                f,
+                "  {}: {a} times {b} to {c}: {} x {}",
+                place(&product.place),
+                product.count,
+                product.instruction
+            )?;
+        }
+        let kinds = [
+            (self.through_shared, "changes of layout through shared memory"),
+            (self.shuffled, "changes of layout by shuffles"),
+            (self.across_warps, "reductions across warps"),
+            (self.barriers, "barriers"),
+        ];
+        let found: Vec<String> =
+            kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect();
+        if !found.is_empty() {
+            writeln!(f, "  {}", found.join(", "))?;
+        }
+        write!(f, "  warps: {}", self.warps)?;
+        if self.producer_warps > 0 {
+            write!(f, " and {} that only move data", self.producer_warps)?;
+        }
+        writeln!(f, ", live registers: {}", self.live_registers)
+    }
+}
