@@ -62,12 +62,13 @@ pub fn rows(
     let zero = ct::zeros::<f32, 2>([1, tile]);
     let every = ct::range(block, dy.extent(0)).step(ct::num_blocks(0));
     let (dweight_part, dbias_part) = ct::for_each(every, (zero, zero), |row, (dweight, dbias)| {
-        let dy = dy.load((row, 0), [1, tile]);
-        let normalised = (x.load((row, 0), [1, tile]) - mean.load_scalar([row])) * rstd.load_scalar([row]);
+        let (dy, x) = (dy.load((row, 0), [1, tile]), x.load((row, 0), [1, tile]));
+        let (mean, rstd) = (mean.load_scalar([row]), rstd.load_scalar([row]));
+        let normalised = (x - mean) * rstd;
         let scaled = dy * weight;
         let along = (scaled * normalised).sum(1) * (1.0 / columns as f32);
         let level = scaled.sum(1) * (1.0 / columns as f32);
-        dx.store((row, 0), (scaled - level - normalised * along) * rstd.load_scalar([row]));
+        dx.store((row, 0), (scaled - level - normalised * along) * rstd);
         (dweight + dy * normalised, dbias + dy)
     });
     dweight.store((block, 0), dweight_part);
