@@ -13,7 +13,7 @@ use crate::backend::tileir::Guards;
 use crate::backend::{Hints, ParamWord};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Module, PrintOptions, verify};
+use crate::ir::{Module, verify};
 use crate::pass;
 use crate::runtime::{
     Backend, Cubin, Device, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program,
@@ -90,8 +90,7 @@ impl Mapped {
             return Ok(code);
         }
         let Source { name, module, gpu, hints } = &self.source;
-        let text = module.to_text(PrintOptions::default());
-        let dump = Dump::from_env(name, &text, &format!("{:?} {hints:?} without maps", gpu.target()));
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?} without maps", gpu.target()));
         let code = compile_gpu(name, module, gpu, *hints, false, &dump)?;
         Ok(self.plain.get_or_init(|| Box::new(code)))
     }
@@ -115,9 +114,8 @@ pub(super) fn optimise(name: &str, mut module: Module) -> Result<Module> {
 /// Compiles a trace for a device.
 pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Executable> {
     let module = optimise(name, module)?;
-    let text = module.to_text(PrintOptions::default());
-    let dump = Dump::from_env(name, &text, &format!("{:?} {wishes:?}", device.target()));
-    dump.write("ir", text.as_bytes())?;
+    let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
+    dump.write_module(&module)?;
     match device.as_gpu() {
         None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?), Remarks::of_interpreted(name))),
         Some(gpu) if wishes.generator == Backend::TileIr => {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
+use crate::ir::{Module, PrintOptions};
 
 /// The files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.ptx`, `NAME.cubin`, `NAME.log`.
 ///
@@ -14,11 +15,16 @@ pub(super) struct Dump {
 }
 
 impl Dump {
-    /// The dump that the environment asks for; without a wish nothing is written.
-    pub fn from_env(kernel: &str, module: &str, salt: &str) -> Dump {
+    /// The dump that the environment asks for; without a wish nothing is written, nor printed for it.
+    pub fn from_env(kernel: &str, module: &Module, salt: &str) -> Dump {
         let folder = std::env::var_os("CUTLET_DUMP").filter(|folder| !folder.is_empty());
-        let hash = || ContentKey::of(&[module.as_bytes(), salt.as_bytes()]).hex();
+        let hash = || ContentKey::of(&[text(module).as_bytes(), salt.as_bytes()]).hex();
         Dump { stem: folder.map(|folder| PathBuf::from(folder).join(format!("{kernel}-{}", &hash()[..8]))) }
+    }
+
+    /// Writes the module.
+    pub fn write_module(&self, module: &Module) -> Result<()> {
+        if self.stem.is_none() { Ok(()) } else { self.write("ir", text(module).as_bytes()) }
     }
 
     /// Writes one file.
@@ -31,4 +37,8 @@ impl Dump {
             Error::Io { path, source }
         })
     }
+}
+
+fn text(module: &Module) -> String {
+    module.to_text(PrintOptions::default())
 }

@@ -9,7 +9,7 @@ use super::tileir;
 use crate::backend::tileir::{Bound, Guards, Param, Probe, Promises};
 use crate::backend::{Hints, ParamWord, cpu};
 use crate::error::Result;
-use crate::ir::{Module, PrintOptions};
+use crate::ir::Module;
 use crate::runtime::Gpu;
 
 /// Grids of more blocks are not gone through block by block.
@@ -120,8 +120,7 @@ impl Promised {
             return Ok(code);
         }
         let Source { name, module, gpu, hints } = &self.source;
-        let text = module.to_text(PrintOptions::default());
-        let dump = Dump::from_env(name, &text, &format!("{:?} {hints:?} guarded", gpu.target()));
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?} guarded", gpu.target()));
         let code = tileir::compile(name, module, gpu, *hints, Guards::Kernel, &dump)?;
         Ok(self.guarded.get_or_init(|| Box::new(code)))
     }
