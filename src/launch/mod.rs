@@ -203,12 +203,7 @@ impl<'s> Launch<'s> {
             (None, Some(asked)) => *asked,
             (None, None) => *ASKED.get_or_init(|| Backend::from_env().ok().flatten()),
         };
-        let generator = match asked {
-            Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
-            _ if tileir::driver_compiles(gpu) => Backend::TileIr,
-            _ => Backend::Ptx,
-        };
-        Ok(Wishes { hints: self.hints, generator })
+        Ok(Wishes { hints: self.hints, generator: generator(asked, || tileir::driver_compiles(gpu)) })
     }
 
     #[inline]
@@ -234,6 +229,16 @@ impl<'s> Launch<'s> {
     }
 }
 
+/// What makes the code for a GPU: what was asked for; else Tile IR where the driver compiles it, and PTX elsewhere.
+#[inline]
+fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
+    match asked {
+        Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
+        Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,
+        Some(Backend::Cpu) | None => Backend::Ptx,
+    }
+}
+
 /// The device of launches without arrays.
 fn default_device(backend: Option<Backend>) -> Result<Device> {
     static FIRST: OnceLock<Device> = OnceLock::new();
@@ -247,5 +252,20 @@ fn default_device(backend: Option<Backend>) -> Result<Device> {
                 Ok(*FIRST.get_or_init(|| device))
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tile_ir_is_chosen_where_the_driver_compiles_it() {
+        for compiles in [false, true] {
+            assert_eq!(generator(None, || compiles), if compiles { Backend::TileIr } else { Backend::Ptx });
+            for asked in [Backend::Ptx, Backend::TileIr] {
+                assert_eq!(generator(Some(asked), || compiles), asked);
+            }
+        }
     }
 }

@@ -9,8 +9,20 @@ use std::time::{Duration, Instant};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::target::Target;
 
-/// Variables that make the assembler look for its helpers in the wrong place.
-const MISLEADING: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
+/// Variables that name CUDA toolkits.
+const TOOLKITS: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
+
+/// All that the assembler gets of the environment: where its helper `ptxas` may be, libraries, and where temporary
+/// files go. Variables of [`TOOLKITS`] would make it look for its helpers in the wrong place.
+const PASSED: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "TMPDIR", "TEMP", "TMP"];
+
+/// What became of a child process.
+struct Ended {
+    /// Success; `None` when it was ended at the time limit.
+    good: Option<bool>,
+    /// Standard output and standard error.
+    said: String,
+}
 
 /// The assembler on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,17 +70,31 @@ impl Assembler {
     /// What identifies this assembler: its version text.
     ///
     /// # Errors
-    /// [`Error::Io`] when it does not run.
+    /// [`Error::Io`] when it does not run, [`Error::NoDevice`] when it does not answer.
     pub fn identity(&self) -> Result<String> {
-        let output = self.command().arg("--version").output().map_err(|source| self.io(source))?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let folder = self.folder()?;
+        let Ended { good, said } = self.run(["--version".as_ref()], &folder.path().join("log"))?;
+        match good {
+            Some(true) => Ok(said),
+            _ => Err(Error::NoDevice(format!("{} --version does not answer: {said}", self.path.display()))),
+        }
     }
 
-    fn command(&self) -> Command {
+    fn folder(&self) -> Result<tempfile::TempDir> {
+        tempfile::Builder::new().prefix("cutlet-").tempdir().map_err(|source| self.io(source))
+    }
+
+    /// Runs the assembler with these arguments; what it says goes to the file `log` first: a pipe that nobody empties
+    /// would stop it.
+    fn run<const N: usize>(&self, arguments: [&OsStr; N], log: &Path) -> Result<Ended> {
+        let at = |source| Error::Io { path: log.display().to_string(), source };
+        let (output, errors) = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file))).map_err(at)?;
         let mut command = Command::new(&self.path);
-        MISLEADING.iter().for_each(|name| _ = command.env_remove(name));
-        command.stdin(Stdio::null());
-        command
+        command.env_clear().args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors);
+        command.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        let good = command.spawn().and_then(|child| self.wait(child)).map_err(|source| self.io(source))?;
+        let said = String::from_utf8_lossy(&std::fs::read(log).map_err(at)?).into_owned();
+        Ok(Ended { good, said })
     }
 
     fn io(&self, source: std::io::Error) -> Error {
@@ -81,23 +107,17 @@ impl Assembler {
     /// [`Error::Unsupported`] with the user's places for what the target lacks; [`Error::Compile`] for
     /// everything else that the assembler says, and when it takes longer than the limit; [`Error::Io`].
     pub fn assemble(&self, kernel: &str, bytecode: &[u8], target: Target) -> Result<Vec<u8>> {
-        let folder = tempfile::Builder::new().prefix("cutlet-").tempdir().map_err(|source| self.io(source))?;
+        let folder = self.folder()?;
         let (input, output) = (folder.path().join("kernel.tilebc"), folder.path().join("kernel.cubin"));
-        let log = folder.path().join("log");
         let at = |path: &Path| {
             let path = path.display().to_string();
             move |source| Error::Io { path, source }
         };
         std::fs::write(&input, bytecode).map_err(at(&input))?;
-        // A file instead of a pipe: a pipe that nobody empties would stop the child.
-        let log_file = std::fs::File::create(&log).map_err(at(&log))?;
-        let mut command = self.command();
-        command.arg(format!("--gpu-name=sm_{}", target.arch)).arg("-o").arg(&output).arg(&input);
-        let errors = log_file.try_clone().map_err(at(&log))?;
-        let child = command.stdout(log_file).stderr(errors).spawn().map_err(|source| self.io(source))?;
-        let ended = self.wait(child).map_err(|source| self.io(source))?;
-        let said = String::from_utf8_lossy(&std::fs::read(&log).map_err(at(&log))?).into_owned();
-        match ended {
+        let target = format!("--gpu-name=sm_{}", target.arch);
+        let arguments = [target.as_ref(), "-o".as_ref(), output.as_os_str(), input.as_os_str()];
+        let Ended { good, said } = self.run(arguments, &folder.path().join("log"))?;
+        match good {
             Some(true) => std::fs::read(&output).map_err(at(&output)),
             Some(false) => Err(refusal(kernel, &said)),
             None => Err(Error::Compile {
@@ -134,7 +154,7 @@ fn places() -> Vec<PathBuf> {
         std::env::split_paths(&value).filter(|p| !p.as_os_str().is_empty()).collect::<Vec<_>>()
     };
     let mut places = folders("PATH");
-    for toolkit in MISLEADING.iter().flat_map(|name| folders(name)) {
+    for toolkit in TOOLKITS.iter().flat_map(|name| folders(name)) {
         places.push(toolkit.join("bin"));
     }
     places.extend(["/usr/local/cuda/bin", "/opt/cuda/bin"].map(PathBuf::from));
