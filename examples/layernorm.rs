@@ -66,7 +66,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     let mut rotation =
         Rotation::new(device, 8 * m * n, || Ok((device.array(&host, [m, n])?, device.zeros::<f32, 2>([m, n])?)))?;
     let time = rotation.time(options, |(x, y)| {
-        ct::launch(layernorm, [m], (&*x, &device_weight, &device_bias, y, EPSILON, Constant(n)))
+        options.launch([m]).launch(layernorm, (&*x, &device_weight, &device_bias, y, EPSILON, Constant(n)))
     })?;
     let result = rotation.first().1.to_vec()?;
     // Mean and reciprocal standard deviation of each row.

@@ -137,9 +137,8 @@ pub fn run(cli: &Cli) -> Result<()> {
     })?;
     let time = rotation.time(options, |set| {
         let Set { dy, x, dx, dweight_parts, dbias_parts, dweight, dbias } = set;
-        ct::launch(
+        options.launch([blocks]).launch(
             rows,
-            [blocks],
             (
                 &*dy,
                 &*x,
@@ -152,7 +151,9 @@ pub fn run(cli: &Cli) -> Result<()> {
                 Constant(n),
             ),
         )?;
-        ct::launch(columns, [n.div_ceil(tile[1])], (&*dweight_parts, &*dbias_parts, dweight, dbias, Constant(tile)))
+        options
+            .launch([n.div_ceil(tile[1])])
+            .launch(columns, (&*dweight_parts, &*dbias_parts, dweight, dbias, Constant(tile)))
     })?;
     let set = rotation.first();
     let expected = Expectation::of(&dy, &x, &weight, &mean, &rstd);

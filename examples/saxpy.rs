@@ -44,9 +44,10 @@ pub fn run(cli: &Cli) -> Result<()> {
     let mut rotation = Rotation::new(device, 8 * n, || Ok((device.array(&host_x, [n])?, device.array(&host_y, [n])?)))?;
     let (x, y) = rotation.first();
     // Timed launches add again and again; the result is that of one launch on the inputs.
-    ct::launch(saxpy, grid, (*alpha, &*x, &mut *y, Constant(*tile)))?;
+    options.launch(grid).launch(saxpy, (*alpha, &*x, &mut *y, Constant(*tile)))?;
     let result = y.to_vec()?;
-    let time = rotation.time(options, |(x, y)| ct::launch(saxpy, grid, (*alpha, &*x, y, Constant(*tile))))?;
+    let time =
+        rotation.time(options, |(x, y)| options.launch(grid).launch(saxpy, (*alpha, &*x, y, Constant(*tile))))?;
     let error = largest_error(
         n,
         |i| result[i].into(),

@@ -45,7 +45,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     let host = normal(1, m * n, |x| x as f32);
     let mut rotation =
         Rotation::new(device, 8 * m * n, || Ok((device.array(&host, [m, n])?, device.zeros::<f32, 2>([m, n])?)))?;
-    let time = rotation.time(options, |(x, y)| ct::launch(softmax, [m], (&*x, y, tile)))?;
+    let time = rotation.time(options, |(x, y)| options.launch([m]).launch(softmax, (&*x, y, tile)))?;
     let result = rotation.first().1.to_vec()?;
     let largest: Vec<f64> =
         host.par_chunks(n).map(|row| row.iter().copied().fold(f32::NEG_INFINITY, f32::max).into()).collect();

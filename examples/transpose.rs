@@ -45,7 +45,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     let host = normal(1, m * n, |x| x as f32);
     let mut rotation =
         Rotation::new(device, 8 * m * n, || Ok((device.array(&host, [m, n])?, device.zeros::<f32, 2>([n, m])?)))?;
-    let time = rotation.time(options, |(x, y)| ct::launch(transpose, grid, (&*x, y, Constant(tile))))?;
+    let time = rotation.time(options, |(x, y)| options.launch(grid).launch(transpose, (&*x, y, Constant(tile))))?;
     let result = rotation.first().1.to_vec()?;
     let error = largest_error(
         m * n,

@@ -40,8 +40,8 @@ pub fn run(cli: &Cli) -> Result<()> {
     let mut rotation = Rotation::new(device, 12 * n, || {
         Ok((device.array(&host_a, [n])?, device.array(&host_b, [n])?, device.zeros::<f32, 1>([n])?))
     })?;
-    let time =
-        rotation.time(options, |(a, b, c)| ct::launch(vadd, [n.div_ceil(*tile)], (&*a, &*b, c, Constant(*tile))))?;
+    let time = rotation
+        .time(options, |(a, b, c)| options.launch([n.div_ceil(*tile)]).launch(vadd, (&*a, &*b, c, Constant(*tile))))?;
     let result = rotation.first().2.to_vec()?;
     let error = largest_error(
         n,

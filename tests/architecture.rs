@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("element", &["codec", "dtype", "error", "ir"]),
     ("ir", &["dtype", "error"]),
     ("ir/print", &["codec", "ir", "dtype", "error"]),
+    ("ir/parse", &["codec", "ir", "dtype", "error"]),
     ("pass", &["ir", "dtype", "error", "codec"]),
     ("backend", &["ir", "pass", "dtype", "error", "target", "codec", "layout"]),
     ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),

@@ -77,6 +77,27 @@ fn files_print_as_the_reference_disassembler_prints_them() {
 }
 
 #[test]
+fn texts_read_back() {
+    for_every_file(|name, bytes, text| {
+        let module = Module::parse(name, text).map_err(|problem| problem.to_string())?;
+        if let Err(problems) = verify(&module) {
+            return Err(format!("verifier: {}", problems[0]));
+        }
+        if let Some(difference) = first_difference(&module.to_string(), text) {
+            return Err(difference);
+        }
+        // Also what text says only by leaving it out, and places.
+        let written = write(&module, &at_version(name)).map_err(|e| e.to_string())?;
+        if let Some(difference) = first_difference(&read_golden(&written)?.to_string(), text) {
+            return Err(format!("from bytecode: {difference}"));
+        }
+        let placed = read_golden(bytes)?.to_text(WITH_PLACES);
+        let again = Module::parse(name, &placed).map_err(|problem| problem.to_string())?;
+        first_difference(&again.to_text(WITH_PLACES), &placed).map_or(Ok(()), Err)
+    });
+}
+
+#[test]
 fn files_survive_writing_and_reading() {
     for_every_file(|name, bytes, _| {
         let module = read_golden(bytes)?;

@@ -98,10 +98,11 @@ impl Options {
         self.occupancy.unwrap_or(1) as usize
     }
 
-    /// A launch with the hints that were given.
+    /// A launch with the back end and the hints that were given.
     pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
         let Options { num_warps, occupancy, stages, num_ctas, .. } = *self;
-        Launch::new(grid).hints(Hints { num_warps, occupancy, stages, num_ctas })
+        let launch = Launch::new(grid).hints(Hints { num_warps, occupancy, stages, num_ctas });
+        self.backend.map_or(launch, |backend| launch.backend(backend))
     }
 
     /// Prints the code that was asked for, if any was, of a launch with these arguments.
@@ -116,9 +117,9 @@ impl Options {
             Some(Emit::Ptx) => self.launch(1).code_ptx(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tileir) => cutlet::code_tiled(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tilebc) => {
-                cutlet::export(kernel, args, self.target, Format::TileIr(self.bytecode_version))?.bytes
+                self.launch(1).export(kernel, args, self.target, Format::TileIr(self.bytecode_version))?.bytes
             }
-            Some(Emit::Cubin) => cutlet::export(kernel, args, self.target, Format::Cubin)?.bytes,
+            Some(Emit::Cubin) => self.launch(1).export(kernel, args, self.target, Format::Cubin)?.bytes,
         };
         match &self.output {
             Some(path) => fs::write(path, code).with_context(|| path.display().to_string()),

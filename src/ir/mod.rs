@@ -24,6 +24,7 @@
 mod attr;
 mod builder;
 mod module;
+mod parse;
 mod print;
 mod rewrite;
 mod row;

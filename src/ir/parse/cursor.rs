@@ -1,0 +1,179 @@
+//! Words, numbers and signs of a text, and places in it. White space separates and means nothing else.
+
+use std::str::FromStr;
+
+/// What is wrong, and where (in bytes from the start).
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub at: usize,
+    pub message: String,
+}
+
+pub(super) type Parsed<T> = Result<T, Problem>;
+
+pub(super) struct Cursor<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Cursor<'t> {
+    pub fn new(text: &'t str) -> Cursor<'t> {
+        Cursor { text, at: 0 }
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    /// The next thing, white space left out.
+    fn next(&self) -> &'t str {
+        self.rest().trim_start()
+    }
+
+    fn skip_space(&mut self) {
+        self.at = self.text.len() - self.next().len();
+    }
+
+    /// Where the next thing starts.
+    pub fn position(&mut self) -> usize {
+        self.skip_space();
+        self.at
+    }
+
+    /// Line and column, from 1.
+    pub fn place(&self, at: usize) -> (u32, u32) {
+        let before = &self.text[..at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        (line as u32, column as u32)
+    }
+
+    pub fn fail<T>(&mut self, message: impl Into<String>) -> Parsed<T> {
+        let at = self.position();
+        self.fail_at(at, message)
+    }
+
+    pub fn fail_at<T>(&self, at: usize, message: impl Into<String>) -> Parsed<T> {
+        Err(Problem { at, message: message.into() })
+    }
+
+    pub fn at_end(&self) -> bool {
+        self.next().is_empty()
+    }
+
+    pub fn sees(&self, sign: &str) -> bool {
+        self.next().starts_with(sign)
+    }
+
+    /// Does one sign come next, and another one after it?
+    pub fn sees_after(&self, first: &str, second: &str) -> bool {
+        self.next().strip_prefix(first).is_some_and(|rest| rest.trim_start().starts_with(second))
+    }
+
+    /// Takes a sign if it comes next.
+    pub fn eat(&mut self, sign: &str) -> bool {
+        let seen = self.sees(sign);
+        if seen {
+            self.skip_space();
+            self.at += sign.len();
+        }
+        seen
+    }
+
+    pub fn expect(&mut self, sign: &str) -> Parsed<()> {
+        if self.eat(sign) { Ok(()) } else { self.fail(format!("expected `{sign}`")) }
+    }
+
+    fn taken(&mut self, is_part: impl Fn(char) -> bool) -> &'t str {
+        self.skip_space();
+        let rest = self.rest();
+        let taken = &rest[..rest.find(|c: char| !is_part(c)).unwrap_or(rest.len())];
+        self.at += taken.len();
+        taken
+    }
+
+    /// The word that comes next, which stays.
+    pub fn peek_word(&self) -> &'t str {
+        let next = self.next();
+        &next[..next.find(|c: char| !is_word(c)).unwrap_or(next.len())]
+    }
+
+    /// Letters, digits and `_`.
+    pub fn word(&mut self) -> Parsed<&'t str> {
+        match self.taken(is_word) {
+            "" => self.fail("expected a word"),
+            word => Ok(word),
+        }
+    }
+
+    pub fn eat_word(&mut self, word: &str) -> bool {
+        self.peek_word() == word && self.eat(word)
+    }
+
+    pub fn expect_word(&mut self, word: &str) -> Parsed<()> {
+        if self.eat_word(word) { Ok(()) } else { self.fail(format!("expected `{word}`")) }
+    }
+
+    /// The name of a value or an entry, which may also have `-`, `$` and `.` in it.
+    pub fn symbol(&mut self) -> Parsed<&'t str> {
+        match self.taken(|c| is_word(c) || matches!(c, '-' | '$' | '.')) {
+            "" => self.fail("expected a name"),
+            name => Ok(name),
+        }
+    }
+
+    /// A number in decimal.
+    pub fn integer<T: FromStr>(&mut self) -> Parsed<T> {
+        let at = self.position();
+        let minus = if self.eat("-") { "-" } else { "" };
+        let text = format!("{minus}{}", self.taken(|c| c.is_ascii_digit()));
+        text.parse().or_else(|_| self.fail_at(at, "expected a number that fits here"))
+    }
+
+    /// What a number consists of: signs, digits, letters, points.
+    pub fn number(&mut self) -> &'t str {
+        self.taken(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.'))
+    }
+
+    /// The rest of the line.
+    pub fn line(&mut self) -> &'t str {
+        let rest = self.rest();
+        let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+        self.at += line.len();
+        line
+    }
+
+    /// A quoted string, whose other bytes stand as `\` and two hexadecimal digits.
+    pub fn quoted(&mut self) -> Parsed<String> {
+        let at = self.position();
+        self.expect("\"")?;
+        let mut bytes = Vec::new();
+        let mut rest = self.rest().bytes().enumerate();
+        loop {
+            match rest.next() {
+                Some((i, b'"')) => {
+                    self.at += i + 1;
+                    let text = String::from_utf8(bytes);
+                    return text.or_else(|_| self.fail_at(at, "the string is no UTF-8"));
+                }
+                Some((i, b'\\')) => match self.rest().get(i + 1..i + 3) {
+                    Some(escaped) if escaped.starts_with('\\') => {
+                        bytes.push(b'\\');
+                        rest.next();
+                    }
+                    Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                        bytes.push(u8::from_str_radix(digits, 16).expect("two digits"));
+                        rest.nth(1);
+                    }
+                    _ => return self.fail_at(at, "a `\\` in the string stands before nothing that is known"),
+                },
+                Some((_, byte)) => bytes.push(byte),
+                None => return self.fail_at(at, "the string has no end"),
+            }
+        }
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}

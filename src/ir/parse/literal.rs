@@ -1,0 +1,103 @@
+//! Numbers and constant data from text.
+
+use super::Parser;
+use super::cursor::Parsed;
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::{ConstData, Literal, Rounding};
+
+/// Elements of one constant, at most: more than any tile may have.
+const MOST_ELEMENTS: usize = 1 << 24;
+
+impl Parser<'_> {
+    /// The bit pattern of an element of this type.
+    fn element(&mut self, dtype: DType) -> Parsed<u64> {
+        let at = self.cursor.position();
+        let text = self.cursor.number();
+        match element(dtype, text) {
+            Some(bits) => Ok(bits),
+            None => self.cursor.fail_at(at, format!("`{text}` is no {dtype}")),
+        }
+    }
+
+    /// `<f32: [1.0, 2.0]>`.
+    pub(super) fn constant(&mut self) -> Parsed<ConstData> {
+        self.cursor.expect("<")?;
+        let dtype = self.dtype()?;
+        self.cursor.expect(":")?;
+        let data = match self.cursor.sees("[") {
+            false => ConstData::Splat(self.element(dtype)?),
+            true => {
+                let mut all = Vec::new();
+                self.nested(dtype, &mut all)?;
+                ConstData::Dense(all.into())
+            }
+        };
+        self.cursor.expect(">")?;
+        Ok(data)
+    }
+
+    fn nested(&mut self, dtype: DType, all: &mut Vec<u64>) -> Parsed<()> {
+        // Brackets only group; the type says the shape.
+        let mut open = 0;
+        loop {
+            while self.cursor.eat("[") {
+                open += 1;
+            }
+            all.push(self.element(dtype)?);
+            if all.len() > MOST_ELEMENTS {
+                return self.cursor.fail("more elements than a tile may have");
+            }
+            while open > 0 && self.cursor.eat("]") {
+                open -= 1;
+            }
+            if open == 0 {
+                return Ok(());
+            }
+            self.cursor.expect(",")?;
+        }
+    }
+
+    /// `[0.0 : f32, true, …]`: the types that a number has by itself are left out.
+    pub(super) fn identities(&mut self) -> Parsed<Vec<Literal>> {
+        self.list("[", "]", |p| {
+            let at = p.cursor.position();
+            let text = p.cursor.number();
+            let dtype = match text {
+                "true" | "false" => DType::I1,
+                _ if p.cursor.eat(":") => p.dtype()?,
+                _ if text.contains(['.', 'e', 'E']) => DType::F64,
+                _ => DType::I64,
+            };
+            match element(dtype, text) {
+                Some(bits) => Ok(Literal { dtype, bits }),
+                None => p.cursor.fail_at(at, format!("`{text}` is no {dtype}")),
+            }
+        })
+    }
+}
+
+fn element(dtype: DType, text: &str) -> Option<u64> {
+    if dtype == DType::I1 {
+        return match text {
+            "true" => Some(1),
+            "false" => Some(0),
+            _ => None,
+        };
+    }
+    let mask = u64::MAX >> (64 - dtype.bits());
+    if dtype.is_int() {
+        let number: i128 = text.parse().ok()?;
+        let least = -(1i128 << (dtype.bits() - 1));
+        return (number >= least && number <= i128::from(mask)).then_some(number as u64 & mask);
+    }
+    if let Some(digits) = text.strip_prefix("0x") {
+        let bits = u64::from_str_radix(digits, 16).ok().filter(|bits| bits & !mask == 0)?;
+        return Some(if dtype == DType::TF32 { bits << 13 } else { bits });
+    }
+    // A float of Rust's own is read at once; on the way through another one it would be rounded twice.
+    match dtype {
+        DType::F32 => Some(u64::from(text.parse::<f32>().ok()?.to_bits())),
+        _ => Some(codec::encode(dtype, text.parse().ok()?, Rounding::NearestEven)),
+    }
+}

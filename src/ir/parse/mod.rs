@@ -1,0 +1,279 @@
+//! The inverse of the printer: a module from its text, so that kernels and tests can be files.
+//!
+//! Reads what [`Module::to_text`] and the reference disassembler print, with or without places. Types of
+//! operands are known from their definitions, so where the text repeats them they are read over. Defaults that
+//! text hides get their values back. [`cursor`] reads words and numbers, [`types`] types, [`literal`] numbers
+//! and data, [`ops`], [`memory`] and [`control`] the ops of these families; the op table says the rest.
+//! The result is not verified.
+
+mod control;
+mod cursor;
+mod literal;
+mod memory;
+mod ops;
+mod types;
+
+use rustc_hash::FxHashMap;
+
+use self::cursor::{Cursor, Parsed};
+use super::attr::Hints;
+use super::table::Opcode;
+use super::{BlockId, Entry, Global, Loc, Module, OpId, TypeId, Value};
+use crate::error::{Diagnostic, Location};
+
+#[cfg(test)]
+mod tests;
+
+impl Module {
+    /// Reads a module from its text; `file` is the name that an error gives.
+    ///
+    /// ```
+    /// use cutlet::ir::Module;
+    ///
+    /// let text = "entry @empty(%n: tile<i32>) {\n  %0 = addi %n, %n  : tile<i32>\n  return\n}\n";
+    /// let module = Module::parse("empty.mlir", text)?;
+    /// assert_eq!(module.entries[0].name, "empty");
+    /// let error = Module::parse("empty.mlir", "entry @empty() {\n  stop\n}").unwrap_err();
+    /// assert_eq!(error.to_string(), "empty.mlir:2:3: `stop` is no operation of Tile IR");
+    /// # Ok::<(), cutlet::Diagnostic>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first thing that is no Tile IR text, with its place in `file`.
+    pub fn parse(file: &str, text: &str) -> Result<Module, Diagnostic> {
+        let mut parser = Parser {
+            cursor: Cursor::new(text),
+            module: Module::new(),
+            values: FxHashMap::default(),
+            depth: 0,
+            op_at: 0,
+        };
+        parser.module().map_err(|problem| {
+            let (line, column) = parser.cursor.place(problem.at);
+            let location = Location { file: file.to_string().into(), line, column };
+            Diagnostic::new(problem.message, Some(location))
+        })?;
+        Ok(parser.module)
+    }
+}
+
+/// Nested regions beyond this depth are refused: the parser calls itself.
+const MOST_DEPTH: usize = 64;
+
+struct Parser<'t> {
+    cursor: Cursor<'t>,
+    module: Module,
+    /// Values that are visible, by name.
+    values: FxHashMap<String, Value>,
+    depth: usize,
+    /// Where the op at hand starts.
+    op_at: usize,
+}
+
+/// The left side of an op: a name and how many results it stands for.
+type Header<'t> = Vec<(&'t str, usize)>;
+
+impl<'t> Parser<'t> {
+    fn module(&mut self) -> Parsed<()> {
+        if self.cursor.eat("// Producer: ") {
+            self.module.producer = Some(self.cursor.line().to_string());
+        }
+        while !self.cursor.at_end() {
+            if self.cursor.eat_word("global") {
+                self.global()?;
+            } else {
+                self.cursor.expect_word("entry")?;
+                self.entry()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn global(&mut self) -> Parsed<()> {
+        let private = self.cursor.eat_word("private");
+        let constant = self.cursor.eat_word("constant");
+        self.cursor.expect("@")?;
+        let name = self.cursor.symbol()?.to_string();
+        let alignment = match self.cursor.eat_word("alignment") {
+            true => {
+                self.cursor.expect("=")?;
+                self.cursor.integer()?
+            }
+            false => 0,
+        };
+        let value = self.constant()?;
+        self.cursor.expect(":")?;
+        let ty = self.ty()?;
+        self.module.globals.push(Global { name, ty, value, alignment, private, constant });
+        Ok(())
+    }
+
+    fn entry(&mut self) -> Parsed<()> {
+        self.op_at = self.cursor.position();
+        self.cursor.expect("@")?;
+        let name = self.cursor.symbol()?.to_string();
+        self.values.clear();
+        let (names, types) = self.typed_args()?;
+        let body = self.module.add_block(&types);
+        self.define_args(body, &names)?;
+        let hints = match self.cursor.eat_word("optimization_hints") {
+            true => {
+                self.cursor.expect("=")?;
+                self.hints()?
+            }
+            false => Hints::default(),
+        };
+        self.region(body, None)?;
+        let loc = self.location()?;
+        self.module.entries.push(Entry { name, body, hints, loc });
+        Ok(())
+    }
+
+    /// `(%a: type, …)`.
+    fn typed_args(&mut self) -> Parsed<(Vec<&'t str>, Vec<TypeId>)> {
+        let (mut names, mut types) = (Vec::new(), Vec::new());
+        self.cursor.expect("(")?;
+        while !self.cursor.eat(")") {
+            if !names.is_empty() {
+                self.cursor.expect(",")?;
+            }
+            self.cursor.expect("%")?;
+            names.push(self.cursor.symbol()?);
+            self.cursor.expect(":")?;
+            types.push(self.ty()?);
+        }
+        Ok((names, types))
+    }
+
+    fn define_args(&mut self, block: BlockId, names: &[&str]) -> Parsed<()> {
+        for (i, name) in names.iter().enumerate() {
+            let value = self.module.block(block).args[i];
+            self.define(name, value)?;
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, name: &str, value: Value) -> Parsed<()> {
+        match self.values.insert(name.to_string(), value) {
+            None => Ok(()),
+            Some(_) => self.cursor.fail_at(self.op_at, format!("`%{name}` is defined twice")),
+        }
+    }
+
+    /// `%name` or `%name#i`.
+    fn value(&mut self) -> Parsed<Value> {
+        self.cursor.expect("%")?;
+        let at = self.cursor.position();
+        let mut name = self.cursor.symbol()?.to_string();
+        if self.cursor.eat("#") {
+            name = format!("{name}#{}", self.cursor.integer::<u32>()?);
+        }
+        match self.values.get(&name) {
+            Some(&value) => Ok(value),
+            None => self.cursor.fail_at(at, format!("`%{name}` is not defined here")),
+        }
+    }
+
+    /// Values with commas between them; none where no `%` follows.
+    fn values(&mut self) -> Parsed<Vec<Value>> {
+        let mut values = Vec::new();
+        if self.cursor.sees("%") {
+            values.push(self.value()?);
+            while self.cursor.sees_after(",", "%") {
+                self.cursor.expect(",")?;
+                values.push(self.value()?);
+            }
+        }
+        Ok(values)
+    }
+
+    /// `{ ops }` into a block; a terminator of the given kind is added where text leaves it out. What is defined
+    /// inside is forgotten at the end.
+    fn region(&mut self, block: BlockId, implicit: Option<Opcode>) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > MOST_DEPTH {
+            return self.cursor.fail(format!("more than {MOST_DEPTH} regions in one another"));
+        }
+        let outer = self.values.clone();
+        self.cursor.expect("{")?;
+        while !self.cursor.eat("}") {
+            let id = self.op()?;
+            self.module.block_mut(block).ops.push(id);
+        }
+        self.values = outer;
+        self.depth -= 1;
+        let last = self.module.block(block).ops.last().map(|&id| self.module.op(id).code.spec().effect);
+        if let Some(code) = implicit.filter(|_| last != Some(super::table::Effect::Terminator)) {
+            let id = self.module.add_op(code, &[&[]], vec![], vec![], &[], Loc::UNKNOWN);
+            self.module.block_mut(block).ops.push(id);
+        }
+        Ok(())
+    }
+
+    fn op(&mut self) -> Parsed<OpId> {
+        let header = self.header()?;
+        let at = self.cursor.position();
+        let name = self.cursor.word()?;
+        let Some(&code) = Opcode::ALL.iter().find(|code| code.spec().name == name) else {
+            return self.cursor.fail_at(at, format!("`{name}` is no operation of Tile IR"));
+        };
+        self.op_at = at;
+        let count = header.iter().map(|(_, count)| count).sum();
+        let id = self.op_of(code, count)?;
+        let found = self.module.op(id).results.len();
+        if found != count {
+            return self.cursor.fail_at(at, format!("`{name}` has {found} results here, not {count}"));
+        }
+        let loc = self.location()?;
+        self.module.op_mut(id).loc = loc;
+        let mut results = self.module.op(id).results.clone().into_iter();
+        for (name, count) in header {
+            for i in 0..count {
+                let value = results.next().expect("as many results as were counted");
+                let part = if count == 1 { name.to_string() } else { format!("{name}#{i}") };
+                self.define(&part, value)?;
+            }
+        }
+        Ok(id)
+    }
+
+    /// `%a, %b:2 = `; empty for an op without results.
+    fn header(&mut self) -> Parsed<Header<'t>> {
+        const MOST: usize = 1 << 12;
+        let mut header = Vec::new();
+        if !self.cursor.sees("%") {
+            return Ok(header);
+        }
+        loop {
+            self.cursor.expect("%")?;
+            let name = self.cursor.symbol()?;
+            let count = if self.cursor.eat(":") { self.cursor.integer()? } else { 1 };
+            header.push((name, count));
+            if header.iter().map(|(_, count)| *count).fold(0usize, usize::saturating_add) > MOST || count == 0 {
+                return self.cursor.fail(format!("{count} results of one name"));
+            }
+            if self.cursor.eat("=") {
+                return Ok(header);
+            }
+            self.cursor.expect(",")?;
+        }
+    }
+
+    /// ` loc("file":line:column)`, if it is there.
+    fn location(&mut self) -> Parsed<Loc> {
+        if !self.cursor.eat("loc(") {
+            return Ok(Loc::UNKNOWN);
+        }
+        if self.cursor.eat_word("unknown") {
+            self.cursor.expect(")")?;
+            return Ok(Loc::UNKNOWN);
+        }
+        let file = self.cursor.quoted()?;
+        self.cursor.expect(":")?;
+        let line = self.cursor.integer()?;
+        self.cursor.expect(":")?;
+        let column = self.cursor.integer()?;
+        self.cursor.expect(")")?;
+        Ok(self.module.add_location(Location { file: file.into(), line, column }))
+    }
+}
