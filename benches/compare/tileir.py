@@ -1,7 +1,8 @@
 """Our Tile IR against cuTile Python's for the same kernels: bytecode of both through one tileiras, in turn in one process.
 
 usage: python tileir.py export FOLDER     bytecode and cubins for sm_90; needs cargo, cuda-tile (the package), and
-                                          tileiras in CUTLET_TILEIRAS or on PATH; no GPU. Says how many ops each has.
+                                          tileiras in CUTLET_TILEIRAS or on PATH; no GPU. Says how many ops each has,
+                                          how many instructions (with nvdisasm), and how many of ours differ.
        python tileir.py run FOLDER        on a GPU machine with torch: results against f64, times, ratios
 
 FOLDER also gets the Python files, so it is all that the GPU machine needs. Ours come from the examples
@@ -9,7 +10,7 @@ FOLDER also gets the Python files, so it is all that the GPU machine needs. Ours
 """
 
 import ctypes
-import json
+import difflib
 import math
 import os
 import re
@@ -117,19 +118,36 @@ def num_ops(bytecode):
     return sum(line.startswith(" ") and line.lstrip()[0] not in "}(" for line in text.splitlines())
 
 
+def instructions(cubin):
+    """Machine code without addresses, if nvdisasm is beside tileiras."""
+    tool = assembler().with_name("nvdisasm")
+    if not tool.exists():
+        return None
+    text = subprocess.run([tool, "-c", cubin], check=True, capture_output=True, text=True).stdout
+    return re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s*([^;]*?)\s*;", text, re.MULTILINE)
+
+
+def differing(ours, theirs):
+    """How many of our instructions are no part of the longest common sequence."""
+    same = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+    return len(ours) - sum(block.size for block in same)
+
+
 def export(folder):
     folder.mkdir(parents=True, exist_ok=True)
     environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")}
-    print(f"{'':34}{'ops: ours':>10}{'theirs':>8}")
+    print(f"{'':38}{'ops: ours':>10}{'theirs':>8}{'instructions: ours':>20}{'theirs':>8}{'differing':>11}")
     for pair in pairs():
-        ops = []
+        ops, code = [], []
         for who in ("ours", "theirs"):
             bytecode = folder / f"{slug(pair)}.{who}.tilebc"
             export_ours(pair.ours, bytecode) if who == "ours" else export_theirs(pair, bytecode)
             command = [assembler(), f"--gpu-name={TARGET}", "-o", bytecode.with_suffix(".cubin"), bytecode]
             subprocess.run(command, check=True, env=environment)
             ops.append(num_ops(bytecode))
-        print(f"{pair.label:34}{ops[0]:10}{ops[1]:8}", flush=True)
+            code.append(instructions(bytecode.with_suffix(".cubin")))
+        machine = "" if None in code else f"{len(code[0]):20}{len(code[1]):8}{differing(*code):11}"
+        print(f"{pair.label:38}{ops[0]:10}{ops[1]:8}{machine}", flush=True)
     for name in ("tileir.py", "rows.py", "measure.py", "device.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
 
@@ -168,20 +186,20 @@ def compare(folder, pair):
         torch.cuda.synchronize()
         candidate = measure.Candidate(who, pair.label, launch, error=check.error())
         if not candidate.error <= row.tolerance:
-            return f"{pair.label:34}{who} WRONG: error {candidate.error:.2e}, allowed {row.tolerance:.2e}", False
+            return f"{pair.label:38}{who} WRONG: error {candidate.error:.2e}, allowed {row.tolerance:.2e}", False
         candidates.append(candidate)
     for candidate in candidates:
         measure.screen(candidate, number)
     measure.finals(candidates, number, ROUNDS, TURN_SECONDS)
     ours, theirs = (c.seconds for c in candidates)
     (rate, unit), (their_rate, _) = row.rate(ours), row.rate(theirs)
-    return f"{pair.label:34}{rate:9.1f}{their_rate:9.1f} {unit:8}{theirs / ours:8.3f}   {candidates[0].error:.1e}", True
+    return f"{pair.label:38}{rate:9.1f}{their_rate:9.1f} {unit:8}{theirs / ours:8.3f}   {candidates[0].error:.1e}", True
 
 
 def run(folder):
     import torch
     print(torch.cuda.get_device_name(), "theirs and ours through the same tileiras, medians")
-    print(f"{'':34}{'ours':>9}{'theirs':>9} {'':8}{'ratio':>8}   error")
+    print(f"{'':38}{'ours':>9}{'theirs':>9} {'':8}{'ratio':>8}   error")
     good = True
     for pair in pairs():
         line, right = compare(folder, pair)

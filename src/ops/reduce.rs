@@ -121,7 +121,8 @@ fn reduce_by<T: Element, const R: usize>(
     let place = here();
     let combine = |acc: Raw, element: Raw| {
         record(|t| {
-            let operands = [acc, element].map(|raw| t.usable(raw, place).expect("arguments of the body"));
+            // In the order of the body's arguments; the ops are commutative.
+            let operands = [element, acc].map(|raw| t.usable(raw, place).expect("arguments of the body"));
             let value = t.put(code, &operands, attrs.to_vec(), T::DTYPE, &[]);
             t.raw(value)
         })
