@@ -93,6 +93,8 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
             };
             call(&[&["--backend", &backend, "--iterations", "1"], sizes].concat())
         }
+        // Examples launch by themselves.
+        Session::InterpretTileIr(_) => Ok(()),
         Session::Assemble(target, _) => {
             let (ptx, target) = (emitted("ptx", target, element)?, target.to_string());
             // Between its loops, where the state of one goes over into the next, attention has more to hold than

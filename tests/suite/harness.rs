@@ -8,7 +8,10 @@ use std::sync::Mutex;
 
 use anyhow::{Result, anyhow, bail};
 use cutlet as ct;
+use cutlet::backend::cpu::{Memory, Program, RunOptions};
+use cutlet::backend::tileir::read;
 use cutlet::element::Element;
+use cutlet::ir::verify;
 use cutlet::kernel::{Kernel, LaunchArgs};
 use cutlet::{Device, DeviceArray, Target};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -25,6 +28,8 @@ pub enum Session {
     Run(Device),
     /// Launches run on this GPU, through Tile IR.
     RunTileIr(Device),
+    /// Launches write bytecode for this target, read it back, and run what it says on the cpu back end.
+    InterpretTileIr(Target),
     /// Launches only compile for this target, and the assembler judges the code.
     Assemble(Target, Demand),
     /// Launches only compile to Tile IR for this target, and NVIDIA's tools judge the bytecode.
@@ -36,7 +41,7 @@ impl Session {
     pub fn device(self) -> Device {
         match self {
             Session::Run(device) | Session::RunTileIr(device) => device,
-            Session::Assemble(..) | Session::AssembleTileIr(_) => Device::cpu(),
+            Session::InterpretTileIr(_) | Session::Assemble(..) | Session::AssembleTileIr(_) => Device::cpu(),
         }
     }
 
@@ -54,7 +59,7 @@ impl Session {
         match self {
             Session::RunTileIr(device) => within(device, 89..100),
             Session::Run(device) => within(device, 90..91),
-            Session::Assemble(..) | Session::AssembleTileIr(_) => false,
+            Session::InterpretTileIr(_) | Session::Assemble(..) | Session::AssembleTileIr(_) => false,
         }
     }
 
@@ -95,6 +100,17 @@ impl Session {
             Session::RunTileIr(device) => {
                 ct::Launch::new(grid).backend(ct::Backend::TileIr).launch(kernel, args)?;
                 Ok(device.synchronize()?)
+            }
+            Session::InterpretTileIr(target) => {
+                let mut words = Vec::new();
+                args.pack(&mut |word| words.push(word));
+                let mut memory = Memory::new();
+                args.memory(&mut |used| {
+                    let start = std::ptr::with_exposed_provenance_mut(used.memory.address() as usize);
+                    // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
+                    unsafe { memory.add(start, used.memory.len(), used.writes) };
+                });
+                interpret(&ct::export(kernel, args, target, ct::Format::TileIr(None))?, &grid, &words, &memory)
             }
             Session::AssembleTileIr(target) => {
                 let code = ct::export(kernel, args, target, ct::Format::TileIr(None))?;
@@ -150,6 +166,26 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
+/// if not.
+fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
+    let mut blocks = [1; 3];
+    for (to, &n) in blocks.iter_mut().zip(grid) {
+        *to = u32::try_from(n)?;
+    }
+    let guarded;
+    let code = match code.fits(blocks, words) {
+        true => code,
+        false => {
+            guarded = code.guarded()?;
+            &guarded
+        }
+    };
+    let module = read(&code.bytes)?;
+    verify(&module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
+    Ok(Program::compile(&module)?.run(blocks, words, memory, &RunOptions::default())?)
 }
 
 fn check_tile_ir(code: &ct::Exported, target: Target) -> Result<()> {
@@ -320,6 +356,9 @@ impl Suite {
                 Trial::ignorable_test(format!("{way}::{name}"), runner)
             };
             trials.push(trial("cpu", Some(Session::Run(Device::cpu()))));
+            // The target that has all types.
+            let target = "sm_100".parse().expect("a target");
+            trials.push(trial("cpu_tileir", Some(Session::InterpretTileIr(target))));
             let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
             trials.push(trial("gpu", on_gpu).with_ignored_flag(on_gpu.is_none() && !required));
             let through_tile_ir = std::env::var_os("CUTLET_SUITE_TILEIR").is_some();

@@ -1,15 +1,16 @@
 //! The differential suite: every operation of the front end with every element type, on the cpu back
 //! end and on a GPU, against references computed here in f64 or exactly; and its PTX through ptxas.
 //!
-//! Names are `cpu::…`, `gpu::…`, `gpu_tileir::…` (on a GPU through Tile IR, with `CUTLET_SUITE_TILEIR=1`), and for what is
-//! only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
+//! Names are `cpu::…`, `cpu_tileir::…` (Tile IR bytecode, read back and interpreted), `gpu::…`, `gpu_tileir::…` (on a GPU
+//! through Tile IR, with `CUTLET_SUITE_TILEIR=1`), and for what is only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
 //! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
 //!
 //! `CUTLET_SUITE_ALL_TARGETS=1` assembles every kernel for every target of Tile IR (else all for sm_90 and a part for
 //! the others). A GPU machine without `tileiras` takes its cubins along: the same program, run before with
 //! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the
-//! same `CUTLET_CACHE_DIR` finds them there.
+//! same `CUTLET_CACHE_DIR` finds them there (`scripts/pack --tileir`, then `gpu-run tileir`). Kernels with element types
+//! that a target lacks are skipped through Tile IR; the reasons are counted at the end.
 
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
