@@ -69,6 +69,14 @@ impl Parser<'_> {
         Ok(types)
     }
 
+    /// The last of the types of an op that has some.
+    fn last_type(&mut self) -> Parsed<TypeId> {
+        match self.result_types()?.last() {
+            Some(&ty) => Ok(ty),
+            None => self.cursor.fail("expected a type"),
+        }
+    }
+
     fn sees_type(&self) -> bool {
         let word = self.cursor.peek_word();
         word == "token" || word == "tile" || word.ends_with("_view")
@@ -224,8 +232,8 @@ impl Parser<'_> {
             }
             Opcode::Select => {
                 let operands = self.values()?;
-                let types = self.result_types()?;
-                self.plain(code, &operands, vec![], &types[types.len() - 1..])
+                let ty = self.last_type()?;
+                self.plain(code, &operands, vec![], &[ty])
             }
             Opcode::PowI | Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
                 let operands = self.values()?;
@@ -242,8 +250,8 @@ impl Parser<'_> {
                 self.add(code, &[], vec![], &types)
             }
             Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => {
-                let types = self.result_types()?;
-                self.add(code, &[], vec![], &[types[0]; 3])
+                let ty = self.last_type()?;
+                self.add(code, &[], vec![], &[ty; 3])
             }
             Opcode::GetGlobal => {
                 self.cursor.expect("@")?;
