@@ -222,6 +222,24 @@ fn what_fits_is_found_out_exactly() {
 }
 
 #[test]
+fn ends_of_loops_are_compared_with_the_tiles() {
+    fn summed(x: Array<i32, 1>, y: ArrayMut<i32, 1>, n: Scalar<i32>) {
+        let i = ct::bid(0);
+        let sum = ct::for_each(..(n + i) / 2, ct::zeros::<i32, 1>([4]), |j, sum| sum + x.load([j], [4]));
+        y.store([i], sum);
+    }
+    let x = ArraySpec::<i32, 1>::new([10]).unaligned();
+    let file = ct::export(summed, (x, x.mutable(), 0), target("sm_90"), Format::TileIr(None)).expect("a kernel");
+    assert!(!module(&file).to_string().contains("if "), "{}", module(&file));
+    for (blocks, extent, n) in (1..5).flat_map(|b| (0..30).flat_map(move |e| (-3..12).map(move |n| (b, e, n)))) {
+        let tiles = |extent: i64| (extent + 3) / 4;
+        let inside = |i: i64| i < tiles(20) && (n + i) / 2 <= tiles(extent);
+        let params = [0, extent as u64, 1, 0, 20, 1, n as u32 as u64];
+        assert_eq!(file.fits(blocks as u32, &params), (0..blocks).all(inside), "{blocks} blocks, {extent}, {n}");
+    }
+}
+
+#[test]
 fn indices_from_data_are_guarded() {
     fn gathered(order: Array<i32, 1>, x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let i = ct::bid(0);

@@ -187,9 +187,10 @@ impl Run {
                     self.ints.insert(op.results[0], i64::from(*bits as i32));
                 }
             }
-            Opcode::AddI => _ = self.ints.insert(op.results[0], int(self, 0) + int(self, 1)),
-            Opcode::SubI => _ = self.ints.insert(op.results[0], int(self, 0) - int(self, 1)),
-            Opcode::MulI => _ = self.ints.insert(op.results[0], int(self, 0) * int(self, 1)),
+            // As numbers of 32 bits: they wrap.
+            Opcode::AddI => _ = self.ints.insert(op.results[0], (int(self, 0) + int(self, 1)) as i32 as i64),
+            Opcode::SubI => _ = self.ints.insert(op.results[0], (int(self, 0) - int(self, 1)) as i32 as i64),
+            Opcode::MulI => _ = self.ints.insert(op.results[0], (int(self, 0) * int(self, 1)) as i32 as i64),
             Opcode::AndI => _ = self.ints.insert(op.results[0], int(self, 0) & int(self, 1)),
             Opcode::CmpI => _ = self.ints.insert(op.results[0], (int(self, 0) < int(self, 1)).into()),
             Opcode::MakeToken => _ = self.tokens.insert(op.results[0], Vec::new()),
@@ -347,6 +348,59 @@ fn stores_at_other_indices_are_carried() {
         let (pairs, text) = checked(k);
         assert!(text.contains("iter_values") && pairs == 10, "{text}");
     }
+}
+
+#[test]
+fn even_factors_repeat_where_they_wrap() {
+    for (factor, carried) in [(3i64, false), ((1 << 30) + 1, false), (1 << 30, true)] {
+        let mut k = Kernel::new(1);
+        k.counted(6, |k, i| {
+            let factor = k.int(factor);
+            let index = k.binary(Opcode::MulI, i, factor);
+            k.store(0, index);
+        });
+        let (_, text) = checked(k);
+        assert_eq!(text.contains("iter_values"), carried, "{factor}\n{text}");
+    }
+}
+
+/// The text of a kernel after the stage.
+fn ordered_text(body: &str) -> String {
+    let params = "%a: tile<ptr<f32>>, %b: tile<ptr<f32>>, %flag: tile<ptr<i32>>, %c: tile<i1>, %x: tile<f32>";
+    let text = format!("entry @k({params}) {{\n{body}\n  return\n}}\n");
+    let mut module = Module::parse("k", &text).unwrap_or_else(|problem| panic!("{problem}"));
+    verify(&module).unwrap_or_else(|problems| panic!("{}", problems[0]));
+    order_memory(&mut module);
+    verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
+    module.to_string()
+}
+
+#[test]
+fn what_is_read_only_still_stays_behind_an_acquire_and_before_a_release() {
+    let load = "load_ptr_tko weak %b : tile<ptr<f32>> -> tile<f32>, token";
+    let acquire = "load_ptr_tko acquire device %flag : tile<ptr<i32>> -> tile<i32>, token";
+    let text = ordered_text(&format!("  %f, %t = {acquire}\n  %v, %u = {load}"));
+    assert!(text.contains("load_ptr_tko weak %arg1 token=%result_token : "), "{text}");
+    let release = "store_ptr_tko release device %flag, %n : tile<ptr<i32>>, tile<i32> -> token";
+    let text = ordered_text(&format!("  %v, %u = {load}\n  %n = constant <i32: 1> : tile<i32>\n  %t = {release}"));
+    assert!(text.contains("store_ptr_tko release device %arg2, %cst_1_i32 token=%result_token : "), "{text}");
+    // Nothing of the kind, no order.
+    let text = ordered_text(&format!("  %v, %u = {load}\n  %w, %s = {load}"));
+    assert!(!text.contains("token="), "{text}");
+}
+
+#[test]
+fn an_address_of_unknown_origin_may_be_any() {
+    let store = |to: &str| format!("store_ptr_tko weak {to}, %x : tile<ptr<f32>>, tile<f32> -> token");
+    let load = "load_ptr_tko weak %a : tile<ptr<f32>> -> tile<f32>, token";
+    let chosen = "  %p = select %c, %a, %b : tile<i1>, tile<ptr<f32>>";
+    let text = ordered_text(&format!("{chosen}\n  %t = {}\n  %v, %u = {load}", store("%p")));
+    assert!(text.contains("load_ptr_tko weak %arg0 token="), "{text}");
+    // Known ones are told apart.
+    let text = ordered_text(&format!("  %t = {}\n  %v, %u = {load}", store("%b")));
+    assert!(!text.contains("token="), "{text}");
+    let text = ordered_text(&format!("  %t = {}\n  %v, %u = {load}", store("%a")));
+    assert!(text.contains("load_ptr_tko weak %arg0 token="), "{text}");
 }
 
 #[test]
