@@ -240,6 +240,22 @@ fn ends_of_loops_are_compared_with_the_tiles() {
 }
 
 #[test]
+fn what_runs_only_sometimes_is_asked_only_then() {
+    // All blocks but the first look at their neighbour, in a loop.
+    fn neighbours(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+        let i = ct::bid(0);
+        let sum = ct::for_each(..3, ct::zeros::<f32, 1>([16]), |_, sum| {
+            ct::if_else(i.gt(0), || sum + x.load([i - 1], [16]), || sum)
+        });
+        y.store([i], sum);
+    }
+    let x = ArraySpec::<f32, 1>::new([64]);
+    let file = ct::export(neighbours, (x, x.mutable()), target("sm_90"), Format::TileIr(None)).expect("a kernel");
+    let params = |blocks: u64| [0, 16 * blocks, 1, 0, 64, 1];
+    assert!(file.fits(4, &params(4)) && file.fits(4, &params(3)) && !file.fits(4, &params(2)));
+}
+
+#[test]
 fn indices_from_data_are_guarded() {
     fn gathered(order: Array<i32, 1>, x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let i = ct::bid(0);
