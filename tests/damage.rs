@@ -1,12 +1,44 @@
 //! Damaged bytecode: an error with the offset, never a panic, a hang or a huge allocation. Runs on
 //! stable Rust what the fuzz target (`fuzz/`) runs without end.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use cutlet::Error;
 use cutlet::backend::tileir::{WriteOptions, read, write};
 use cutlet::ir::verify;
+
+/// Counts what this program holds, so that a length that a file merely claims is noticed.
+struct Counted;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(HELD.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counted = Counted;
+
+/// The files here have a few thousand bytes; the tests of this program may run beside one another.
+fn no_file_took_much() {
+    let most = MOST.load(Relaxed);
+    assert!(most < 64 << 20, "{} MiB at a time", most >> 20);
+}
 
 /// What the fuzz target does with every input.
 fn swallow(file: &[u8]) {
@@ -50,6 +82,7 @@ fn truncated_files_are_errors() {
             assert!(read(&file[..length]).is_err(), "{name} cut to {length} bytes");
         }
     }
+    no_file_took_much();
 }
 
 #[test]
@@ -81,6 +114,7 @@ fn flipped_bits_do_no_harm() {
             break;
         }
     }
+    no_file_took_much();
 }
 
 #[test]
@@ -95,6 +129,7 @@ fn absurd_lengths_are_refused_at_once() {
         overwritten[at..].iter_mut().take(4).for_each(|byte| *byte = 0xFF);
         swallow(&overwritten);
     }
+    no_file_took_much();
 }
 
 #[test]

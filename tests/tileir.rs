@@ -114,6 +114,19 @@ fn kernels_are_no_longer_than_those_of_cutile_python() {
 }
 
 #[test]
+fn text_and_bytecode_of_a_kernel_say_the_same() {
+    let x = ArraySpec::<f32, 1>::new([4096]);
+    let args = || (x, x, x.mutable(), Constant(1024));
+    let text = ct::code_tiled(vadd, args(), target("sm_90")).expect("a kernel");
+    assert_eq!(text, module(&vadd_file(None)).to_string());
+    let parsed = Module::parse("vadd", &text).expect("what was printed");
+    verify(&parsed).expect("a well-formed module");
+    assert_eq!(parsed.to_string(), text);
+    let ptx = ct::export(vadd, args(), target("sm_90a"), Format::Ptx).expect("a kernel");
+    assert!(ptx.bytes.starts_with(b"//") || ptx.bytes.starts_with(b".version"), "{:?}", &ptx.bytes[..20]);
+}
+
+#[test]
 fn equal_kernels_give_equal_bytes() {
     assert_eq!(vadd_file(None).bytes, vadd_file(None).bytes);
     assert_eq!(vadd_file(Some(Version::V13_5)).bytes[9], 5);

@@ -42,6 +42,7 @@ pub fn register(suite: &mut Suite) {
             });
         )+};
     }
+    suite.test("example/emit", emit);
     each! {
         vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
         saxpy: ("--n" "5000" "--alpha=-2.5");
@@ -68,6 +69,35 @@ pub fn register(suite: &mut Suite) {
             ("--type" "f16" "--batch" "3" "--m" "70" "--n" "50" "--k" "40")
             ("--type" "f16" "--persistent" "--batch" "3" "--m" "144" "--n" "160" "--k" "96");
     }
+}
+
+/// Every form that an example emits.
+fn emit(session: Session) -> Result<()> {
+    if !matches!(session, Session::Run(device) if device.backend() == cutlet::Backend::Cpu) {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("code");
+    let emitted = |options: &[&str]| {
+        let output = path.display().to_string();
+        let arguments = [&["vadd", "--output", &output, "--emit"], options].concat();
+        vadd::run(&vadd::Cli::try_parse_from(arguments)?)?;
+        anyhow::Ok(std::fs::read(&path)?)
+    };
+    let has = |options: &[&str], part: &str| {
+        let text = String::from_utf8_lossy(&emitted(options)?).into_owned();
+        anyhow::ensure!(text.contains(part), "{options:?} has no {part}:\n{text}");
+        anyhow::Ok(())
+    };
+    has(&["ir"], "load_view_tko")?;
+    has(&["tileir", "--target", "sm_100"], "entry @vadd(")?;
+    has(&["ptx", "--target", "sm_80"], ".target sm_80")?;
+    has(&["tilebc"], "\u{7f}TileIR")?;
+    for (minor, version) in ["13.1", "13.2", "13.3", "13.4", "13.5"].iter().enumerate() {
+        let bytes = emitted(&["tilebc", "--target", "sm_100", "--bytecode-version", version])?;
+        anyhow::ensure!(bytes[9] as usize == minor + 1, "13.{} instead of {version}", bytes[9]);
+    }
+    Ok(())
 }
 
 fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> Result<()>) -> Result<()> {
