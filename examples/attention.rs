@@ -64,6 +64,12 @@ pub struct Form {
 /// Keys and values that may stand in a GPU's second-level cache, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
+/// Blocks for so many tiles on a GPU that runs `most` at a time: where all tiles take as long, no more than it takes
+/// to be done as soon.
+pub fn blocks(tiles: usize, most: usize, causal: bool) -> usize {
+    if causal { tiles.min(most) } else { tiles.div_ceil(tiles.div_ceil(most)) }
+}
+
 /// How many heads are gone through at a time, with keys and values of `bytes` each: one, since its tiles of
 /// queries share them; if it is causal, as many as stay in the cache, so that there are tiles of all lengths.
 pub fn section(seq: usize, dim: usize, bytes: usize, causal: bool) -> i32 {
@@ -130,26 +136,24 @@ fn attend<T>(
         false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
     };
 
-    let step = |masked: bool| {
-        move |j: Scalar<i32>, (acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>)| {
-            let k = k.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
-            let v = v.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
-            let mut scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
-            if masked {
-                let key = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
-                scores = ct::select(key.lt(seen.unsqueeze(1)), scores, f32::NEG_INFINITY);
-            }
-            let flush = FloatMode::new().flush_to_zero();
-            let above = max.max(scores.reduce_max(1));
-            let weights = scores.fma(scale, -above * scale).exp2_with(flush);
-            let fade = ((max - above) * scale).exp2_with(flush);
-            let sum = sum * fade + weights.sum(1);
-            (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum)
-        }
+    let step = |j: Scalar<i32>, (acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>)| {
+        let k = k.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
+        let v = v.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
+        let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
+        let masked = || {
+            let key = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
+            ct::select(key.lt(seen.unsqueeze(1)), scores, f32::NEG_INFINITY)
+        };
+        let scores = ct::if_else(j.lt(full), || scores, masked);
+        let flush = FloatMode::new().flush_to_zero();
+        let above = max.max(scores.reduce_max(1));
+        let weights = scores.fma(scale, -above * scale).exp2_with(flush);
+        let fade = ((max - above) * scale).exp2_with(flush);
+        let sum = sum * fade + weights.sum(1);
+        (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum)
     };
     let start = (ct::zeros([m, dim]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-    let state = ct::for_each(..full, start, step(false));
-    let (acc, _, sum) = ct::for_each(full..some, state, step(true));
+    let (acc, _, sum) = ct::for_each(..some, start, step);
     out.store((batch, head, tile, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, dim]));
 }
 
@@ -212,7 +216,7 @@ where
         let (k, v) = (device.array(&host_k, kv_shape)?, device.array(&host_v, kv_shape)?);
         Ok((device.array(&host_q, shape)?, k, v, device.zeros::<T, 4>(shape)?))
     })?;
-    let blocks = tiles.min(device.num_multiprocessors() * options.blocks_each());
+    let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), causal);
     let time = rotation.time(options, |(q, k, v, out)| {
         options.launch(blocks).launch(kernel, (&*q, &*k, &*v, out, scale, section, Constant(form)))
     })?;

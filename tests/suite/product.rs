@@ -41,6 +41,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("product/rounded", rounded);
     suite.test("product/matmul", natural);
     suite.test("product/chained", chained);
+    suite.test("product/branches", branches);
     suite.test("product/unhindered", unhindered);
 }
 
@@ -55,6 +56,69 @@ where
         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
     });
     c.store([i, j], acc);
+}
+
+/// Two products an iteration, with branches between them beside which the second one of the iteration before may go on
+/// running: of one that only selects, and of one that has to bring a tile from another layout.
+fn branches(session: Session) -> Result<()> {
+    const ROWS: usize = 128;
+    const KEYS: usize = 128;
+    const DIM: usize = 64;
+    fn kernel(
+        q: Array<f16, 2>,
+        k: Array<f16, 2>,
+        v: Array<f16, 2>,
+        bias: Array<f32, 2>,
+        c: ArrayMut<f32, 2>,
+        whole: Scalar<i32>,
+    ) {
+        let q = q.load([0, 0], [ROWS, DIM]);
+        let bias = bias.load([0, 0], [ROWS, KEYS]);
+        let limits = ct::arange(ROWS, 1, 1).unsqueeze(1);
+        let start = ct::zeros::<f32, 2>([ROWS, DIM]);
+        let sum = ct::for_each(..k.num_tiles(0, [KEYS, DIM]), start, |j, sum| {
+            let (k, v) = (k.load((j, 0), [KEYS, DIM]), v.load((j, 0), [KEYS, DIM]));
+            let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([ROWS, KEYS]));
+            let masked = || ct::select(ct::arange(KEYS, 0, 1).unsqueeze(0).lt(limits), scores, 1.0);
+            let scores = ct::if_else(j.lt(whole), || scores, masked);
+            let scores = ct::if_else((j % 3).eq(1), || scores + bias, || scores * 0.5);
+            ct::mma(scores.cast::<f16>(), v, sum * 0.5)
+        });
+        c.store([0, 0], sum);
+    }
+    let numbers = |seed, rows, columns| random::<f16>(seed, rows * columns, Spread::Whole(1));
+    let bias = random::<f32>(14, ROWS * KEYS, Spread::Whole(3));
+    for (tiles, whole) in [(1, 1), (2, 0), (4, 3)] {
+        let all = tiles * KEYS;
+        let (q, k, v) = (numbers(11, ROWS, DIM), numbers(12, all, DIM), numbers(13, all, DIM));
+        let device_q = session.array(&q, [ROWS, DIM])?;
+        let (device_k, device_v) = (session.array(&k, [all, DIM])?, session.array(&v, [all, DIM])?);
+        let device_bias = session.array(&bias, [ROWS, KEYS])?;
+        let mut c = session.unwritten::<f32, 2>([ROWS, DIM])?;
+        session.launch(kernel, [1], (&device_q, &device_k, &device_v, &device_bias, &mut c, whole))?;
+        let mut sums = vec![(0.0, 0.0); ROWS * DIM];
+        for tile in 0..tiles {
+            let part = |values: &[f16]| values[tile * KEYS * DIM..][..KEYS * DIM].to_vec();
+            let mut scores = Vec::new();
+            for (place, (score, _)) in
+                reference(&q, &flipped(&part(&k), KEYS, DIM), [ROWS, KEYS, DIM]).iter().enumerate()
+            {
+                let (row, key) = (place / KEYS, place % KEYS);
+                let score = if tile < whole as usize || key <= row { *score } else { 1.0 };
+                let score = if tile % 3 == 1 { score + f64::from(bias[place]) } else { score * 0.5 };
+                scores.push(f16::from_f64(score));
+            }
+            let product = reference(&scores, &part(&v), [ROWS, DIM, KEYS]);
+            for (sum, term) in sums.iter_mut().zip(product) {
+                *sum = (sum.0 * 0.5 + term.0, sum.1 * 0.5 + term.1);
+            }
+        }
+        session.check(&format!("{tiles} tiles, {whole} whole"), &c, &|[i, j]| {
+            let (value, magnitude) = sums[i * DIM + j];
+            Want::Within { value, error: magnitude * 2f64.powi(-20) }
+        })?;
+    }
+    Ok(())
 }
 
 /// The driver's own compiler lets matrix instructions run on, too, and spills nothing: tiles as they are used at

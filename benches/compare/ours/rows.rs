@@ -169,7 +169,9 @@ fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
 
 fn product_label<const N: usize>(tile: [usize; N], hints: Hints) -> String {
     let extents = tile.map(|extent| extent.to_string()).join("x");
-    hints.num_warps.map_or(extents.clone(), |n| format!("{extents} {n} warps"))
+    let warps = hints.num_warps.map_or(String::new(), |n| format!(" {n} warps"));
+    let blocks = hints.occupancy.map_or(String::new(), |n| format!(" {n} a multiprocessor"));
+    extents + &warps + &blocks
 }
 
 /// `columns`: the second matrix lies column by column.
@@ -240,7 +242,7 @@ where
     T: MmaInput<T, f32> + Element,
     f32: CastTo<T>,
 {
-    use examples::attention::{Form, attention, section};
+    use examples::attention::{Form, attention, blocks, section};
     type Set<T> = [ct::DeviceArray<T, 4>; 4];
     let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let shape = [batch, heads, seq, dim];
@@ -251,9 +253,11 @@ where
     for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]] {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile, dim, group: 1, causal };
-        for occupancy in [None, Some(2)] {
-            let hints = Hints { occupancy, ..NO_HINTS };
-            let blocks = tiles.min(multiprocessors * occupancy.unwrap_or(1) as usize);
+        let warps = (tile[0] == 256 && dim <= 64).then_some(Hints { num_warps: Some(16), ..NO_HINTS });
+        let two = Hints { occupancy: Some(2), ..NO_HINTS };
+        for hints in [NO_HINTS, two].into_iter().chain(warps) {
+            let most = multiprocessors * hints.occupancy.unwrap_or(1) as usize;
+            let blocks = blocks(tiles, most, causal);
             let label = product_label(tile, hints);
             row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
                 call.run(blocks, attention::<T>, (&*q, &*k, &*v, out, scale, section, Constant(form)))

@@ -75,25 +75,50 @@ impl BoxedTile {
     /// The tile of this layout as boxes. `axes`: its dimensions in the order of a box, innermost first.
     /// `None` where rows or boxes would be too short.
     pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
+        BoxedTile::apart(layout, axes, element_bytes, &[])
+    }
+
+    /// The part of the tile that each warp holds, as boxes of its own, all warps' parts arranged alike. `None`
+    /// also where what tells the warps apart is not a bit of the element's index each.
+    pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
+        let warps = layout.warp_images();
+        warps
+            .iter()
+            .all(|&image| is_of_warps(layout, image))
+            .then(|| BoxedTile::apart(layout, axes, element_bytes, warps))?
+    }
+
+    /// The tile without the bits `warps` of the element's index, which are warps'.
+    fn apart(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<BoxedTile> {
         let shape = layout.shape();
         let (&fastest, rest) = axes.split_first()?;
         let row: Vec<u32> = axis_bits(shape, fastest).collect();
         let (near, panels) = row.split_at(row.len().min((ROW_BYTES / element_bytes).ilog2() as usize));
         let row_bytes = element_bytes << near.len();
-        if row_bytes < LEAST_ROW_BYTES {
+        if row_bytes < LEAST_ROW_BYTES || near.iter().any(|bit| warps.contains(bit)) {
             return None;
         }
+        let mut boxes = vec![1; shape.len()];
+        boxes[fastest] = 1 << near.len();
+        let (mut order, mut outside, mut open) = (near.to_vec(), Vec::new(), true);
+        for &axis in rest {
+            let bits: Vec<u32> = axis_bits(shape, axis).collect();
+            let most = if open { bits.len().min(MAX_BOX.ilog2() as usize) } else { 0 };
+            let inside = bits[..most].iter().take_while(|bit| !warps.contains(bit)).count();
+            boxes[axis] = 1 << inside;
+            open &= inside == bits.len();
+            order.extend(&bits[..inside]);
+            outside.extend(&bits[inside..]);
+        }
         let (parts, shared): (Vec<u32>, Vec<u32>) = panels.iter().partition(|&&bit| is_of_registers(layout, bit));
-        let mut order = near.to_vec();
-        order.extend(rest.iter().flat_map(|&axis| axis_bits(shape, axis)));
-        order.extend(shared);
+        order.extend(outside.iter().chain(&shared).filter(|bit| !warps.contains(bit)));
         order.extend(&parts);
         let swizzle = Swizzle::of_span(row_bytes as u32)?;
-        let mut offset_bases = vec![0; order.len()];
+        // Bits of warps have no place.
+        let mut offset_bases = vec![0; order.len() + warps.len()];
         for (place, &bit) in order.iter().enumerate() {
             offset_bases[bit.trailing_zeros() as usize] = swizzle.apply((element_bytes as u32) << place);
         }
-        let boxes = extents(shape, axes, 1 << near.len());
         let tile = BoxedTile {
             shared: SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases },
             boxes,
@@ -104,9 +129,9 @@ impl BoxedTile {
         (tile.box_bytes() as usize >= PATTERN_ROWS * row_bytes).then_some(tile)
     }
 
-    /// Bytes of the tile.
+    /// Bytes of the tile, or of a warp's part of it.
     pub fn bytes(&self) -> u32 {
-        self.shared.bytes() as u32
+        (self.shared.element_bytes as u32) << self.order.len()
     }
 
     /// Bytes of a part, where `bits` of the part bits are used.
@@ -229,23 +254,15 @@ impl Swizzle {
     }
 }
 
-/// Extents of the largest box that is one block of memory.
-fn extents(shape: &[i64], axes: &[usize], row: i64) -> Vec<i64> {
-    let mut boxes = vec![1; shape.len()];
-    boxes[axes[0]] = row;
-    for &axis in &axes[1..] {
-        boxes[axis] = shape[axis].min(MAX_BOX);
-        if boxes[axis] < shape[axis] {
-            break;
-        }
-    }
-    boxes
-}
-
 /// Does one register bit decide this bit of the element's index, and nothing else?
 fn is_of_registers(layout: &Layout, bit: u32) -> bool {
     let others = layout.images().into_iter().filter(|image| image & bit != 0);
     layout.register_images().contains(&bit) && others.count() == 1
+}
+
+/// Is this bit of the element's index one that a bit of the warp's number decides alone?
+fn is_of_warps(layout: &Layout, bit: u32) -> bool {
+    bit.is_power_of_two() && layout.images().into_iter().filter(|image| image & bit != 0).count() == 1
 }
 
 /// Do eight rows of 16 bytes at the XORs of these places lie on different banks?
@@ -277,8 +294,8 @@ mod tests {
         Layout::new(vec![m, n], register, vec![2, 4, row, 2 * row, 4 * row], warp)
     }
 
-    /// What is in memory after all writes: element + 1 at the byte where it starts.
-    fn written(tile: &BoxedTile, writes: &Writes, layout: &Layout) -> Vec<u32> {
+    /// What is in memory after all writes of these warps: element + 1 at the byte where it starts.
+    fn written(tile: &BoxedTile, writes: &Writes, layout: &Layout, warps: std::ops::Range<usize>) -> Vec<u32> {
         let size = tile.shared.element_bytes;
         let mut memory = vec![0; tile.bytes() as usize];
         let mut put = |place: usize, element: u32| {
@@ -289,7 +306,7 @@ mod tests {
             (0..writes.thread.len()).filter(|i| thread >> i & 1 == 1).fold(0, |all, i| all ^ writes.thread[i])
         };
         for write in &writes.list {
-            for warp in 0..layout.num_warps() {
+            for warp in warps.clone() {
                 let address = |lane: usize| (part(warp * 32 + lane) ^ write.place) as usize;
                 let element = |register: usize, lane: usize| layout.element(register, lane, warp);
                 match writes.kind {
@@ -323,8 +340,29 @@ mod tests {
     fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (BoxedTile, Writes) {
         let tile = BoxedTile::new(layout, axes, element_bytes).unwrap();
         let writes = tile.writes(layout).unwrap();
-        let memory = written(&tile, &writes, layout);
+        let memory = written(&tile, &writes, layout, 0..layout.num_warps());
+        check_boxes(&tile, layout, axes, &memory, 0);
+        let parts: Vec<u32> = writes.list.iter().map(|write| write.place / tile.part_bytes(tile.part_bits)).collect();
+        assert!(parts.is_sorted());
+        (tile, writes)
+    }
+
+    /// The same for what each warp writes in boxes of its own.
+    fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> BoxedTile {
+        let tile = BoxedTile::of_warps(layout, axes, element_bytes).unwrap();
+        let writes = tile.writes(layout).unwrap();
+        assert!(writes.thread[5..].iter().all(|&image| image == 0));
+        for warp in 0..layout.num_warps() {
+            let memory = written(&tile, &writes, layout, warp..warp + 1);
+            check_boxes(&tile, layout, axes, &memory, layout.element(0, 0, warp));
+        }
+        tile
+    }
+
+    /// Do the boxes hold their elements, those of the tile's first one at element `first`?
+    fn check_boxes(tile: &BoxedTile, layout: &Layout, axes: &[usize], memory: &[u32], first: u32) {
         let shape = layout.shape();
+        let element_bytes = tile.shared.element_bytes;
         let row_bytes = tile.boxes[axes[0]] as usize * element_bytes;
         for start in (0..tile.bytes()).step_by(tile.box_bytes() as usize) {
             let origin = tile.origin(start);
@@ -335,7 +373,7 @@ mod tests {
                     at[axis] += rest % tile.boxes[axis];
                     rest /= tile.boxes[axis];
                 }
-                let element = at.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32;
+                let element = at.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32 ^ first;
                 let plain = start as usize + index * element_bytes;
                 // The chunk of a row, exchanged by the number of the row as the engine does.
                 let row = plain / row_bytes;
@@ -347,9 +385,6 @@ mod tests {
                 assert_eq!(memory[plain ^ pattern << 4], element + 1, "{at:?} of {shape:?}");
             }
         }
-        let parts: Vec<u32> = writes.list.iter().map(|write| write.place / tile.part_bytes(tile.part_bits)).collect();
-        assert!(parts.is_sorted());
-        (tile, writes)
     }
 
     #[test]
@@ -395,6 +430,22 @@ mod tests {
         let batched = accumulator(128, 64, 2).reshape(&[1, 128, 64]);
         let (tile, writes) = check(&batched, &[2, 1, 0], 2);
         assert_eq!((tile.boxes.as_slice(), writes.kind), (&[1, 128, 64][..], WriteKind::Matrices { trans: false }));
+    }
+
+    #[test]
+    fn warps_have_boxes_of_their_own() {
+        for (m, n, groups) in [(128, 256, 2), (64, 64, 1), (256, 128, 2), (64, 256, 2), (256, 64, 4)] {
+            for element_bytes in [2, 4] {
+                let tile = check_by_warps(&accumulator(m, n, groups), &[1, 0], element_bytes);
+                assert_eq!(tile.boxes[0], 16);
+                assert_eq!(i64::from(tile.bytes()), m * n * element_bytes as i64 / (4 * groups as i64));
+            }
+        }
+        // The rows of a warp are apart: two boxes each.
+        let tile = check_by_warps(&accumulator(256, 32, 2), &[1, 0], 2);
+        assert_eq!((tile.boxes.as_slice(), tile.bytes()), (&[16, 32][..], 2 * 16 * 64));
+        // Of a column a warp holds too few neighbours.
+        assert!(BoxedTile::of_warps(&accumulator(128, 64, 2), &[0, 1], 1).is_none());
     }
 
     #[test]

@@ -6,6 +6,10 @@
 //! issues the copies. Shared memory that is being read is known to `shared`: who writes there next waits for
 //! the copies, and so does the end of the kernel.
 //!
+//! Beside a producer, each warp has boxes of its own where it holds such: it writes them and issues their copies
+//! from a place that is reserved for it, and no warp waits for another one. Then one that is done with a tile
+//! goes on to the next while others multiply.
+//!
 //! The engine's writes are not ordered with those of threads. An array is stored this way by all stores of
 //! the kernel or by none, and by none where the kernel reads it; between two stores to one array the engine
 //! finishes the first.
@@ -13,10 +17,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::tensor_map::box_order;
+use super::thread::AxisBits;
 use super::{Lowered, Lowering, memory, vector};
 use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
+use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
@@ -55,9 +61,22 @@ pub struct BoxStore {
     writes: Writes,
     /// The array.
     root: Value,
+    /// Each warp does its part; where the parts stand.
+    by_warp: Option<Outbox>,
+}
+
+/// Shared memory of the warps for stores of their own.
+#[derive(Clone, Debug)]
+struct Outbox {
+    /// That of all warps.
+    place: Buffer,
+    /// Byte offset of each thread bit: what tells the warps apart.
+    thread: Vec<u32>,
+    parts: Parts,
 }
 
 /// How a store is cut to the shared memory that there is.
+#[derive(Clone, Copy, Debug)]
 struct Parts {
     count: u32,
     bytes: u32,
@@ -117,7 +136,8 @@ impl Lowering<'_> {
         }
         let map = self.tma_store_map(view, &tile.boxes, tile.swizzle)?;
         let writes = tile.writes(&layout)?;
-        Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root: memory::root(module, view) })
+        let root = memory::root(module, view);
+        Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root, by_warp: None })
     }
 
     /// Decides which stores the engine does, and announces their maps, so that the first store does not wait
@@ -127,12 +147,26 @@ impl Lowering<'_> {
         if self.box_stores.is_empty() {
             return;
         }
-        self.shared.expect_bulk();
         for (id, store) in &self.box_stores {
             self.inference.accesses.insert(*id, store.layout.clone());
         }
+    }
+
+    /// Settles where the boxes of stores will stand, and has their maps fetched, so that the first store does not
+    /// wait for its map. `others`: bytes of shared memory that are wanted for something else, where warps may have
+    /// boxes of their own.
+    pub fn place_box_stores(&mut self, others: Option<u32>) {
         let mut ids: Vec<OpId> = self.box_stores.keys().copied().collect();
         ids.sort_unstable();
+        if let Some(others) = others {
+            self.part_by_warps(&ids, others);
+        }
+        if self.box_stores.values().any(|store| store.by_warp.is_none()) {
+            self.shared.expect_bulk();
+        }
+        if ids.is_empty() {
+            return;
+        }
         let maps: Vec<TensorMap> = ids.iter().map(|id| self.box_stores[id].map.clone()).collect();
         let tid = self.b.special(Special::TidX);
         let first = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
@@ -144,6 +178,32 @@ impl Lowering<'_> {
         }
     }
 
+    /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
+    /// stored before, if it was stored.
+    fn part_by_warps(&mut self, ids: &[OpId], others: u32) {
+        for &id in ids {
+            let store = &self.box_stores[&id];
+            let alone = self.box_stores.values().filter(|other| other.root == store.root).count() == 1;
+            let size = store.elem.storage_bits() as usize / 8;
+            let Some(tile) = BoxedTile::of_warps(&store.layout, &store.axes, size).filter(|_| alone) else { continue };
+            let Some(writes) = tile.writes(&store.layout) else { continue };
+            let view = self.module.op(id).group(1)[0];
+            let Some(map) = self.tma_store_map(view, &tile.boxes, tile.swizzle) else { continue };
+            let warps = self.inference.num_warps as u32;
+            let room = self.room_for_stages().saturating_sub(others + 2 * ALIGN) / warps;
+            let Some(mut parts) = fitting(&tile, room, SMALL_PART / warps) else { continue };
+            // Places of warps are powers of two apart.
+            parts.slots = 1 << parts.slots.ilog2();
+            let each = parts.slots * parts.bytes;
+            let Some(place) = self.shared.reserve(each * warps, ALIGN) else { continue };
+            let lanes = writes.thread.len() - warps.ilog2() as usize;
+            let thread = (0..writes.thread.len()).map(|bit| bit.checked_sub(lanes).map_or(0, |warp| each << warp));
+            let by_warp = Some(Outbox { place, thread: thread.collect(), parts });
+            let store = self.box_stores.get_mut(&id).expect("a store");
+            *store = BoxStore { map, tile, writes, by_warp, ..store.clone() };
+        }
+    }
+
     /// Code that a back edge reaches may find stores of this loop under way.
     pub fn expect_box_stores(&mut self, body: BlockId) {
         let roots = &mut self.boxes_stored;
@@ -152,19 +212,24 @@ impl Lowering<'_> {
 
     /// At the end of the kernel: shared memory is given back when nothing reads it any more.
     pub fn finish_box_stores(&mut self) {
-        if self.shared.is_bulk_reading() {
+        if self.shared.is_bulk_reading() || self.box_stores.values().any(|store| store.by_warp.is_some()) {
             self.b.bulk_wait(0, true);
         }
     }
 
     /// A store by the engine; false where shared memory is too short for it.
     pub fn store_boxes(&mut self, id: OpId, store: &BoxStore) -> Lowered<bool> {
+        if let Some(outbox) = &store.by_warp {
+            return self.store_by_warps(id, store, outbox).map(|()| true);
+        }
         let Some(parts) = self.parts(store) else { return Ok(false) };
         let op = self.module.op(id);
         let slots = self.get(op.group(0)[0], &store.layout)?;
         let view = op.group(1)[0];
         let coords = self.tma_coords(view, op.group(2), &vec![0; store.tile.boxes.len()])?;
-        let issues = self.issues(view, op.group(2))?;
+        let tid = self.b.special(Special::TidX);
+        let issuer = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
+        let issues = self.issues(view, op.group(2), issuer)?;
         let Some(buffer) = self.shared.allocate_aligned(parts.slots * parts.bytes, ALIGN) else { return Ok(false) };
         let busy = self.shared.write(buffer);
         if !self.boxes_stored.insert(store.root) {
@@ -180,14 +245,14 @@ impl Lowering<'_> {
             }
             let slot = part % parts.slots * parts.bytes;
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
-            self.write_part(store, &slots, part, place);
+            self.write_part(store, &slots, part, place, Operand::Imm(0));
             self.b.fence_proxy(ProxyFence::AsyncShared);
             // The barrier also says that the slot of the next part has been read.
             if parts.slots > 1 && (parts.slots..parts.count).contains(&(part + 1)) {
                 self.b.bulk_wait(parts.slots - 2, true);
             }
             self.barrier();
-            self.issue_part(store, &coords, issues, part, place);
+            self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
         self.shared.bulk_read(buffer);
         let boxes = parts.count * (parts.bytes / store.tile.box_bytes());
@@ -195,28 +260,57 @@ impl Lowering<'_> {
         Ok(true)
     }
 
+    /// A store of which each warp does its part.
+    fn store_by_warps(&mut self, id: OpId, store: &BoxStore, outbox: &Outbox) -> Lowered {
+        let op = self.module.op(id);
+        let Outbox { place, parts, .. } = outbox;
+        let slots = self.get(op.group(0)[0], &store.layout)?;
+        let view = op.group(1)[0];
+        let mut coords = self.tma_coords(view, op.group(2), &vec![0; store.tile.boxes.len()])?;
+        for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
+            let bits = AxisBits::of(store.layout.shape(), axis);
+            let mut images = vec![0; outbox.thread.len() - store.layout.warp_images().len()];
+            images.extend(store.layout.warp_images().iter().map(|&image| bits.coordinate(image)));
+            let start = self.linear_in_thread(&images);
+            *coord = self.b.add(Ty::S32, *coord, start);
+        }
+        let tid = self.b.special(Special::TidX);
+        let lane = self.b.and(Ty::B32, tid, WARP - 1);
+        let issuer = self.b.setp(Cmp::Eq, Ty::B32, lane, 0);
+        let issues = self.issues(view, op.group(2), issuer)?;
+        let warp = self.linear_in_thread(&outbox.thread);
+        // The copies of this warp that read its place are its own, and so are those to the same elements.
+        self.b.bulk_wait(0, self.boxes_stored.insert(store.root));
+        self.b.bar_warp_sync();
+        for part in 0..parts.count {
+            if part >= parts.slots {
+                self.b.bulk_wait(parts.slots - 1, true);
+                self.b.bar_warp_sync();
+            }
+            let slot = part % parts.slots * parts.bytes;
+            let place = Buffer { offset: place.offset + slot, bytes: parts.bytes };
+            self.write_part(store, &slots, part, place, warp);
+            self.b.fence_proxy(ProxyFence::AsyncShared);
+            self.b.bar_warp_sync();
+            self.issue_part(store, &coords, issues, part, place, warp);
+        }
+        let boxes = self.inference.num_warps as u32 * (store.tile.bytes() / store.tile.box_bytes());
+        self.remarks.access(self.module, id, op.group(0)[0], Way::Boxes { boxes });
+        Ok(())
+    }
+
     /// A few parts, so that the first is on its way while the next is written; where they do not all fit, at
     /// least two at a time.
     fn parts(&self, store: &BoxStore) -> Option<Parts> {
-        let whole = store.tile.bytes();
-        let fitting = |room: u32| {
-            let room = room.saturating_sub(ALIGN);
-            (0..=store.tile.part_bits).find_map(|bits| {
-                let (count, bytes) = (1 << bits, whole >> bits);
-                let slots = (room / bytes).min(count);
-                let last = bits == store.tile.part_bits;
-                let small = count >= MOST_PARTS || bytes <= SMALL_PART;
-                let fits = slots > 1 || count == slots || (last && slots == 1);
-                (fits && (small || last)).then_some(Parts { count, bytes, slots })
-            })
-        };
+        let fitting = |room: u32| fitting(&store.tile, room.saturating_sub(ALIGN), SMALL_PART);
         fitting(self.shared.reusable().max(MODEST_BYTES + ALIGN).min(self.shared.free()))
             .or_else(|| fitting(self.shared.free()))
     }
 
-    /// Writes the registers of a part to shared memory.
-    fn write_part(&mut self, store: &BoxStore, slots: &[Operand], part: u32, place: Buffer) {
+    /// Writes the registers of a part to shared memory, at the offset of the warp.
+    fn write_part(&mut self, store: &BoxStore, slots: &[Operand], part: u32, place: Buffer, warp: Operand) {
         let thread = self.linear_in_thread(&store.writes.thread);
+        let thread = self.b.xor(Ty::B32, thread, warp);
         let in_thread = store.writes.thread.iter().fold(0, |all, image| all | image);
         for write in store.writes.list.iter().filter(|write| write.place / place.bytes == part) {
             let at = write.place % place.bytes;
@@ -234,12 +328,11 @@ impl Lowering<'_> {
         }
     }
 
-    /// True for thread 0, if the tile is in the index space: the engine does not take stores that are far outside
+    /// True for the issuer, if the tile is in the index space: the engine does not take stores that are far outside
     /// of the array.
-    fn issues(&mut self, view: Value, indices: &[Value]) -> Lowered<Reg> {
+    fn issues(&mut self, view: Value, indices: &[Value], issuer: Reg) -> Lowered<Reg> {
         let partition = self.partition(view)?;
-        let tid = self.b.special(Special::TidX);
-        let mut issues = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
+        let mut issues = issuer;
         for (axis, &index) in indices.iter().enumerate() {
             if self.facts.inside(self.module, view, axis, index) {
                 continue;
@@ -253,17 +346,38 @@ impl Lowering<'_> {
     }
 
     /// The thread that issues copies those of a part as one group.
-    fn issue_part(&mut self, store: &BoxStore, coords: &[Operand], issues: Reg, part: u32, place: Buffer) {
+    fn issue_part(
+        &mut self,
+        store: &BoxStore,
+        coords: &[Operand],
+        issues: Reg,
+        part: u32,
+        place: Buffer,
+        warp: Operand,
+    ) {
         let address = self.tensor_map_address(&store.map);
         self.b.skip_if(issues, true, |b| {
             for offset in (0..place.bytes).step_by(store.tile.box_bytes() as usize) {
                 let origin = store.tile.origin(part * place.bytes + offset);
                 let coords: Vec<Operand> =
                     coords.iter().zip(&store.axes).map(|(&start, &axis)| b.add(Ty::S32, start, origin[axis])).collect();
-                let source = b.address(Operand::Smem, Operand::Imm(0)).plus(i64::from(place.offset + offset));
+                let source = b.address(Operand::Smem, warp).plus(i64::from(place.offset + offset));
                 b.tma_store(address, &coords, &source);
             }
             b.bulk_commit();
         });
     }
+}
+
+/// Cuts a tile of boxes to `room` bytes.
+fn fitting(tile: &BoxedTile, room: u32, small: u32) -> Option<Parts> {
+    let whole = tile.bytes();
+    (0..=tile.part_bits).find_map(|bits| {
+        let (count, bytes) = (1 << bits, whole >> bits);
+        let slots = (room / bytes).min(count);
+        let last = bits == tile.part_bits;
+        let small = count >= MOST_PARTS || bytes <= small;
+        let fits = slots > 1 || count == slots || (last && slots == 1);
+        (fits && (small || last)).then_some(Parts { count, bytes, slots })
+    })
 }

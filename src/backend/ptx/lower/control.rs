@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::ring::Role;
+use super::ring::{Flight, Role};
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{Source, is_elementwise};
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
@@ -277,31 +277,90 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Are there two branches that only compute, so that products may run on beside them?
+    fn is_quiet(&self, id: OpId) -> bool {
+        let regions = &self.module.op(id).regions;
+        let mut quiet = regions.len() == 2;
+        for &region in regions {
+            self.module.walk(region, &mut |inner| {
+                quiet &= match self.module.op(inner).code {
+                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
+                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
+                    code => is_elementwise(code),
+                };
+            });
+        }
+        quiet
+    }
+
+    /// Waits for the products whose results the branches of an op read.
+    fn settle_inputs(&mut self, id: OpId) {
+        let mut pending = Vec::new();
+        for &region in &self.module.op(id).regions {
+            self.module.walk(region, &mut |inner| pending.extend(&self.module.op(inner).operands));
+        }
+        while let Some(value) = pending.pop() {
+            self.settle_value(value);
+            if self.inference.source(value) != Source::Concrete
+                && let Some(maker) = self.module.defining_op(value)
+            {
+                pending.extend(&self.module.op(maker).operands);
+            }
+        }
+    }
+
+    /// Where two branches meet, the same products may still run: what only one of them waited for, the other one
+    /// waits for at its end. `first`: the end of the first branch, and what ran on there.
+    fn land_alike(&mut self, (end, running): (usize, Vec<Flight>)) {
+        let left = self.in_flight.len();
+        if running.len() <= left {
+            return self.land(running.len());
+        }
+        let start = self.b.num_lines();
+        self.in_flight = running;
+        self.land(left);
+        let lines = &mut self.b.function().lines;
+        let wait = lines.split_off(start);
+        lines.splice(end..end, wait);
+    }
+
     /// `if`.
     pub fn branches(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
-        // A wait that only one branch came to would leave the other without it.
-        self.settle();
+        let flies_on = self.is_quiet(id);
+        if flies_on {
+            self.settle_inputs(id);
+        } else {
+            // A wait that only one branch came to would leave the other without it.
+            self.settle();
+        }
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
         let before = (self.shared.clone(), self.memory.clone());
+        let flying = self.in_flight.clone();
         let mut after = None;
+        let mut first = (0, Vec::new());
         for (index, &region) in op.regions.iter().enumerate() {
             if index == 1 {
+                first = (first.0, std::mem::replace(&mut self.in_flight, flying.clone()));
                 self.b.place(otherwise);
                 after =
                     Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
             }
-            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), flies_on: false });
+            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), flies_on });
             self.region(region);
             self.loops.pop();
             if index == 0 && op.regions.len() > 1 {
+                first.0 = self.b.num_lines();
                 self.b.bra(end, true);
             }
+        }
+        if flies_on {
+            self.land_alike(first);
         }
         if let Some((shared, memory)) = after {
             self.shared.join(&shared);

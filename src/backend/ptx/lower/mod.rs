@@ -157,7 +157,10 @@ pub fn lower<'m>(
                 lowering.errors.push(Diagnostic::new(message, None));
             }
         }
-        None => lowering.block(entry.body),
+        None => {
+            lowering.place_box_stores(None);
+            lowering.block(entry.body);
+        }
     }
     if !lowering.errors.is_empty() {
         return Err(lowering.errors);
@@ -348,7 +351,8 @@ impl<'m> Lowering<'m> {
         const RESERVED: u32 = 1 << 10;
         let most = self.inference.target.max_shared_bytes();
         let each = (most + RESERVED) / self.options.occupancy.unwrap_or(1).max(1) - RESERVED;
-        self.shared.free().min(each)
+        let free = self.shared.free();
+        free.min(each.saturating_sub(self.shared.budget() - free))
     }
 
     /// A barrier over the tile block, and what it settles.

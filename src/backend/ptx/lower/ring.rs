@@ -137,6 +137,8 @@ impl Lowering<'_> {
             ring.barriers = next;
             next += plan.stages * BARRIER_BYTES;
         }
+        let others = self.other_shared_bytes(body, &roles, false);
+        self.place_box_stores(Some(others));
         self.init_barriers(barriers, stages, warps);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();

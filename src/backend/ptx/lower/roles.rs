@@ -12,13 +12,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Lowering;
-use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
+use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::dtype::DType;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, Module, OpId, Opcode, Padding, Rounding, Type, Value};
-use crate::layout::Conversion;
+use crate::layout::{Conversion, Layout};
 
 /// Most rows of one box of the copy engine.
 const BOX_ROWS: i64 = 256;
@@ -347,7 +347,7 @@ impl Lowering<'_> {
     /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
     /// get the rest.
     fn choose_stages(&self, body: BlockId, roles: &mut Roles, structure: &Structure) -> bool {
-        let rest = self.other_shared_bytes(body, roles) + SLACK_BYTES;
+        let rest = self.other_shared_bytes(body, roles, true) + SLACK_BYTES;
         let Some(room) = self.room_for_stages().checked_sub(rest) else { return false };
         self.share_rings(roles, structure);
         let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
@@ -458,8 +458,9 @@ impl Lowering<'_> {
         found
     }
 
-    /// Shared memory for operands that are not streamed and for layout changes.
-    fn other_shared_bytes(&self, body: BlockId, roles: &Roles) -> u32 {
+    /// Shared memory for operands that are not streamed and for layout changes, perhaps also for stores by the copy
+    /// engine.
+    pub fn other_shared_bytes(&self, body: BlockId, roles: &Roles, boxes: bool) -> u32 {
         let module = self.module;
         let mut operands = 0;
         let mut converts = 0;
@@ -479,8 +480,10 @@ impl Lowering<'_> {
                 }
                 Opcode::StoreView => {
                     let value = op.group(0)[0];
+                    let boxed = self.box_stores.contains_key(&id);
                     let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
-                        (Some(natural), Some(access)) => !natural.is_same(access) || self.box_stores.contains_key(&id),
+                        _ if boxed && !boxes => false,
+                        (Some(natural), Some(access)) => !natural.is_same(access) || boxed,
                         _ => false,
                     };
                     if moved {
@@ -489,11 +492,34 @@ impl Lowering<'_> {
                     }
                 }
                 Opcode::Reduce => converts = converts.max(4 << 10),
+                code if is_elementwise(code) => {
+                    let Some(layout) = self.inference.layout(op.results[0]) else { return };
+                    let each = op.operands.iter().map(|&operand| self.conversion_bytes(operand, layout));
+                    converts = each.fold(converts, u32::max);
+                }
                 _ => {}
             }
         });
         let blocks = self.options.occupancy.unwrap_or(1).max(1);
         operands + converts.min(CONVERSION_BYTES / (blocks * blocks))
+    }
+
+    /// Shared memory that brings a value to another layout, at its best.
+    fn conversion_bytes(&self, value: Value, wanted: &Layout) -> u32 {
+        let maker = self.module.defining_op(value);
+        match (self.inference.source(value), maker, self.inference.natural(value)) {
+            (_, _, Some(natural)) if self.inference.num_elements(value) > 1 => {
+                let bits = self.element_type(value).storage_bits();
+                match Conversion::plan(&natural, wanted, bits, CONVERSION_BYTES as usize) {
+                    Some(Conversion::Shared(plan)) => plan.bytes as u32,
+                    _ => 0,
+                }
+            }
+            (Source::Virtual, Some(id), _) => {
+                self.conversion_bytes(self.module.op(id).operands[0], &self.inference.demand(id, wanted))
+            }
+            _ => 0,
+        }
     }
 
     fn comes_in_registers(&self, operand: Value, plan: &OperandPlan) -> bool {
