@@ -438,7 +438,7 @@ mod tests {
             for element_bytes in [2, 4] {
                 let tile = check_by_warps(&accumulator(m, n, groups), &[1, 0], element_bytes);
                 assert_eq!(tile.boxes[0], 16);
-                assert_eq!(i64::from(tile.bytes()), m * n * element_bytes as i64 / (4 * groups as i64));
+                assert_eq!(i64::from(tile.bytes()), m * n * element_bytes as i64 / (4 * groups));
             }
         }
         // The rows of a warp are apart: two boxes each.

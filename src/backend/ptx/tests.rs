@@ -455,9 +455,11 @@ fn results_of_products_leave_as_boxes() {
     ] {
         let compiled = check(&matmul_into(DType::F16, DType::F32, out, tile)).pop().unwrap();
         let boxes = compiled.text.matches("global.shared::cta.bulk_group").count() as i64;
-        assert_eq!(boxes, tile[1] * i64::from(out.storage_bits()) / 8 / 128, "rows of 128 bytes");
+        let warps = if tile[0] * tile[1] >= 128 * 128 { 8 } else { 4 };
+        let panels = tile[1] * i64::from(out.storage_bits()) / 8 / 128;
+        assert_eq!(boxes, panels * tile[0] / (16 * warps), "rows of 128 bytes, 16 rows a warp");
         let matrices = compiled.text.matches("stmatrix.sync.aligned.m8n8.x4.shared.b16").count() as i64;
-        let each = if out == DType::F32 { 0 } else { 8 * 32 * if tile[0] * tile[1] >= 128 * 128 { 8 } else { 4 } };
+        let each = if out == DType::F32 { 0 } else { 8 * 32 * warps };
         assert_eq!(matrices * each, if each == 0 { 0 } else { tile[0] * tile[1] });
         let last = compiled.text.rfind("bulk_group").unwrap();
         assert!(compiled.text[last..].contains("wait_group.read 0"), "shared memory outlives what reads it");
