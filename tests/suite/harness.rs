@@ -257,7 +257,8 @@ impl Want {
         Want::Rounded(Real::exact(value), Round::NearestEven)
     }
 
-    fn accepts<T: Element>(self, got: T) -> bool {
+    /// Is this what it should be?
+    pub fn accepts<T: Element>(self, got: T) -> bool {
         let number = got.to_f64();
         let format = format_of(T::DTYPE);
         match self {

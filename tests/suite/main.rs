@@ -33,6 +33,7 @@ mod ptxas;
 mod random;
 mod reduce;
 mod shape;
+mod sweep;
 mod tileiras;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     }
     let mut suite = Suite::default();
     float::register(&mut suite);
+    sweep::register(&mut suite);
     integer::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
@@ -63,5 +65,6 @@ fn main() -> ExitCode {
     trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
     let conclusion = libtest_mimic::run(&arguments, trials);
     harness::report_skipped();
+    sweep::report();
     conclusion.exit_code()
 }
