@@ -435,7 +435,8 @@ impl Drop for Running {
 /// Ends the process, with the names of what runs, once a test has taken as many seconds as `CUTLET_SUITE_TIMEOUT`
 /// says: a kernel that never ends takes all tests on its GPU with it. The first that is named started first.
 pub fn watch() {
-    let Some(seconds) = std::env::var("CUTLET_SUITE_TIMEOUT").ok().and_then(|text| text.parse().ok()) else { return };
+    let wish: Option<u64> = std::env::var("CUTLET_SUITE_TIMEOUT").ok().and_then(|text| text.parse().ok());
+    let Some(seconds) = wish.filter(|&seconds| seconds > 0) else { return };
     let limit = Duration::from_secs(seconds);
     std::thread::spawn(move || {
         loop {
