@@ -23,6 +23,8 @@ from pathlib import Path
 import rows as table
 
 TARGET, VERSION = "sm_90", "13.3"
+MULTIPROCESSORS = 132  # blocks of persistent kernels
+CACHE_BYTES = 32 << 20  # as in examples/attention.rs
 LOG2_E = 1.4426950408889634
 ROUNDS = 12
 TURN_SECONDS = 0.06
@@ -30,7 +32,7 @@ TURN_SECONDS = 0.06
 
 @dataclass
 class Side:
-    """One kernel: how it is exported, and a launch (names of arrays, ("f32", x) scalars)."""
+    """One kernel: how it is exported, and a launch (names of arrays, ("f32", x) and ("i32", x) scalars)."""
     export: tuple
     entry: str
     grid: tuple
@@ -52,8 +54,11 @@ def pairs():
         name = f"attention bf16 {batch} {heads} {sequence} {d} {'causal' if causal else 'full'}"
         arrays, scale = ("q", "k", "v", "o"), 1 / math.sqrt(d)
         sizes = f"--type bf16 --batch {batch} --heads {heads} --seq {sequence} --dim {d} --tile 128 128".split()
-        ours = Side(("attention", *sizes, *(["--causal"] if causal else [])), "attention", (sequence // 128, heads, batch),
-                    (*arrays, ("f32", scale * LOG2_E)))
+        # How many heads are gone through at a time: see examples/attention.rs.
+        section = max(1, CACHE_BYTES // (2 * sequence * d * 2)) if causal else 1
+        blocks = min(batch * heads * sequence // 128, MULTIPROCESSORS)
+        ours = Side(("attention", *sizes, *(["--causal"] if causal else [])), "attention", (blocks,),
+                    (*arrays, ("f32", scale * LOG2_E), ("i32", section)))
         theirs = Side(("attention", (*arrays, ("f32", scale), d, heads, 128, 128, causal)), "kernel", (sequence // 128, batch * heads),
                       (*arrays, ("f32", scale)))
         return Pair(name.removesuffix(" full"), name, ours, theirs)
@@ -69,8 +74,8 @@ def pairs():
         Pair("softmax, no padding", "softmax f32 4096 4096", softmax, Side(("softmax", (*xy, 1, 4096, True)), "kernel", (4096,), xy)),
         Pair("matmul f16 4096^3, 128x128x64", product, Side(("matmul", *tiles), "matmul", (1024,), abc),
              Side(("matmul", (*abc, 128, 128, 64)), "kernel", (1024,), abc)),
-        Pair("matmul, persistent", product, Side(("matmul", *tiles, "--persistent"), "matmul_persistent", (132,), abc),
-             Side(("matmul_persistent", (*abc, 128, 128, 64)), "kernel", (132,), abc)),
+        Pair("matmul, persistent", product, Side(("matmul", *tiles, "--persistent"), "matmul_persistent", (MULTIPROCESSORS,), abc),
+             Side(("matmul_persistent", (*abc, 128, 128, 64)), "kernel", (MULTIPROCESSORS,), abc)),
         attention(False),
         attention(True),
     ]
@@ -112,10 +117,29 @@ def assembler():
     return Path(named).resolve() if named else sys.exit("no tileiras: name one in CUTLET_TILEIRAS")
 
 
-def num_ops(bytecode):
+def disassembly(bytecode):
+    command = [assembler().with_name("tileirdisasm"), bytecode]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def num_ops(text):
     """Ops of the disassembly: its lines but heads of regions and braces."""
-    text = subprocess.run([assembler().with_name("tileirdisasm"), bytecode], check=True, capture_output=True, text=True).stdout
     return sum(line.startswith(" ") and line.lstrip()[0] not in "}(" for line in text.splitlines())
+
+
+def parameter_types(text):
+    """Types of the entry's parameters, by the disassembly."""
+    head = re.search(r"entry @\w+\((.*?)\) *(?:\w.*)?{$", text, re.MULTILINE).group(1)
+    return re.findall(r"%[\w.]+: tile<(\w+)", head)
+
+
+def argument_types(side, row):
+    """Types of what the launch passes."""
+    ranks = {array.name: len(array.shape) for array in row.arrays}
+    types = []
+    for argument in side.arguments:
+        types += ["ptr"] + 2 * ranks[argument] * ["i32"] if isinstance(argument, str) else [argument[0]]
+    return types
 
 
 def instructions(cubin):
@@ -144,7 +168,11 @@ def export(folder):
             export_ours(pair.ours, bytecode) if who == "ours" else export_theirs(pair, bytecode)
             command = [assembler(), f"--gpu-name={TARGET}", "-o", bytecode.with_suffix(".cubin"), bytecode]
             subprocess.run(command, check=True, env=environment)
-            ops.append(num_ops(bytecode))
+            text = disassembly(bytecode)
+            taken, passed = parameter_types(text), argument_types(getattr(pair, who), table.row(pair.row))
+            if taken != passed:
+                sys.exit(f"{pair.label}: {who} takes {taken}, the launch passes {passed}")
+            ops.append(num_ops(text))
             code.append(instructions(bytecode.with_suffix(".cubin")))
         machine = "" if None in code else f"{len(code[0]):20}{len(code[1]):8}{differing(*code):11}"
         print(f"{pair.label:38}{ops[0]:10}{ops[1]:8}{machine}", flush=True)
@@ -163,7 +191,7 @@ def bind(folder, pair, who, tensors):
             tensor = tensors[argument]
             values += [ctypes.c_uint64(tensor.data_ptr()), *map(ctypes.c_int32, tensor.shape), *map(ctypes.c_int32, tensor.stride())]
         else:
-            values.append(ctypes.c_float(argument[1]))
+            values.append({"f32": ctypes.c_float, "i32": ctypes.c_int32}[argument[0]](argument[1]))
     return Kernel(folder / f"{slug(pair)}.{who}.cubin", side.entry).bind(side.grid, values)
 
 

@@ -43,17 +43,18 @@ const MODES: [(Rounding, Round); 4] = [
 ];
 
 /// A function of one argument and how exact it has to be.
-struct Function<T> {
-    name: &'static str,
-    op: Unary<T, T>,
-    reference: fn(f64) -> f64,
+pub struct Function<T> {
+    pub name: &'static str,
+    pub op: Unary<T, T>,
+    pub reference: fn(f64) -> f64,
     /// Largest error in units in the last place, on f32 and on f64. 0: rounded to nearest even.
-    ulps: [f64; 2],
+    pub ulps: [f64; 2],
     /// Arguments beside all kinds of special ones.
     spread: Spread,
 }
 
-fn functions<T: Float>() -> Vec<Function<T>> {
+/// The functions of one argument.
+pub fn functions<T: Float>() -> Vec<Function<T>> {
     let function =
         |name, op: Unary<T, T>, reference: fn(f64) -> f64, ulps, spread| Function { name, op, reference, ulps, spread };
     let wide = Spread::Between(-200.0, 200.0);

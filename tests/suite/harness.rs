@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use cutlet as ct;
@@ -256,7 +257,8 @@ impl Want {
         Want::Rounded(Real::exact(value), Round::NearestEven)
     }
 
-    fn accepts<T: Element>(self, got: T) -> bool {
+    /// Is this what it should be?
+    pub fn accepts<T: Element>(self, got: T) -> bool {
         let number = got.to_f64();
         let format = format_of(T::DTYPE);
         match self {
@@ -351,12 +353,14 @@ impl Suite {
         let all_targets = std::env::var_os("CUTLET_SUITE_ALL_TARGETS").is_some();
         for (index, Test { name, demand, body }) in tests.into_iter().enumerate() {
             let trial = |way: &str, session: Option<Session>| {
-                let body = body.clone();
+                let (body, name) = (body.clone(), format!("{way}::{name}"));
+                let running = name.clone();
                 let runner = move || {
                     let session = session.ok_or_else(|| anyhow!("this machine lacks what the test needs"))?;
+                    let _running = Running::start(running);
                     outcome(&*body, session)
                 };
-                Trial::ignorable_test(format!("{way}::{name}"), runner)
+                Trial::ignorable_test(name, runner)
             };
             trials.push(trial("cpu", Some(Session::Run(Device::cpu()))));
             // The target that has all types.
@@ -407,6 +411,48 @@ fn outcome(body: &Body, session: Session) -> Result<Completion, Failed> {
             None => Err(Failed::from(format!("{:#}", error.context(format!("{session:?}"))))),
         },
     }
+}
+
+/// Tests that run now, with the time of their start.
+static RUNNING: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+
+/// A test is listed as running while this lives.
+struct Running(String);
+
+impl Running {
+    fn start(name: String) -> Running {
+        RUNNING.lock().unwrap().insert(name.clone(), Instant::now());
+        Running(name)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.lock().unwrap().remove(&self.0);
+    }
+}
+
+/// Ends the process, with the names of what runs, once a test has taken as many seconds as `CUTLET_SUITE_TIMEOUT`
+/// says: a kernel that never ends takes all tests on its GPU with it. The first that is named started first.
+pub fn watch() {
+    let wish: Option<u64> = std::env::var("CUTLET_SUITE_TIMEOUT").ok().and_then(|text| text.parse().ok());
+    let Some(seconds) = wish.filter(|&seconds| seconds > 0) else { return };
+    let limit = Duration::from_secs(seconds);
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_millis(200));
+            let running = RUNNING.lock().unwrap();
+            let mut ages: Vec<(Duration, &String)> =
+                running.iter().map(|(name, start)| (start.elapsed(), name)).collect();
+            ages.sort_by(|a, b| b.cmp(a));
+            if ages.first().is_some_and(|(age, _)| *age >= limit) {
+                eprintln!("\nnot done after {seconds} s (CUTLET_SUITE_TIMEOUT):");
+                ages.iter().for_each(|(age, name)| eprintln!("    {name}: {:.1} s", age.as_secs_f64()));
+                // Leaving in order would wait for the GPU.
+                std::process::abort();
+            }
+        }
+    });
 }
 
 /// Tests that found out on their way that the target lacks something, by reason.

@@ -4,7 +4,8 @@
 //! Names are `cpu::…`, `cpu_tileir::…` (Tile IR bytecode, read back and interpreted), `gpu::…`, `gpu_tileir::…` (on a GPU
 //! through Tile IR, with `CUTLET_SUITE_TILEIR=1`), and for what is only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
 //! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
-//! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
+//! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMEOUT=seconds` ends the
+//! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
 //!
 //! `CUTLET_SUITE_ALL_TARGETS=1` assembles every kernel for every target of Tile IR (else all for sm_90 and a part for
 //! the others). A GPU machine without `tileiras` takes its cubins along: the same program, run before with
@@ -32,6 +33,7 @@ mod ptxas;
 mod random;
 mod reduce;
 mod shape;
+mod sweep;
 mod tileiras;
 
 use std::process::ExitCode;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     }
     let mut suite = Suite::default();
     float::register(&mut suite);
+    sweep::register(&mut suite);
     integer::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
@@ -58,8 +61,10 @@ fn main() -> ExitCode {
     examples::register(&mut suite);
     random::register(&mut suite);
     let mut trials = suite.trials();
+    harness::watch();
     trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
     let conclusion = libtest_mimic::run(&arguments, trials);
     harness::report_skipped();
+    sweep::report();
     conclusion.exit_code()
 }

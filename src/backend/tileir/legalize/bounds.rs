@@ -66,11 +66,17 @@ impl Bound {
 pub(super) type Open = FxHashMap<OpId, Vec<usize>>;
 
 /// Guards every access whose index is not known to be inside, by facts, or by what the launch will find out;
-/// gives the latter.
-pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts, guards: Guards) -> Promises {
+/// gives the latter. Of the loops in `wrapping` those stay that the launch cannot vouch for.
+pub(super) fn run(
+    module: &mut Module,
+    entry: &Entry,
+    facts: &Facts,
+    guards: Guards,
+    wrapping: &mut FxHashSet<OpId>,
+) -> Promises {
     let (mut open, limits) = open_accesses(module, entry, facts, guards);
     let probe = match guards {
-        Guards::Launch => probe::build(module, entry, facts, &mut open),
+        Guards::Launch => probe::build(module, entry, facts, &mut open, wrapping),
         Guards::Kernel => None,
     };
     let mut values = Substitution::new();

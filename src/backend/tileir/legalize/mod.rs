@@ -5,11 +5,13 @@
 //! of an array, most need nothing either: an index that is a block id or the counter of a
 //! loop over tiles is inside whenever grid and extents fit together, which the host checks at each
 //! launch ([`Limit`]) at the price of a few integer operations; others that depend on nothing but block ids,
-//! parameters and counters are gone through before the first launch of a kind ([`Probe`]). Launches that
-//! do not fit, and indices that depend on data, get a kernel in which each such access has an `if`.
+//! parameters and counters are gone through before the first launch of a kind ([`Probe`]), and so are ends of loops
+//! whose counter could wrap. Launches that do not fit, and indices and ends that depend on data, get a kernel in
+//! which each such access has an `if`, and each such loop a wider counter.
 
 mod arithmetic;
 mod bounds;
+mod loops;
 mod padding;
 mod probe;
 
@@ -22,7 +24,7 @@ pub use probe::Probe;
 use crate::ir::Module;
 use crate::pass::{self, Facts};
 
-/// Who sees to it that tile indices are inside.
+/// Who sees to it that tile indices are inside, and that loops end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guards {
     /// The launch, where it can.
@@ -54,11 +56,13 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
     let mut promises = Promises::default();
     for entry in module.entries.clone() {
         let facts = Facts::analyze(module, &entry);
-        let of_entry = bounds::run(module, &entry, &facts, guards);
+        let mut wrapping = loops::wrapping(module, &entry, &facts);
+        let of_entry = bounds::run(module, &entry, &facts, guards, &mut wrapping);
         promises.limits.extend(of_entry.limits);
         promises.probe = promises.probe.or(of_entry.probe);
         arithmetic::run(module, &entry, &facts);
         padding::run(module, &entry);
+        loops::widen(module, &entry, &wrapping);
     }
     pass::tidy(module);
     promises

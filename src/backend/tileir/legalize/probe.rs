@@ -1,23 +1,26 @@
-//! What of a kernel decides its tile indices, taken out as a kernel of its own, so that a launch can find
-//! out beforehand whether all of them are inside.
+//! What of a kernel decides its tile indices and the ends of its loops, taken out as a kernel of its own, so that a
+//! launch can find out beforehand whether all indices are inside and all loops end.
 //!
 //! A guard is an `if` around an access, and compilers overlap accesses with arithmetic only where there is
-//! none. Most indices depend on nothing but block ids, extents and loop counters. The probe computes
-//! these, as the kernel does, and asserts that they are inside; it touches no memory and no tiles.
+//! none; counters of more bits cost registers. Most indices and ends depend on nothing but block ids, extents and loop
+//! counters. The probe computes these, as the kernel does, and asserts what the kernel relies on; it touches no memory
+//! and no tiles.
+
+use rustc_hash::FxHashSet;
 
 use super::bounds::{Open, through_assumes, tile_count};
-use super::rewrite_blocks;
+use super::{loops, rewrite_blocks};
 use crate::backend::ParamWord;
 use crate::dtype::DType;
 use crate::ir::table::Effect;
 use crate::ir::{
-    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Elem, Entry, Flag, Loc, Module, Op, OpId, Opcode, Predicate,
-    Sign, Substitution, Type, TypeId, Value,
+    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Elem, Entry, Flag, Loc, Module, Op, OpId, Opcode, Overflow,
+    Predicate, Sign, Substitution, Type, TypeId, Value,
 };
 use crate::pass::{self, Facts};
 
 /// Marks the assertions of a probe.
-const MESSAGE: &str = "a tile index outside of its array";
+const MESSAGE: &str = "a tile index outside of its array, or a loop without an end";
 
 /// A kernel with the parameters of another one that asserts what the other one relies on.
 #[derive(Clone, Debug)]
@@ -92,34 +95,44 @@ fn constant(module: &mut Module, ty: TypeId, bits: u64, out: &mut Vec<OpId>) -> 
     module.op(id).results[0]
 }
 
-/// The probe of an entry for those open accesses that can be decided without the kernel's data, and takes
-/// them out of `open`.
-pub(super) fn build(module: &Module, entry: &Entry, facts: &Facts, open: &mut Open) -> Option<Probe> {
-    if module.entries.len() != 1 || open.is_empty() {
+/// The probe of an entry for those open accesses and loops that can be decided without the kernel's data, and takes
+/// them out of `open` and `wrapping`.
+pub(super) fn build(
+    module: &Module,
+    entry: &Entry,
+    facts: &Facts,
+    open: &mut Open,
+    wrapping: &mut FxHashSet<OpId>,
+) -> Option<Probe> {
+    if module.entries.len() != 1 || open.is_empty() && wrapping.is_empty() {
         return None;
     }
-    let mut plan = Plan { module, facts, checks: Vec::new() };
-    plan.block(entry.body, open, &mut Vec::new());
+    let mut plan = Plan { module, facts, open, wrapping, checks: Vec::new() };
+    plan.block(entry.body, &mut Vec::new());
     let checks = plan.checks;
     let decided: Vec<&Check> = checks.iter().filter(|check| extract(module, entry, &[check]).is_some()).collect();
-    decided.iter().for_each(|check| _ = open.remove(&check.access));
+    for check in &decided {
+        open.remove(&check.subject);
+        wrapping.remove(&check.subject);
+    }
     if decided.is_empty() { None } else { extract(module, entry, &decided).map(Probe) }
 }
 
 /// One comparison of a check.
 #[derive(Clone, Copy)]
-struct Condition {
-    view: Value,
-    dim: usize,
-    number: Value,
-    /// `number <= count` as signed, instead of `number < count` as unsigned.
-    is_end: bool,
+enum Condition {
+    /// An index is below the number of tiles.
+    Inside { view: Value, dim: usize, index: Value },
+    /// The end of a loop whose counter is an index is not above the number of tiles.
+    EndsInside { view: Value, dim: usize, end: Value },
+    /// The counter of a loop reaches its end before the last number of its type.
+    Ends { end: Value, step: Value, sign: Sign },
 }
 
-/// What is asserted for one access.
+/// What is asserted for one access or loop.
 struct Check {
-    access: OpId,
-    /// The op before which it is decided: the access or a loop around it.
+    subject: OpId,
+    /// The op before which it is decided: the subject or a loop around it.
     place: OpId,
     conditions: Vec<Condition>,
 }
@@ -131,20 +144,25 @@ struct Around {
     blocks: Vec<BlockId>,
 }
 
-/// Finds for every open access the outermost place at which it can be decided.
+/// Finds for every open access and every loop that may wrap the outermost place at which it can be decided.
 struct Plan<'m> {
     module: &'m Module,
     facts: &'m Facts,
+    open: &'m Open,
+    wrapping: &'m FxHashSet<OpId>,
     checks: Vec<Check>,
 }
 
 impl Plan<'_> {
     /// `around`: the loops around this block, outermost first, from the innermost branch on, for what runs
     /// only sometimes is to be asked only then.
-    fn block(&mut self, block: BlockId, open: &Open, around: &mut Vec<Around>) {
+    fn block(&mut self, block: BlockId, around: &mut Vec<Around>) {
         for &id in &self.module.block(block).ops {
-            if let Some(dims) = open.get(&id) {
+            if let Some(dims) = self.open.get(&id) {
                 self.access(id, dims, around);
+            }
+            if self.wrapping.contains(&id) {
+                self.end(id, around);
             }
             let op = self.module.op(id);
             match op.code {
@@ -152,10 +170,10 @@ impl Plan<'_> {
                     let mut blocks = op.regions.clone();
                     self.module.walk(op.regions[0], &mut |inner| blocks.extend(&self.module.op(inner).regions));
                     around.push(Around { id, blocks });
-                    self.block(op.regions[0], open, around);
+                    self.block(op.regions[0], around);
                     around.pop();
                 }
-                _ => op.regions.iter().for_each(|&region| self.block(region, open, &mut Vec::new())),
+                _ => op.regions.iter().for_each(|&region| self.block(region, &mut Vec::new())),
             }
         }
     }
@@ -168,10 +186,18 @@ impl Plan<'_> {
         let (place, conditions) = before.unwrap_or_else(|| {
             let op = self.module.op(access);
             let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-            let condition = |&dim: &usize| Condition { view, dim, number: index[dim], is_end: false };
+            let condition = |&dim: &usize| Condition::Inside { view, dim, index: index[dim] };
             (access, dims.iter().map(condition).collect())
         });
-        self.checks.push(Check { access, place, conditions });
+        self.checks.push(Check { subject: access, place, conditions });
+    }
+
+    fn end(&mut self, id: OpId, around: &[Around]) {
+        let op = self.module.op(id);
+        let (end, step, sign) = (op.operands[1], op.operands[2], loops::sign(op));
+        let fixed = |outer: &&Around| self.is_invariant(outer, end) && self.is_invariant(outer, step);
+        let place = around.iter().find(fixed).map_or(id, |outer| outer.id);
+        self.checks.push(Check { subject: id, place, conditions: vec![Condition::Ends { end, step, sign }] });
     }
 
     /// The condition before a loop for one dimension of an access in it, if there is one: an index that is the same
@@ -183,14 +209,14 @@ impl Plan<'_> {
             return None;
         }
         if self.is_invariant(around, index) {
-            return Some(Condition { view, dim, number: index, is_end: false });
+            return Some(Condition::Inside { view, dim, index });
         }
         let looped = self.module.op(around.id);
         let counts = looped.code == Opcode::For
             && !looped.flag(Flag::UnsignedCmp)
             && self.module.def(through_assumes(self.module, index)) == Def::Arg(looped.regions[0], 0)
             && self.facts.range(index).is_some_and(|range| range.lo >= 0);
-        counts.then(|| Condition { view, dim, number: looped.operands[1], is_end: true })
+        counts.then(|| Condition::EndsInside { view, dim, end: looped.operands[1] })
     }
 
     fn is_invariant(&self, around: &Around, value: Value) -> bool {
@@ -231,13 +257,30 @@ fn extract(module: &Module, entry: &Entry, checks: &[&Check]) -> Option<Module> 
 }
 
 fn assert(probe: &mut Module, place: OpId, condition: &Condition, out: &mut Vec<OpId>) {
-    let &Condition { view, dim, number, is_end } = condition;
     let loc = probe.op(place).loc;
-    let count = tile_count(probe, view, dim, number, loc, out);
-    let (pred, sign) = if is_end { (CmpPred::Le, Sign::Signed) } else { (CmpPred::Lt, Sign::Unsigned) };
+    let (number, pred, limit, sign) = match *condition {
+        Condition::Inside { view, dim, index } => {
+            (index, CmpPred::Lt, tile_count(probe, view, dim, index, loc, out), Sign::Unsigned)
+        }
+        Condition::EndsInside { view, dim, end } => {
+            (end, CmpPred::Le, tile_count(probe, view, dim, end, loc, out), Sign::Signed)
+        }
+        Condition::Ends { end, step, sign } => {
+            let (ty, dtype) = (probe.ty_id(end), probe.dtype(end));
+            let (one, last) = (constant(probe, ty, 1, out), constant(probe, ty, loops::last(dtype, sign), out));
+            let mut subtract = |a: Value, b: Value| {
+                let id =
+                    probe.add_op(Opcode::SubI, &[&[a], &[b]], vec![Attr::Overflow(Overflow::None)], vec![], &[ty], loc);
+                out.push(id);
+                probe.op(id).results[0]
+            };
+            let beyond = subtract(step, one);
+            (end, CmpPred::Le, subtract(last, beyond), sign)
+        }
+    };
     let truth = probe.intern(Type::scalar(DType::I1));
     let attrs = vec![Attr::CmpPred(pred), Attr::Sign(sign)];
-    let holds = probe.add_op(Opcode::CmpI, &[&[number], &[count]], attrs, vec![], &[truth], loc);
+    let holds = probe.add_op(Opcode::CmpI, &[&[number], &[limit]], attrs, vec![], &[truth], loc);
     let holds_value = probe.op(holds).results[0];
     let message = vec![Attr::Text(MESSAGE.into())];
     let assertion = probe.add_op(Opcode::Assert, &[&[holds_value]], message, vec![], &[], loc);

@@ -208,3 +208,78 @@ fn padding_of_tf32_keeps_its_value() {
         assert_eq!(got, want.collect::<Vec<u32>>(), "{padding:?}");
     }
 }
+
+/// A kernel that writes how often a loop from one parameter to another by steps of a third runs.
+fn counting() -> Module {
+    let mut builder = Builder::new();
+    let number = Type::scalar(DType::I32);
+    let ptr = Type::ptr(DType::I32);
+    let params = builder.begin_entry("k", &[number.clone(), number.clone(), number.clone(), ptr]);
+    let out = view(&mut builder, params[3], DType::I32);
+    let int = builder.module.intern(number);
+    let (zero, one) = (builder.splat(DType::I32, 0, &[]), builder.splat(DType::I32, 1, &[]));
+    let add =
+        |builder: &mut Builder, a, b| builder.simple(Opcode::AddI, &[a, b], vec![Attr::Overflow(Overflow::None)], int);
+    let body = builder.begin_block(&[int, int]);
+    let before = builder.module.block(body).args[1];
+    let sum = add(&mut builder, before, one);
+    builder.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    builder.end_block();
+    let looped =
+        builder.op(Opcode::For, &[&params[..1], &params[1..2], &params[2..3], &[zero]], vec![], vec![body], &[int]);
+    let count = builder.module.op(looped).results[0];
+    let (cell, tile) =
+        (builder.module.intern(Type::tile(DType::I32, [1])), builder.module.intern(Type::tile(DType::I32, [8])));
+    let reshaped = builder.simple(Opcode::Reshape, &[count], vec![], cell);
+    let counts = builder.simple(Opcode::Broadcast, &[reshaped], vec![], tile);
+    let token = builder.module.intern(Type::Token);
+    let weak = vec![Attr::MemOrder(crate::ir::MemOrder::Weak)];
+    builder.op(Opcode::StoreView, &[&[counts], &[out], &[zero], &[]], weak, vec![], &[token]);
+    builder.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+    builder.module
+}
+
+#[test]
+fn counters_near_the_end_of_their_type() {
+    let counts_in = |module: &Module| {
+        let mut types = Vec::new();
+        module.walk(module.entries[0].body, &mut |id| {
+            let op = module.op(id);
+            types.extend((op.code == Opcode::For).then(|| module.dtype(op.operands[0])));
+        });
+        types
+    };
+    let module = counting();
+    verify(&module).expect("a well-formed kernel");
+    let [mut relying, mut guarded] = [module.clone(), module.clone()];
+    let probe = legalize(&mut relying, Guards::Launch).probe.expect("the end is to be compared");
+    assert!(legalize(&mut guarded, Guards::Kernel).is_empty());
+    verify(&guarded).unwrap_or_else(|problems| panic!("{}\n{guarded}", problems[0]));
+    assert_eq!((counts_in(&relying), counts_in(&guarded)), (vec![DType::I32], vec![DType::I64]));
+    let (least, most) = (i32::MIN, i32::MAX);
+    for (start, end, step, ends) in [
+        (0, 100, 7, true),
+        (most - 3, most, 1, true),
+        (most - 3, most, 2, false),
+        (most - 3, most - 1, 2, true),
+        (5, most, most, false),
+        (least, most, 1 << 30, false),
+        (least, least, most, true),
+    ] {
+        let words = [start, end, step].map(|n: i32| u64::from(n as u32));
+        let program = Program::compile(probe.module()).expect("a probe runs");
+        let words_of_probe = [words.as_slice(), &[0]].concat();
+        let holds = program.run([1, 1, 1], &words_of_probe, &Memory::new(), &RunOptions::default()).is_ok();
+        assert_eq!((holds, probe.is_proven([1, 1, 1], &words_of_probe)), (ends, ends), "{start} {end} {step}");
+        let mut result = [0i32; 16];
+        let mut memory = Memory::new();
+        let address = result.as_mut_ptr().cast::<u8>();
+        // SAFETY: the array outlives the run and nobody else touches it meanwhile.
+        unsafe { memory.add(address, 64, true) };
+        let params = [words.as_slice(), &[address as u64]].concat();
+        let program = Program::compile(&guarded).expect("a kernel that the cpu runs");
+        program.run([1, 1, 1], &params, &memory, &RunOptions::default()).expect("a run without faults");
+        let want = (i64::from(start)..i64::from(end)).step_by(step as usize).count();
+        assert_eq!(result[0] as usize, want, "{start} {end} {step}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Counters that would pass the end of their type: a loop ends at the first number that is not below its end, also
+//! where that number does not exist.
+//!
+//! In Tile IR the counter wraps and the loop goes on for ever. A step of one never leads there, nor do ranges that
+//! leave room; else the launch sees to it, or the counter gets twice as many bits and more.
+
+use rustc_hash::FxHashSet;
+
+use super::rewrite_blocks;
+use crate::dtype::DType;
+use crate::ir::{Attr, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
+use crate::pass::Facts;
+
+/// The loops whose counter may wrap. Those of 64 bits do not get there.
+pub(super) fn wrapping(module: &Module, entry: &Entry, facts: &Facts) -> FxHashSet<OpId> {
+    let mut found = FxHashSet::default();
+    module.walk(entry.body, &mut |id| {
+        let op = module.op(id);
+        if op.code == Opcode::For && module.dtype(op.operands[0]).bits() < 64 && !has_room(module, op, facts) {
+            found.insert(id);
+        }
+    });
+    found
+}
+
+fn has_room(module: &Module, op: &Op, facts: &Facts) -> bool {
+    let (Some(end), Some(step)) = (facts.range(op.operands[1]), facts.range(op.operands[2])) else { return false };
+    if (step.lo, step.hi) == (1, 1) {
+        return true;
+    }
+    match sign(op) {
+        // What is not negative as signed leaves half of the numbers.
+        Sign::Unsigned => end.lo >= 0 && step.lo >= 0,
+        Sign::Signed => end.hi - 1 + step.hi <= last(module.dtype(op.operands[0]), Sign::Signed) as i64,
+    }
+}
+
+/// How a loop compares its counter.
+pub(super) fn sign(op: &Op) -> Sign {
+    if op.flag(Flag::UnsignedCmp) { Sign::Unsigned } else { Sign::Signed }
+}
+
+/// The largest number of a type of less than 64 bits.
+pub(super) fn last(dtype: DType, sign: Sign) -> u64 {
+    (1 << (dtype.bits() - u32::from(sign == Sign::Signed))) - 1
+}
+
+/// Lets these loops count in 64 bits.
+pub(super) fn widen(module: &mut Module, entry: &Entry, loops: &FxHashSet<OpId>) {
+    if loops.is_empty() {
+        return;
+    }
+    let mut values = Substitution::new();
+    let wide = module.intern(Type::scalar(DType::I64));
+    rewrite_blocks(module, entry.body, &mut |module, id, out| {
+        if !loops.contains(&id) {
+            return out.push(id);
+        }
+        let op = module.op(id).clone();
+        for (position, &bound) in op.operands[..3].iter().enumerate() {
+            let extend = module.add_op(Opcode::ExtI, &[&[bound]], vec![Attr::Sign(sign(&op))], vec![], &[wide], op.loc);
+            out.push(extend);
+            module.op_mut(id).operands[position] = module.op(extend).results[0];
+        }
+        module.op_mut(id).attrs.retain(|attr| *attr != Attr::Flag(Flag::UnsignedCmp));
+        let args = module.block(op.regions[0]).args.clone();
+        let mut types: Vec<_> = args.iter().map(|&arg| module.ty_id(arg)).collect();
+        let narrow = std::mem::replace(&mut types[0], wide);
+        let body = module.add_block(&types);
+        let new = module.block(body).args.clone();
+        let attrs = vec![Attr::Overflow(Overflow::None)];
+        let truncate = module.add_op(Opcode::TruncI, &[&new[..1]], attrs, vec![], &[narrow], op.loc);
+        values.replace(args[0], module.op(truncate).results[0]);
+        args.iter().zip(new).skip(1).for_each(|(&old, new)| values.replace(old, new));
+        let ops = std::mem::take(&mut module.block_mut(op.regions[0]).ops);
+        module.block_mut(body).ops = std::iter::once(truncate).chain(ops).collect();
+        module.block_mut(body).parent = Some(id);
+        module.op_mut(id).regions[0] = body;
+        out.push(id);
+    });
+    values.apply(module, entry.body);
+}
