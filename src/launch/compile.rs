@@ -137,8 +137,8 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
 /// Generates PTX; `tma`: the kernel may take tensor maps.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
     check_hints(hints)?;
-    let Hints { num_warps, occupancy, stages, .. } = hints;
-    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, tma })
+    let Hints { num_warps, occupancy, stages, num_ctas } = hints;
+    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, tma })
 }
 
 fn check_hints(hints: Hints) -> Result<()> {

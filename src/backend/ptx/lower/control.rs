@@ -321,6 +321,7 @@ impl Lowering<'_> {
             Opcode::Return => {
                 self.finish_box_stores();
                 self.settle();
+                self.drain_rings();
                 self.b.ret();
                 return Ok(());
             }
