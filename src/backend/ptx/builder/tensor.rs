@@ -59,6 +59,12 @@ impl Builder {
         self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
     }
 
+    /// Waits for all threads of the cluster; orders no more memory than fences before it did.
+    pub fn cluster_meet(&mut self) {
+        self.push(Opcode::ClusterArrive { release: false }, vec![], vec![]);
+        self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
+    }
+
     /// A box of a tensor map to shared memory, completing on `bar`; coordinates innermost first.
     pub fn tma_load(&mut self, dst: &Addr, map: Reg, coords: &[Operand], bar: &Addr, route: LoadRoute) {
         let source = self.tensor_place(map, coords);

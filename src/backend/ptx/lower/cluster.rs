@@ -289,7 +289,14 @@ impl Lowering<'_> {
     }
 
     /// The producer's copies of a load that may be shared. `peer`: the rank of the other block of the pair.
-    pub fn issue_shared(&mut self, load: &Streamed, deciding: &[Value], stage: Reg, barrier: &Addr, peer: Reg) -> Lowered {
+    pub fn issue_shared(
+        &mut self,
+        load: &Streamed,
+        deciding: &[Value],
+        stage: Reg,
+        barrier: &Addr,
+        peer: Reg,
+    ) -> Lowered {
         let same: Vec<Reg> = deciding.iter().filter_map(|value| self.peer.same.get(value).copied()).collect();
         if same.len() != deciding.len() {
             return Err("an index is unknown for the other block".to_owned());

@@ -181,17 +181,7 @@ pub fn lower<'m>(
     remarks.finish(&function, warps);
     let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
-    Ok(Compiled {
-        text,
-        entry: name.to_owned(),
-        threads,
-        min_blocks,
-        shared_bytes,
-        cluster,
-        params,
-        layout,
-        remarks,
-    })
+    Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster, params, layout, remarks })
 }
 
 /// An empty kernel. Without a number of blocks, ptxas may save registers for more of them than is good.

@@ -196,7 +196,7 @@ impl Lowering<'_> {
             b.fence_mbarrier_init();
         });
         match roles.pairs {
-            Some(_) => self.b.cluster_sync(),
+            Some(_) => self.b.cluster_meet(),
             None => self.b.bar_sync(0, None),
         }
     }
@@ -404,7 +404,9 @@ impl Lowering<'_> {
 
     /// Tells the producer that these stages may be filled again.
     pub fn give_back(&mut self, releases: &[Release]) {
-        let Some((leader, peer)) = self.rings.as_ref().and_then(|rings| Some((rings.leader?, rings.peer))) else { return };
+        let Some((leader, peer)) = self.rings.as_ref().and_then(|rings| Some((rings.leader?, rings.peer))) else {
+            return;
+        };
         for &release in releases {
             let (barrier, paired, arrives) = match release {
                 Release::Stage(barrier, paired) => (barrier, paired, leader),
