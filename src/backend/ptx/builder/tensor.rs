@@ -16,8 +16,9 @@ pub struct LoadRoute {
 
 impl Builder {
     /// Initialises an mbarrier for `count` arrivals a phase.
-    pub fn mbarrier_init(&mut self, bar: &Addr, count: u32) {
-        self.push(Opcode::MbarrierInit, vec![], vec![Arg::Mem(bar.clone()), Operand::from(count).into()]);
+    pub fn mbarrier_init(&mut self, bar: &Addr, count: impl Into<Operand>) {
+        let count = self.source(count, Ty::U32);
+        self.push(Opcode::MbarrierInit, vec![], vec![Arg::Mem(bar.clone()), count.into()]);
     }
 
     /// Makes initialised mbarriers visible to the cluster and to bulk copies.

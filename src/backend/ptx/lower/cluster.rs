@@ -5,20 +5,27 @@
 //! stage is filled by two producers, and may be filled again once the consumers of both blocks have said so.
 //!
 //! For that the blocks go round the rings in step: nothing that decides how often a producer comes to a load depends
-//! on the block's place along x. Whether a load is shared may depend on it: the producer computes the indices of its
-//! tile for the peer, too (the *mirrored* ops), and compares.
+//! on the block's place along x (`differing`), but for where an outermost loop starts; of such a loop the blocks count
+//! the iterations beforehand, and share nothing where these differ.
+//!
+//! Whether a load is shared may depend on the place: the producer computes the indices of its tile for the peer, too
+//! (the *mirrored* ops), and compares.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
+use super::control::{counter_type, unsigned};
+use super::differing::{Differing, known_at_entry};
 use super::ring::Role;
 use super::roles::{Box, Roles, Streamed};
 use super::tensor_map::box_order;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::LoadRoute;
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis, is_elementwise};
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Flag, OpId, Opcode, Value};
+use crate::layout::Layout;
 
 /// Tile blocks of a cluster.
 pub const BLOCKS: u32 = 2;
@@ -31,6 +38,10 @@ pub struct Pairs {
     shared: HashMap<OpId, Vec<Value>>,
     /// Ops that the producer computes for the peer, too.
     mirrored: HashSet<OpId>,
+    /// Outermost loops that do not start alike.
+    loops: Vec<OpId>,
+    /// Ops that their bounds come from.
+    bounds: HashSet<OpId>,
 }
 
 impl Pairs {
@@ -49,125 +60,8 @@ pub struct Peer {
     pub active: bool,
     /// Is this index the peer's, too?
     same: HashMap<Value, Reg>,
-}
-
-/// The values that may differ between the blocks of a pair.
-struct Differing<'m> {
-    module: &'m Module,
-    values: HashSet<Value>,
-}
-
-impl<'m> Differing<'m> {
-    fn of(module: &'m Module, body: BlockId) -> Differing<'m> {
-        let mut differing = Differing { module, values: HashSet::new() };
-        let mut known = usize::MAX;
-        while known != differing.values.len() {
-            known = differing.values.len();
-            differing.block(body, &mut Vec::new());
-        }
-        differing
-    }
-
-    /// Tokens are no values: they only say what comes first.
-    fn any(&self, values: &[Value]) -> bool {
-        values.iter().any(|value| self.values.contains(value) && !matches!(self.module.ty(*value), Type::Token))
-    }
-
-    fn block(&mut self, block: BlockId, around: &mut Vec<OpId>) {
-        let module = self.module;
-        for &id in &module.block(block).ops {
-            let op = module.op(id);
-            match op.code {
-                Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
-                Opcode::For | Opcode::Loop | Opcode::If => {
-                    self.enter(op);
-                    around.push(id);
-                    op.regions.iter().for_each(|&region| self.block(region, around));
-                    around.pop();
-                }
-                Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, around),
-                _ if self.any(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
-                _ => {}
-            }
-        }
-    }
-
-    /// What a loop or branch gets from outside.
-    fn enter(&mut self, op: &'m Op) {
-        let args = op.regions.first().map_or(&[][..], |&region| &self.module.block(region).args);
-        match op.code {
-            Opcode::For => {
-                if (0..3).any(|group| self.any(op.group(group))) {
-                    self.values.extend(args.iter().chain(&op.results));
-                }
-                for (position, &start) in op.group(3).iter().enumerate() {
-                    if self.any(&[start]) {
-                        self.values.extend([args[position + 1], op.results[position]]);
-                    }
-                }
-            }
-            Opcode::Loop => {
-                for (&arg, &start) in args.iter().zip(op.group(0)) {
-                    if self.any(&[start]) {
-                        self.values.insert(arg);
-                    }
-                }
-            }
-            _ if self.any(&op.operands) => self.values.extend(&op.results),
-            _ => {}
-        }
-    }
-
-    /// What a terminator passes on.
-    fn leave(&mut self, op: &Op, around: &[OpId]) {
-        let module = self.module;
-        let ends = |&&id: &&OpId| match op.code {
-            Opcode::Continue => matches!(module.op(id).code, Opcode::For | Opcode::Loop),
-            Opcode::Break => module.op(id).code == Opcode::Loop,
-            _ => module.op(id).code == Opcode::If,
-        };
-        let Some(owner) = around.iter().rfind(ends).map(|&id| module.op(id)) else { return };
-        let args = &module.block(owner.regions[0]).args;
-        for (position, value) in op.operands.iter().enumerate() {
-            if !self.values.contains(value) {
-                continue;
-            }
-            match (op.code, owner.code) {
-                (Opcode::Continue, Opcode::For) => {
-                    self.values.extend([args[position + 1], owner.results[position]]);
-                }
-                (Opcode::Continue, _) => drop(self.values.insert(args[position])),
-                _ => drop(self.values.insert(owner.results[position])),
-            }
-        }
-    }
-
-    /// Adds the ops that the peer's value comes from; false if it cannot be computed here.
-    fn mirror(&self, value: Value, ops: &mut HashSet<OpId>) -> bool {
-        if !self.values.contains(&value) {
-            return true;
-        }
-        let Some(id) = self.module.defining_op(value) else { return false };
-        let op = self.module.op(id);
-        let renames = matches!(op.code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-        (renames || is_elementwise(op.code) || op.code == Opcode::GetTileBlockId)
-            && (!ops.insert(id) || op.operands.iter().all(|&operand| self.mirror(operand, ops)))
-    }
-
-    /// Is this value certainly another one in the peer? The block's place is, and a sum with what is the same.
-    fn always(&self, value: Value) -> bool {
-        let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
-        match op.code {
-            Opcode::GetTileBlockId => self.values.contains(&value),
-            Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::ExtI => self.always(op.operands[0]),
-            Opcode::AddI | Opcode::SubI => {
-                let [left, right] = [op.operands[0], op.operands[1]];
-                (!self.values.contains(&left) && self.always(right))
-                    || (!self.values.contains(&right) && self.always(left))
-            }
-            _ => false,
-        }
-    }
+    /// Do the blocks of the pair go the same way? `None`: always.
+    pub in_step: Option<Reg>,
 }
 
 impl Lowering<'_> {
@@ -195,18 +89,27 @@ impl Lowering<'_> {
     fn pairs_of(&self, body: BlockId, roles: &Roles) -> Result<Pairs, &'static str> {
         let module = self.module;
         let differing = Differing::of(module, body);
-        let in_step = |&id: &OpId| {
+        let mut pairs =
+            Pairs { shared: HashMap::new(), mirrored: HashSet::new(), loops: Vec::new(), bounds: HashSet::new() };
+        for &id in &roles.slice {
             let op = module.op(id);
-            match op.code {
-                Opcode::For => (0..3).all(|group| !differing.any(op.group(group))),
+            let in_step = match op.code {
+                Opcode::For if differing.any(op.group(1)) || differing.any(op.group(2)) => false,
+                Opcode::For if differing.any(op.group(0)) => {
+                    pairs.loops.push(id);
+                    let mut bounds = (0..3).map(|group| op.group(group)[0]);
+                    self.op_blocks[id.index()] == Some(body)
+                        && differing.mirror(op.group(0)[0], &mut pairs.mirrored)
+                        && bounds.all(|bound| known_at_entry(module, body, bound, &mut pairs.bounds))
+                }
                 Opcode::If => !differing.any(&op.operands),
                 _ => true,
+            };
+            if !in_step {
+                return Err("the way of a block depends on its place");
             }
-        };
-        if !roles.slice.iter().all(in_step) {
-            return Err("the way of a block depends on its place");
         }
-        let mut pairs = Pairs { shared: HashMap::new(), mirrored: HashSet::new() };
+        pairs.loops.sort_unstable();
         for &load in roles.members.keys() {
             let op = module.op(load);
             let deciding: Vec<Value> =
@@ -250,25 +153,88 @@ impl Lowering<'_> {
 
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
     pub fn mirror(&mut self, id: OpId) -> Lowered {
-        let Some(pairs) = self.pairs().filter(|pairs| self.role == Role::Producer && pairs.mirrored.contains(&id))
-        else {
+        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.mirrored.contains(&id)) {
             return Ok(());
-        };
-        let results = &self.module.op(id).results;
-        let decides = |value: &&Value| pairs.shared.values().any(|deciding| deciding.contains(value));
-        let deciding: Vec<Value> = results.iter().filter(decides).copied().collect();
-        for &result in results {
+        }
+        self.op_of_peer(id)?;
+        self.compare(&self.module.op(id).results)
+    }
+
+    fn op_of_peer(&mut self, id: OpId) -> Lowered {
+        for &result in &self.module.op(id).results {
             self.peer.tiles.entry(result).or_default();
         }
-        self.as_peer(|lowering| lowering.op(id))?;
+        self.as_peer(|lowering| lowering.op(id))
+    }
+
+    /// Of those among these values that decide about loads: are they the peer's?
+    fn compare(&mut self, values: &[Value]) -> Lowered {
+        let Some(pairs) = self.pairs() else { return Ok(()) };
+        let decides = |value: &&Value| pairs.shared.values().any(|deciding| deciding.contains(value));
+        let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
-            let own = self.scalar(value)?;
-            let other = self.as_peer(|lowering| lowering.scalar(value))?;
+            let (own, other) = self.both(value)?;
             let ty = if self.module.dtype(value) == DType::I64 { Ty::U64 } else { Ty::U32 };
             let same = self.b.setp(Cmp::Eq, ty, own, other);
             self.peer.same.insert(value, same);
         }
         Ok(())
+    }
+
+    /// A scalar of this block, and of its peer.
+    fn both(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
+        Ok((self.scalar(value)?, self.as_peer(|lowering| lowering.scalar(value))?))
+    }
+
+    /// At the head of a loop of the producer: where the peer is.
+    pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
+        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.loops.contains(&id)) {
+            return Ok(());
+        }
+        let op = self.module.op(id);
+        let arg = self.module.block(op.regions[0]).args[0];
+        let (own, other) = self.both(op.group(0)[0])?;
+        let apart = self.b.sub(ty, other, own);
+        let counter = self.b.add(ty, counter, apart);
+        let layout = Layout::replicated(&[], self.inference.num_warps);
+        self.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
+        self.compare(&[arg])
+    }
+
+    /// Before the roles part: do the blocks of a pair go round their outermost loops equally often?
+    pub fn compare_ways(&mut self, body: BlockId, roles: &Roles) -> Lowered {
+        let Some(pairs) = &roles.pairs else { return Ok(()) };
+        let module = self.module;
+        for &id in module.block(body).ops.iter().filter(|id| pairs.bounds.contains(id)) {
+            self.op(id)?;
+            if pairs.mirrored.contains(&id) {
+                self.op_of_peer(id)?;
+            }
+        }
+        for &id in &pairs.loops {
+            let op = module.op(id);
+            let start = op.group(0)[0];
+            let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;
+            let (end, step) = (self.scalar(op.group(1)[0])?, self.scalar(op.group(2)[0])?);
+            let (own, other) = self.both(start)?;
+            let [own, other] = [own, other].map(|start| self.num_iterations(start, end, step, ty));
+            let mut same = self.b.setp(Cmp::Eq, ty, own, other);
+            if let Some(before) = self.peer.in_step {
+                same = self.b.and(Ty::Pred, before, same).reg();
+            }
+            self.peer.in_step = Some(same);
+        }
+        Ok(())
+    }
+
+    fn num_iterations(&mut self, start: Operand, end: Operand, step: Operand, ty: Ty) -> Operand {
+        let ty_unsigned = unsigned(ty);
+        let some = self.b.setp(Cmp::Lt, ty, start, end);
+        let span = self.b.sub(ty, end, start);
+        let last = self.b.sub(ty, span, 1);
+        let full = self.b.div(ty_unsigned, last, step);
+        let count = self.b.add(ty, full, 1);
+        self.b.select(ty.class(), some, count, 0)
     }
 
     /// Lowers something with the peer's place in the grid.
@@ -301,7 +267,7 @@ impl Lowering<'_> {
         if same.len() != deciding.len() {
             return Err("an index is unknown for the other block".to_owned());
         }
-        let same = same.into_iter().reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
+        let same = same.into_iter().chain(self.peer.in_step).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
         let (apart, end) = (self.b.new_label(), self.b.new_label());
         if let Some(same) = same {
             self.b.bra_if(same, true, apart, true);

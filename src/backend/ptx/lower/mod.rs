@@ -13,7 +13,7 @@
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
 //! * `roles`, `ring` — warps that only load, for warps that only compute (sm_90a);
-//! * `cluster` — pairs of tile blocks that share such loads.
+//! * `cluster`, `differing` — pairs of tile blocks that share such loads.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
@@ -22,6 +22,7 @@ mod box_store;
 mod cluster;
 mod control;
 mod convert;
+mod differing;
 mod elementwise;
 mod memory;
 mod pipeline;

@@ -8,8 +8,10 @@
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
+use super::cluster::BLOCKS;
 use super::roles::{RingPlan, Roles};
 use super::{Lowered, Lowering};
+use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
@@ -82,6 +84,8 @@ pub struct Rings {
     aside: Option<(Reg, Label)>,
     /// The rank of the other tile block of a pair.
     peer: Option<Reg>,
+    /// The thread of each consumer warp that tells the other block.
+    far_leader: Option<Reg>,
 }
 
 /// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.
@@ -138,6 +142,7 @@ impl Lowering<'_> {
             ring.barriers = next;
             next += plan.stages * BARRIER_BYTES;
         }
+        self.compare_ways(body, &roles)?;
         self.init_barriers(&rings, &roles, warps);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
@@ -146,8 +151,16 @@ impl Lowering<'_> {
 
         let before = (self.tiles.clone(), self.views.clone(), self.shared.clone(), self.memory.clone(), self.mark());
         let positions = Vec::new();
-        self.rings =
-            Some(Rings { roles, rings, positions, held: vec![None; count], leader: None, aside: None, peer: None });
+        self.rings = Some(Rings {
+            roles,
+            rings,
+            positions,
+            held: vec![None; count],
+            leader: None,
+            aside: None,
+            peer: None,
+            far_leader: None,
+        });
         self.role = Role::Consumer;
         self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
@@ -185,12 +198,16 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
+        let both = match self.peer.in_step {
+            Some(in_step) => self.b.select(RegClass::B32, in_step, warps * BLOCKS, warps),
+            None => Operand::from(warps * BLOCKS),
+        };
         self.b.skip_if(others, false, |b| {
             for (ring, plan) in rings.iter().zip(&roles.rings) {
                 for stage in 0..plan.stages {
                     let full = Addr::new(base, i64::from(ring.barriers + stage * BARRIER_BYTES));
-                    b.mbarrier_init(&full, 1);
-                    b.mbarrier_init(&full.plus(EMPTY), warps * plan.blocks());
+                    b.mbarrier_init(&full, 1u32);
+                    b.mbarrier_init(&full.plus(EMPTY), if plan.paired { both } else { warps.into() });
                 }
             }
             b.fence_mbarrier_init();
@@ -242,11 +259,15 @@ impl Lowering<'_> {
         let rings = self.rings.as_mut().expect("rings");
         rings.leader = leader;
         let b = &mut self.b;
-        let zero = |b: &mut crate::backend::ptx::builder::Builder| b.copy(Operand::Imm(0), RegClass::B32);
+        let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
         rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
         if rings.roles.pairs.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
             rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
+            rings.far_leader = leader.map(|leader| match self.peer.in_step {
+                Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
+                None => leader,
+            });
         }
     }
 
@@ -404,23 +425,21 @@ impl Lowering<'_> {
 
     /// Tells the producer that these stages may be filled again.
     pub fn give_back(&mut self, releases: &[Release]) {
-        let Some((leader, peer)) = self.rings.as_ref().and_then(|rings| Some((rings.leader?, rings.peer))) else {
-            return;
-        };
+        let Some(rings) = &self.rings else { return };
+        let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
         for &release in releases {
-            let (barrier, paired, arrives) = match release {
-                Release::Stage(barrier, paired) => (barrier, paired, leader),
-                Release::Carried(barrier, paired) => {
-                    let there = self.b.setp(Cmp::Ne, Ty::U32, barrier, 0);
-                    let arrives = self.b.and(Ty::Pred, there, leader);
-                    (barrier, paired, self.b.reg(arrives, RegClass::Pred))
-                }
+            let (barrier, paired, there) = match release {
+                Release::Stage(barrier, paired) => (barrier, paired, None),
+                Release::Carried(barrier, paired) => (barrier, paired, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
             };
-            let empty = Addr::new(barrier, EMPTY);
-            self.b.guarded(arrives, false, |b| b.mbarrier_arrive(&empty, false));
-            if let Some(peer) = peer.filter(|_| paired) {
-                let empty = Addr::new(self.b.mapa(barrier, peer), EMPTY);
-                self.b.guarded(arrives, false, |b| b.mbarrier_arrive(&empty, true));
+            let arrive = |b: &mut Builder, leader: Reg, bar: Reg, remote: bool| {
+                let arrives = there.map_or(leader, |there| b.and(Ty::Pred, there, leader).reg());
+                b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
+            };
+            arrive(&mut self.b, leader, barrier, false);
+            if let Some((peer, far_leader)) = peer.filter(|_| paired) {
+                let far = self.b.mapa(barrier, peer).reg();
+                arrive(&mut self.b, far_leader, far, true);
             }
         }
     }

@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Lowering;
-use super::cluster::{BLOCKS, Pairs};
+use super::cluster::Pairs;
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
@@ -79,13 +79,6 @@ pub struct RingPlan {
     /// A pair of tile blocks fills them together.
     pub paired: bool,
     repeats: Repeats,
-}
-
-impl RingPlan {
-    /// Tile blocks whose consumers give back a stage.
-    pub fn blocks(&self) -> u32 {
-        if self.paired { BLOCKS } else { 1 }
-    }
 }
 
 /// How often the loads of a ring are made.

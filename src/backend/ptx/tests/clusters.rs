@@ -148,15 +148,27 @@ fn every_shape_of_operands_is_shared() {
 
 #[test]
 fn blocks_that_are_not_in_step_stay_alone() {
-    for order in [Order::Triangle, Order::Persistent] {
-        let module = product(DType::F16, [128, 128, 64], order, false);
-        let compiled = code(&module);
-        assert_eq!(compiled.cluster, 1);
-        let report = compiled.remarks.to_string();
-        assert!(report.contains("no clusters: the way of a block depends on its place"), "{report}");
-        let usual = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap();
-        assert_eq!(compiled.text, usual.text);
-    }
+    let module = product(DType::F16, [128, 128, 64], Order::Triangle, false);
+    let compiled = code(&module);
+    assert_eq!(compiled.cluster, 1);
+    let report = compiled.remarks.to_string();
+    assert!(report.contains("no clusters: the way of a block depends on its place"), "{report}");
+    let usual = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap();
+    assert_eq!(compiled.text, usual.text);
+}
+
+#[test]
+fn blocks_that_take_tile_after_tile_count_their_iterations() {
+    let compiled = code(&product(DType::F16, [128, 128, 64], Order::Persistent, false));
+    let text = &compiled.text;
+    assert_eq!(compiled.cluster, 2);
+    let report = compiled.remarks.to_string();
+    assert_eq!(count(&report, "multicast over 2 blocks"), 2, "{report}");
+    // Who comes to say that a stage is free is only known at run time.
+    let inits: Vec<&str> = text.lines().filter(|line| line.contains("mbarrier.init.shared")).collect();
+    let counts: Vec<bool> = inits.iter().map(|line| line.rsplit(", ").next().unwrap().starts_with("%r")).collect();
+    assert!(counts.chunks(2).all(|stage| *stage == [false, true]), "{inits:?}");
+    assert_eq!(count(&text[..text.find("mbarrier.init").unwrap()], "selp.b32"), 3, "{text}");
 }
 
 #[test]
