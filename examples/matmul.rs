@@ -53,13 +53,15 @@ enum ElementType {
     F64,
 }
 
-/// The row and column of the tile of the result that comes `index`-th. Eight rows of tiles are gone through
+/// Rows of tiles that are gone through together.
+const GROUP: i32 = 8;
+
+/// The row and column of the tile of the result that comes `index`-th. A group of rows of tiles is gone through
 /// column by column, so that tiles that are made at the same time share what they read.
-fn place(index: Scalar<i32>, rows: Scalar<i32>, columns: Scalar<i32>) -> (Scalar<i32>, Scalar<i32>) {
-    const GROUP: i32 = 8;
-    let in_group = columns * GROUP;
-    let first = index / in_group * GROUP;
-    let height = (rows - first).min(GROUP);
+fn place(index: Scalar<i32>, rows: Scalar<i32>, columns: Scalar<i32>, group: i32) -> (Scalar<i32>, Scalar<i32>) {
+    let in_group = columns * group;
+    let first = index / in_group * group;
+    let height = (rows - first).min(group);
     (first + index % in_group % height, index % in_group / height)
 }
 
@@ -94,7 +96,14 @@ where
     O: Element,
 {
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
-    product::<T, I, Acc, O, false>(a, b, c, tile, place(ct::bid(0), rows, columns));
+    // Neighbours share the longer side of their tiles: it is what blocks that run in pairs fetch together.
+    let (i, j) = if tile[0] > tile[1] {
+        let (j, i) = place(ct::bid(0), columns, rows, 2 * GROUP);
+        (i, j)
+    } else {
+        place(ct::bid(0), rows, columns, GROUP)
+    };
+    product::<T, I, Acc, O, false>(a, b, c, tile, (i, j));
 }
 
 /// As many blocks as run at a time; each makes one tile after another.
@@ -107,7 +116,7 @@ where
 {
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
     ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), (), |index, ()| {
-        product::<T, I, Acc, O, FAST>(a, b, c, tile, place(index, rows, columns));
+        product::<T, I, Acc, O, FAST>(a, b, c, tile, place(index, rows, columns, GROUP));
     });
 }
 

@@ -51,7 +51,7 @@ pub struct Options {
     /// Stages of loops whose loads feed products.
     #[arg(long)]
     stages: Option<u32>,
-    /// Thread blocks that a tile block is divided among.
+    /// Blocks of a cluster. In PTX, 2 share what both load; in Tile IR a tile block is divided among them.
     #[arg(long)]
     num_ctas: Option<u32>,
 }

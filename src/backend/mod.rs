@@ -20,7 +20,12 @@ pub struct Hints {
     pub num_warps: Option<u32>,
     /// Depth of software-pipelined loops: how many loads are in flight.
     pub stages: Option<u32>,
-    /// Tile blocks of one cluster.
+    /// Tile blocks of one cluster (a power of two up to 16).
+    ///
+    /// On Hopper, 2 or more have the ptx back end run the kernel in clusters of two tile blocks, neighbours along the
+    /// grid's first extent, that fetch together what both need of the operands of matrix products. It does so where
+    /// the way of a block through its loops does not depend on its place in the grid, and where the grid's first
+    /// extent is even; elsewhere the hint means nothing. The tileir back end hands the number on.
     pub num_ctas: Option<u32>,
     /// Tile blocks that should fit on one multiprocessor.
     pub occupancy: Option<u32>,

@@ -47,10 +47,13 @@ pub(crate) struct GpuCode {
     pub maps: Option<Box<Mapped>>,
 }
 
-/// The tensor maps of a kernel, and the kernel for arrays that have none.
+/// The tensor maps of a kernel, and the kernels for launches that it is not for.
 pub(crate) struct Mapped {
     maps: TensorMaps,
+    /// For arrays that have no maps.
     plain: OnceLock<Box<GpuCode>>,
+    /// For grids that clusters do not divide.
+    single: OnceLock<Box<GpuCode>>,
     building: Mutex<()>,
     source: Source,
 }
@@ -64,13 +67,18 @@ struct Source {
 }
 
 impl GpuCode {
-    /// The kernel that runs for these parameter words, this one or the one without tensor maps, and its maps.
+    /// The kernel that runs with this grid (any, if it is not known) and these parameter words, and its maps: this
+    /// one, the one without tensor maps, or the one without clusters.
     ///
     /// # Errors
-    /// Those of compiling the other one.
+    /// Those of compiling another one.
     #[inline]
-    pub fn for_words(&self, words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
+    pub fn for_launch(&self, grid: Option<[u32; 3]>, words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
         let Some(mapped) = &self.maps else { return Ok((self, None)) };
+        let cluster = self.kernel.cluster();
+        if cluster > 1 && grid.is_none_or(|[x, ..]| !x.is_multiple_of(cluster)) {
+            return mapped.single()?.for_launch(grid, words);
+        }
         match mapped.maps.encoded(words) {
             Some(maps) => Ok((self, Some(maps))),
             None => Ok((mapped.plain()?, None)),
@@ -85,14 +93,28 @@ impl Mapped {
     /// Those of compiling.
     #[cold]
     fn plain(&self) -> Result<&GpuCode> {
+        self.other(&self.plain, self.source.hints, false)
+    }
+
+    /// The kernel without clusters; compiled when it is first asked for.
+    ///
+    /// # Errors
+    /// Those of compiling.
+    #[cold]
+    fn single(&self) -> Result<&GpuCode> {
+        self.other(&self.single, Hints { num_ctas: None, ..self.source.hints }, true)
+    }
+
+    fn other<'a>(&'a self, place: &'a OnceLock<Box<GpuCode>>, hints: Hints, tma: bool) -> Result<&'a GpuCode> {
         let _only_one = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(code) = self.plain.get() {
+        if let Some(code) = place.get() {
             return Ok(code);
         }
-        let Source { name, module, gpu, hints } = &self.source;
-        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?} without maps", gpu.target()));
-        let code = compile_gpu(name, module, gpu, *hints, false, &dump)?;
-        Ok(self.plain.get_or_init(|| Box::new(code)))
+        let Source { name, module, gpu, .. } = &self.source;
+        let maps = if tma { "" } else { " without maps" };
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{maps}", gpu.target()));
+        let code = compile_gpu(name, module, gpu, hints, tma, &dump)?;
+        Ok(place.get_or_init(|| Box::new(code)))
     }
 }
 
@@ -137,8 +159,8 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
 /// Generates PTX; `tma`: the kernel may take tensor maps.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
     check_hints(hints)?;
-    let Hints { num_warps, occupancy, stages, .. } = hints;
-    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, tma })
+    let Hints { num_warps, occupancy, stages, num_ctas } = hints;
+    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, tma })
 }
 
 fn check_hints(hints: Hints) -> Result<()> {
@@ -181,7 +203,7 @@ fn compile_gpu(
     dump.write("log", cubin.log.as_bytes())?;
     let maps = TensorMaps::of(&code.params).map(|maps| {
         let source = Source { name: name.into(), module: module.clone(), gpu, hints };
-        Box::new(Mapped { maps, plain: OnceLock::new(), building: Mutex::new(()), source })
+        Box::new(Mapped { maps, plain: OnceLock::new(), single: OnceLock::new(), building: Mutex::new(()), source })
     });
     let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log))?;
     Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps })

@@ -168,7 +168,7 @@ impl<Args> CompiledKernel<Args> {
     ///
     /// # Errors
     /// [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
-    /// without tensor maps.
+    /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
     pub fn raw(&self, args: impl LaunchArgs<Traced = Args>) -> Result<Option<RawLaunch>> {
         let Executable::Gpu(code) = self.executable() else { return Ok(None) };
         let mut words = Vec::new();

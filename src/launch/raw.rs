@@ -27,8 +27,8 @@ pub struct RawLaunch {
 
 impl RawLaunch {
     pub(super) fn new(code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
-        let (code, maps) = code.for_words(&words)?;
         // The grid is not known here.
+        let (code, maps) = code.for_launch(None, &words)?;
         let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded())?;
         let (function, config) = code.kernel.raw();
         Ok(RawLaunch {

@@ -31,7 +31,7 @@ fn launch_gpu(
     args: &impl LaunchArg,
 ) -> Result<()> {
     let Some(stream_of_gpu) = stream.as_gpu() else { unreachable!("the stream was checked to be of this device") };
-    let (code, maps) = code.for_words(words)?;
+    let (code, maps) = code.for_launch(Some(grid), words)?;
     let code = match &code.promises {
         Some(promised) if !promised.hold(grid, words) => promised.guarded()?,
         _ => code,

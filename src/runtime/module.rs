@@ -266,6 +266,12 @@ impl GpuKernel {
         (self.function.cast(), LaunchConfig { threads, shared_bytes, cluster })
     }
 
+    /// Tile blocks of a cluster; 1: none.
+    #[inline]
+    pub fn cluster(&self) -> u32 {
+        self.cluster
+    }
+
     /// Queues the kernel on a stream.
     ///
     /// # Safety

@@ -93,13 +93,25 @@ impl Session {
         K: Kernel<A::Traced>,
         [usize; N]: Into<ct::Grid>,
     {
+        self.launch_with(ct::Hints::default(), kernel, grid, args)
+    }
+
+    /// [`Session::launch`] with hints.
+    #[track_caller]
+    pub fn launch_with<K, A, const N: usize>(self, hints: ct::Hints, kernel: K, grid: [usize; N], args: A) -> Result<()>
+    where
+        A: LaunchArgs,
+        K: Kernel<A::Traced>,
+        [usize; N]: Into<ct::Grid>,
+    {
+        let launch = ct::Launch::new(grid).hints(hints);
         match self {
             Session::Run(device) => {
-                ct::launch(kernel, grid, args)?;
+                launch.launch(kernel, args)?;
                 Ok(device.synchronize()?)
             }
             Session::RunTileIr(device) => {
-                ct::Launch::new(grid).backend(ct::Backend::TileIr).launch(kernel, args)?;
+                launch.backend(ct::Backend::TileIr).launch(kernel, args)?;
                 Ok(device.synchronize()?)
             }
             Session::InterpretTileIr(target) => {
@@ -111,10 +123,10 @@ impl Session {
                     // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
                     unsafe { memory.add(start, used.memory.len(), used.writes) };
                 });
-                interpret(&ct::export(kernel, args, target, ct::Format::TileIr(None))?, &grid, &words, &memory)
+                interpret(&launch.export(kernel, args, target, ct::Format::TileIr(None))?, &grid, &words, &memory)
             }
             Session::AssembleTileIr(target) => {
-                let code = ct::export(kernel, args, target, ct::Format::TileIr(None))?;
+                let code = launch.export(kernel, args, target, ct::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
                     // What runs when the launch does not keep the kernel's promises; guards are alike for all targets.
@@ -123,7 +135,7 @@ impl Session {
                 }
             }
             Session::Assemble(target, demand) => {
-                let ptx = ct::code_ptx(kernel, args, target)?;
+                let ptx = launch.code_ptx(kernel, args, target)?;
                 ptxas::assemble(&ptx, &target.to_string(), demand)
             }
         }

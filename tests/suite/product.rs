@@ -38,6 +38,20 @@ pub fn register(suite: &mut Suite) {
         u8 i8 i32;
         u8 u8 i32;
     }
+    macro_rules! pairs {
+        ($($a:ident $acc:ident;)+) => {$(
+            let name = format!("product/pairs/{} {}", stringify!($a), stringify!($acc));
+            suite.lean(name, pairs::<$a, $acc>);
+        )+};
+    }
+    pairs! {
+        f16 f32;
+        bf16 f32;
+        tf32 f32;
+        f8e4m3fn f32;
+        i8 i32;
+    }
+    suite.test("product/pairs/batch", pairs_of_a_batch);
     suite.test("product/rounded", rounded);
     suite.test("product/matmul", natural);
     suite.test("product/chained", chained);
@@ -328,6 +342,112 @@ where
     let pairs = a.chunks(16 * 32).zip(b.chunks(32 * 8));
     let expected: Vec<_> = pairs.flat_map(|(a, b)| reference(a, b, [16, 8, 32])).collect();
     session.check("batch", &c, &|at| Want::SumOf(expected[ravel(at, [4, 16, 8])].0 + 1.0))
+}
+
+/// Which tile of the result a block makes. Neighbours along x need the same columns, the same rows, both or nothing.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// x goes over the rows, y over the columns.
+    Columns,
+    /// x goes over the columns, y over the rows.
+    Rows,
+    /// x goes over all, column by column.
+    ColumnByColumn,
+    /// x goes over all, row by row.
+    RowByRow,
+    /// Every tile of rows is multiplied twice; x goes over the rows.
+    Twice,
+}
+
+/// Tile blocks run in pairs that share what they load, if the grid has pairs.
+fn pairs<A, C>(session: Session) -> Result<()>
+where
+    A: MmaInput<A, C>,
+    C: Element,
+{
+    const ORDERS: [Order; 5] = [Order::Columns, Order::Rows, Order::ColumnByColumn, Order::RowByRow, Order::Twice];
+    fn kernel<A, C>(a: Array<A, 2>, b: Array<A, 2>, c: ArrayMut<C, 2>, [tm, tn, tk, order]: [usize; 4])
+    where
+        A: MmaInput<A, C>,
+        C: Element,
+    {
+        let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tm, tn]));
+        let (x, y) = (ct::bid(0), ct::bid(1));
+        let (i, j) = match ORDERS[order] {
+            Order::Columns | Order::Twice => (x, y),
+            Order::Rows => (y, x),
+            Order::ColumnByColumn => (x % rows, x / rows),
+            Order::RowByRow => (x / columns, x % columns),
+        };
+        let from = if let Order::Twice = ORDERS[order] { i / 2 } else { i };
+        let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |k, acc| {
+            ct::mma(a.load([from, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+        });
+        c.store([i, j], acc);
+    }
+    let tk = if A::DTYPE.bits() == 8 { 64 } else { 32 };
+    // Only a GPU goes round rings, which takes long sums.
+    let k = if session.device() == ct::Device::cpu() { 80 } else { 368 };
+    // Three tiles by four, of which rows are left over, and four by three.
+    for ([m, n], [tm, tn], transposed, stages) in
+        [([144, 400], [64, 128], false, None), ([400, 144], [128, 64], true, Some(3))]
+    {
+        let (a, b) = (random::<A>(1, m * k, Spread::Whole(3)), random::<A>(2, k * n, Spread::Whole(3)));
+        let expected = reference(&a, &b, [m, n, k]);
+        let device_a = session.array(&a, [m, k])?;
+        let device_b =
+            if transposed { session.array(&flipped(&b, k, n), [n, k])? } else { session.array(&b, [k, n])? };
+        let (rows, columns) = (m.div_ceil(tm), n.div_ceil(tn));
+        for (index, order) in ORDERS.into_iter().enumerate() {
+            let twice = matches!(order, Order::Twice);
+            let height = if twice { 2 * rows * tm } else { m };
+            let mut c = session.unwritten::<C, 2>([height, n])?;
+            let grid = match order {
+                Order::Columns => [rows, columns],
+                Order::Rows => [columns, rows],
+                Order::ColumnByColumn | Order::RowByRow => [rows * columns, 1],
+                Order::Twice => [2 * rows, columns],
+            };
+            let hints = ct::Hints { num_ctas: Some(2), stages, ..ct::Hints::default() };
+            let view_b = if transposed { device_b.transpose()? } else { device_b.view() };
+            let arguments = (&device_a, view_b, &mut c, Constant([tm, tn, tk, index]));
+            session.launch_with(hints, kernel::<A, C>, grid, arguments)?;
+            let what = format!("{m}x{n}x{k}, {order:?}, transposed {transposed}");
+            session.check(&what, &c, &|[i, j]| {
+                let from = if twice { i / tm / 2 * tm + i % tm } else { i };
+                Want::SumOf(if from < m { expected[from * n + j].0 } else { 0.0 })
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Pairs of blocks along the rows of each matrix of a batch, and along the batch.
+fn pairs_of_a_batch(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 3>, b: Array<f16, 3>, c: ArrayMut<f32, 3>, along_batch: bool) {
+        let (x, y, z) = (ct::bid(0), ct::bid(1), ct::bid(2));
+        let (batch, i, j) = if along_batch { (x, y, z) } else { (z, x, y) };
+        let acc = ct::for_each(..a.num_tiles(2, [1, 64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+            let a = a.load([batch, i, k], [1, 64, 64]).squeeze(0);
+            ct::mma(a, b.load([batch, k, j], [1, 64, 128]).squeeze(0), acc)
+        });
+        c.store([batch, i, j], acc.reshape([1, 64, 128]));
+    }
+    const BATCH: usize = 4;
+    let [m, n, k] = [128, 144, if session.device() == ct::Device::cpu() { 80 } else { 656 }];
+    let (a, b) = (random::<f16>(3, BATCH * m * k, Spread::Whole(3)), random::<f16>(4, BATCH * k * n, Spread::Whole(3)));
+    let (device_a, device_b) = (session.array(&a, [BATCH, m, k])?, session.array(&b, [BATCH, k, n])?);
+    let expected: Vec<_> = a.chunks(m * k).zip(b.chunks(k * n)).flat_map(|(a, b)| reference(a, b, [m, n, k])).collect();
+    for along_batch in [false, true] {
+        let mut c = session.unwritten::<f32, 3>([BATCH, m, n])?;
+        let (rows, columns) = (m.div_ceil(64), n.div_ceil(128));
+        let grid = if along_batch { [BATCH, rows, columns] } else { [rows, columns, BATCH] };
+        let hints = ct::Hints { num_ctas: Some(2), ..ct::Hints::default() };
+        session.launch_with(hints, kernel, grid, (&device_a, &device_b, &mut c, Constant(along_batch)))?;
+        let what = format!("pairs of a batch, along it {along_batch}");
+        session.check(&what, &c, &|at| Want::SumOf(expected[ravel(at, [BATCH, m, n])].0))?;
+    }
+    Ok(())
 }
 
 /// `matmul` chooses the accumulator type.

@@ -152,13 +152,17 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
     Ok(Box::new(row))
 }
 
+/// Hints with which tile blocks run in pairs.
+const PAIRS: Hints = Hints { num_ctas: Some(2), ..NO_HINTS };
+
 /// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the widest swizzle, or half
-/// of it.
+/// of it. Pairs of blocks are for kernels in which a block makes one tile.
 fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
     let mut tiles = Vec::new();
     for depth in [128 / bytes, 64 / bytes] {
         for [tm, tn] in [[128, 128], [128, 256], [256, 128]] {
             tiles.push(([tm, tn, depth], NO_HINTS));
+            tiles.push(([tm, tn, depth], PAIRS));
         }
         for num_warps in [4, 8] {
             tiles.push(([128, 128, depth], Hints { num_warps: Some(num_warps), ..NO_HINTS }));
@@ -169,9 +173,10 @@ fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
 
 fn product_label<const N: usize>(tile: [usize; N], hints: Hints) -> String {
     let extents = tile.map(|extent| extent.to_string()).join("x");
-    let warps = hints.num_warps.map_or(String::new(), |n| format!(" {n} warps"));
-    let blocks = hints.occupancy.map_or(String::new(), |n| format!(" {n} a multiprocessor"));
-    extents + &warps + &blocks
+    let warps = hints.num_warps.map(|n| format!(" {n} warps")).unwrap_or_default();
+    let blocks = hints.occupancy.map(|n| format!(" {n} a multiprocessor")).unwrap_or_default();
+    let pairs = hints.num_ctas.map(|n| format!(" {n} blocks a cluster")).unwrap_or_default();
+    format!("{extents}{warps}{blocks}{pairs}")
 }
 
 /// `columns`: the second matrix lies column by column.
@@ -195,6 +200,9 @@ where
             let b = if columns { b.transpose()? } else { b.view() };
             call.run(tiles, examples::matmul::matmul::<T, I, f32, O>, (&*a, b, c, Constant(tile)))
         });
+        if hints.num_ctas.is_some() {
+            continue;
+        }
         row = row.with(format!("{label} persistent"), hints, move |(a, b, c): &mut Set<T, O>, call| {
             let b = if columns { b.transpose()? } else { b.view() };
             let kernel = examples::matmul::matmul_persistent::<T, I, f32, O>;
@@ -228,6 +236,9 @@ where
         row = row.with(label.clone(), hints, move |[a, b, c]: &mut Set<T>, call| {
             call.run(grid, examples::batched_matmul::batched_matmul::<T, I>, (&*a, &*b, c, Constant(tile)))
         });
+        if hints.num_ctas.is_some() {
+            continue;
+        }
         let blocks = grid.iter().product::<usize>().min(multiprocessors);
         row = row.with(format!("{label} persistent"), hints, move |[a, b, c]: &mut Set<T>, call| {
             let kernel = examples::batched_matmul::batched_matmul_persistent::<T, I>;

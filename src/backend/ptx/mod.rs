@@ -49,13 +49,15 @@ pub struct CompileOptions {
     pub occupancy: Option<u32>,
     /// Stages of shared memory of a loop whose loads feed a matrix product; 1: loads do not run ahead.
     pub stages: Option<u32>,
+    /// Tile blocks of a cluster: with 2 or more, pairs share loads where they can.
+    pub num_ctas: Option<u32>,
     /// May the kernel take tensor maps? Without them it runs for arrays that no map can describe, too.
     pub tma: bool,
 }
 
 impl Default for CompileOptions {
     fn default() -> CompileOptions {
-        CompileOptions { num_warps: None, occupancy: None, stages: None, tma: true }
+        CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: None, tma: true }
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Way {
         boxes: u32,
         /// Stages of shared memory.
         stages: u32,
+        /// Tile blocks that fetch a tile together where it is the same in all of them.
+        blocks: u32,
     },
     /// The copy engine moves boxes of a tensor map.
     Boxes {
@@ -76,6 +78,8 @@ pub struct Product {
 pub struct CodeRemarks {
     accesses: Vec<(OpId, Access)>,
     products: Vec<(OpId, Product)>,
+    /// Why tile blocks do not run in clusters although that was wished for.
+    pub alone: Option<&'static str>,
     /// Changes of layout by shuffles within warps.
     pub shuffled: u32,
     /// Changes of layout through shared memory.
@@ -156,7 +160,10 @@ impl fmt::Display for Way {
                 if ragged { write!(f, "; tiles at the end element by element") } else { Ok(()) }
             }
             Way::Ahead { bytes, stages } => write!(f, "cp.async of {bytes} bytes into {stages} stages"),
-            Way::Streamed { boxes, stages } => write!(f, "TMA into {stages} stages by a producer, boxes: {boxes}"),
+            Way::Streamed { boxes, stages, blocks } => {
+                write!(f, "TMA into {stages} stages by a producer, boxes: {boxes}")?;
+                if blocks > 1 { write!(f, ", multicast over {blocks} blocks") } else { Ok(()) }
+            }
             Way::Boxes { boxes } => write!(f, "TMA, boxes: {boxes}"),
         }
     }
@@ -198,6 +205,9 @@ impl fmt::Display for CodeRemarks {
             kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect();
         if !found.is_empty() {
             writeln!(f, "  {}", found.join(", "))?;
+        }
+        if let Some(reason) = self.alone {
+            writeln!(f, "  no clusters: {reason}")?;
         }
         write!(f, "  warps: {}", self.warps)?;
         if self.producer_warps > 0 {

@@ -16,8 +16,9 @@ pub struct LoadRoute {
 
 impl Builder {
     /// Initialises an mbarrier for `count` arrivals a phase.
-    pub fn mbarrier_init(&mut self, bar: &Addr, count: u32) {
-        self.push(Opcode::MbarrierInit, vec![], vec![Arg::Mem(bar.clone()), Operand::from(count).into()]);
+    pub fn mbarrier_init(&mut self, bar: &Addr, count: impl Into<Operand>) {
+        let count = self.source(count, Ty::U32);
+        self.push(Opcode::MbarrierInit, vec![], vec![Arg::Mem(bar.clone()), count.into()]);
     }
 
     /// Makes initialised mbarriers visible to the cluster and to bulk copies.
@@ -56,6 +57,12 @@ impl Builder {
     /// Waits for all threads of the cluster; orders memory.
     pub fn cluster_sync(&mut self) {
         self.push(Opcode::ClusterArrive { release: true }, vec![], vec![]);
+        self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
+    }
+
+    /// Waits for all threads of the cluster; orders no more memory than fences before it did.
+    pub fn cluster_meet(&mut self) {
+        self.push(Opcode::ClusterArrive { release: false }, vec![], vec![]);
         self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
     }
 

@@ -207,7 +207,7 @@ fn hopper_forms_assemble() {
     let (bar, data) = (b.address(Operand::Smem, 0i64), b.address(Operand::Smem, 1024i64));
     let tid = b.special(Special::TidX);
     let others = b.setp(Cmp::Ne, Ty::U32, tid, 0i64);
-    b.skip_if(others, false, |b| b.mbarrier_init(&bar, 1));
+    b.skip_if(others, false, |b| b.mbarrier_init(&bar, 1u32));
     b.fence_mbarrier_init();
     b.cluster_sync();
     b.skip_if(others, false, |b| {

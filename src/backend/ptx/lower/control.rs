@@ -197,6 +197,7 @@ impl Lowering<'_> {
         self.b.bra_if(enter, true, end, true);
         self.b.place(head);
         self.single(args[0], counter.into());
+        self.mirror_counter(id, counter, ty)?;
         for (&arg, fixed) in args[1..].iter().zip(&carried) {
             self.bind(arg, fixed);
         }
@@ -380,6 +381,7 @@ impl Lowering<'_> {
             Opcode::Return => {
                 self.finish_box_stores();
                 self.settle();
+                self.drain_rings();
                 self.b.ret();
                 return Ok(());
             }
@@ -403,7 +405,7 @@ impl Lowering<'_> {
 }
 
 /// The PTX type of a loop counter.
-fn counter_type(dtype: DType, is_unsigned: bool) -> Lowered<Ty> {
+pub fn counter_type(dtype: DType, is_unsigned: bool) -> Lowered<Ty> {
     match (dtype, is_unsigned) {
         (DType::I32, false) => Ok(Ty::S32),
         (DType::I32, true) => Ok(Ty::U32),
@@ -413,7 +415,8 @@ fn counter_type(dtype: DType, is_unsigned: bool) -> Lowered<Ty> {
     }
 }
 
-fn unsigned(ty: Ty) -> Ty {
+/// The unsigned type of the same width.
+pub fn unsigned(ty: Ty) -> Ty {
     match ty {
         Ty::S64 | Ty::U64 => Ty::U64,
         _ => Ty::U32,

@@ -12,14 +12,17 @@
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
-//! * `roles`, `ring` — warps that only load, for warps that only compute (sm_90a).
+//! * `roles`, `ring` — warps that only load, for warps that only compute (sm_90a);
+//! * `cluster`, `differing` — pairs of tile blocks that share such loads.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
 
 mod box_store;
+mod cluster;
 mod control;
 mod convert;
+mod differing;
 mod elementwise;
 mod memory;
 mod pipeline;
@@ -86,6 +89,8 @@ pub struct Lowering<'m> {
     role: ring::Role,
     /// Streamed loads, if there are any.
     rings: Option<ring::Rings>,
+    /// The other tile block of a pair.
+    peer: cluster::Peer,
     options: CompileOptions,
     facts: Rc<Facts>,
     /// Stores that the bulk copy engine does.
@@ -125,6 +130,7 @@ fn start<'m>(
         in_flight: Vec::new(),
         role: ring::Role::All,
         rings: None,
+        peer: cluster::Peer::default(),
         options: *options,
         facts: Rc::clone(&inference.facts),
         box_stores: HashMap::new(),
@@ -151,7 +157,7 @@ pub fn lower<'m>(
     let mut lowering = start(module, entry, inference, name, options);
     let mut params = lowering.params(entry);
     lowering.start_box_stores(entry.body);
-    match lowering.plan_roles(entry.body) {
+    match lowering.plan_paired_roles(entry.body) {
         Some(roles) => {
             if let Err(message) = lowering.with_roles(entry.body, roles) {
                 lowering.errors.push(Diagnostic::new(message, None));
@@ -167,7 +173,7 @@ pub fn lower<'m>(
     }
     params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let layout = lowering.layout_text(entry.body);
-    let shared_bytes = lowering.shared.used();
+    let (shared_bytes, cluster) = (lowering.shared.used(), lowering.cluster());
     let (mut remarks, warps) = (lowering.remarks, lowering.inference.num_warps as u32);
     let multiplies = !lowering.inference.products.is_empty();
     let mut function: Function = lowering.b.finish();
@@ -179,17 +185,7 @@ pub fn lower<'m>(
     remarks.finish(&function, warps);
     let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
-    Ok(Compiled {
-        text,
-        entry: name.to_owned(),
-        threads,
-        min_blocks,
-        shared_bytes,
-        cluster: 1,
-        params,
-        layout,
-        remarks,
-    })
+    Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster, params, layout, remarks })
 }
 
 /// An empty kernel. Without a number of blocks, ptxas may save registers for more of them than is good.
@@ -248,7 +244,7 @@ impl<'m> Lowering<'m> {
         let ops = &module.block(block).ops;
         if self.role == ring::Role::Producer {
             for &id in ops.iter().filter(|&&id| self.producer_runs(id)).collect::<Vec<_>>() {
-                if let Err(message) = self.op(id) {
+                if let Err(message) = self.op(id).and_then(|()| self.mirror(id)) {
                     self.report(id, message);
                 }
             }
@@ -385,7 +381,10 @@ impl<'m> Lowering<'m> {
         };
         for (&result, special) in op.results.iter().zip(registers) {
             if self.use_counts[result.index()] > 0 {
-                let value = self.b.special(special);
+                let mut value = self.b.special(special);
+                if special == CtaIdX && self.peer.active {
+                    value = self.b.xor(Ty::B32, value, 1u32);
+                }
                 self.single(result, value);
             }
         }

@@ -8,9 +8,10 @@
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
+use super::cluster::BLOCKS;
 use super::roles::{RingPlan, Roles};
 use super::{Lowered, Lowering};
-use crate::backend::ptx::builder::LoadRoute;
+use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
@@ -73,7 +74,7 @@ struct Ring {
 
 /// Rings of a kernel and their state.
 pub struct Rings {
-    roles: Roles,
+    pub roles: Roles,
     rings: Vec<Ring>,
     positions: Vec<Position>,
     held: Vec<Option<Held>>,
@@ -81,15 +82,19 @@ pub struct Rings {
     leader: Option<Reg>,
     /// A predicate that never holds, and where it would lead.
     aside: Option<(Reg, Label)>,
+    /// The rank of the other tile block of a pair.
+    peer: Option<Reg>,
+    /// The thread of each consumer warp that tells the other block.
+    far_leader: Option<Reg>,
 }
 
-/// A stage to be given back once a product has landed.
+/// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.
 #[derive(Clone, Copy, Debug)]
 pub enum Release {
     /// The one with this full barrier.
-    Stage(Reg),
+    Stage(Reg, bool),
     /// The one whose full barrier the register names, if it is not 0.
-    Carried(Reg),
+    Carried(Reg, bool),
 }
 
 /// A product that may still be running.
@@ -111,8 +116,8 @@ pub struct Orbit {
     result: Value,
     /// The loop's result.
     after: Value,
-    /// Registers of what it has to give back, by channel.
-    releases: Vec<(usize, Reg)>,
+    /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
+    releases: Vec<(Reg, bool)>,
 }
 
 impl Lowering<'_> {
@@ -139,7 +144,8 @@ impl Lowering<'_> {
         }
         let others = self.other_shared_bytes(body, &roles, false);
         self.place_box_stores(Some(others));
-        self.init_barriers(barriers, stages, warps);
+        self.compare_ways(body, &roles)?;
+        self.init_barriers(&rings, &roles, warps);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
@@ -147,7 +153,16 @@ impl Lowering<'_> {
 
         let before = (self.tiles.clone(), self.views.clone(), self.shared.clone(), self.memory.clone(), self.mark());
         let positions = Vec::new();
-        self.rings = Some(Rings { roles, rings, positions, held: vec![None; count], leader: None, aside: None });
+        self.rings = Some(Rings {
+            roles,
+            rings,
+            positions,
+            held: vec![None; count],
+            leader: None,
+            aside: None,
+            peer: None,
+            far_leader: None,
+        });
         self.role = Role::Consumer;
         self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
@@ -181,19 +196,28 @@ impl Lowering<'_> {
     }
 
     /// One thread prepares all barriers of the rings.
-    fn init_barriers(&mut self, barriers: Buffer, stages: u32, warps: u32) {
+    fn init_barriers(&mut self, rings: &[Ring], roles: &Roles, warps: u32) {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
+        let both = match self.peer.in_step {
+            Some(in_step) => self.b.select(RegClass::B32, in_step, warps * BLOCKS, warps),
+            None => Operand::from(warps * BLOCKS),
+        };
         self.b.skip_if(others, false, |b| {
-            for stage in 0..stages {
-                let full = Addr::new(base, i64::from(barriers.offset + stage * BARRIER_BYTES));
-                b.mbarrier_init(&full, 1);
-                b.mbarrier_init(&full.plus(EMPTY), warps);
+            for (ring, plan) in rings.iter().zip(&roles.rings) {
+                for stage in 0..plan.stages {
+                    let full = Addr::new(base, i64::from(ring.barriers + stage * BARRIER_BYTES));
+                    b.mbarrier_init(&full, 1u32);
+                    b.mbarrier_init(&full.plus(EMPTY), if plan.paired { both } else { warps.into() });
+                }
             }
             b.fence_mbarrier_init();
         });
-        self.b.bar_sync(0, None);
+        match roles.pairs {
+            Some(_) => self.b.cluster_meet(),
+            None => self.b.bar_sync(0, None),
+        }
     }
 
     /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and
@@ -237,8 +261,16 @@ impl Lowering<'_> {
         let rings = self.rings.as_mut().expect("rings");
         rings.leader = leader;
         let b = &mut self.b;
-        let zero = |b: &mut crate::backend::ptx::builder::Builder| b.copy(Operand::Imm(0), RegClass::B32);
+        let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
         rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
+        if rings.roles.pairs.is_some() {
+            let rank = b.special(Special::ClusterCtaRank);
+            rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
+            rings.far_leader = leader.map(|leader| match self.peer.in_step {
+                Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
+                None => leader,
+            });
+        }
     }
 
     /// Does the producer run this op?
@@ -270,7 +302,8 @@ impl Lowering<'_> {
         let (first, last) = (loads[0].load, loads[loads.len() - 1].load);
         let stages = rings.roles.rings[rings.roles.channels[channel].ring].stages;
         for load in loads {
-            let way = Way::Streamed { boxes: load.boxes.len() as u32, stages };
+            let blocks = self.sharing_blocks(load.load);
+            let way = Way::Streamed { boxes: load.boxes.len() as u32, stages, blocks };
             self.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
         }
         match self.role {
@@ -311,28 +344,27 @@ impl Lowering<'_> {
         (barrier, stage, now.into())
     }
 
-    fn produce(&mut self, channel: usize) -> Lowered {
+    /// Waits for the next stage to be free; its full barrier and its address.
+    pub fn free_stage(&mut self, channel: usize) -> (Addr, Reg) {
         let (barrier, stage, parity) = self.step(channel);
         let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
         let stage = self.b.reg(stage, RegClass::B32);
         let before = self.b.xor(Ty::B32, parity, 1u32);
         self.b.mbarrier_wait(&barrier.plus(EMPTY), before);
+        (barrier, stage)
+    }
+
+    fn produce(&mut self, channel: usize) -> Lowered {
+        let (barrier, stage) = self.free_stage(channel);
         let rings = self.rings.take().expect("rings");
         let this = &rings.roles.channels[channel];
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
         let mut result = Ok(());
         for load in &this.loads {
-            let op = self.module.op(load.load);
-            let map = self.tensor_map_address(&load.map);
-            for part in &load.boxes {
-                match self.tma_coords(op.group(0)[0], op.group(1), &part.place) {
-                    Ok(coords) => {
-                        let target = Addr::new(stage, i64::from(load.offset + part.at));
-                        self.b.tma_load(&target, map, &coords, &barrier, LoadRoute::default());
-                    }
-                    Err(message) => result = Err(message),
-                }
-            }
+            result = result.and(match (rings.peer, Self::deciding(&rings.roles, load.load)) {
+                (Some(peer), Some(deciding)) => self.issue_shared(load, deciding, stage, &barrier, peer),
+                (peer, _) => self.issue(load, stage, &barrier, peer.is_some()),
+            });
         }
         self.rings = Some(rings);
         result
@@ -377,7 +409,8 @@ impl Lowering<'_> {
             if channel.last == id
                 && let Some(held) = held.take()
             {
-                releases.push(Release::Stage(held.barrier));
+                let paired = rings.roles.rings[channel.ring].paired;
+                releases.push(Release::Stage(held.barrier, paired));
             }
         }
         releases
@@ -394,20 +427,21 @@ impl Lowering<'_> {
 
     /// Tells the producer that these stages may be filled again.
     pub fn give_back(&mut self, releases: &[Release]) {
-        let Some(leader) = self.rings.as_ref().and_then(|rings| rings.leader) else { return };
+        let Some(rings) = &self.rings else { return };
+        let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
         for &release in releases {
-            match release {
-                Release::Stage(barrier) => {
-                    let empty = Addr::new(barrier, EMPTY);
-                    self.b.guarded(leader, false, |b| b.mbarrier_arrive(&empty, false));
-                }
-                Release::Carried(barrier) => {
-                    let empty = Addr::new(barrier, EMPTY);
-                    let there = self.b.setp(Cmp::Ne, Ty::U32, barrier, 0);
-                    let arrives = self.b.and(Ty::Pred, there, leader);
-                    let arrives = self.b.reg(arrives, RegClass::Pred);
-                    self.b.guarded(arrives, false, |b| b.mbarrier_arrive(&empty, false));
-                }
+            let (barrier, paired, there) = match release {
+                Release::Stage(barrier, paired) => (barrier, paired, None),
+                Release::Carried(barrier, paired) => (barrier, paired, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
+            };
+            let arrive = |b: &mut Builder, leader: Reg, bar: Reg, remote: bool| {
+                let arrives = there.map_or(leader, |there| b.and(Ty::Pred, there, leader).reg());
+                b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
+            };
+            arrive(&mut self.b, leader, barrier, false);
+            if let Some((peer, far_leader)) = peer.filter(|_| paired) {
+                let far = self.b.mapa(barrier, peer).reg();
+                arrive(&mut self.b, far_leader, far, true);
             }
         }
     }
@@ -487,8 +521,10 @@ impl Lowering<'_> {
             let rings = self.rings.as_ref().expect("rings");
             let channels = rings.roles.channels.iter().enumerate().filter(|(_, channel)| channel.last == product);
             let channels: Vec<usize> = channels.map(|(index, _)| index).collect();
+            let paired = channels.into_iter().map(|index| rings.roles.rings[rings.roles.channels[index].ring].paired);
+            let paired: Vec<bool> = paired.collect();
             let releases =
-                channels.into_iter().map(|index| (index, self.b.copy(Operand::Imm(0), RegClass::B32))).collect();
+                paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired)).collect();
             orbits.push(Orbit { argument, result: this.results[0], after: op.results[carried], releases });
         }
         orbits
@@ -519,9 +555,9 @@ impl Lowering<'_> {
         for orbit in orbits {
             let flight = self.in_flight.iter().find(|flight| flight.result == orbit.result);
             let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
-            for (place, &(_, register)) in orbit.releases.iter().enumerate() {
+            for (place, &(register, _)) in orbit.releases.iter().enumerate() {
                 match releases.get(place) {
-                    Some(&Release::Stage(barrier)) => self.b.mov_to(register, barrier),
+                    Some(&Release::Stage(barrier, _)) => self.b.mov_to(register, barrier),
                     _ => self.b.mov_to(register, Operand::Imm(0)),
                 }
             }
@@ -537,7 +573,7 @@ impl Lowering<'_> {
 
 impl Orbit {
     fn flight(&self, result: Value) -> Flight {
-        let releases = self.releases.iter().map(|&(_, register)| Release::Carried(register)).collect();
+        let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
         Flight { result, releases, issued: usize::MAX }
     }
 }

@@ -12,6 +12,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Lowering;
+use super::cluster::Pairs;
 use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
@@ -22,6 +23,8 @@ use crate::layout::{Conversion, Layout};
 
 /// Most rows of one box of the copy engine.
 const BOX_ROWS: i64 = 256;
+/// Rows of a swizzle pattern.
+const PATTERN_ROWS: i64 = 8;
 /// Alignment of an operand in a stage: a whole swizzle pattern.
 const ALIGN: u32 = 1024;
 /// Stages with which an innermost loop runs far enough ahead that other loads may have theirs.
@@ -45,6 +48,8 @@ pub struct Roles {
     pub slice: HashSet<OpId>,
     /// Carried values and results of region ops that the producer needs.
     pub carried: HashSet<Value>,
+    /// What pairs of tile blocks share, if they are launched in pairs.
+    pub pairs: Option<Pairs>,
 }
 
 /// Loads that arrive together.
@@ -71,6 +76,8 @@ pub struct RingPlan {
     pub stage_bytes: u32,
     /// Number of stages.
     pub stages: u32,
+    /// A pair of tile blocks fills them together.
+    pub paired: bool,
     repeats: Repeats,
 }
 
@@ -150,8 +157,9 @@ impl Feed {
 }
 
 impl Lowering<'_> {
-    /// The loads that a producer should make, if there are any in a loop.
-    pub fn plan_roles(&self, body: BlockId) -> Option<Roles> {
+    /// The loads that a producer should make, if there are any in a loop. `pairs`: what tile blocks may share, of
+    /// which there should be two boxes.
+    pub fn plan_roles(&self, body: BlockId, pairs: Option<&Pairs>) -> Option<Roles> {
         let target = self.inference.target;
         let options = &self.options;
         if target.arch != 90 || !target.accelerated || !options.tma || options.stages == Some(1) {
@@ -164,6 +172,7 @@ impl Lowering<'_> {
             members: HashMap::new(),
             slice: HashSet::new(),
             carried: HashSet::new(),
+            pairs: None,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let mut loads = Vec::new();
@@ -171,7 +180,8 @@ impl Lowering<'_> {
         loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads {
             let Some(feed) = self.feed_of(load, &structure) else { continue };
-            let Some((map, boxes)) = self.boxes_of(load, &feed) else { continue };
+            let halved = pairs.is_some_and(|pairs| pairs.may_share(load));
+            let Some((map, boxes)) = self.boxes_of(load, &feed, halved) else { continue };
             let mut slicer = Slicer::new(self, &structure);
             let op = self.module.op(load);
             if !(slicer.values(op.group(0)) && slicer.values(op.group(1)) && slicer.control_of(load)) {
@@ -273,8 +283,9 @@ impl Lowering<'_> {
         Some(Feed { products: vec![product], panels, axes: [axes[contiguous]?, axes[rows]?], rounded: false, bytes })
     }
 
-    /// The boxes of a load, if the copy engine can bring its tile as it is wanted.
-    fn boxes_of(&self, load: OpId, feed: &Feed) -> Option<(TensorMap, Vec<Box>)> {
+    /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
+    /// two, if the halves are whole swizzle patterns.
+    fn boxes_of(&self, load: OpId, feed: &Feed, halved: bool) -> Option<(TensorMap, Vec<Box>)> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
@@ -290,7 +301,10 @@ impl Lowering<'_> {
         }
         let Panels { span, rows: count, count: panels, .. } = feed.panels;
         let row = span / i64::from(shape.elem.storage_bits() / 8);
-        let high = count.min(BOX_ROWS);
+        let mut high = count.min(BOX_ROWS);
+        if halved && panels * (count / high) == 1 && high % (2 * PATTERN_ROWS) == 0 {
+            high /= 2;
+        }
         let mut extents = vec![1; shape.tile.len()];
         extents[contiguous] = row;
         extents[rows] = high;
@@ -415,7 +429,8 @@ impl Lowering<'_> {
             } else {
                 Repeats::Once
             };
-            roles.rings.push(RingPlan { stage_bytes: roles.channels[users[0]].stage_bytes, stages: 1, repeats });
+            let stage_bytes = roles.channels[users[0]].stage_bytes;
+            roles.rings.push(RingPlan { stage_bytes, stages: 1, paired: false, repeats });
         }
     }
 

@@ -1,0 +1,342 @@
+//! Clusters: two tile blocks that are neighbours along x fetch only once what both need.
+//!
+//! A streamed load whose tile is the same in both blocks of a pair is *shared*: one block has the copy engine fetch
+//! the even boxes of it, the other one the odd ones, and the engine writes each into the shared memory of both. So a
+//! stage is filled by two producers, and may be filled again once the consumers of both blocks have said so.
+//!
+//! For that the blocks go round the rings in step: nothing that decides how often a producer comes to a load depends
+//! on the block's place along x (`differing`), but for where an outermost loop starts; of such a loop the blocks count
+//! the iterations beforehand, and share nothing where these differ.
+//!
+//! Whether a load is shared may depend on the place: the producer computes the indices of its tile for the peer, too
+//! (the *mirrored* ops), and compares.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::control::{counter_type, unsigned};
+use super::differing::{Differing, known_at_entry};
+use super::ring::Role;
+use super::roles::{Box, Roles, Streamed};
+use super::tensor_map::box_order;
+use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::builder::LoadRoute;
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::dtype::DType;
+use crate::ir::{BlockId, Flag, OpId, Opcode, Value};
+use crate::layout::Layout;
+
+/// Tile blocks of a cluster.
+pub const BLOCKS: u32 = 2;
+/// Mask of the blocks that a shared box is written to: both.
+const BOTH: u32 = 0b11;
+
+/// What the blocks of a pair share.
+pub struct Pairs {
+    /// Loads that may be the same in both blocks, and those of their indices that decide it.
+    shared: HashMap<OpId, Vec<Value>>,
+    /// Ops that the producer computes for the peer, too.
+    mirrored: HashSet<OpId>,
+    /// Outermost loops that do not start alike.
+    loops: Vec<OpId>,
+    /// Ops that their bounds come from.
+    bounds: HashSet<OpId>,
+}
+
+impl Pairs {
+    /// May both blocks need the tile of this load?
+    pub fn may_share(&self, load: OpId) -> bool {
+        self.shared.contains_key(&load)
+    }
+}
+
+/// What the producer knows of its peer.
+#[derive(Default)]
+pub struct Peer {
+    /// Results of mirrored ops; while the peer is computed for, the own ones.
+    tiles: HashMap<Value, Option<Tile>>,
+    /// Is the peer computed for?
+    pub active: bool,
+    /// Is this index the peer's, too?
+    same: HashMap<Value, Reg>,
+    /// Do the blocks of the pair go the same way? `None`: always.
+    pub in_step: Option<Reg>,
+}
+
+impl Lowering<'_> {
+    /// The roles of the warps, in pairs of blocks where that is wished and possible.
+    pub fn plan_paired_roles(&mut self, body: BlockId) -> Option<Roles> {
+        let roles = self.plan_roles(body, None);
+        if self.options.num_ctas.unwrap_or(1) < BLOCKS {
+            return roles;
+        }
+        let paired = match &roles {
+            Some(roles) => self.pairs_of(body, roles),
+            None => Err("no load is streamed"),
+        };
+        let paired = paired.and_then(|pairs| self.paired_roles(body, pairs).ok_or("no load has two boxes"));
+        match paired {
+            Ok(paired) => Some(paired),
+            Err(reason) => {
+                self.remarks.alone = Some(reason);
+                roles
+            }
+        }
+    }
+
+    /// What pairs of blocks share, or why they share nothing.
+    fn pairs_of(&self, body: BlockId, roles: &Roles) -> Result<Pairs, &'static str> {
+        let module = self.module;
+        let differing = Differing::of(module, body);
+        let mut pairs =
+            Pairs { shared: HashMap::new(), mirrored: HashSet::new(), loops: Vec::new(), bounds: HashSet::new() };
+        for &id in &roles.slice {
+            let op = module.op(id);
+            let in_step = match op.code {
+                Opcode::For if differing.any(op.group(1)) || differing.any(op.group(2)) => false,
+                Opcode::For if differing.any(op.group(0)) => {
+                    pairs.loops.push(id);
+                    let mut bounds = (0..3).map(|group| op.group(group)[0]);
+                    self.op_blocks[id.index()] == Some(body)
+                        && differing.mirror(op.group(0)[0], &mut pairs.mirrored)
+                        && bounds.all(|bound| known_at_entry(module, body, bound, &mut pairs.bounds))
+                }
+                Opcode::If => !differing.any(&op.operands),
+                _ => true,
+            };
+            if !in_step {
+                return Err("the way of a block depends on its place");
+            }
+        }
+        pairs.loops.sort_unstable();
+        for &load in roles.members.keys() {
+            let op = module.op(load);
+            let deciding: Vec<Value> =
+                op.group(1).iter().copied().filter(|value| differing.values.contains(value)).collect();
+            let mut ops = HashSet::new();
+            let known = deciding.iter().all(|&index| !differing.always(index) && differing.mirror(index, &mut ops));
+            if known && !differing.any(op.group(0)) {
+                pairs.mirrored.extend(ops);
+                pairs.shared.insert(load, deciding);
+            }
+        }
+        if pairs.shared.is_empty() { Err("no load is the same in two blocks") } else { Ok(pairs) }
+    }
+
+    /// The roles with two boxes at least of what is shared.
+    fn paired_roles(&self, body: BlockId, mut pairs: Pairs) -> Option<Roles> {
+        let mut roles = self.plan_roles(body, Some(&pairs))?;
+        let loads = || roles.channels.iter().flat_map(|channel| &channel.loads);
+        pairs.shared.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
+        for channel in &roles.channels {
+            roles.rings[channel.ring].paired |= channel.loads.iter().any(|load| pairs.may_share(load.load));
+        }
+        let any = !pairs.shared.is_empty();
+        roles.pairs = Some(pairs);
+        any.then_some(roles)
+    }
+
+    fn pairs(&self) -> Option<&Pairs> {
+        self.rings.as_ref().and_then(|rings| rings.roles.pairs.as_ref())
+    }
+
+    /// Tile blocks of a cluster.
+    pub fn cluster(&self) -> u32 {
+        if self.pairs().is_some() { BLOCKS } else { 1 }
+    }
+
+    /// Blocks of the pair that may share the tile of this load.
+    pub fn sharing_blocks(&self, load: OpId) -> u32 {
+        if self.pairs().is_some_and(|pairs| pairs.may_share(load)) { BLOCKS } else { 1 }
+    }
+
+    /// After an op of the producer: computes it for the peer, and compares what decides about loads.
+    pub fn mirror(&mut self, id: OpId) -> Lowered {
+        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.mirrored.contains(&id)) {
+            return Ok(());
+        }
+        self.op_of_peer(id)?;
+        self.compare(&self.module.op(id).results)
+    }
+
+    fn op_of_peer(&mut self, id: OpId) -> Lowered {
+        for &result in &self.module.op(id).results {
+            self.peer.tiles.entry(result).or_default();
+        }
+        self.as_peer(|lowering| lowering.op(id))
+    }
+
+    /// Of those among these values that decide about loads: are they the peer's?
+    fn compare(&mut self, values: &[Value]) -> Lowered {
+        let Some(pairs) = self.pairs() else { return Ok(()) };
+        let decides = |value: &&Value| pairs.shared.values().any(|deciding| deciding.contains(value));
+        let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
+        for value in deciding {
+            let (own, other) = self.both(value)?;
+            let ty = if self.module.dtype(value) == DType::I64 { Ty::U64 } else { Ty::U32 };
+            let same = self.b.setp(Cmp::Eq, ty, own, other);
+            self.peer.same.insert(value, same);
+        }
+        Ok(())
+    }
+
+    /// A scalar of this block, and of its peer.
+    fn both(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
+        Ok((self.scalar(value)?, self.as_peer(|lowering| lowering.scalar(value))?))
+    }
+
+    /// At the head of a loop of the producer: where the peer is.
+    pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
+        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.loops.contains(&id)) {
+            return Ok(());
+        }
+        let op = self.module.op(id);
+        let arg = self.module.block(op.regions[0]).args[0];
+        let (own, other) = self.both(op.group(0)[0])?;
+        let apart = self.b.sub(ty, other, own);
+        let counter = self.b.add(ty, counter, apart);
+        let layout = Layout::replicated(&[], self.inference.num_warps);
+        self.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
+        self.compare(&[arg])
+    }
+
+    /// Before the roles part: do the blocks of a pair go round their outermost loops equally often?
+    pub fn compare_ways(&mut self, body: BlockId, roles: &Roles) -> Lowered {
+        let Some(pairs) = &roles.pairs else { return Ok(()) };
+        let module = self.module;
+        for &id in module.block(body).ops.iter().filter(|id| pairs.bounds.contains(id)) {
+            self.op(id)?;
+            if pairs.mirrored.contains(&id) {
+                self.op_of_peer(id)?;
+            }
+        }
+        for &id in &pairs.loops {
+            let op = module.op(id);
+            let start = op.group(0)[0];
+            let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;
+            let (end, step) = (self.scalar(op.group(1)[0])?, self.scalar(op.group(2)[0])?);
+            let (own, other) = self.both(start)?;
+            let [own, other] = [own, other].map(|start| self.num_iterations(start, end, step, ty));
+            let mut same = self.b.setp(Cmp::Eq, ty, own, other);
+            if let Some(before) = self.peer.in_step {
+                same = self.b.and(Ty::Pred, before, same).reg();
+            }
+            self.peer.in_step = Some(same);
+        }
+        Ok(())
+    }
+
+    fn num_iterations(&mut self, start: Operand, end: Operand, step: Operand, ty: Ty) -> Operand {
+        let ty_unsigned = unsigned(ty);
+        let some = self.b.setp(Cmp::Lt, ty, start, end);
+        let span = self.b.sub(ty, end, start);
+        let last = self.b.sub(ty, span, 1);
+        let full = self.b.div(ty_unsigned, last, step);
+        let count = self.b.add(ty, full, 1);
+        self.b.select(ty.class(), some, count, 0)
+    }
+
+    /// Lowers something with the peer's place in the grid.
+    fn as_peer<T>(&mut self, lower: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
+        let cached = std::mem::take(&mut self.cached);
+        self.change_places();
+        let result = lower(self);
+        self.change_places();
+        self.cached = cached;
+        result
+    }
+
+    fn change_places(&mut self) {
+        self.peer.active = !self.peer.active;
+        for (value, tile) in &mut self.peer.tiles {
+            std::mem::swap(&mut self.tiles[value.index()], tile);
+        }
+    }
+
+    /// The producer's copies of a load that may be shared. `peer`: the rank of the other block of the pair.
+    pub fn issue_shared(
+        &mut self,
+        load: &Streamed,
+        deciding: &[Value],
+        stage: Reg,
+        barrier: &Addr,
+        peer: Reg,
+    ) -> Lowered {
+        let same: Vec<Reg> = deciding.iter().filter_map(|value| self.peer.same.get(value).copied()).collect();
+        if same.len() != deciding.len() {
+            return Err("an index is unknown for the other block".to_owned());
+        }
+        let same = same.into_iter().chain(self.peer.in_step).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
+        let (apart, end) = (self.b.new_label(), self.b.new_label());
+        if let Some(same) = same {
+            self.b.bra_if(same, true, apart, true);
+        }
+        let op = self.module.op(load.load);
+        let view = op.group(0)[0];
+        let shape = ViewShape::of(self.module, view).ok_or("only partition views have tiles")?;
+        let fastest = contiguous_axis(self.module, &shape).ok_or("no dimension is contiguous")?;
+        let start = self.tma_coords(view, op.group(1), &vec![0; op.group(1).len()])?;
+        let map = self.tensor_map_address(&load.map);
+        let multicast = Some(self.b.copy(Operand::from(BOTH), RegClass::B16));
+        let route = LoadRoute { cluster: true, multicast, policy: None };
+        for boxes in load.boxes.chunks(BLOCKS as usize) {
+            let (first, last) = (&boxes[0], &boxes[boxes.len() - 1]);
+            // The first of the two where the peer's rank is 0, the other one where it is 1.
+            let mut choose = |of: &dyn Fn(&Box) -> i64, base: Operand| {
+                let (first, last) = (of(first), of(last));
+                let base = self.b.add(Ty::S32, base, first);
+                if first == last { base } else { self.b.mad(Ty::S32, peer, last - first, base) }
+            };
+            let axes = box_order(start.len(), fastest);
+            let coords: Vec<Operand> =
+                axes.zip(&start).map(|(axis, &start)| choose(&|part| part.place[axis], start)).collect();
+            let target = choose(&|part| i64::from(load.offset + part.at), stage.into());
+            let target = Addr::new(target, 0);
+            if boxes.len() > 1 {
+                self.b.tma_load(&target, map, &coords, barrier, route);
+            } else {
+                let not_mine = self.b.setp(Cmp::Ne, Ty::U32, peer, 0);
+                self.b.skip_if(not_mine, false, |b| b.tma_load(&target, map, &coords, barrier, route));
+            }
+        }
+        if same.is_some() {
+            self.b.bra(end, true);
+            self.b.place(apart);
+            self.issue(load, stage, barrier, true)?;
+            self.b.place(end);
+        }
+        Ok(())
+    }
+
+    /// The producer's copies of a load for this block. `cluster`: it is one of a cluster.
+    pub fn issue(&mut self, load: &Streamed, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
+        let op = self.module.op(load.load);
+        let map = self.tensor_map_address(&load.map);
+        for part in &load.boxes {
+            let coords = self.tma_coords(op.group(0)[0], op.group(1), &part.place)?;
+            let target = Addr::new(stage, i64::from(load.offset + part.at));
+            self.b.tma_load(&target, map, &coords, barrier, LoadRoute { cluster, ..LoadRoute::default() });
+        }
+        Ok(())
+    }
+
+    /// Indices that decide whether a load is shared; `None` if it never is.
+    pub fn deciding(roles: &Roles, load: OpId) -> Option<&[Value]> {
+        roles.pairs.as_ref()?.shared.get(&load).map(Vec::as_slice)
+    }
+
+    /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
+    /// then on nobody writes into the shared memory of this block, nor tells it anything.
+    pub fn drain_rings(&mut self) {
+        let Some(rings) = self.rings.as_ref().filter(|_| self.role == Role::Producer) else { return };
+        let mut channels = Vec::new();
+        for (index, ring) in rings.roles.rings.iter().enumerate().filter(|(_, ring)| ring.paired) {
+            let channel = rings.roles.channels.iter().position(|channel| channel.ring == index);
+            channels.extend(channel.map(|channel| (channel, ring.stages)));
+        }
+        for (channel, stages) in channels {
+            (0..stages).for_each(|_| drop(self.free_stage(channel)));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Products of which pairs of tile blocks share operands.
+
+use super::*;
+
+const PAIRS: CompileOptions =
+    CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: Some(2), tma: true };
+
+/// What decides about the tile of a block.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// The grid has two extents.
+    Plain,
+    /// Along x go eight rows, column by column.
+    Grouped,
+    /// As plain, but blocks that are further along x multiply longer.
+    Triangle,
+    /// Blocks take tile after tile.
+    Persistent,
+}
+
+/// `columns`: the right matrix lies column by column.
+fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Module {
+    let mut kernel = Kernel::new("product");
+    let arrays = [elem, elem, DType::F32].map(|elem| kernel.array(elem, 2, true));
+    let ids = kernel.bids();
+    let a = kernel.partition(&arrays[0], &[m as i32, k as i32], &[0, 1]);
+    let b = kernel.partition(&arrays[1], &[k as i32, n as i32], if columns { &[1, 0] } else { &[0, 1] });
+    let c = kernel.partition(&arrays[2], &[m as i32, n as i32], &[0, 1]);
+    let (zero, one, eight, many) = (kernel.index(0), kernel.index(1), kernel.index(8), kernel.index(64));
+    let (int, state) = (kernel.tile(DType::I32, &[]), kernel.tile(DType::F32, &[m, n]));
+    let outer = (order == Order::Persistent).then(|| kernel.b.begin_block(&[int]));
+    let place = outer.map_or(ids[0], |outer| kernel.b.module.block(outer).args[0]);
+    let (i, j) = match order {
+        Order::Plain | Order::Triangle => (ids[0], ids[1]),
+        Order::Grouped | Order::Persistent => {
+            let division = |kernel: &mut Kernel, code, left| {
+                let mut attrs = vec![Attr::Sign(Sign::Signed)];
+                attrs.extend((code == Opcode::DivI).then_some(Attr::Rounding(Rounding::Zero)));
+                kernel.b.simple(code, &[left, eight], attrs, int)
+            };
+            (division(&mut kernel, Opcode::RemI, place), division(&mut kernel, Opcode::DivI, place))
+        }
+    };
+    let start = kernel.b.splat(DType::F32, 0, &[m, n]);
+    let body = kernel.b.begin_block(&[int, state]);
+    let args = kernel.b.module.block(body).args.clone();
+    let (left, right) = (kernel.load(a, &[i, args[0]]), kernel.load(b, &[args[0], j]));
+    let sum = kernel.b.simple(Opcode::MmaF, &[left, right, args[1]], vec![], state);
+    kernel.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    kernel.b.end_block();
+    let count = if order == Order::Triangle { ids[0] } else { ids[2] };
+    let id = kernel.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = kernel.b.module.op(id).results[0];
+    kernel.store(result, c, &[i, j]);
+    if let Some(outer) = outer {
+        kernel.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
+        kernel.b.end_block();
+        kernel.b.op(Opcode::For, &[&[ids[0]], &[many], &[eight], &[]], vec![], vec![outer], &[]);
+    }
+    kernel.finish()
+}
+
+/// Code for sm_90a in pairs, assembled without spills.
+fn code(module: &Module) -> Compiled {
+    let compiled = compile(module, Target::SM_90A, &PAIRS).unwrap();
+    assemble(&compiled, Target::SM_90A);
+    compiled
+}
+
+fn count(text: &str, what: &str) -> usize {
+    text.matches(what).count()
+}
+
+/// The counts that a kernel's barriers are made with, full and empty in turn.
+fn barrier_counts(text: &str) -> Vec<u32> {
+    let inits = text.lines().filter(|line| line.contains("mbarrier.init.shared"));
+    inits.map(|line| line.rsplit([' ', ';']).find(|word| !word.is_empty()).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn blocks_of_a_pair_share_the_columns() {
+    let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
+    let text = &compiled.text;
+    assert_eq!(compiled.cluster, 2);
+    // Of the four boxes of the right tile each block fetches two; the left one is its own, and nobody asks.
+    assert_eq!(count(text, "multicast::cluster"), 2, "{text}");
+    assert_eq!(count(text, "cp.async.bulk.tensor.2d.shared"), 3, "{text}");
+    // Each block waits for all bytes of both tiles.
+    assert!(text.contains(&format!("_, [%r{}], {};", arrival(text), (128 * 64 + 64 * 256) * 2)), "{text}");
+    let counts = barrier_counts(text);
+    assert!(!counts.is_empty() && counts.chunks(2).all(|stage| *stage == [1, 2 * 8]), "{counts:?}");
+    // The blocks meet before anybody uses the other one's barriers, and the stages are told free in both.
+    assert_eq!(count(text, "barrier.cluster.arrive.relaxed.aligned"), 1);
+    assert_eq!(count(text, "barrier.cluster.wait.acquire.aligned"), 1);
+    assert!(!text.contains("barrier.cta.sync.aligned 0;"), "{text}");
+    let arrivals = |space: &str| count(text, &format!("mbarrier.arrive.shared::{space}.b64"));
+    assert!(arrivals("cluster") > 0 && arrivals("cluster") == arrivals("cta"), "{text}");
+    assert!(!text.contains("arrive.release.cluster.shared"), "a fence of the device: {text}");
+    let report = compiled.remarks.to_string();
+    assert_eq!(count(&report, "multicast over 2 blocks"), 1, "{report}");
+}
+
+/// The register of the full barrier that bytes are announced at.
+fn arrival(text: &str) -> &str {
+    let line = text.lines().find(|line| line.contains("expect_tx.shared")).unwrap();
+    line.split("[%r").nth(1).unwrap().split(']').next().unwrap()
+}
+
+#[test]
+fn the_producer_stays_until_nobody_writes_to_its_block() {
+    let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
+    let text = &compiled.text;
+    let stages = barrier_counts(text).len() / 2;
+    let last_load = text.rfind("cp.async.bulk.tensor.2d.shared").unwrap();
+    // The wait in the loop stands before the load.
+    assert_eq!(count(&text[last_load..], "mbarrier.try_wait.parity"), stages, "{text}");
+}
+
+#[test]
+fn indices_are_compared_where_they_may_be_the_same() {
+    for columns in [false, true] {
+        let compiled = code(&product(DType::BF16, [128, 128, 64], Order::Grouped, columns));
+        let text = &compiled.text;
+        assert_eq!(compiled.cluster, 2);
+        assert!(text.contains("multicast::cluster"), "{text}");
+        let report = compiled.remarks.to_string();
+        assert_eq!(count(&report, "multicast over 2 blocks"), 2, "{report}");
+        // The rows are one box, and so are the columns that lie so: cut in halves.
+        assert_eq!(count(&report, "boxes: 2"), 2, "{report}");
+        // Before the loop, once for each tile.
+        let before = &text[text.rfind("%cluster_ctarank").unwrap()..text.find("multicast::cluster").unwrap()];
+        assert_eq!(count(&before[..before.find("\n$L").unwrap()], "setp.eq.u32"), 2, "{before}");
+    }
+}
+
+#[test]
+fn every_shape_of_operands_is_shared() {
+    for (elem, depth) in [(DType::F16, 64), (DType::F16, 32), (DType::TF32, 32), (DType::F8E4M3FN, 128)] {
+        for tile in [[128, 128], [128, 256], [256, 128], [64, 64]] {
+            for columns in [false, true] {
+                let module = product(elem, [tile[0], tile[1], depth], Order::Grouped, columns);
+                let compiled = code(&module);
+                assert_eq!(compiled.cluster, 2, "{elem} {tile:?} {columns}: {}", compiled.remarks);
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_that_are_not_in_step_stay_alone() {
+    let module = product(DType::F16, [128, 128, 64], Order::Triangle, false);
+    let compiled = code(&module);
+    assert_eq!(compiled.cluster, 1);
+    let report = compiled.remarks.to_string();
+    assert!(report.contains("no clusters: the way of a block depends on its place"), "{report}");
+    let usual = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap();
+    assert_eq!(compiled.text, usual.text);
+}
+
+#[test]
+fn blocks_that_take_tile_after_tile_count_their_iterations() {
+    let compiled = code(&product(DType::F16, [128, 128, 64], Order::Persistent, false));
+    let text = &compiled.text;
+    assert_eq!(compiled.cluster, 2);
+    let report = compiled.remarks.to_string();
+    assert_eq!(count(&report, "multicast over 2 blocks"), 2, "{report}");
+    // Who comes to say that a stage is free is only known at run time.
+    let inits: Vec<&str> = text.lines().filter(|line| line.contains("mbarrier.init.shared")).collect();
+    let counts: Vec<bool> = inits.iter().map(|line| line.rsplit(", ").next().unwrap().starts_with("%r")).collect();
+    assert!(counts.chunks(2).all(|stage| *stage == [false, true]), "{inits:?}");
+    assert_eq!(count(&text[..text.find("mbarrier.init").unwrap()], "selp.b32"), 3, "{text}");
+}
+
+#[test]
+fn clusters_are_for_streamed_loads() {
+    let module = product(DType::F16, [128, 128, 64], Order::Plain, false);
+    for (target, options) in [(Target::SM_80, PAIRS), (Target::SM_90A, CompileOptions { tma: false, ..PAIRS })] {
+        let compiled = compile(&module, target, &options).unwrap();
+        assert_eq!(compiled.cluster, 1);
+        assert!(compiled.remarks.to_string().contains("no clusters: no load is streamed"), "{}", compiled.remarks);
+    }
+    let usual = compile(&module, Target::SM_90A, &CompileOptions { num_ctas: Some(1), ..PAIRS }).unwrap();
+    assert_eq!(usual.cluster, 1);
+    assert!(!usual.text.contains("cluster_ctarank") && !usual.remarks.to_string().contains("clusters"));
+}
