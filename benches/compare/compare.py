@@ -88,14 +88,14 @@ def try_out(row, contender, sets, check, options):
 def finalists(row, candidates, options, sets):
     """The two best of each contender; of elementwise rows all of ours, since no tile size should be slow.
 
-    The four best of the first short look have a longer one, in turn, before two of them are left.
+    The eight best of the first short look have a longer one, in turn, before two of them are left.
     """
     import measure
     names = list(dict.fromkeys(c.contender for c in candidates))
     right = {name: [c for c in candidates if c.contender == name and c.error <= row.tolerance] for name in names}
     every = [name for name in names if options.all or (row.kernel in ("vadd", "saxpy") and name.startswith("cutlet"))]
     best = lambda name, count: sorted(right[name], key=lambda c: c.screened)[:count]
-    longer = [c for name in names if name not in every and len(right[name]) > 2 for c in best(name, 4)]
+    longer = [c for name in names if name not in every and len(right[name]) > 2 for c in best(name, 8)]
     if longer:
         measure.look_longer(longer, sets)
         for name in names:

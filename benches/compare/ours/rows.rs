@@ -135,8 +135,9 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
         Ok((matrices, [d.zeros([n])?, d.zeros([m])?, d.zeros([m])?, d.zeros([n])?, d.zeros([n])?]))
     };
     let mut row = Configurations::new(place, addresses, make)?;
+    let stages = |n| (format!("{n} stages"), Hints { stages: Some(n), ..NO_HINTS });
     for blocks in [1, 2, 4].map(|each| (each * place.device.num_multiprocessors()).min(m).min(PARTS)) {
-        for (label, hints) in warps() {
+        for (label, hints) in warps().chain([1, 3, 4].map(stages)) {
             let label = format!("{blocks} blocks, {label}");
             row = row.with(label, hints, move |(matrices, vectors): &mut Set, call| {
                 let ([dy, x, dx, dw_parts, db_parts], [w, mean, rstd, dw, db]) = (matrices, vectors);

@@ -205,6 +205,9 @@ impl Lowering<'_> {
         self.enter_orbits(&orbits);
         if let Some(running) = &running {
             self.advance_pipeline(running);
+            if running.is_own() {
+                self.refill_pipeline(id, running, counter, upper, step, ty)?;
+            }
         }
         let flies_on = !orbits.is_empty() || running.is_some() && self.role == Role::All;
         self.loops.push(Frame { op: Opcode::For, next: Some((carried, next)), exit: None, flies_on });
@@ -215,7 +218,7 @@ impl Lowering<'_> {
         }
         self.release(mark);
         self.b.place(next);
-        if let Some(running) = &running {
+        if let Some(running) = running.as_ref().filter(|running| !running.is_own()) {
             self.refill_pipeline(id, running, counter, upper, step, ty)?;
         }
         // The next counter may not exceed the type: compare what is left instead.

@@ -83,6 +83,8 @@ pub struct Lowering<'m> {
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
+    /// Loads whose elements their threads have in a stage.
+    own_tiles: HashMap<OpId, pipeline::OwnTile>,
     /// Products that may still be running, in the order in which they were issued.
     in_flight: Vec<ring::Flight>,
     /// Who is being lowered.
@@ -127,6 +129,7 @@ fn start<'m>(
         memory: memory::History::of(module, entry.body),
         loops: Vec::new(),
         staged: HashMap::new(),
+        own_tiles: HashMap::new(),
         in_flight: Vec::new(),
         role: ring::Role::All,
         rings: None,
@@ -305,6 +308,7 @@ impl<'m> Lowering<'m> {
             MakePartitionView => self.alias_view(op),
             LoadView if self.is_streamed(id) => self.streamed_load(id),
             LoadView if self.staged.contains_key(&op.results[0]) => Ok(()),
+            LoadView if self.is_own(id) => self.load_own(id),
             LoadView => self.load_view(id),
             StoreView => self.store_view(id),
             MakeToken | JoinTokens => Ok(()),

@@ -1,23 +1,30 @@
-//! Software pipelines: loads that feed matrix products are copied ahead into stages of shared memory.
+//! Software pipelines: loads of a loop are copied ahead into stages of shared memory.
 //!
-//! A `for` loop qualifies if its body loads operands of a product, straight into the product, from arrays
-//! that the kernel does not write, at indices that are computed from the counter and from outside. With S
-//! stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
-//! their way (`cp.async`, 16 bytes a thread where alignment allows). One barrier at the head of an iteration
-//! does both: the copies of all threads have arrived, and all threads are done with the stage that the end of
+//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
+//! their way (`cp.async`, 16 bytes a thread where alignment allows). What is copied is read from arrays that the
+//! kernel does not write, at indices that are computed from the counter and from outside.
+//!
+//! *Operands*: a `for` loop qualifies if its body loads operands of a product, straight into the product.
+//! One barrier at the head of an iteration does both: the copies of all threads have arrived, and all threads are done with the stage that the end of
 //! the iteration fills. Products that run on their own do so until the next head.
+//!
+//! *Own elements*: in a loop without products every thread copies what it will hold itself, if that works for all
+//! loads of the loop. It reads it back without any barrier, and fills the stage of the iteration before at the head.
 
 use std::collections::HashMap;
 
-use super::{Lowered, Lowering};
+use super::control::unsigned;
+use super::ring::Role;
+use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::{Cmp, Operand, Prefetch, ProxyFence, Reg, RegClass, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
-use crate::layout::Side;
+use crate::layout::{Access, Side};
 
 /// Alignment of a buffer in a stage: a whole swizzle pattern.
 const ALIGN: usize = 1024;
@@ -26,12 +33,46 @@ const ALIGN: usize = 1024;
 const MOST_STAGES: usize = 4;
 const PLENTY_BYTES: usize = 112 << 10;
 
+/// Bytes of the stages of threads' own elements: three tile blocks have room for as much.
+const OWN_BYTES: usize = 72 << 10;
+
 /// A load that is copied ahead.
 struct Copy {
     load: OpId,
     /// Where its tile stands within a stage.
     offset: usize,
-    side: Side,
+    /// Elements of one access.
+    run: usize,
+    /// Byte offset of each thread bit, by XOR.
+    thread: Vec<u32>,
+    pieces: Vec<Piece>,
+}
+
+/// One access of every thread.
+struct Piece {
+    /// The first register of the tile that it fills.
+    slot: usize,
+    /// Where it stands: the thread's offset XOR this,
+    xor: u32,
+    /// plus this.
+    offset: u32,
+}
+
+impl Copy {
+    fn of_side(load: OpId, offset: usize, side: Side) -> Copy {
+        let run = side.accesses.first().map_or(0, |access| access.registers.len());
+        let piece = |access: &Access| Piece { slot: access.registers[0], xor: access.xor, offset: access.offset };
+        Copy { load, offset, run, pieces: side.accesses.iter().map(piece).collect(), thread: side.thread }
+    }
+}
+
+/// A tile of which each thread has its own elements in a stage.
+pub struct OwnTile {
+    /// The thread's place in shared memory.
+    address: Operand,
+    run: usize,
+    /// Offsets of the pieces.
+    pieces: Vec<u32>,
 }
 
 /// The copies of a loop.
@@ -43,6 +84,8 @@ pub struct Pipeline {
     stages: usize,
     /// Products run on their own: the head of an iteration waits for those of the one before.
     asynchronous: bool,
+    /// Threads copy their own elements.
+    own: bool,
 }
 
 /// The registers of a running pipeline.
@@ -53,6 +96,13 @@ pub struct Running {
     compute: Reg,
     fill: Reg,
     thread: Vec<Operand>,
+}
+
+impl Running {
+    /// Do threads copy their own elements?
+    pub fn is_own(&self) -> bool {
+        self.pipeline.own
+    }
 }
 
 impl Lowering<'_> {
@@ -78,20 +128,102 @@ impl Lowering<'_> {
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };
                 slice.extend(part);
-                copies.push(Copy { load, offset: stage_bytes, side });
+                copies.push(Copy::of_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(ALIGN);
             }
         }
         if copies.is_empty() {
-            return None;
+            return self.own_pipeline(body);
         }
-        let order: HashMap<OpId, usize> = module.block(body).ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
-        slice.sort_by_key(|op| order[op]);
-        slice.dedup();
+        self.in_order(body, &mut slice);
         let room = self.room_for_stages() as usize;
         let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
         let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous })
+        (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous, own: false })
+    }
+
+    fn in_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
+        let ops = &self.module.block(body).ops;
+        let order: HashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
+        slice.sort_by_key(|op| order[op]);
+        slice.dedup();
+    }
+
+    /// The pipeline of a loop without products, if every thread can copy its own elements of all that it loads.
+    fn own_pipeline(&self, body: BlockId) -> Option<Pipeline> {
+        let module = self.module;
+        let mut multiplies = self.role != Role::All;
+        module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
+        if multiplies {
+            return None;
+        }
+        let threads = self.inference.num_warps * WARP as usize;
+        let (mut copies, mut slice, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
+        for &load in module.block(body).ops.iter().filter(|&&id| module.op(id).code == Opcode::LoadView) {
+            let (run, bytes) = self.own_run(load)?;
+            slice.extend(self.index_slice(body, load)?);
+            let count = self.inference.accesses.get(&load)?.num_registers() / run;
+            let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
+            copies.push(Copy {
+                load,
+                offset: stage_bytes,
+                run,
+                thread: (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect(),
+                pieces: places.map(|(slot, offset)| Piece { slot, xor: 0, offset }).collect(),
+            });
+            stage_bytes += (count * threads * bytes).next_multiple_of(16);
+            wide |= bytes == 16;
+        }
+        if !wide {
+            return None;
+        }
+        self.in_order(body, &mut slice);
+        let room = self.room_for_stages() as usize;
+        let wanted = (OWN_BYTES / stage_bytes).min(MOST_STAGES);
+        let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
+        (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous: false, own: true })
+    }
+
+    /// Elements and bytes of the accesses with which a thread can copy its part of a load.
+    fn own_run(&self, load: OpId) -> Option<(usize, usize)> {
+        let module = self.module;
+        let view = module.op(load).group(0)[0];
+        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
+        if !matches!(padding, None | Some(Padding::Zero)) || !self.memory.is_read_only(module, view) {
+            return None;
+        }
+        let shape = ViewShape::of(module, view)?;
+        let layout = self.inference.accesses.get(&load)?;
+        let mut run = 1;
+        if let Some(axis) = contiguous_axis(module, &shape) {
+            run = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
+            if run as u64 > shape.extent_divisor(module, &self.facts, shape.dim_map[axis]) {
+                return None;
+            }
+        }
+        let bytes = shape.elem.bytes_of(run);
+        (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((run, bytes))
+    }
+
+    /// Is this a load of which the threads have their own elements in a stage?
+    pub fn is_own(&self, load: OpId) -> bool {
+        self.own_tiles.contains_key(&load)
+    }
+
+    /// A load whose elements their threads have copied: reads them.
+    pub fn load_own(&mut self, load: OpId) -> Lowered {
+        let tile = self.module.op(load).results[0];
+        let layout = self.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
+        let OwnTile { address, run, pieces } = &self.own_tiles[&load];
+        let base = self.b.reg(*address, RegClass::B32);
+        let dtype = self.element_type(tile);
+        let mut slots = Vec::with_capacity(layout.num_registers());
+        for &offset in pieces {
+            let place = Addr::new(base, i64::from(offset));
+            slots.extend(vector::load(&mut self.b, Space::Shared, dtype, *run, &place, MemMods::default(), None));
+        }
+        self.tiles[tile.index()] = Some(Tile { layout, slots: slots.into() });
+        Ok(())
     }
 
     /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
@@ -197,12 +329,11 @@ impl Lowering<'_> {
         }
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
-            let run = copy.side.accesses.first().map_or(0, |access| access.registers.len());
-            let bytes = self.element_type(tile).bytes_of(run) as u32;
+            let bytes = self.element_type(tile).bytes_of(copy.run) as u32;
             let way = Way::Ahead { bytes, stages: pipeline.stages as u32 };
             self.remarks.access(self.module, copy.load, tile, way);
         }
-        let thread = pipeline.copies.iter().map(|copy| copy.side.thread.clone()).collect::<Vec<_>>();
+        let thread = pipeline.copies.iter().map(|copy| copy.thread.clone()).collect::<Vec<_>>();
         let thread = thread.iter().map(|images| self.linear_in_thread(images)).collect();
         let running = Running {
             slab,
@@ -211,18 +342,33 @@ impl Lowering<'_> {
             thread,
             pipeline,
         };
+        let mut exists = self.b.setp(Cmp::Lt, ty, counter, upper);
+        let mut left = self.b.sub(ty, upper, counter);
         let ahead = self.b.copy(counter, ty.class());
-        for _ in 1..running.pipeline.stages {
-            self.fill(id, &running, ahead.into(), upper, ty)?;
-            let next = self.b.add(ty, ahead, step);
-            self.b.mov_to(ahead, next);
+        for stage in 1..running.pipeline.stages {
+            self.fill(id, &running, ahead.into(), exists)?;
+            if stage + 1 < running.pipeline.stages {
+                (exists, left) = self.one_further(exists, left, step, ty);
+                let next = self.b.add(ty, ahead, step);
+                self.b.mov_to(ahead, next);
+            }
         }
         Ok(running)
+    }
+
+    /// Is there an iteration after the one that exists, with so much left of the range? By what is left, since counters
+    /// beyond the range may not exist in their type.
+    fn one_further(&mut self, exists: Reg, left: Operand, step: Operand, ty: Ty) -> (Reg, Operand) {
+        let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
+        (self.b.and(Ty::Pred, exists, more).reg(), self.b.sub(ty, left, step))
     }
 
     /// At the head of an iteration: its stage is there, and all threads are done with the one before.
     pub fn advance_pipeline(&mut self, running: &Running) {
         self.b.cp_async_wait(running.pipeline.stages as u32 - 2);
+        if running.pipeline.own {
+            return self.find_own_tiles(running);
+        }
         if running.pipeline.asynchronous {
             self.land_all();
             self.b.fence_proxy(ProxyFence::AsyncShared);
@@ -237,7 +383,20 @@ impl Lowering<'_> {
         }
     }
 
-    /// At the end of an iteration: the stage of the iteration before is filled anew.
+    /// Where threads find their own elements in this iteration.
+    fn find_own_tiles(&mut self, running: &Running) {
+        for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
+            let place = self.b.add(Ty::U32, thread, running.slab.offset + copy.offset as u32);
+            let place = self.b.add(Ty::U32, place, running.compute);
+            let base = self.b.reg(Operand::Smem, RegClass::B32);
+            let address = self.b.add(Ty::U32, base, place);
+            let pieces = copy.pieces.iter().map(|piece| piece.offset).collect();
+            self.own_tiles.insert(copy.load, OwnTile { address, run: copy.run, pieces });
+        }
+    }
+
+    /// At the end of an iteration, or at its head where threads copy their own elements: the stage of the iteration
+    /// before is filled anew.
     pub fn refill_pipeline(
         &mut self,
         id: OpId,
@@ -249,7 +408,13 @@ impl Lowering<'_> {
     ) -> Lowered {
         let distance = running.pipeline.stages as i64 - 1;
         let ahead = self.b.mad(ty, step, distance, counter);
-        self.fill(id, running, ahead, upper, ty)?;
+        let left = self.b.sub(ty, upper, counter);
+        let mut exists = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
+        let mut left = self.b.sub(ty, left, step);
+        for _ in 1..distance {
+            (exists, left) = self.one_further(exists, left, step, ty);
+        }
+        self.fill(id, running, ahead, exists)?;
         self.next_stage(running, running.compute);
         Ok(())
     }
@@ -266,14 +431,14 @@ impl Lowering<'_> {
         self.b.cp_async_wait(0);
         for copy in &running.pipeline.copies {
             self.staged.remove(&self.module.op(copy.load).results[0]);
+            self.own_tiles.remove(&copy.load);
         }
         self.shared.release(running.slab);
     }
 
     /// Issues the copies of the iteration with this counter, if there is one; a group either way.
-    fn fill(&mut self, id: OpId, running: &Running, counter: Operand, upper: Operand, ty: Ty) -> Lowered {
+    fn fill(&mut self, id: OpId, running: &Running, counter: Operand, exists: Reg) -> Lowered {
         let skip = self.b.new_label();
-        let exists = self.b.setp(Cmp::Lt, ty, counter, upper);
         self.b.bra_if(exists, true, skip, true);
         let mark = self.mark();
         let argument = self.module.block(self.module.op(id).regions[0]).args[0];
@@ -295,13 +460,12 @@ impl Lowering<'_> {
 
     fn copy_tile(&mut self, copy: &Copy, running: &Running, thread: Operand) -> Lowered {
         let mut access = self.begin_load(copy.load)?;
-        for vector in &copy.side.accesses {
-            let slot = vector.registers[0];
-            let (source, present) = self.copy_source(&mut access, slot);
+        for piece in &copy.pieces {
+            let (source, present) = self.copy_source(&mut access, piece.slot);
             let offset = running.slab.offset as usize + copy.offset;
-            let place = self.b.xor(Ty::B32, thread, vector.xor);
+            let place = self.b.xor(Ty::B32, thread, piece.xor);
             let place = self.b.add(Ty::U32, place, running.fill);
-            let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(vector.offset));
+            let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(piece.offset));
             let bytes = access.vector_bytes();
             let present = present.map(|mask| self.b.select(RegClass::B32, mask, bytes, 0));
             self.b.cp_async(&target, &source, bytes, present, Prefetch::B128);

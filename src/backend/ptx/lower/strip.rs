@@ -98,6 +98,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         match op.code {
             Opcode::StoreView if self.box_stores.contains_key(&id) => Role::Other,
+            Opcode::LoadView if self.is_own(id) => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
                 Some(layout) => Role::Tile(layout.clone()),
                 None => Role::Other,
