@@ -58,11 +58,21 @@ const GROUP: i32 = 8;
 
 /// The row and column of the tile of the result that comes `index`-th. A group of rows of tiles is gone through
 /// column by column, so that tiles that are made at the same time share what they read.
-fn place(index: Scalar<i32>, rows: Scalar<i32>, columns: Scalar<i32>, group: i32) -> (Scalar<i32>, Scalar<i32>) {
+fn place_in(index: Scalar<i32>, rows: Scalar<i32>, columns: Scalar<i32>, group: i32) -> (Scalar<i32>, Scalar<i32>) {
     let in_group = columns * group;
     let first = index / in_group * group;
     let height = (rows - first).min(group);
     (first + index % in_group % height, index % in_group / height)
+}
+
+/// [`place_in`] so that neighbours share the longer side of their tiles: it is what blocks that run in pairs fetch
+/// together.
+fn place(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]: [usize; 3]) -> (Scalar<i32>, Scalar<i32>) {
+    if tm > tn {
+        let (j, i) = place_in(index, columns, rows, 2 * GROUP);
+        return (i, j);
+    }
+    place_in(index, rows, columns, GROUP)
 }
 
 /// One tile of the result: arrays of `T`, multiplied as `I`, added up as `Acc` (`FAST`: perhaps with fewer bits),
@@ -95,15 +105,8 @@ where
     Acc: Number + CastTo<O>,
     O: Element,
 {
-    let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
-    // Neighbours share the longer side of their tiles: it is what blocks that run in pairs fetch together.
-    let (i, j) = if tile[0] > tile[1] {
-        let (j, i) = place(ct::bid(0), columns, rows, 2 * GROUP);
-        (i, j)
-    } else {
-        place(ct::bid(0), rows, columns, GROUP)
-    };
-    product::<T, I, Acc, O, false>(a, b, c, tile, (i, j));
+    let tiles = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
+    product::<T, I, Acc, O, false>(a, b, c, tile, place(ct::bid(0), tiles, tile));
 }
 
 /// As many blocks as run at a time; each makes one tile after another.
@@ -114,9 +117,9 @@ where
     Acc: Number + CastTo<O>,
     O: Element,
 {
-    let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
-    ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), (), |index, ()| {
-        product::<T, I, Acc, O, FAST>(a, b, c, tile, place(index, rows, columns, GROUP));
+    let tiles = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
+    ct::for_each(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |index, ()| {
+        product::<T, I, Acc, O, FAST>(a, b, c, tile, place(index, tiles, tile));
     });
 }
 

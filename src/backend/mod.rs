@@ -24,8 +24,9 @@ pub struct Hints {
     ///
     /// On Hopper, 2 or more have the ptx back end run the kernel in clusters of two tile blocks, neighbours along the
     /// grid's first extent, that fetch together what both need of the operands of matrix products. It does so where
-    /// the way of a block through its loops does not depend on its place in the grid, and where the grid's first
-    /// extent is even; elsewhere the hint means nothing. The tileir back end hands the number on.
+    /// the way of a block through its loops does not depend on its place in the grid (but for an outermost loop over
+    /// tiles that starts there), and where the grid's first extent is even; elsewhere the hint means nothing. Exported
+    /// PTX has no clusters. The tileir back end hands the number on.
     pub num_ctas: Option<u32>,
     /// Tile blocks that should fit on one multiprocessor.
     pub occupancy: Option<u32>,

@@ -357,6 +357,10 @@ enum Order {
     RowByRow,
     /// Every tile of rows is multiplied twice; x goes over the rows.
     Twice,
+    /// Four blocks take tile after tile, row by row.
+    Persistent,
+    /// As persistent, and one tile more than there are: blocks of a pair do not all take as many.
+    Uneven,
 }
 
 /// Tile blocks run in pairs that share what they load, if the grid has pairs.
@@ -365,25 +369,44 @@ where
     A: MmaInput<A, C>,
     C: Element,
 {
-    const ORDERS: [Order; 5] = [Order::Columns, Order::Rows, Order::ColumnByColumn, Order::RowByRow, Order::Twice];
+    use Order::*;
+    const ORDERS: [Order; 7] = [Columns, Rows, ColumnByColumn, RowByRow, Twice, Persistent, Uneven];
+    fn tile<A, C>(
+        a: Array<A, 2>,
+        b: Array<A, 2>,
+        c: ArrayMut<C, 2>,
+        [tm, tn, tk]: [usize; 3],
+        from: Scalar<i32>,
+        (i, j): (Scalar<i32>, Scalar<i32>),
+    ) where
+        A: MmaInput<A, C>,
+        C: Element,
+    {
+        let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |k, acc| {
+            ct::mma(a.load([from, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+        });
+        c.store([i, j], acc);
+    }
     fn kernel<A, C>(a: Array<A, 2>, b: Array<A, 2>, c: ArrayMut<C, 2>, [tm, tn, tk, order]: [usize; 4])
     where
         A: MmaInput<A, C>,
         C: Element,
     {
         let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tm, tn]));
-        let (x, y) = (ct::bid(0), ct::bid(1));
+        let (extents, x, y) = ([tm, tn, tk], ct::bid(0), ct::bid(1));
         let (i, j) = match ORDERS[order] {
-            Order::Columns | Order::Twice => (x, y),
-            Order::Rows => (y, x),
-            Order::ColumnByColumn => (x % rows, x / rows),
-            Order::RowByRow => (x / columns, x % columns),
+            Columns | Twice => (x, y),
+            Rows => (y, x),
+            ColumnByColumn => (x % rows, x / rows),
+            RowByRow => (x / columns, x % columns),
+            Persistent | Uneven => {
+                let end = rows * columns + i32::from(matches!(ORDERS[order], Uneven));
+                return ct::for_each(ct::range(x, end).step(ct::num_blocks(0)), (), |index, ()| {
+                    tile(a, b, c, extents, index / columns, (index / columns, index % columns));
+                });
+            }
         };
-        let from = if let Order::Twice = ORDERS[order] { i / 2 } else { i };
-        let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |k, acc| {
-            ct::mma(a.load([from, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
-        });
-        c.store([i, j], acc);
+        tile(a, b, c, extents, if let Twice = ORDERS[order] { i / 2 } else { i }, (i, j));
     }
     let tk = if A::DTYPE.bits() == 8 { 64 } else { 32 };
     // Only a GPU goes round rings, which takes long sums.
@@ -398,15 +421,16 @@ where
         let device_b =
             if transposed { session.array(&flipped(&b, k, n), [n, k])? } else { session.array(&b, [k, n])? };
         let (rows, columns) = (m.div_ceil(tm), n.div_ceil(tn));
-        for (index, order) in ORDERS.into_iter().enumerate() {
-            let twice = matches!(order, Order::Twice);
+        for (index, order) in ORDERS.into_iter().enumerate().step_by(if transposed { 3 } else { 1 }) {
+            let twice = matches!(order, Twice);
             let height = if twice { 2 * rows * tm } else { m };
             let mut c = session.unwritten::<C, 2>([height, n])?;
             let grid = match order {
-                Order::Columns => [rows, columns],
-                Order::Rows => [columns, rows],
-                Order::ColumnByColumn | Order::RowByRow => [rows * columns, 1],
-                Order::Twice => [2 * rows, columns],
+                Columns => [rows, columns],
+                Rows => [columns, rows],
+                ColumnByColumn | RowByRow => [rows * columns, 1],
+                Twice => [2 * rows, columns],
+                Persistent | Uneven => [4, 1],
             };
             let hints = ct::Hints { num_ctas: Some(2), stages, ..ct::Hints::default() };
             let view_b = if transposed { device_b.transpose()? } else { device_b.view() };

@@ -157,7 +157,7 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
 const PAIRS: Hints = Hints { num_ctas: Some(2), ..NO_HINTS };
 
 /// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the widest swizzle, or half
-/// of it. Pairs of blocks are for kernels in which a block makes one tile.
+/// of it.
 fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
     let mut tiles = Vec::new();
     for depth in [128 / bytes, 64 / bytes] {
@@ -201,9 +201,6 @@ where
             let b = if columns { b.transpose()? } else { b.view() };
             call.run(tiles, examples::matmul::matmul::<T, I, f32, O>, (&*a, b, c, Constant(tile)))
         });
-        if hints.num_ctas.is_some() {
-            continue;
-        }
         row = row.with(format!("{label} persistent"), hints, move |(a, b, c): &mut Set<T, O>, call| {
             let b = if columns { b.transpose()? } else { b.view() };
             let kernel = examples::matmul::matmul_persistent::<T, I, f32, O>;
@@ -237,9 +234,6 @@ where
         row = row.with(label.clone(), hints, move |[a, b, c]: &mut Set<T>, call| {
             call.run(grid, examples::batched_matmul::batched_matmul::<T, I>, (&*a, &*b, c, Constant(tile)))
         });
-        if hints.num_ctas.is_some() {
-            continue;
-        }
         let blocks = grid.iter().product::<usize>().min(multiprocessors);
         row = row.with(format!("{label} persistent"), hints, move |[a, b, c]: &mut Set<T>, call| {
             let kernel = examples::batched_matmul::batched_matmul_persistent::<T, I>;
