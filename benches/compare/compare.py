@@ -86,21 +86,21 @@ def try_out(row, contender, sets, check, options):
 
 
 def finalists(row, candidates, options, sets):
-    """The two best of each contender; of elementwise rows all of ours, since no tile size should be slow.
+    """The three best of each contender; of elementwise rows all of ours, since no tile size should be slow.
 
-    The eight best of the first short look have a longer one, in turn, before two of them are left.
+    The six best of the first short look have a longer one, in turn, before three of them are left.
     """
     import measure
     names = list(dict.fromkeys(c.contender for c in candidates))
     right = {name: [c for c in candidates if c.contender == name and c.error <= row.tolerance] for name in names}
     every = [name for name in names if options.all or (row.kernel in ("vadd", "saxpy") and name.startswith("cutlet"))]
     best = lambda name, count: sorted(right[name], key=lambda c: c.screened)[:count]
-    longer = [c for name in names if name not in every and len(right[name]) > 2 for c in best(name, 8)]
+    longer = [c for name in names if name not in every and len(right[name]) > 3 for c in best(name, 6)]
     if longer:
         measure.look_longer(longer, sets)
         for name in names:
-            right[name] = [c for c in right[name] if name in every or c in longer or len(right[name]) <= 2]
-    return [c for name in names for c in (right[name] if name in every else best(name, 2))]
+            right[name] = [c for c in right[name] if name in every or c in longer or len(right[name]) <= 3]
+    return [c for name in names for c in (right[name] if name in every else best(name, 3))]
 
 
 def compare(row, options, library, device):
@@ -124,7 +124,7 @@ def compare(row, options, library, device):
         del check
         chosen = finalists(row, candidates, options, count)
         if chosen:
-            measure.finals(chosen, count, 3 if options.quick else 5, 8e-3 if options.quick else 50e-3)
+            measure.finals(chosen, count, 3 if options.quick else 6, 8e-3 if options.quick else 50e-3)
         entry = report.result(row, candidates, {c.name: c.failures for c in contenders if c.failures}, device)
         print("\n".join(report.lines(entry)), flush=True)
         if options.all or row.kernel in ("vadd", "saxpy"):

@@ -4,6 +4,7 @@ The host queues a batch of launches behind a kernel that waits, so that none of 
 the events see. Arrays come in as many sets as it takes to touch several times the second-level cache.
 """
 
+import random
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ def screen(candidate, sets):
     candidate.screened = min(first, statistics.median(batch(candidate, sets, count)))
 
 
-def look_longer(candidates, sets, seconds=20e-3, rounds=2):
+def look_longer(candidates, sets, seconds=20e-3, rounds=4):
     """A second time, under the load of the others; replaces the first."""
     finals(candidates, sets, rounds, seconds)
     for candidate in candidates:
@@ -71,13 +72,14 @@ def look_longer(candidates, sets, seconds=20e-3, rounds=2):
 
 
 def finals(candidates, sets, rounds, seconds):
-    """Rounds in which every candidate has its turn of about `seconds`; the order moves on each round.
+    """Rounds in which every candidate has its turn of about `seconds`, in an order of their own.
 
-    Turns should be long enough for the card's power control to settle on what the candidate draws.
+    Turns should be long enough for the card's power control to settle on what the candidate draws; but whoever
+    comes after one that draws little has an advantage, so that nobody should always come after the same.
     """
-    for number in range(rounds):
-        shift = number % len(candidates)
-        for candidate in candidates[shift:] + candidates[:shift]:
+    chance = random.Random(len(candidates))
+    for _ in range(rounds):
+        for candidate in chance.sample(candidates, len(candidates)):
             count = max(3, min(250, int(seconds / candidate.screened)))
             # The first launch of a turn meets caches and clocks that another candidate has left.
             candidate.times += batch(candidate, sets, count + 1)[1:]
