@@ -81,7 +81,7 @@ fn main() -> ct::Result<()> {
         }
     };
     let bench = Bench { device, timed: device.backend() != ct::Backend::Cpu };
-    println!("{}: arrays of {} KiB", device.name(), 4 * n >> 10);
+    println!("{}: arrays of {} KiB", device.name(), (4 * n) >> 10);
     let x = device.full([n], 1f32)?;
     let mut y = device.zeros([n])?;
     for tile in [1024, 2048, 4096, 8192, 16384] {

@@ -327,9 +327,6 @@ impl std::fmt::Display for Want {
 /// What code is assembled for, and the name of that way.
 const ASSEMBLED: [(&str, Target); 2] = [("sm_80", Target::SM_80), ("sm_90a", Target::SM_90A)];
 
-/// Of the further targets of Tile IR every so many tests are assembled; `CUTLET_SUITE_ALL_TARGETS=1` for all.
-const SAMPLED: usize = 8;
-
 type Body = dyn Fn(Session) -> Result<()> + Send + Sync;
 
 /// The tests of this suite.
@@ -362,14 +359,14 @@ impl Suite {
         let sample: usize = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let tests: Vec<Test> = self.tests.into_iter().step_by(sample.max(1)).collect();
         let mut trials = Vec::new();
-        let all_targets = std::env::var_os("CUTLET_SUITE_ALL_TARGETS").is_some();
-        for (index, Test { name, demand, body }) in tests.into_iter().enumerate() {
+        for Test { name, demand, body } in tests {
             let trial = |way: &str, session: Option<Session>| {
                 let (body, name) = (body.clone(), format!("{way}::{name}"));
                 let running = name.clone();
                 let runner = move || {
                     let session = session.ok_or_else(|| anyhow!("this machine lacks what the test needs"))?;
                     let _running = Running::start(running);
+                    tileiras::begin_test();
                     outcome(&*body, session)
                 };
                 Trial::ignorable_test(name, runner)
@@ -383,11 +380,7 @@ impl Suite {
             let through_tile_ir = std::env::var_os("CUTLET_SUITE_TILEIR").is_some();
             let on_gpu = gpu.as_ref().ok().filter(|_| through_tile_ir).map(|device| Session::RunTileIr(*device));
             trials.push(trial("gpu_tileir", on_gpu).with_ignored_flag(on_gpu.is_none()));
-            for (nth, target) in tileiras::TARGETS.into_iter().enumerate() {
-                // Every kernel for one target; for the others a part, unless all are asked for.
-                if nth > 0 && !all_targets && !index.is_multiple_of(SAMPLED) {
-                    continue;
-                }
+            for target in tileiras::TARGETS {
                 let session = tileiras::found().then(|| Session::AssembleTileIr(target.parse().expect("a target")));
                 trials.push(trial(&format!("tile_{target}"), session).with_ignored_flag(session.is_none()));
             }

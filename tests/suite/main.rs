@@ -7,8 +7,8 @@
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMEOUT=seconds` ends the
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
 //!
-//! `CUTLET_SUITE_ALL_TARGETS=1` assembles every kernel for every target of Tile IR (else all for sm_90 and a part for
-//! the others). A GPU machine without `tileiras` takes its cubins along: the same program, run before with
+//! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled unless other sizes of the same
+//! ops were before; `CUTLET_SUITE_ALL_TARGETS=1` assembles all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
 //! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the
 //! same `CUTLET_CACHE_DIR` finds them there (`scripts/pack --tileir`, then `gpu-run tileir`). Kernels with element types
 //! that a target lacks are skipped through Tile IR; the reasons are counted at the end.

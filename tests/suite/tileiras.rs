@@ -1,7 +1,10 @@
 //! The foreign check of Tile IR bytecode: NVIDIA's disassembler prints what our printer prints, and
 //! NVIDIA's assembler accepts it.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt::Write as _;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex};
@@ -9,9 +12,10 @@ use std::sync::{LazyLock, Mutex};
 use anyhow::{Context, Result, ensure};
 use cutlet::Target;
 use cutlet::backend::tileir::{Assembler, read};
+use cutlet::ir::{Attr, BlockId, Module, Opcode, Type};
 
-/// What kernels are assembled for, the most thorough one first.
-pub const TARGETS: [&str; 4] = ["sm_90", "sm_80", "sm_100", "sm_120"];
+/// What kernels are assembled for.
+pub const TARGETS: [&str; 4] = ["sm_80", "sm_90", "sm_100", "sm_120"];
 
 struct Tools {
     assembler: Assembler,
@@ -20,7 +24,7 @@ struct Tools {
 
 /// The tools: those that `CUTLET_TILEIRAS` and `CUTLET_TILEIRDISASM` name, else those that
 /// `scripts/tools` installs, else the assembler that the library finds and the disassembler beside it.
-fn tools() -> Option<&'static Tools> {
+fn find() -> Option<&'static Tools> {
     static FOUND: LazyLock<Option<Tools>> = LazyLock::new(|| {
         let installed = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin").join(name);
         let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
@@ -38,7 +42,11 @@ fn tools() -> Option<&'static Tools> {
 
 /// Are the tools there?
 pub fn found() -> bool {
-    tools().is_some()
+    find().is_some()
+}
+
+fn tools() -> Result<&'static Tools> {
+    find().context("no tileiras: run scripts/tools, or set CUTLET_TILEIRAS")
 }
 
 /// Are cubins to be kept for a machine that has a GPU and no assembler? Then they go through the disk cache.
@@ -46,34 +54,123 @@ pub fn keeps_cubins() -> bool {
     std::env::var_os("CUTLET_SUITE_KEEP_CUBINS").is_some()
 }
 
-/// Disassembles and assembles bytecode; equal files are looked at once.
+/// Is every kernel to be assembled for every target?
+fn assembles_all() -> bool {
+    keeps_cubins() || std::env::var_os("CUTLET_SUITE_ALL_TARGETS").is_some()
+}
+
+thread_local! {
+    /// Has the test of this thread had nothing assembled yet?
+    static FIRST: Cell<bool> = const { Cell::new(false) };
+}
+
+/// To be called before each test.
+pub fn begin_test() {
+    FIRST.set(true);
+}
+
+/// Disassembles bytecode, and assembles it if it is the first of its test or has an op that was not assembled for this
+/// target in this form: with these element types, ranks, attributes, in a loop or branch. Sizes do not count, but of
+/// matrix products, whose sizes choose the instruction. Equal files are looked at once.
 ///
 /// # Errors
 /// Where the texts differ, or what the assembler said.
 pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> Result<Vec<u8>>) -> Result<()> {
-    type Answers = HashMap<(Vec<u8>, Target), std::result::Result<(), String>>;
-    static ANSWERS: LazyLock<Mutex<Answers>> = LazyLock::new(Default::default);
-    let key = (bytecode.to_vec(), target);
-    if let Some(answer) = ANSWERS.lock().unwrap().get(&key) {
+    static TEXTS: LazyLock<Answers<Vec<u8>>> = LazyLock::new(Default::default);
+    static CODE: LazyLock<Answers<(Vec<u8>, Target)>> = LazyLock::new(Default::default);
+    static FORMS: LazyLock<Mutex<HashSet<(Target, String)>>> = LazyLock::new(Default::default);
+    once(&TEXTS, bytecode.to_vec(), &|| compare_texts(bytecode))?;
+    let (first, forms) = (FIRST.replace(false), forms(&read(bytecode)?));
+    let mut known = FORMS.lock().unwrap();
+    let count = known.len();
+    known.extend(forms.into_iter().map(|form| (target, form)));
+    let new = known.len() > count;
+    drop(known);
+    if !(first || new || assembles_all()) {
+        return Ok(());
+    }
+    once(&CODE, (bytecode.to_vec(), target), &|| {
+        let cubin = assemble(&tools()?.assembler)
+            .with_context(|| read(bytecode).map_or_else(|e| e.to_string(), |m| m.to_string()))?;
+        ensure!(cubin.starts_with(b"\x7fELF"), "no ELF file");
+        Ok(())
+    })
+}
+
+type Answers<K> = Mutex<HashMap<K, std::result::Result<(), String>>>;
+
+/// The answer to a question, found the first time.
+fn once<K: Hash + Eq>(answers: &Answers<K>, key: K, find: &dyn Fn() -> Result<()>) -> Result<()> {
+    if let Some(answer) = answers.lock().unwrap().get(&key) {
         return answer.clone().map_err(anyhow::Error::msg);
     }
-    let answer = look_at(bytecode, assemble).map_err(|error| format!("{error:#}"));
-    ANSWERS.lock().unwrap().insert(key, answer.clone());
+    let answer = find().map_err(|error| format!("{error:#}"));
+    answers.lock().unwrap().insert(key, answer.clone());
     answer.map_err(anyhow::Error::msg)
 }
 
-fn look_at(bytecode: &[u8], assemble: &dyn Fn(&Assembler) -> Result<Vec<u8>>) -> Result<()> {
-    let tools = tools().context("no tileiras: run scripts/tools, or set CUTLET_TILEIRAS")?;
+fn compare_texts(bytecode: &[u8]) -> Result<()> {
     let ours = read(bytecode)?.to_string();
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), bytecode)?;
-    let output = Command::new(&tools.disassembler).arg(file.path()).output()?;
+    let output = Command::new(&tools()?.disassembler).arg(file.path()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "tileirdisasm refused the bytecode:\n{said}\n{ours}");
     let theirs = String::from_utf8_lossy(&output.stdout);
     let differing = ours.lines().zip(theirs.lines()).find(|(a, b)| a != b);
     ensure!(ours == theirs, "the reference disassembler prints another text: {differing:#?}");
-    let cubin = assemble(&tools.assembler).with_context(|| ours.clone())?;
-    ensure!(cubin.starts_with(b"\x7fELF"), "no ELF file");
     Ok(())
+}
+
+/// The ops of a module as texts without sizes and numbers.
+fn forms(module: &Module) -> BTreeSet<String> {
+    let mut forms = BTreeSet::new();
+    for entry in &module.entries {
+        block_forms(module, entry.body, None, &mut forms);
+    }
+    forms
+}
+
+fn block_forms(module: &Module, block: BlockId, around: Option<Opcode>, forms: &mut BTreeSet<String>) {
+    for &id in &module.block(block).ops {
+        let op = module.op(id);
+        let sized = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled);
+        let mut form = format!("{:?} in {around:?}", op.code);
+        for attr in &op.attrs {
+            match attr {
+                Attr::Value(_) | Attr::Text(_) | Attr::Identities(_) | Attr::Predicate(_) | Attr::Hints(_) => {}
+                attr => write!(form, " {attr:?}").expect("a string takes all"),
+            }
+        }
+        for &value in op.operands.iter().chain(&op.results) {
+            let kind = match module.ty(value) {
+                ty if sized => format!("{ty:?}"),
+                ty => kind(module, ty),
+            };
+            form += &kind;
+        }
+        forms.insert(form);
+        op.regions.iter().for_each(|&region| block_forms(module, region, Some(op.code), forms));
+    }
+}
+
+/// A type without its sizes.
+fn kind(module: &Module, ty: &Type) -> String {
+    // Of the strides only those are known when a kernel is compiled that are 1.
+    let array = |view| match module.type_of(view) {
+        Type::TensorView { elem, strides, .. } => format!("{elem} {strides:?}"),
+        _ => String::new(),
+    };
+    match ty {
+        Type::Tile { elem, shape } => format!(" {elem:?}^{}", shape.len()),
+        Type::TensorView { elem, strides, .. } => format!(" array {elem} {strides:?}"),
+        Type::PartitionView { view, dim_map, padding, .. } => {
+            format!(" tiles {} {dim_map:?} {padding:?}", array(*view))
+        }
+        Type::StridedView { view, dim_map, padding, .. } => format!(" steps {} {dim_map:?} {padding:?}", array(*view)),
+        Type::GatherScatterView { view, sparse_dim, padding, .. } => {
+            format!(" rows {} {sparse_dim} {padding:?}", array(*view))
+        }
+        Type::Token => " token".to_string(),
+    }
 }

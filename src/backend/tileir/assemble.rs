@@ -131,18 +131,18 @@ impl Assembler {
     /// Did the child succeed? `None` when it was ended at the time limit.
     fn wait(&self, mut child: Child) -> std::io::Result<Option<bool>> {
         let start = Instant::now();
-        let mut pause = Duration::from_millis(1);
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok(Some(status.success()));
             }
-            if start.elapsed() >= self.time_limit {
+            let elapsed = start.elapsed();
+            if elapsed >= self.time_limit {
                 child.kill()?;
                 child.wait()?;
                 return Ok(None);
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(50));
+            // At most a sixteenth is waited in vain.
+            std::thread::sleep((elapsed / 16).clamp(Duration::from_millis(1), Duration::from_millis(50)));
         }
     }
 }
