@@ -300,6 +300,7 @@ impl Gpu {
                 "GPU {ordinal} ({name}) is sm_{arch}; sm_80 is the least that is supported"
             )));
         }
+        let wish = std::env::var("CUTLET_TARGET").unwrap_or_default();
         let pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
         let gpu: &'static Gpu = Box::leak(Box::new(Gpu {
             driver,
@@ -307,7 +308,7 @@ impl Gpu {
             pool: if pools { Some(create_pool(driver, ordinal)?) } else { None },
             ordinal,
             name,
-            target: Target { arch, accelerated: arch >= 90 },
+            target: chosen_target(Target { arch, accelerated: arch >= 90 }, &wish)?,
             multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             clock: f64::from(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) * 1e3,
             // Clocks are in kHz; data moves on both edges.
@@ -388,4 +389,37 @@ fn create_pool(driver: &Driver, ordinal: usize) -> Result<CUmemoryPool> {
         driver.pool_set_attribute(pool, which, (&raw mut threshold).cast())?;
     }
     Ok(pool)
+}
+
+/// What code is generated for on a GPU: what it is itself, or the older target that `CUTLET_TARGET` wishes for.
+fn chosen_target(own: Target, wish: &str) -> Result<Target> {
+    if wish.is_empty() {
+        return Ok(own);
+    }
+    let target: Target = wish.parse().map_err(|error| Error::argument(format!("CUTLET_TARGET: {error}")))?;
+    match target.arch <= own.arch && (!target.accelerated || target.arch == own.arch) {
+        true => Ok(target),
+        false => Err(Error::argument(format!("CUTLET_TARGET is {target}, whose code does not run on {own}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_for_an_older_target_can_be_asked_for() {
+        let own = Target::SM_90A;
+        for (wish, chosen) in [("", Target::SM_90A), ("sm_80", Target::SM_80), ("sm_90a", Target::SM_90A)] {
+            assert_eq!(chosen_target(own, wish).expect(wish), chosen);
+        }
+        for (wish, complaint) in
+            [("sm_100", "does not run on sm_90a"), ("sm_90b", "unknown target"), ("80", "unknown target")]
+        {
+            let error = chosen_target(own, wish).expect_err(wish).to_string();
+            assert!(error.contains("CUTLET_TARGET") && error.contains(complaint), "{error}");
+        }
+        let newer = Target { arch: 100, accelerated: true };
+        assert!(chosen_target(newer, "sm_90a").is_err(), "code for sm_90a runs on that alone");
+    }
 }
