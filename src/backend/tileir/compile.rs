@@ -1,7 +1,7 @@
 //! From an optimised module to bytecode that can be launched: legalisation, no-wrap flags, memory order, hints,
 //! verification, writing.
 
-use super::legalize::{Guards, Promises, legalize};
+use super::legalize::{Guards, Promises, legalize, read_tf32_as_f32};
 use super::no_wrap;
 use super::requirement;
 use super::tokens::order_memory;
@@ -68,6 +68,9 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         saturate(&mut module);
     }
     let promises = legalize(&mut module, options.guards);
+    if target.arch < 90 {
+        read_tf32_as_f32(&mut module);
+    }
     no_wrap::mark(&mut module);
     order_memory(&mut module);
     add_hints(&mut module, target, options.hints);

@@ -68,6 +68,14 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
     promises
 }
 
+/// Lets tf32 be read from memory as f32 and converted, for targets that know no better.
+pub fn read_tf32_as_f32(module: &mut Module) {
+    for entry in module.entries.clone() {
+        padding::run_for_all(module, &entry);
+    }
+    pass::tidy(module);
+}
+
 /// Takes a block's ops apart and puts them together again with what `rewrite` adds before each.
 fn rewrite_blocks(
     module: &mut Module,

@@ -3,6 +3,8 @@
 //! `tileiras` 13.5 writes such padding as the 19 bits of the type into a word of 32 and leaves the upper
 //! byte as it finds it, so that -0.0, NaN and the infinities come out as other numbers (constants of
 //! the type it gets right). In memory tf32 is f32 with 13 low bits that do not count, and f32 padding is right.
+//!
+//! Before sm_90 it ends itself over a loaded tf32 that is multiplied in a loop: there all are read as f32.
 
 use super::rewrite_blocks;
 use crate::dtype::DType;
@@ -12,13 +14,22 @@ use crate::ir::{
 
 /// Replaces every load of an entry that pads tf32 with something but zero.
 pub(super) fn run(module: &mut Module, entry: &Entry) {
+    read_as_f32(module, entry, &|padding| padding.is_some_and(|padding| padding != Padding::Zero));
+}
+
+/// Replaces every load of tf32 through a view.
+pub(super) fn run_for_all(module: &mut Module, entry: &Entry) {
+    read_as_f32(module, entry, &|_| true);
+}
+
+fn read_as_f32(module: &mut Module, entry: &Entry, wanted: &dyn Fn(Option<Padding>) -> bool) {
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
         let view = match module.op(id).code {
             Opcode::LoadView => module.op(id).operand_group("view")[0],
             _ => return out.push(id),
         };
-        if !pads_tf32(module, view) {
+        if !padding_of_tf32(module, view).is_some_and(wanted) {
             return out.push(id);
         }
         let loc = module.op(id).loc;
@@ -39,15 +50,16 @@ pub(super) fn run(module: &mut Module, entry: &Entry) {
     values.apply(module, entry.body);
 }
 
-fn pads_tf32(module: &Module, view: Value) -> bool {
+/// The padding of a view of tf32; `None` for views of other types.
+fn padding_of_tf32(module: &Module, view: Value) -> Option<Option<Padding>> {
     let (padding, tensor) = match *module.ty(view) {
         Type::PartitionView { padding, view, .. }
         | Type::StridedView { padding, view, .. }
         | Type::GatherScatterView { padding, view, .. } => (padding, view),
-        Type::Tile { .. } | Type::TensorView { .. } | Type::Token => return false,
+        Type::Tile { .. } | Type::TensorView { .. } | Type::Token => return None,
     };
     let is_tf32 = matches!(module.type_of(tensor), Type::TensorView { elem: DType::TF32, .. });
-    is_tf32 && padding.is_some_and(|padding| padding != Padding::Zero)
+    is_tf32.then_some(padding)
 }
 
 /// Makes the f32 versions of views, and of the addresses they start from, before an op.
