@@ -12,7 +12,7 @@
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
-//! * `roles`, `ring` — warps that only load, for warps that only compute (sm_90a);
+//! * `roles`, `slice`, `ring` — warps that only load, for warps that only compute (sm_90a);
 //! * `cluster`, `differing` — pairs of tile blocks that share such loads.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
@@ -30,6 +30,7 @@ mod product;
 mod reduce;
 mod ring;
 mod roles;
+mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
 mod tensor_map;
