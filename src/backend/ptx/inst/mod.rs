@@ -1,0 +1,197 @@
+//! PTX instructions as data: registers, operands, opcodes with their modifiers.
+//!
+//! Only shapes and spellings of instructions live here; what is legal on which target is the
+//! affair of whoever builds them. Facts from the PTX ISA 9.0 manual.
+
+mod modifier;
+mod operand;
+
+pub use modifier::*;
+pub use operand::*;
+
+/// The operation of an instruction with its modifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Opcode {
+    Mov(Ty),
+    Int(IntOp, Ty),
+    /// `mad.lo`
+    Mad(Ty),
+    /// `mad.wide`: 32 × 32 + 64 → 64 bits.
+    MadWide(Ty),
+    /// `mad.hi`
+    MadHi(Ty),
+    /// Addition with carry out, in and out, in.
+    AddCc(Ty),
+    Addc(Ty),
+    AddcCc(Ty),
+    /// Multiply-add of the low or high half of the product, with carry.
+    MadLoCc(Ty),
+    MadcLoCc(Ty),
+    MadcHiCc(Ty),
+    MadcHi(Ty),
+    Bfe(Ty),
+    Bfi(Ty),
+    Prmt,
+    Lop3(u8),
+    /// Funnel shift; `wrap` takes the amount modulo 32.
+    Shf {
+        left: bool,
+        wrap: bool,
+    },
+    Dp4a {
+        a: Ty,
+        b: Ty,
+    },
+    Float(FloatOp, Ty, FloatMods),
+    Setp {
+        cmp: Cmp,
+        ty: Ty,
+        ftz: bool,
+    },
+    Selp(Ty),
+    Cvt {
+        dst: Ty,
+        src: Ty,
+        mods: CvtMods,
+    },
+    Ld {
+        space: Space,
+        ty: Ty,
+        vec: u32,
+        mods: MemMods,
+        hint: bool,
+    },
+    St {
+        space: Space,
+        ty: Ty,
+        vec: u32,
+        mods: MemMods,
+        hint: bool,
+    },
+    Atom {
+        op: AtomOp,
+        ty: Ty,
+        space: Space,
+        sem: Sem,
+        scope: Scope,
+    },
+    Red {
+        op: AtomOp,
+        ty: Ty,
+        vec: u32,
+        space: Space,
+        sem: Sem,
+        scope: Scope,
+    },
+    CreatePolicyEvictFirst,
+    CreatePolicyEvictLast,
+    CvtaToGlobal,
+    CvtaToShared,
+    CvtaParam,
+    CpAsync {
+        bypass_l1: bool,
+        prefetch: Prefetch,
+    },
+    CpAsyncCommit,
+    CpAsyncWait,
+    CpAsyncMbarrierArrive,
+    LdMatrix {
+        num: u32,
+        trans: bool,
+    },
+    StMatrix {
+        num: u32,
+        trans: bool,
+    },
+    MovMatrix,
+    Mma {
+        shape: MmaShape,
+        types: MmaTypes,
+        sat: bool,
+    },
+    Shfl(ShflMode),
+    Redux(ReduxOp, Ty),
+    Vote(VoteMode),
+    Elect,
+    BarSync,
+    BarArrive,
+    BarWarpSync,
+    ClusterArrive {
+        release: bool,
+    },
+    ClusterWait {
+        acquire: bool,
+    },
+    Fence(Sem, Scope),
+    FenceProxy(ProxyFence),
+    FenceMbarrierInit,
+    Mapa,
+    MbarrierInit,
+    MbarrierInval,
+    MbarrierArrive {
+        remote: bool,
+    },
+    MbarrierExpectTx,
+    MbarrierTryWaitParity,
+    BulkTensor {
+        rank: u32,
+        copy: BulkCopy,
+    },
+    Bulk(BulkCopy),
+    BulkPrefetchTensor {
+        rank: u32,
+    },
+    PrefetchTensormap,
+    BulkCommit,
+    BulkWait {
+        read: bool,
+    },
+    WgmmaFence,
+    WgmmaCommit,
+    WgmmaWait,
+    Wgmma {
+        n: u32,
+        k: u32,
+        d: Ty,
+        a: Ty,
+        b: Ty,
+    },
+    SetMaxNReg {
+        inc: bool,
+    },
+    GridDepWait,
+    GridDepLaunch,
+    NanoSleep,
+    Bra {
+        uniform: bool,
+    },
+    Ret,
+    Trap,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inst {
+    /// Runs only where this predicate is true (or false, when the flag is set).
+    pub guard: Option<(Reg, bool)>,
+    /// What it does.
+    pub op: Opcode,
+    /// Results.
+    pub dsts: Vec<Arg>,
+    /// Sources.
+    pub srcs: Vec<Arg>,
+}
+
+/// One line of a function body.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// An instruction.
+    Inst(Inst),
+    /// A jump target.
+    Label(Label),
+    /// A comment.
+    Comment(String),
+    /// `.pragma`
+    Pragma(&'static str),
+}
