@@ -260,8 +260,10 @@ where
         let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile, dim, group: 1, causal };
         let warps = (tile[0] == 256 && dim <= 64).then_some(Hints { num_warps: Some(16), ..NO_HINTS });
-        let two = Hints { occupancy: Some(2), ..NO_HINTS };
-        for hints in [NO_HINTS, two].into_iter().chain(warps) {
+        // Two blocks have registers for tiles of so many numbers.
+        let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128)
+            .then_some(Hints { occupancy: Some(2), ..NO_HINTS });
+        for hints in [NO_HINTS].into_iter().chain(two).chain(warps) {
             let most = multiprocessors * hints.occupancy.unwrap_or(1) as usize;
             let blocks = blocks(tiles, most, causal);
             let label = product_label(tile, hints);
