@@ -70,15 +70,15 @@ pub fn blocks(tiles: usize, most: usize, causal: bool) -> usize {
     if causal { tiles.min(most) } else { tiles.div_ceil(tiles.div_ceil(most)) }
 }
 
-/// How many heads are gone through at a time, with keys and values of `bytes` each: one, since its tiles of
+/// How many heads are gone through at a time, with keys and values of elements of `bytes` each: one, since its tiles of
 /// queries share them; if it is causal, as many as stay in the cache, so that there are tiles of all lengths.
 pub fn section(seq: usize, dim: usize, bytes: usize, causal: bool) -> i32 {
     let heads = CACHE_BYTES / (2 * seq * dim * bytes);
     if causal { heads.clamp(1, 1 << 20) as i32 } else { 1 }
 }
 
-/// The head (of those of all sequences) and the tile of queries that come `index`-th: section after section of
-/// heads, and within a section all heads' last tiles first, since they see most keys if it is causal.
+/// The head (of those of all sequences) and the tile of queries that come `index`-th if it is causal: section after
+/// section of heads, and within a section all heads' last tiles first, since they see most keys.
 fn place(
     index: Scalar<i32>,
     section: Scalar<i32>,
@@ -108,7 +108,10 @@ pub fn attention<T>(
     let tiles = q.num_tiles(2, [1, 1, form.tile[0], form.dim]);
     let all = ct::range(ct::bid(0), batch * heads * tiles).step(ct::num_blocks(0));
     ct::for_each(all, (), |index, ()| {
-        let (head, tile) = place(index, section, batch * heads, tiles);
+        let (head, tile) = match form.causal {
+            true => place(index, section, batch * heads, tiles),
+            false => (index / tiles, index % tiles),
+        };
         attend(q, k, v, out, scale, [head / heads, head % heads, tile], form);
     });
 }

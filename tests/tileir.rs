@@ -129,6 +129,10 @@ fn text_and_bytecode_of_a_kernel_say_the_same() {
 #[test]
 fn equal_kernels_give_equal_bytes() {
     assert_eq!(vadd_file(None).bytes, vadd_file(None).bytes);
+    // Wherever the launch stands.
+    let x = ArraySpec::<f32, 1>::new([4096]);
+    let elsewhere = ct::export(vadd, (x, x, x.mutable(), Constant(1024)), target("sm_90"), Format::TileIr(None));
+    assert_eq!(vadd_file(None).bytes, elsewhere.expect("a kernel").bytes);
     assert_eq!(vadd_file(Some(Version::V13_5)).bytes[9], 5);
 }
 

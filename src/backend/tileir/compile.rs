@@ -62,6 +62,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     requirement::check(module, target)?;
     let name = entry.name.clone();
     let mut module = module.clone();
+    forget_launch(&mut module);
     if options.version.is_some_and(|version| version < Version::V13_4) {
         drop_promises(&mut module);
     } else if options.version.is_some() {
@@ -98,6 +99,25 @@ pub fn params(module: &Module) -> Vec<Param> {
         _ => Param { bytes: 8, pointer: true },
     };
     args.map(|&arg| param(module.ty(arg))).collect()
+}
+
+/// What the launch made, the entry and the description of its arguments, gets the place of the kernel's first op: one
+/// kernel is one file, wherever it is launched, and machine code that is kept for it is found.
+fn forget_launch(module: &mut Module) {
+    let (launch, body) = (module.entries[0].loc, module.entries[0].body);
+    let mut first = None;
+    module.walk(body, &mut |id| {
+        let loc = module.op(id).loc;
+        if first.is_none() && module.location(loc).is_some() && module.location(loc) != module.location(launch) {
+            first = Some(loc);
+        }
+    });
+    let Some(first) = first else { return };
+    let place = module.location(launch).cloned();
+    let mut made = Vec::new();
+    module.walk(body, &mut |id| made.extend((module.location(module.op(id).loc) == place.as_ref()).then_some(id)));
+    made.into_iter().for_each(|id| module.op_mut(id).loc = first);
+    module.entries[0].loc = first;
 }
 
 /// Old versions have no promise that an access is in bounds; without it the access is checked.
