@@ -48,7 +48,7 @@ pub struct Options {
     /// Blocks that should fit on a multiprocessor.
     #[arg(long)]
     occupancy: Option<u32>,
-    /// Stages of loops whose loads feed products.
+    /// Stages of loops whose loads are copied ahead; 1: none are.
     #[arg(long)]
     stages: Option<u32>,
     /// Blocks of a cluster. In PTX, 2 share what both load; in Tile IR a tile block is divided among them.

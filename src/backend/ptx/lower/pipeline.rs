@@ -33,7 +33,7 @@ const ALIGN: usize = 1024;
 const MOST_STAGES: usize = 4;
 const PLENTY_BYTES: usize = 112 << 10;
 
-/// Bytes of the stages of threads' own elements: three tile blocks have room for as much.
+/// Bytes of the stages of threads' own elements: on sm_90 three tile blocks have room for as much. Elsewhere two should.
 const OWN_BYTES: usize = 72 << 10;
 
 /// A load that is copied ahead.
@@ -179,7 +179,8 @@ impl Lowering<'_> {
         }
         self.in_order(body, &mut slice);
         let room = self.room_for_stages() as usize;
-        let wanted = (OWN_BYTES / stage_bytes).min(MOST_STAGES);
+        let half = self.inference.target.max_shared_bytes() as usize / 2;
+        let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
         let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous: false, own: true })
     }
