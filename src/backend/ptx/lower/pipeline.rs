@@ -136,7 +136,9 @@ impl Lowering<'_> {
             return self.own_pipeline(body);
         }
         self.in_order(body, &mut slice);
-        let room = self.room_for_stages() as usize;
+        let copied = |load| copies.iter().any(|copy| copy.load == load);
+        let others = self.other_shared_bytes(body, &copied, true) as usize;
+        let room = (self.room_for_stages() as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
         let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
         let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous, own: false })

@@ -142,7 +142,7 @@ impl Lowering<'_> {
             ring.barriers = next;
             next += plan.stages * BARRIER_BYTES;
         }
-        let others = self.other_shared_bytes(body, &roles, false);
+        let others = self.other_shared_bytes(body, &|load| roles.members.contains_key(&load), false);
         self.place_box_stores(Some(others));
         self.compare_ways(body, &roles)?;
         self.init_barriers(&rings, &roles, warps);

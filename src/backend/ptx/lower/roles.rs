@@ -361,7 +361,8 @@ impl Lowering<'_> {
     /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
     /// get the rest.
     fn choose_stages(&self, body: BlockId, roles: &mut Roles, structure: &Structure) -> bool {
-        let rest = self.other_shared_bytes(body, roles, true) + SLACK_BYTES;
+        let streamed = |load| roles.members.contains_key(&load);
+        let rest = self.other_shared_bytes(body, &streamed, true) + SLACK_BYTES;
         let Some(room) = self.room_for_stages().checked_sub(rest) else { return false };
         self.share_rings(roles, structure);
         let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
@@ -473,9 +474,9 @@ impl Lowering<'_> {
         found
     }
 
-    /// Shared memory for operands that are not streamed and for layout changes, perhaps also for stores by the copy
-    /// engine.
-    pub fn other_shared_bytes(&self, body: BlockId, roles: &Roles, boxes: bool) -> u32 {
+    /// Shared memory for operands that are not fetched ahead and for layout changes, perhaps also for stores by the
+    /// copy engine.
+    pub fn other_shared_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool) -> u32 {
         let module = self.module;
         let mut operands = 0;
         let mut converts = 0;
@@ -486,8 +487,8 @@ impl Lowering<'_> {
                     let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
                     let mut bytes = 0;
                     for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
-                        let streamed = self.load_behind(operand).is_some_and(|load| roles.members.contains_key(&load));
-                        if !streamed && !self.comes_in_registers(operand, plan) {
+                        let fetched = self.load_behind(operand).is_some_and(fetched);
+                        if !fetched && !self.comes_in_registers(operand, plan) {
                             bytes += plan.shared.bytes().next_multiple_of(ALIGN as usize) as u32;
                         }
                     }
