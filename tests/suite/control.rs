@@ -11,6 +11,7 @@ use crate::harness::{Session, Suite, Want, ravel, unwritten};
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
     suite.test("control/ranges", ranges);
+    suite.test("control/ranges_of_loads", ranges_of_loads);
     suite.test("control/nested", nested);
     suite.test("control/while", collatz);
     suite.test("control/early_exit", early_exit);
@@ -60,6 +61,29 @@ fn ranges(session: Session) -> Result<()> {
             _ => (0..rows as i32).sum::<i32>() * (row as i32 + 1),
         })
     })
+}
+
+/// Loads of a loop whose counter comes near the end of its type, where copies ahead must not go past it.
+fn ranges_of_loads(session: Session) -> Result<()> {
+    const WIDTH: usize = 512;
+    fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {
+        let zero = ct::zeros::<f32, 2>([1, WIDTH]);
+        let sum = ct::for_each(ct::range(start, end).step(step), zero, |i, sum| {
+            sum * 2.0 + x.load(((i - start) / step, 0), [1, WIDTH])
+        });
+        y.store([0, 0], sum);
+    }
+    let x: Vec<f32> = (0..16 * WIDTH).map(|i| (i * 7 % 31) as f32).collect();
+    let device_x = session.array(&x, [16, WIDTH])?;
+    for (start, end, step) in [(0, 9, 1), (i32::MAX - 5, i32::MAX, 2), (i32::MAX - 1, i32::MAX, i32::MAX), (4, 4, 1)] {
+        let mut y = session.unwritten::<f32, 2>([1, WIDTH])?;
+        session.launch(kernel, [1], (&device_x, &mut y, start, end, step))?;
+        let rows = (i64::from(start)..i64::from(end)).step_by(step as usize).count();
+        session.check(&format!("{start} to {end} by {step}"), &y, &|[_, j]| {
+            Want::exactly((0..rows).fold(0f32, |sum, row| sum * 2.0 + x[row * WIDTH + j]))
+        })?;
+    }
+    Ok(())
 }
 
 /// A loop in a loop over tiles, the inner bound given by the outer counter.

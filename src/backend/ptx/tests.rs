@@ -379,7 +379,7 @@ fn a_producer_streams_operands_of_products() {
 }
 
 /// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
-fn dependent_products() -> Module {
+fn dependent_products(branch: bool) -> Module {
     let mut k = Kernel::new("chain");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
     let output = k.array(DType::F32, 2, true);
@@ -399,6 +399,22 @@ fn dependent_products() -> Module {
     let args = k.b.module.block(body).args.clone();
     let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
     let scores = k.b.simple(Opcode::MmaF, &[left, right, scores_start], vec![], square);
+    let scores = if branch {
+        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+        let bool_type = k.tile(DType::I1, &[]);
+        let condition = k.b.simple(Opcode::CmpI, &[args[0], ids[1]], attrs, bool_type);
+        let arms = [true, false].map(|negated| {
+            let arm = k.b.begin_block(&[]);
+            let value = if negated { k.op(Opcode::NegF, &[scores]) } else { scores };
+            k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
+            k.b.end_block();
+            arm
+        });
+        let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[square]);
+        k.b.module.op(id).results[0]
+    } else {
+        scores
+    };
     let rows = k.reduce(Opcode::MaxF, scores, 1, 0xff80_0000);
     let rows = k.shaped(Opcode::Reshape, rows, &[128, 1], vec![]);
     let rows = k.shaped(Opcode::Broadcast, rows, &[128, 64], vec![]);
@@ -416,7 +432,7 @@ fn dependent_products() -> Module {
 
 #[test]
 fn dependent_products_overlap_across_iterations() {
-    let compiled = check(&dependent_products()).pop().unwrap();
+    let compiled = check(&dependent_products(false)).pop().unwrap();
     let text = &compiled.text;
     // The loop is the only place where a product runs on while the one before is waited for.
     let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
@@ -433,6 +449,41 @@ fn dependent_products_overlap_across_iterations() {
     }
     let consumers = &text[..text.rfind("wgmma.wait_group").unwrap()];
     assert!(!consumers.contains("st.shared"), "everything stays in the registers of the accumulators");
+}
+
+#[test]
+fn products_run_on_beside_a_branch_that_only_computes() {
+    let text = check(&dependent_products(true)).pop().unwrap().text;
+    let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
+    let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
+    assert!(text[one..all].contains("neg.f32"), "the branch stands before the wait for the second product");
+}
+
+#[test]
+fn loops_without_products_copy_ahead() {
+    let mut k = Kernel::new("sums");
+    let (input, output) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
+    let ids = k.bids();
+    let x = k.partition(&input, &[1, 1024], &[0, 1]);
+    let y = k.partition(&output, &[1, 1024], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[1, 1024]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[1, 1024]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let row = k.load(x, &[args[0], ids[0]]);
+    let sum = k.op(Opcode::AddF, &[args[1], row]);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[zero, ids[0]]);
+    for compiled in check(&k.finish()) {
+        let text = compiled.text;
+        assert!(text.contains("cp.async.cg") && !text.contains("ld.global"), "{text}");
+        assert!(text.contains("cp.async.wait_group 2;"), "four stages: {text}");
+        assert!(!text.contains("barrier"), "every thread reads what it copied: {text}");
+    }
 }
 
 #[test]
@@ -465,6 +516,7 @@ fn results_of_products_leave_as_boxes() {
         let last = compiled.text.rfind("bulk_group").unwrap();
         assert!(compiled.text[last..].contains("wait_group.read 0"), "shared memory outlives what reads it");
         assert!(!compiled.text.contains("st.global"));
+        assert!(!compiled.text.contains("barrier.cta.sync.aligned 1,"), "no warp waits for another one");
     }
 }
 

@@ -4,9 +4,9 @@
 //! their way (`cp.async`, 16 bytes a thread where alignment allows). What is copied is read from arrays that the
 //! kernel does not write, at indices that are computed from the counter and from outside.
 //!
-//! *Operands*: a `for` loop qualifies if its body loads operands of a product, straight into the product.
-//! One barrier at the head of an iteration does both: the copies of all threads have arrived, and all threads are done with the stage that the end of
-//! the iteration fills. Products that run on their own do so until the next head.
+//! *Operands*: a `for` loop qualifies if its body loads operands of a product, straight into the product. One barrier
+//! at the head of an iteration does both: the copies of all threads have arrived, and all threads are done with the
+//! stage that the end of the iteration fills. Products that run on their own do so until the next head.
 //!
 //! *Own elements*: in a loop without products every thread copies what it will hold itself, if that works for all
 //! loads of the loop. It reads it back without any barrier, and fills the stage of the iteration before at the head.
@@ -162,7 +162,7 @@ impl Lowering<'_> {
         let threads = self.inference.num_warps * WARP as usize;
         let (mut copies, mut slice, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
         for &load in module.block(body).ops.iter().filter(|&&id| module.op(id).code == Opcode::LoadView) {
-            let (run, bytes) = self.own_run(load)?;
+            let (run, bytes) = self.copied_run(load)?;
             slice.extend(self.index_slice(body, load)?);
             let count = self.inference.accesses.get(&load)?.num_registers() / run;
             let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
@@ -187,8 +187,8 @@ impl Lowering<'_> {
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous: false, own: true })
     }
 
-    /// Elements and bytes of the accesses with which a thread can copy its part of a load.
-    fn own_run(&self, load: OpId) -> Option<(usize, usize)> {
+    /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None` if it cannot.
+    fn copied_run(&self, load: OpId) -> Option<(usize, usize)> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
@@ -238,12 +238,7 @@ impl Lowering<'_> {
         if !here || !self.is_only_use(operand) {
             return None;
         }
-        let view = op.group(0)[0];
-        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
-        if !matches!(padding, None | Some(Padding::Zero)) || !self.memory.is_read_only(module, view) {
-            return None;
-        }
-        let shape = ViewShape::of(module, view)?;
+        let shape = ViewShape::of(module, op.group(0)[0])?;
         let rounded = shape.elem != self.element_type(operand);
         if rounded && !plan.rounds || self.element_type(operand) != plan.dtype {
             return None;
@@ -253,15 +248,13 @@ impl Lowering<'_> {
         if in_place.num_registers() != layout.num_registers() {
             return None;
         }
-        let axis = contiguous_axis(module, &shape)?;
-        let vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
-        let bytes = shape.elem.bytes_of(vector);
-        let whole = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]) >= vector as u64;
+        contiguous_axis(module, &shape)?;
+        let (vector, _) = self.copied_run(load)?;
         let side = plan.shared.accesses(&in_place);
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
-        (whole && matches!(bytes, 4 | 8 | 16) && fits && side.replicated == 0).then_some((load, side))
+        (fits && side.replicated == 0).then_some((load, side))
     }
 
     /// Is nothing between a load and this value used twice?
