@@ -348,6 +348,11 @@ impl Suite {
         self.tests.push(Test { name: name.into(), demand: Demand::Accepted, body: std::sync::Arc::new(body) });
     }
 
+    /// Adds a test of a kernel whose hints may be unwise.
+    pub fn hinted(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
+        self.tests.push(Test { name: name.into(), demand: Demand::Assembled, body: std::sync::Arc::new(body) });
+    }
+
     /// Adds a test whose code must not spill.
     pub fn lean(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
         self.tests.push(Test { name: name.into(), demand: Demand::NoSpills, body: std::sync::Arc::new(body) });

@@ -31,6 +31,7 @@ mod memory;
 mod product;
 mod ptxas;
 mod random;
+mod random_product;
 mod reduce;
 mod shape;
 mod sweep;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     control::register(&mut suite);
     examples::register(&mut suite);
     random::register(&mut suite);
+    random_product::register(&mut suite);
     let mut trials = suite.trials();
     harness::watch();
     trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));

@@ -34,7 +34,7 @@ pub mod tensor_map;
 mod tests;
 
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Module, OpId};
+use crate::ir::{Entry, Module, OpId};
 use crate::pass;
 use crate::target::Target;
 use remarks::CodeRemarks;
@@ -45,7 +45,7 @@ use tensor_map::TensorMap;
 pub struct CompileOptions {
     /// Warps of a tile block: a power of two from 1 to 32.
     pub num_warps: Option<u32>,
-    /// Tile blocks that should fit on one multiprocessor at a time.
+    /// Tile blocks that should fit on one multiprocessor at a time; fewer where its registers and warps do not allow it.
     pub occupancy: Option<u32>,
     /// Stages of shared memory of a loop whose loads feed a matrix product; 1: loads do not run ahead.
     pub stages: Option<u32>,
@@ -110,15 +110,33 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             None,
         )]));
     };
+    build(module, entry, target, options).or_else(|problems| {
+        if !options.tma {
+            return Err(Error::Unsupported(problems));
+        }
+        // What the copy engine and warps with roles cannot do, threads that all do the same perhaps can.
+        let plain = CompileOptions { tma: false, ..*options };
+        let mut compiled = build(module, entry, target, &plain).map_err(Error::Unsupported)?;
+        compiled.remarks.plain = problems.first().map(ToString::to_string);
+        Ok(compiled)
+    })
+}
+
+fn build(
+    module: &Module,
+    entry: &Entry,
+    target: Target,
+    options: &CompileOptions,
+) -> std::result::Result<Compiled, Vec<Diagnostic>> {
     let warps = plan::num_warps(module, entry.body, options);
     let inference = infer::Inference::run(module, entry, target, warps);
     let name = symbol(&entry.name);
     if let Some(module) = rotated(module, &inference) {
         let entry = &module.entries[0];
         let inference = infer::Inference::run(&module, entry, target, warps);
-        return lower::lower(&module, entry, inference, &name, options).map_err(Error::Unsupported);
+        return lower::lower(&module, entry, inference, &name, options);
     }
-    lower::lower(module, entry, inference, &name, options).map_err(Error::Unsupported)
+    lower::lower(module, entry, inference, &name, options)
 }
 
 /// The module with its loops rotated, if there are loops in which a product that runs on its own waits

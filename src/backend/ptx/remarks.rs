@@ -80,6 +80,10 @@ pub struct CodeRemarks {
     products: Vec<(OpId, Product)>,
     /// Why tile blocks do not run in clusters although that was wished for.
     pub alone: Option<&'static str>,
+    /// Why tile blocks share a multiprocessor with fewer others than was wished for: the wish, and what is possible.
+    pub crowded: Option<[u32; 2]>,
+    /// Why neither the copy engine nor warps with roles are used although the kernel could have them.
+    pub plain: Option<String>,
     /// Changes of layout by shuffles within warps.
     pub shuffled: u32,
     /// Changes of layout through shared memory.
@@ -208,6 +212,12 @@ impl fmt::Display for CodeRemarks {
         }
         if let Some(reason) = self.alone {
             writeln!(f, "  no clusters: {reason}")?;
+        }
+        if let Some([wished, possible]) = self.crowded {
+            writeln!(f, "  occupancy: {possible}, for registers and shared memory do not allow {wished}")?;
+        }
+        if let Some(reason) = &self.plain {
+            writeln!(f, "  no copy engine: {reason}")?;
         }
         write!(f, "  warps: {}", self.warps)?;
         if self.producer_warps > 0 {

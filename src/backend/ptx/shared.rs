@@ -74,32 +74,16 @@ impl SharedMemory {
         self.high
     }
 
-    /// A buffer of this length; `None` if it exceeds the budget.
-    pub fn allocate(&mut self, bytes: u32) -> Option<Buffer> {
+    /// A buffer of this length, at a multiple of `align` bytes at least; `None` if it exceeds the budget.
+    pub fn allocate(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(ALIGN);
-        let align = if bytes >= PATTERN { PATTERN } else { ALIGN };
-        let mut offset = self.next.next_multiple_of(align);
-        if offset + bytes > self.budget {
-            offset = self.start.next_multiple_of(align);
-        }
-        if offset + bytes > self.budget {
-            return None;
-        }
+        let align = align.max(if bytes >= PATTERN { PATTERN } else { ALIGN });
+        let places = [self.next, self.start].map(|place| place.next_multiple_of(align));
+        let offset = places.into_iter().find(|offset| offset + bytes <= self.budget)?;
         let buffer = Buffer { offset, bytes };
         self.next = offset + bytes;
         self.high = self.high.max(self.next);
         Some(buffer)
-    }
-
-    /// As [`SharedMemory::allocate`], at an alignment.
-    pub fn allocate_aligned(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
-        let fits = |start: u32| start.next_multiple_of(align) + bytes <= self.budget;
-        let start = if fits(self.next) { self.next } else { self.start };
-        if !fits(start) {
-            return None;
-        }
-        self.next = start.next_multiple_of(align);
-        self.allocate(bytes)
     }
 
     /// Bytes from the last reservation to the end of what the kernel needs already.
@@ -217,8 +201,8 @@ mod tests {
     #[test]
     fn barriers_exactly_where_threads_may_meet() {
         let mut shared = SharedMemory::new(1024);
-        let a = shared.allocate(256).unwrap();
-        let b = shared.allocate(256).unwrap();
+        let a = shared.allocate(256, 1).unwrap();
+        let b = shared.allocate(256, 1).unwrap();
         assert!(!shared.write(a), "nothing touched it yet");
         assert!(shared.read(a), "written since the last barrier");
         assert!(!shared.write(b), "another range");
@@ -228,39 +212,39 @@ mod tests {
     #[test]
     fn space_wraps_and_a_wrapped_buffer_is_guarded() {
         let mut shared = SharedMemory::new(512);
-        let a = shared.allocate(512).unwrap();
+        let a = shared.allocate(512, 1).unwrap();
         shared.write(a);
         shared.read(a);
-        let b = shared.allocate(100).unwrap();
+        let b = shared.allocate(100, 1).unwrap();
         assert_eq!(b.offset, 0);
         assert!(shared.write(b));
         assert_eq!(shared.used(), 512);
-        assert!(shared.allocate(513).is_none());
+        assert!(shared.allocate(513, 1).is_none());
     }
 
     #[test]
     fn a_reserved_buffer_is_left_alone() {
         let mut shared = SharedMemory::new(4096);
-        shared.allocate(128).unwrap();
+        shared.allocate(128, 1).unwrap();
         let slab = shared.reserve(2048, 1024).unwrap();
         for _ in 0..20 {
-            let buffer = shared.allocate(512).unwrap();
+            let buffer = shared.allocate(512, 1).unwrap();
             assert!(!buffer.overlaps(slab));
         }
-        assert!(shared.allocate(2049).is_none());
+        assert!(shared.allocate(2049, 1).is_none());
         shared.release(slab);
-        assert!(shared.allocate(4096).is_some());
+        assert!(shared.allocate(4096, 1).is_some());
     }
 
     #[test]
     fn what_bulk_stores_read_is_waited_for() {
         let mut shared = SharedMemory::new(4096);
         shared.expect_bulk();
-        let a = shared.allocate_aligned(1024, 1024).unwrap();
+        let a = shared.allocate(1024, 1024).unwrap();
         shared.write(a);
         shared.barrier();
         shared.bulk_read(a);
-        let b = shared.allocate(128).unwrap();
+        let b = shared.allocate(128, 1).unwrap();
         assert!(!shared.write(b) && !shared.bulk_wait_wanted());
         assert!(shared.is_bulk_reading());
         assert!(shared.write(a), "the barrier does not end a bulk store");
@@ -274,17 +258,20 @@ mod tests {
     #[test]
     fn aligned_buffers_start_where_they_should() {
         let mut shared = SharedMemory::new(4096);
-        shared.allocate(128).unwrap();
+        shared.allocate(128, 1).unwrap();
         assert_eq!(shared.reusable(), 128);
-        assert_eq!(shared.allocate_aligned(2048, 1024).map(|b| b.offset), Some(1024));
-        assert_eq!(shared.allocate_aligned(2048, 1024).map(|b| b.offset), Some(0));
-        assert!(shared.allocate_aligned(4097, 1024).is_none());
+        assert_eq!(shared.allocate(2048, 1024).map(|b| b.offset), Some(1024));
+        assert_eq!(shared.allocate(2048, 1024).map(|b| b.offset), Some(0));
+        assert!(shared.allocate(4097, 1024).is_none());
+        shared.reserve(128, 128).unwrap();
+        assert_eq!(shared.allocate(200, 512).map(|b| b.offset), Some(3072));
+        assert_eq!(shared.allocate(1024, 512).map(|b| b.offset), Some(1024));
     }
 
     #[test]
     fn a_back_edge_counts_as_a_touch() {
         let mut shared = SharedMemory::new(512);
-        let a = shared.allocate(64).unwrap();
+        let a = shared.allocate(64, 1).unwrap();
         shared.unknown();
         assert!(shared.write(a));
     }

@@ -230,7 +230,7 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
         let issues = self.issues(view, op.group(2), issuer)?;
-        let Some(buffer) = self.shared.allocate_aligned(parts.slots * parts.bytes, ALIGN) else { return Ok(false) };
+        let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, ALIGN) else { return Ok(false) };
         let busy = self.shared.write(buffer);
         if !self.boxes_stored.insert(store.root) {
             self.b.bulk_wait(0, false);

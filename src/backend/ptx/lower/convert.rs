@@ -176,9 +176,14 @@ impl Lowering<'_> {
 
     /// A buffer of shared memory.
     pub fn allocate(&mut self, bytes: usize) -> Lowered<Buffer> {
+        self.allocate_aligned(bytes, 1)
+    }
+
+    /// The same at a multiple of `align` bytes at least.
+    pub fn allocate_aligned(&mut self, bytes: usize, align: u32) -> Lowered<Buffer> {
         let budget = self.shared.budget();
         self.shared
-            .allocate(bytes as u32)
+            .allocate(bytes as u32, align)
             .ok_or_else(|| format!("{bytes} bytes of shared memory are needed, {budget} are there: use smaller tiles"))
     }
 

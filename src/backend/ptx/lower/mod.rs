@@ -55,7 +55,6 @@ use crate::error::Diagnostic;
 use crate::ir::{BlockId, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
-use crate::target::Target;
 
 /// Why an op could not be lowered: a sentence; the place is added by the caller.
 pub type Lowered<T = ()> = Result<T, String>;
@@ -122,7 +121,7 @@ fn start<'m>(
     let threads = inference.num_warps as u32 * super::plan::WARP;
     Lowering {
         module,
-        b: builder(target, name, threads, options),
+        b: Builder::new(target, name, threads),
         tiles: vec![None; module.num_values()],
         cached: Vec::new(),
         views: HashMap::new(),
@@ -135,7 +134,7 @@ fn start<'m>(
         role: ring::Role::All,
         rings: None,
         peer: cluster::Peer::default(),
-        options: *options,
+        options: CompileOptions { occupancy: possible_occupancy(&inference, options), ..*options },
         facts: Rc::clone(&inference.facts),
         box_stores: HashMap::new(),
         boxes_stored: HashSet::new(),
@@ -161,7 +160,11 @@ pub fn lower<'m>(
     let mut lowering = start(module, entry, inference, name, options);
     let mut params = lowering.params(entry);
     lowering.start_box_stores(entry.body);
-    match lowering.plan_paired_roles(entry.body) {
+    let roles = lowering.plan_roles_within_wish(entry.body);
+    // Without a number of blocks, ptxas may save registers for more of them than is good.
+    let blocks = lowering.options.occupancy.unwrap_or(1);
+    lowering.b.function().min_blocks = Some(blocks);
+    match roles {
         Some(roles) => {
             if let Err(message) = lowering.with_roles(entry.body, roles) {
                 lowering.errors.push(Diagnostic::new(message, None));
@@ -186,17 +189,20 @@ pub fn lower<'m>(
         function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes));
     }
     let min_blocks = function.min_blocks.unwrap_or(1);
+    remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
     Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster, params, layout, remarks })
 }
 
-/// An empty kernel. Without a number of blocks, ptxas may save registers for more of them than is good.
-fn builder(target: Target, name: &str, threads: u32, options: &CompileOptions) -> Builder {
-    let mut builder = Builder::new(target, name, threads);
-    builder.function().min_blocks = Some(options.occupancy.unwrap_or(1));
-    builder
+/// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products that run on
+/// their own allow it.
+fn possible_occupancy(inference: &Inference<'_>, options: &CompileOptions) -> Option<u32> {
+    let plans = inference.products.values().flatten().filter(|plan| plan.is_asynchronous());
+    let registers = plans.map(|plan| plan.acc.num_registers() as u32 + ring::SPARE_REGISTERS).max().unwrap_or(0);
+    let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);
+    options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {

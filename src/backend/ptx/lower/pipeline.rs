@@ -161,9 +161,14 @@ impl Lowering<'_> {
         }
         let threads = self.inference.num_warps * WARP as usize;
         let (mut copies, mut slice, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
-        for &load in module.block(body).ops.iter().filter(|&&id| module.op(id).code == Opcode::LoadView) {
-            let (run, bytes) = self.copied_run(load)?;
+        let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
+        for load in loads.clone() {
             slice.extend(self.index_slice(body, load)?);
+        }
+        self.in_order(body, &mut slice);
+        // What others are found by is loaded where it is needed.
+        for load in loads.filter(|load| !slice.contains(load)) {
+            let (run, bytes) = self.copied_run(load)?;
             let count = self.inference.accesses.get(&load)?.num_registers() / run;
             let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
             copies.push(Copy {
@@ -179,7 +184,6 @@ impl Lowering<'_> {
         if !wide {
             return None;
         }
-        self.in_order(body, &mut slice);
         let room = self.room_for_stages() as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
@@ -277,7 +281,8 @@ impl Lowering<'_> {
         load.is_some_and(|load| self.is_streamed(load) || self.staged.contains_key(&self.module.op(load).results[0]))
     }
 
-    /// The ops of the body that compute the indices of a load, if they are scalar and pure.
+    /// The ops of the body that compute the indices of a load, if they are scalar and nothing that the kernel does
+    /// changes them.
     fn index_slice(&self, body: BlockId, load: OpId) -> Option<Vec<OpId>> {
         let module = self.module;
         let mut found = Vec::new();
@@ -291,11 +296,10 @@ impl Lowering<'_> {
                 }
                 Def::Arg(..) => {}
                 Def::Result(op, _) => {
-                    if self.op_blocks[op.index()] != Some(body) {
+                    if self.op_blocks[op.index()] != Some(body) || matches!(module.ty(value), Type::Token) {
                         continue;
                     }
-                    let scalar = module.op(op).results.iter().all(|&r| self.inference.num_elements(r) == 1);
-                    if module.op(op).code.spec().effect != Effect::Pure || !scalar {
+                    if !self.is_repeatable(op) {
                         return None;
                     }
                     found.push(op);
@@ -306,6 +310,20 @@ impl Lowering<'_> {
         // The view itself has to come from outside.
         let view = module.defining_op(module.op(load).group(0)[0])?;
         (self.op_blocks[view.index()] != Some(body)).then_some(found)
+    }
+
+    /// Does this op give scalars, and the same ones whenever it is run?
+    fn is_repeatable(&self, id: OpId) -> bool {
+        let op = self.module.op(id);
+        let steady = match op.code {
+            Opcode::LoadView => self.memory.is_read_only(self.module, op.group(0)[0]),
+            code => code.spec().effect == Effect::Pure,
+        };
+        steady
+            && op.results.iter().all(|&result| match self.module.ty(result) {
+                Type::Tile { .. } => self.inference.num_elements(result) == 1,
+                other => matches!(other, Type::Token),
+            })
     }
 
     /// Fills the first stages: `counter` is the first value of the loop counter.

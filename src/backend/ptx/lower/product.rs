@@ -158,7 +158,7 @@ impl Lowering<'_> {
             }
             Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
         }
-        let buffer = self.allocate(plan.shared.bytes())?;
+        let buffer = self.allocate_aligned(plan.shared.bytes(), plan.align)?;
         if self.shared.write(buffer) {
             self.barrier();
             self.shared.write(buffer);

@@ -26,7 +26,7 @@ const CONSUMER_REGISTERS: u32 = 240;
 /// Most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
 /// Registers beside those of an accumulator that matrix instructions need.
-const SPARE_REGISTERS: u32 = 24;
+pub const SPARE_REGISTERS: u32 = 32;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
 /// Bytes of the two barriers of a stage: full, empty.
@@ -222,7 +222,7 @@ impl Lowering<'_> {
 
     /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and
     /// where there is one warpgroup of consumers, a single warp beside it leaves them as many without that.
-    fn producer_warps(&self) -> u32 {
+    pub fn producer_warps(&self) -> u32 {
         if self.inference.num_warps > 4 { 4 } else { 1 }
     }
 
@@ -371,6 +371,11 @@ impl Lowering<'_> {
     }
 
     fn acquire(&mut self, channel: usize) {
+        let rings = self.rings.as_ref().expect("rings");
+        if rings.roles.rings[rings.roles.channels[channel].ring].stages == 1 {
+            // The producer waits for the only stage, which products that still run would give back after this one.
+            self.settle();
+        }
         let (barrier, stage, parity) = self.step(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
         let awaited = Some(self.b.reg(parity, RegClass::B32));

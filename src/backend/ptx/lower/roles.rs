@@ -16,11 +16,14 @@ use super::cluster::Pairs;
 use super::slice::Slicer;
 use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
+use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Module, OpId, Opcode, Padding, Rounding, Type, Value};
 use crate::layout::{Conversion, Layout};
 
+/// Most threads of a tile block.
+const MOST_THREADS: u32 = 1024;
 /// Most rows of one box of the copy engine.
 const BOX_ROWS: i64 = 256;
 /// Rows of a swizzle pattern.
@@ -157,12 +160,28 @@ impl Feed {
 }
 
 impl Lowering<'_> {
+    /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
+    /// do not fit without roles either: so fewer blocks are taken.
+    pub fn plan_roles_within_wish(&mut self, body: BlockId) -> Option<Roles> {
+        let wished = self.options.occupancy;
+        for blocks in (1..=wished.unwrap_or(1)).rev() {
+            self.options.occupancy = wished.map(|_| blocks);
+            if let Some(roles) = self.plan_paired_roles(body) {
+                return Some(roles);
+            }
+        }
+        self.options.occupancy = wished;
+        None
+    }
+
     /// The loads that a producer should make, if there are any in a loop. `pairs`: what tile blocks may share, of
     /// which there should be two boxes.
     pub fn plan_roles(&self, body: BlockId, pairs: Option<&Pairs>) -> Option<Roles> {
         let target = self.inference.target;
         let options = &self.options;
-        if target.arch != 90 || !target.accelerated || !options.tma || options.stages == Some(1) {
+        let threads = (self.inference.num_warps as u32 + self.producer_warps()) * WARP;
+        let able = target.arch == 90 && target.accelerated && threads <= MOST_THREADS;
+        if !able || !options.tma || options.stages == Some(1) {
             return None;
         }
         let structure = self.structure(body);
@@ -182,13 +201,9 @@ impl Lowering<'_> {
             let Some(feed) = self.feed_of(load, &structure) else { continue };
             let halved = pairs.is_some_and(|pairs| pairs.may_share(load));
             let Some((map, boxes)) = self.boxes_of(load, &feed, halved) else { continue };
-            let mut slicer = Slicer::new(self, &structure);
-            let op = self.module.op(load);
-            if !(slicer.values(op.group(0)) && slicer.values(op.group(1)) && slicer.control_of(load)) {
-                continue;
-            }
-            roles.slice.extend(slicer.ops);
-            roles.carried.extend(slicer.carried);
+            let Some(slice) = Slicer::of_load(self, &structure, load) else { continue };
+            roles.slice.extend(slice.ops);
+            roles.carried.extend(slice.carried);
             let block = self.op_blocks[load.index()]?;
             let key = (block, feed.products.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
@@ -355,7 +370,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Divides shared memory among the rings; false if it is too small.
+    /// Divides shared memory among the rings; false if it is too small for one stage each.
     ///
     /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
     /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
@@ -368,6 +383,9 @@ impl Lowering<'_> {
         let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
         for ring in &mut roles.rings {
             ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
+        }
+        if used_bytes(&roles.rings) > room {
+            roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
         }
         if used_bytes(&roles.rings) > room {
             return false;

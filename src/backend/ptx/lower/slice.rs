@@ -8,93 +8,120 @@ use super::roles::Structure;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
+/// What a load needs in the slice.
+#[derive(Default)]
+pub struct Slice {
+    /// Ops that the producer runs.
+    pub ops: HashSet<OpId>,
+    /// Carried values and results of region ops that it needs.
+    pub carried: HashSet<Value>,
+}
+
 /// Finds the ops that scalars and control flow depend on.
 pub struct Slicer<'a, 'm> {
     lowering: &'a Lowering<'m>,
     structure: &'a Structure,
-    /// The ops found.
-    pub ops: HashSet<OpId>,
-    /// Carried values and results of region ops among what they need.
-    pub carried: HashSet<Value>,
+    slice: Slice,
+    seen: HashSet<Value>,
+    /// Values whose makers have still to be looked at.
+    pending: Vec<Value>,
+    /// Something was met that one thread cannot compute.
+    failed: bool,
 }
 
 impl<'a, 'm> Slicer<'a, 'm> {
-    /// Nothing found yet.
-    pub fn new(lowering: &'a Lowering<'m>, structure: &'a Structure) -> Slicer<'a, 'm> {
-        Slicer { lowering, structure, ops: HashSet::new(), carried: HashSet::new() }
+    /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
+    /// cannot compute that.
+    pub fn of_load(lowering: &'a Lowering<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
+        let mut slicer = Slicer {
+            lowering,
+            structure,
+            slice: Slice::default(),
+            seen: HashSet::new(),
+            pending: Vec::new(),
+            failed: false,
+        };
+        let op = lowering.module.op(load);
+        slicer.pending.extend(op.group(0).iter().chain(op.group(1)));
+        slicer.control_of(load);
+        while let Some(value) = slicer.pending.pop().filter(|_| !slicer.failed) {
+            if slicer.seen.insert(value) {
+                slicer.value(value);
+            }
+        }
+        (!slicer.failed).then_some(slicer.slice)
     }
 
-    /// Adds what a scalar or a view depends on; false if one thread cannot compute it.
-    fn value(&mut self, value: Value) -> bool {
+    /// Adds what makes a scalar or a view.
+    fn value(&mut self, value: Value) {
         let module = self.lowering.module;
         match module.ty(value) {
-            Type::Tile { .. } if self.lowering.inference.num_elements(value) != 1 => return false,
-            Type::Token => return true,
+            Type::Tile { .. } if self.lowering.inference.num_elements(value) != 1 => return self.failed = true,
+            Type::Token => return,
             _ => {}
         }
         match module.def(value) {
-            Def::Arg(block, position) => match self.structure.owners.get(&block) {
-                Some(&owner) => self.argument(owner, value, position as usize),
-                None => true,
-            },
+            Def::Arg(block, position) => {
+                if let Some(&owner) = self.structure.owners.get(&block) {
+                    self.argument(owner, value, position as usize);
+                }
+            }
             Def::Result(id, position) => self.result(id, value, position as usize),
         }
     }
 
-    /// Adds what these depend on; false if one thread cannot compute it.
-    pub fn values(&mut self, values: &[Value]) -> bool {
-        values.iter().all(|&value| self.value(value))
-    }
-
     /// A value that the op `owner` gives to its region.
-    fn argument(&mut self, owner: OpId, value: Value, position: usize) -> bool {
+    fn argument(&mut self, owner: OpId, value: Value, position: usize) {
         let op = self.lowering.module.op(owner);
-        if !self.control(owner) || !self.carried.insert(value) {
-            return self.ops.contains(&owner);
-        }
+        self.control(owner);
+        self.slice.carried.insert(value);
         match op.code {
-            Opcode::For if position == 0 => true,
+            Opcode::For if position == 0 => {}
             Opcode::For => {
-                self.carried.insert(op.results[position - 1]);
-                self.value(op.group(3)[position - 1]) && self.leaving(owner, Opcode::Continue, position - 1)
+                self.slice.carried.insert(op.results[position - 1]);
+                self.pending.push(op.group(3)[position - 1]);
+                self.leaving(owner, Opcode::Continue, position - 1);
             }
-            Opcode::Loop => self.value(op.group(0)[position]) && self.leaving(owner, Opcode::Continue, position),
-            _ => false,
+            Opcode::Loop => {
+                self.pending.push(op.group(0)[position]);
+                self.leaving(owner, Opcode::Continue, position);
+            }
+            _ => self.failed = true,
         }
     }
 
-    fn result(&mut self, id: OpId, value: Value, position: usize) -> bool {
+    fn result(&mut self, id: OpId, value: Value, position: usize) {
         let module = self.lowering.module;
         let op = module.op(id);
         match op.code {
-            Opcode::For => {
-                let argument = module.block(op.regions[0]).args[position + 1];
-                self.value(argument)
+            Opcode::For => self.pending.push(module.block(op.regions[0]).args[position + 1]),
+            Opcode::Loop | Opcode::If => {
+                self.slice.carried.insert(value);
+                self.control(id);
+                self.leaving(id, if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield }, position);
             }
-            Opcode::Loop => {
-                let known = !self.carried.insert(value);
-                known || (self.control(id) && self.leaving(id, Opcode::Break, position))
-            }
-            Opcode::If => {
-                let known = !self.carried.insert(value);
-                known || (self.control(id) && self.leaving(id, Opcode::Yield, position))
-            }
-            Opcode::LoadView => {
-                let read_only = self.lowering.memory.is_read_only(module, op.group(0)[0]);
-                read_only && (!self.ops.insert(id) || self.values(&op.operands))
-            }
-            code if code.spec().effect == Effect::Pure => !self.ops.insert(id) || self.values(&op.operands),
-            _ => false,
+            Opcode::LoadView if self.lowering.memory.is_read_only(module, op.group(0)[0]) => self.computed(id),
+            // In these all threads of a block take part.
+            Opcode::Reduce | Opcode::Scan | Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
+            code if code.spec().effect == Effect::Pure => self.computed(id),
+            _ => self.failed = true,
+        }
+    }
+
+    /// An op that the producer runs as it is.
+    fn computed(&mut self, id: OpId) {
+        if self.slice.ops.insert(id) {
+            self.pending.extend(&self.lowering.module.op(id).operands);
         }
     }
 
     /// Operand `position` of every terminator that leaves the regions of `owner`.
-    fn leaving(&mut self, owner: OpId, terminator: Opcode, position: usize) -> bool {
+    fn leaving(&mut self, owner: OpId, terminator: Opcode, position: usize) {
         let mut values = Vec::new();
         for &region in &self.lowering.module.op(owner).regions {
             self.exits(region, terminator, &mut |operands| values.push(operands[position]));
         }
-        self.values(&values)
+        self.pending.extend(values);
     }
 
     fn exits(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&[Value])) {
@@ -111,33 +138,34 @@ impl<'a, 'm> Slicer<'a, 'm> {
     }
 
     /// Adds the control flow that leads to an op.
-    pub fn control_of(&mut self, id: OpId) -> bool {
-        match self.lowering.op_blocks[id.index()].and_then(|block| self.structure.owners.get(&block)) {
-            Some(&owner) => self.control(owner),
-            None => true,
+    fn control_of(&mut self, id: OpId) {
+        let block = self.lowering.op_blocks[id.index()];
+        if let Some(&owner) = block.and_then(|block| self.structure.owners.get(&block)) {
+            self.control(owner);
         }
     }
 
     /// Adds a loop or branch, and the control flow that leads to it.
-    fn control(&mut self, id: OpId) -> bool {
-        if !self.ops.insert(id) {
-            return true;
+    fn control(&mut self, id: OpId) {
+        if !self.slice.ops.insert(id) {
+            return;
         }
         let op = self.lowering.module.op(id);
-        let own = match op.code {
-            Opcode::For => self.values(op.group(0)) && self.values(op.group(1)) && self.values(op.group(2)),
-            Opcode::If => self.value(op.operands[0]),
-            Opcode::Loop => true,
-            _ => false,
-        };
-        own && self.control_of(id) && self.early_exits(id)
+        match op.code {
+            Opcode::For => (0..3).for_each(|group| self.pending.extend(op.group(group))),
+            Opcode::If => self.pending.push(op.operands[0]),
+            Opcode::Loop => {}
+            _ => self.failed = true,
+        }
+        self.control_of(id);
+        self.early_exits(id);
     }
 
     /// The branches of a loop that leave it early.
-    fn early_exits(&mut self, id: OpId) -> bool {
+    fn early_exits(&mut self, id: OpId) {
         let module = self.lowering.module;
         if !matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
-            return true;
+            return;
         }
         let mut leaving = Vec::new();
         let mut pending = module.op(id).regions.clone();
@@ -157,6 +185,6 @@ impl<'a, 'm> Slicer<'a, 'm> {
                 }
             }
         }
-        leaving.into_iter().all(|inner| self.control(inner))
+        leaving.into_iter().for_each(|inner| self.control(inner));
     }
 }

@@ -3,7 +3,7 @@
 use super::super::builder::Builder;
 use super::super::inst::*;
 use super::operand::{Cursor, Loop};
-use super::{Kind, MmaPlan, MmaRequest, OperandPlan, Source, of_rank};
+use super::{Kind, MmaPlan, MmaRequest, OperandPlan, ROW_BYTES, Source, of_rank};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 
@@ -167,7 +167,8 @@ fn side(
         shared: shared.clone(),
     };
     let registers = Layout::new(flat, registers, lane, warp);
-    (side, OperandPlan { dtype: DType::F32, shared, registers: Some(registers), panels: None, rounds: false })
+    let registers = Some(registers);
+    (side, OperandPlan { dtype: DType::F32, shared, align: ROW_BYTES, registers, panels: None, rounds: false })
 }
 
 /// Number whose bit `bits[i]` is bit `i` of `number`.

@@ -78,9 +78,11 @@ pub struct OperandPlan {
     /// Element type that it has to be converted to before (exact): that of the request, except for 8-bit
     /// floats on targets without instructions for them (f16).
     pub dtype: DType,
-    /// Its place in shared memory; shape of the rank of the tiles. The buffer has to start at a multiple
-    /// of 128 bytes.
+    /// Its place in shared memory; shape of the rank of the tiles.
     pub shared: SharedLayout,
+    /// Where its buffer has to start: at a multiple of so many bytes. Instructions that read shared memory by
+    /// descriptors swizzle by the address, so that a pattern has to start where the swizzle does.
+    pub align: u32,
     /// Its register layout, for an operand that may come in registers: few threads hold replicas only where
     /// the product has few rows or columns, so this costs registers.
     pub registers: Option<Layout>,
@@ -127,6 +129,9 @@ impl Source<'_> {
         }
     }
 }
+
+/// Alignment of an operand that threads read at addresses which they compute: one row of 128 bytes.
+const ROW_BYTES: u32 = 128;
 
 #[derive(Clone, Debug)]
 enum Kind {

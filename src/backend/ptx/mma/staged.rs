@@ -38,6 +38,11 @@ impl Staged {
         self.along_k || self.size == 2
     }
 
+    /// Bytes of a whole swizzle pattern: eight rows, which start at a multiple of as many.
+    pub fn pattern_bytes(&self) -> u32 {
+        8 * self.span as u32
+    }
+
     /// The constant part of the descriptor: offsets in units of 16 bytes and the swizzle.
     fn constants(&self) -> (u32, u32) {
         let leading = if self.along_k { 1 } else { (self.rows * self.span) as u32 >> 4 };
@@ -46,7 +51,7 @@ impl Staged {
             64 => 2,
             _ => 3,
         };
-        (leading << 16, ((8 * self.span as u32) >> 4) | (swizzle << 30))
+        (leading << 16, (self.pattern_bytes() >> 4) | (swizzle << 30))
     }
 
     /// Bytes from the start of the matrix to step `step` of k.

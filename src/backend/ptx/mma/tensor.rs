@@ -4,7 +4,7 @@ use super::super::builder::Builder;
 use super::super::inst::*;
 use super::fragment::{Feed, Fragments};
 use super::operand::Loop;
-use super::{Kind, MmaPlan, MmaRequest, OperandPlan, Source, of_rank};
+use super::{Kind, MmaPlan, MmaRequest, OperandPlan, ROW_BYTES, Source, of_rank};
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
 
@@ -79,6 +79,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<MmaPlan, String> {
     let operand = |fragments: &Fragments, dtype: DType| OperandPlan {
         dtype,
         shared: fragments.shared.clone(),
+        align: ROW_BYTES,
         registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
         panels: None,
         rounds: dtype == DType::TF32,

@@ -156,6 +156,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
     let left_operand = OperandPlan {
         dtype: specs[0].dtype,
         shared,
+        align: left.pattern_bytes(),
         registers: Some(plan.left.layout.clone()),
         panels: whole(left.panels(rows, k)),
         rounds: gathered,
@@ -163,6 +164,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
     let right_operand = OperandPlan {
         dtype: specs[1].dtype,
         shared: right.layout(right_shape, swapped),
+        align: right.pattern_bytes(),
         registers: None,
         panels: whole(right.panels(columns, k)),
         rounds: false,

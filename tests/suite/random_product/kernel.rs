@@ -1,0 +1,189 @@
+//! The kernels of random products.
+
+use cutlet as ct;
+use cutlet::element::{CastTo, MmaInput};
+use cutlet::prelude::*;
+
+use super::form::{Epilogue, Form, Order, Walk, Way};
+
+/// Where [`Walk::Enough`] stops.
+pub const ENOUGH: f64 = 40.0;
+
+/// A tile of one operand: rows and columns at a tile index.
+fn operand<S: Element, A: Element>(
+    array: Array<S, 2>,
+    way: Way,
+    at: (Scalar<i32>, Scalar<i32>),
+    [rows, columns]: [usize; 2],
+) -> Tile<A, 2>
+where
+    S: CastTo<A>,
+    A: Flip,
+{
+    match way {
+        Way::Straight => array.load(at, [rows, columns]).cast::<A>(),
+        Way::Turned => array.permute([1, 0]).load((at.1, at.0), [columns, rows]).cast::<A>().transpose(),
+        Way::Negated => A::flip(array.load(at, [rows, columns]).cast::<A>()),
+    }
+}
+
+/// Element types that can change their sign, in their own arithmetic or in a wider one; u8 stays as it is.
+pub trait Flip: Element {
+    fn flip(tile: Tile<Self, 2>) -> Tile<Self, 2>;
+}
+macro_rules! flip {
+    ($($ty:ident $wide:ident;)+) => {$(
+        impl Flip for $ty {
+            fn flip(tile: Tile<$ty, 2>) -> Tile<$ty, 2> {
+                (-tile.cast::<$wide>()).cast::<$ty>()
+            }
+        }
+    )+};
+}
+flip! { f16 f16; bf16 bf16; tf32 f32; f32 f32; f64 f64; f8e4m3fn f32; f8e5m2 f32; i8 i8; }
+impl Flip for u8 {
+    fn flip(tile: Tile<u8, 2>) -> Tile<u8, 2> {
+        tile ^ 0
+    }
+}
+
+fn number<C: Element>(value: f64) -> C {
+    C::from_f64(value)
+}
+
+/// The sum for the tile of the result at (i, j).
+#[allow(clippy::too_many_arguments)]
+fn sum<S, Q, A, B, C>(
+    (a, b): (Array<S, 2>, Array<Q, 2>),
+    ways: [Way; 2],
+    walk: Walk,
+    [tm, tn, tk]: [usize; 3],
+    (i, j): (Scalar<i32>, Scalar<i32>),
+    steps: Array<i32, 1>,
+    limit: Scalar<i32>,
+) -> Tile<C, 2>
+where
+    S: CastTo<A>,
+    Q: CastTo<B>,
+    A: MmaInput<B, C> + Flip,
+    B: Flip,
+    C: Number,
+{
+    let count = a.num_tiles(1, [tm, tk]);
+    let start = ct::zeros::<C, 2>([tm, tn]);
+    let left = |k| operand::<S, A>(a, ways[0], (i, k), [tm, tk]);
+    let right = |k, j| operand::<Q, B>(b, ways[1], (k, j), [tk, tn]);
+    let step = |k: Scalar<i32>, acc| ct::mma(left(k), right(k, j), acc);
+    match walk {
+        Walk::Steps => ct::for_each(..count, start, step),
+        Walk::Loaded => ct::for_each(..count, start, |k, acc| step(steps.load_scalar(k), acc)),
+        Walk::Limited => ct::for_each_while(..count, start, |k, acc| ((k + 1).lt(limit), step(k, acc))),
+        Walk::Enough => ct::for_each_while(..count, start, |k, acc| {
+            let acc = step(k, acc);
+            (acc.reduce_max(..).item().lt(number::<C>(ENOUGH)), acc)
+        }),
+        Walk::Branched => {
+            let other = || ct::for_each(..count, ct::full([tm, tn], number::<C>(1.0)), step) - number::<C>(1.0);
+            ct::if_else(i.lt(1), || ct::for_each(..count, start, step), other)
+        }
+        Walk::Twofold => {
+            let (first, second) = ct::for_each(..count, (start, start), |k, (first, second)| {
+                let left = left(k);
+                (ct::mma(left, right(k, j), first), ct::mma(left, right(k, j + 1), second))
+            });
+            first - second
+        }
+    }
+}
+
+/// What is done with a sum before it is stored.
+fn finish<A, C, O>(acc: Tile<C, 2>, bias: Tile<C, 1>, form: Form) -> Tile<O, 2>
+where
+    C: Number + CastTo<A> + CastTo<O>,
+    A: CastTo<C>,
+    O: Element,
+{
+    let bias = bias.unsqueeze(0);
+    let bounded = |x: Tile<C, 2>| x.min(number::<C>(8.0)).max(number::<C>(-8.0));
+    let four = number::<C>(4.0);
+    let result = match form.epilogue {
+        Epilogue::Nothing => acc,
+        Epilogue::Bias => acc + bias,
+        Epilogue::PositiveBias => (acc + bias).max(number::<C>(0.0)),
+        Epilogue::RowMaximum => acc + bias * acc.reduce_max(1).min(four),
+        Epilogue::ColumnMaximum => acc + bias * acc.reduce_max(0).min(four),
+        Epilogue::Narrowed => bounded(acc).cast::<A>().cast::<C>() + bias,
+    };
+    let result = if form.narrow { bounded(result) } else { result };
+    result.cast::<O>()
+}
+
+/// The product of two matrices, or (`chained`) of three: `(a b) b`, where `a b` is cut to between -2 and 2.
+pub fn product<S, Q, A, B, C, O>(
+    a: Array<S, 2>,
+    b: Array<Q, 2>,
+    bias: Array<C, 1>,
+    steps: Array<i32, 1>,
+    c: ArrayMut<O, 2>,
+    limit: Scalar<i32>,
+    form: Form,
+) where
+    S: CastTo<A>,
+    Q: CastTo<B>,
+    A: MmaInput<B, C> + Flip + CastTo<C>,
+    B: Flip,
+    C: Number + CastTo<A> + CastTo<O>,
+    O: Element,
+{
+    let [tm, tn, _] = form.tile;
+    let one = |i: Scalar<i32>, j: Scalar<i32>| {
+        let acc = sum::<S, Q, A, B, C>((a, b), form.ways, form.walk, form.tile, (i, j), steps, limit);
+        c.store((i, j), finish::<A, C, O>(acc, bias.load(j, [tn]), form));
+    };
+    let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tm, tn]));
+    match form.order {
+        Order::Rows => one(ct::bid(0), ct::bid(1)),
+        Order::Columns => one(ct::bid(1), ct::bid(0)),
+        Order::Persistent => {
+            let all = ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0));
+            ct::for_each(all, (), |tile, ()| one(tile / columns, tile % columns));
+        }
+    }
+}
+
+/// `a` (m, d) with the rows of `b` (n, d) makes weights, cut to between -2 and 2, for the same rows of `b`.
+pub fn chained<S, Q, A, B, C, O>(a: Array<S, 2>, b: Array<Q, 2>, c: ArrayMut<O, 2>, whole: Scalar<i32>, form: Form)
+where
+    S: CastTo<A>,
+    Q: CastTo<B>,
+    A: MmaInput<B, C> + Flip + CastTo<C>,
+    B: Flip,
+    C: Number + CastTo<A> + CastTo<O>,
+    O: Element,
+{
+    let [tm, tn, d] = form.tile;
+    let zero = ct::scalar(0);
+    let one = |i: Scalar<i32>| {
+        let left = operand::<S, A>(a, form.ways[0], (i, zero), [tm, d]);
+        let acc = ct::for_each(..b.num_tiles(0, [tn, d]), ct::zeros::<C, 2>([tm, d]), |j, acc| {
+            let right = || operand::<Q, B>(b, form.ways[1], (j, zero), [tn, d]);
+            let scores = ct::mma(left, right().transpose(), ct::zeros::<C, 2>([tm, tn]));
+            let cut = |low: f64| scores.min(number::<C>(2.0)).max(number::<C>(low));
+            let weights = match form.walk {
+                Walk::Branched => ct::if_else(j.lt(whole), || cut(-2.0), || cut(-1.0)),
+                _ => cut(-2.0),
+            };
+            let acc = if form.epilogue == Epilogue::RowMaximum { acc + weights.reduce_max(1) } else { acc };
+            ct::mma(weights.cast::<A>(), right(), acc)
+        });
+        let bounded = acc.min(number::<C>(8.0)).max(number::<C>(-8.0));
+        c.store((i, zero), if form.narrow { bounded } else { acc }.cast::<O>());
+    };
+    match form.order {
+        Order::Persistent => {
+            let all = ct::range(ct::bid(0), c.num_tiles(0, [tm, d])).step(ct::num_blocks(0));
+            ct::for_each(all, (), |tile, ()| one(tile));
+        }
+        _ => one(ct::bid(0)),
+    }
+}

@@ -1,0 +1,178 @@
+//! Random products: every form in which tiles are multiplied, generated from its number and compared with whole
+//! numbers on the host, exactly: tiles, views by slice, step, transpose and offset, hints, element types, loops left
+//! early, indices that are loaded, epilogues, chained products.
+//!
+//! `CUTLET_RANDOM_SEED` is the number of the first one (1), `CUTLET_RANDOM_COUNT` how many there are (28).
+
+mod form;
+mod kernel;
+mod reference;
+
+use anyhow::{Context, Result};
+use cutlet::element::{CastTo, MmaInput};
+use cutlet::prelude::*;
+use cutlet::{Constant, DeviceArray, DeviceView};
+
+use self::form::{Limits, Order, Part, Product, generate};
+use self::kernel::Flip;
+use self::reference::Matrix;
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want, unwritten};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("CUTLET_RANDOM_SEED").unwrap_or(1);
+    let count = number("CUTLET_RANDOM_COUNT").unwrap_or(28);
+    for seed in first..first + count {
+        suite.hinted(format!("random_product/{seed:05}"), move |session| run(session, seed));
+    }
+}
+
+/// Arrays of the left and the right operand, their types in the product, accumulator, result.
+fn run(session: Session, seed: u64) -> Result<()> {
+    macro_rules! types {
+        ($($number:literal: $s:ident $q:ident $a:ident $b:ident $c:ident $o:ident $largest:literal $accumulators:expr;)+) => {
+            match seed % 17 {
+                $($number => {
+                    let limits = Limits { accumulators: $accumulators, narrow: stringify!($c) != stringify!($o) };
+                    let product = generate(seed, limits);
+                    check::<$s, $q, $a, $b, $c, $o>(session, seed, &product, $largest).with_context(|| {
+                        format!("random product {seed} (CUTLET_RANDOM_SEED={seed}): {} {product:?}",
+                            stringify!($s $q as $a $b, $c to $o))
+                    })
+                })+
+                _ => unreachable!("all remainders are there"),
+            }
+        };
+    }
+    types! {
+        0: f16 f16 f16 f16 f32 f32 3 128 << 8;
+        1: f16 f16 f16 f16 f32 f16 3 128 << 8;
+        2: bf16 bf16 bf16 bf16 f32 f32 3 128 << 8;
+        3: bf16 bf16 bf16 bf16 f32 bf16 3 128 << 8;
+        4: f32 f32 tf32 tf32 f32 f32 3 128 << 8;
+        5: tf32 tf32 tf32 tf32 f32 f32 3 128 << 8;
+        6: f8e4m3fn f8e4m3fn f8e4m3fn f8e4m3fn f32 f32 3 128 << 8;
+        7: f8e4m3fn f8e4m3fn f8e4m3fn f8e4m3fn f32 f16 3 128 << 8;
+        8: f8e5m2 f8e5m2 f8e5m2 f8e5m2 f32 f32 3 128 << 8;
+        9: f8e5m2 f8e5m2 f8e5m2 f8e5m2 f32 f8e5m2 3 128 << 8;
+        10: f16 f16 f16 f16 f16 f16 1 128 << 8;
+        11: f32 f16 f16 f16 f32 f32 3 128 << 8;
+        12: i8 i8 i8 i8 i32 i32 3 128 << 8;
+        13: i8 u8 i8 u8 i32 i32 3 128 << 8;
+        14: i8 i8 i8 i8 i32 i8 3 128 << 8;
+        15: f32 f32 f32 f32 f32 f32 3 64 << 7;
+        16: f64 f64 f64 f64 f64 f64 3 64 << 6;
+    }
+}
+
+/// Extents of the whole array, as it is stored.
+fn stored(part: Part, size: [usize; 2]) -> [usize; 2] {
+    let [rows, columns] = [0, 1].map(|axis| part.front[axis] + size[axis] * part.step[axis] + part.back[axis]);
+    if part.turned { [columns, rows] } else { [rows, columns] }
+}
+
+/// Where the array has an element of its part.
+fn place(part: Part, size: [usize; 2], at: [usize; 2]) -> usize {
+    let [i, j] = [0, 1].map(|axis| part.front[axis] + at[axis] * part.step[axis]);
+    let columns = stored(part, size)[1];
+    if part.turned { j * columns + i } else { i * columns + j }
+}
+
+macro_rules! cut {
+    ($view:expr, $part:expr, $size:expr) => {{
+        let (part, size) = ($part, $size);
+        let mut view = $view;
+        if part.turned {
+            view = view.transpose()?;
+        }
+        for axis in [0, 1] {
+            let (first, count) = (part.front[axis], size[axis] * part.step[axis]);
+            view = view.slice(axis, first..first + count)?.step(axis, part.step[axis])?;
+        }
+        view
+    }};
+}
+
+/// An operand: an array that holds more than the part, and the part's numbers.
+struct Operand<T> {
+    array: DeviceArray<T, 2>,
+    part: Part,
+    numbers: Matrix,
+}
+
+impl<T: Element> Operand<T> {
+    fn new(session: Session, seed: u64, part: Part, size: [usize; 2], largest: i32) -> Result<Operand<T>> {
+        let shape = stored(part, size);
+        let host = random::<T>(seed, shape[0] * shape[1], Spread::Whole(largest));
+        let cells = (0..size[0]).flat_map(|i| (0..size[1]).map(move |j| [i, j]));
+        let data = cells.map(|at| host[place(part, size, at)].to_f64() as i64).collect();
+        Ok(Operand { array: session.array(&host, shape)?, part, numbers: Matrix { size, data } })
+    }
+
+    fn view(&self) -> Result<DeviceView<'_, T, 2>> {
+        Ok(cut!(self.array.view(), self.part, self.numbers.size))
+    }
+}
+
+fn negates<T: Element>() -> bool {
+    T::SIGNED || T::DTYPE.is_float()
+}
+
+fn check<S, Q, A, B, C, O>(session: Session, seed: u64, product: &Product, largest: i32) -> Result<()>
+where
+    S: CastTo<A>,
+    Q: CastTo<B>,
+    A: MmaInput<B, C> + Flip + CastTo<C>,
+    B: Flip,
+    C: Number + CastTo<A> + CastTo<O>,
+    O: Element,
+{
+    let Product { form, size: [m, n, k], parts, hints, blocks, limit } = *product;
+    let [tm, tn, tk] = form.tile;
+    // A chained product has rows of one tile's width.
+    let [left_size, right_size, size] =
+        if form.chained { [[m, tk], [n, tk], [m, tk]] } else { [[m, k], [k, n], [m, n]] };
+    let left = Operand::<S>::new(session, 3 * seed, parts[0], left_size, largest)?;
+    let right = Operand::<Q>::new(session, 3 * seed + 1, parts[1], right_size, largest)?;
+    let bias = random::<C>(3 * seed + 2, n, Spread::Whole(largest));
+    let steps: Vec<i32> = (0..k.div_ceil(tk) as i32).rev().collect();
+    let mut result = session.unwritten::<O, 2>(stored(parts[2], size))?;
+    let (bias_array, steps_array) = (session.array(&bias, [n])?, session.array(&steps, [steps.len()])?);
+    let (a, b) = (left.view()?, right.view()?);
+    let c = cut!(result.view_mut(), parts[2], size);
+    let rows = m.div_ceil(tm);
+    let columns = if form.chained { 1 } else { n.div_ceil(tn) };
+    let grid = match form.order {
+        Order::Rows => [rows, columns],
+        Order::Columns if !form.chained => [columns, rows],
+        Order::Columns => [rows, 1],
+        Order::Persistent => [blocks, 1],
+    };
+    let limit = limit as i32;
+    if form.chained {
+        session.launch_with(hints, kernel::chained::<S, Q, A, B, C, O>, grid, (a, b, c, limit, Constant(form)))?;
+    } else {
+        let arguments = (a, b, &bias_array, &steps_array, c, limit, Constant(form));
+        session.launch_with(hints, kernel::product::<S, Q, A, B, C, O>, grid, arguments)?;
+    }
+    if session.only_compiles() {
+        return Ok(());
+    }
+    let (left, right) = (left.numbers.by(form.ways[0], negates::<A>()), right.numbers.by(form.ways[1], negates::<B>()));
+    let bias: Vec<i64> = bias.iter().map(|x| x.to_f64() as i64).collect();
+    let want = match form.chained {
+        true => reference::chained(product, &left, &right),
+        false => reference::product(product, &left, &right, &bias),
+    };
+    let shape = stored(parts[2], size);
+    let mut expected = vec![None; shape[0] * shape[1]];
+    for (index, &x) in want.data.iter().enumerate() {
+        expected[place(parts[2], size, [index / size[1], index % size[1]])] = Some(x as f64);
+    }
+    session.check("product", &result, &|[i, j]| match expected[i * shape[1] + j] {
+        Some(value) => Want::SumOf(value),
+        None => Want::exactly(unwritten::<O>()),
+    })
+}
