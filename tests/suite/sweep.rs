@@ -1,67 +1,109 @@
-//! Functions of f32 over a dense sample of all their arguments: on a GPU every 61st of the 2^32 bit patterns
-//! (`CUTLET_SWEEP_STRIDE` is another distance, 1 for all), elsewhere some thousands. Bounds are those of
-//! docs/kernels.md; the largest errors that a GPU made are printed at the end.
+//! Functions of f32 over all their arguments: on a GPU every one of the 2^32 bit patterns, elsewhere some thousands.
+//! The kernel that applies a function also computes it in f64, whose errors are beyond what is seen here, and keeps
+//! the largest error and the argument that made it. Bounds are those of docs/kernels.md; at the end a table tells
+//! what a GPU showed, also of functions that went beyond their bound.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
 
 use anyhow::{Result, bail};
 use cutlet as ct;
 use cutlet::FloatMode;
 use cutlet::prelude::*;
-use rayon::prelude::*;
 
-use crate::elementwise::{Named, Unary};
+use crate::elementwise::Unary;
 use crate::float::functions;
-use crate::format::Format;
-use crate::harness::{Session, Suite, Want};
+use crate::harness::{Session, Suite};
 
-/// Columns of the array of results; a row is a tile.
-const WIDTH: usize = 1024;
+/// Arguments that a block looks at together.
+const WIDTH: usize = 512;
 
-/// A function and what its results should be.
-struct Swept {
-    function: Named<Unary<f32, f32>>,
-    want: Box<dyn Fn(f64) -> Want + Send + Sync>,
+/// What the results of a function should be, computed in f64.
+#[derive(Clone, Copy)]
+enum Reference {
+    /// The same function of f64.
+    Wide(Unary<f64, f64>),
+    /// Something else of the f32 argument.
+    Of(Unary<f32, f64>),
 }
 
-fn swept(name: &'static str, op: Unary<f32, f32>, want: impl Fn(f64) -> Want + Send + Sync + 'static) -> Swept {
-    Swept { function: Named { name, op }, want: Box::new(want) }
+/// In what errors are counted.
+#[derive(Clone, Copy)]
+enum Unit {
+    /// Units in the last place.
+    Ulp,
+    /// None is allowed: results have the bits of the rounded reference.
+    Exact,
+    /// So many units in the last place, from argument and reference, under a name. Infinitely many: anything goes.
+    Ulps(&'static str, fn(Tile<f32, 2>, Tile<f64, 2>) -> Tile<f64, 2>),
+}
+
+/// A function and what its results should be. Equal names are equal functions.
+#[derive(Clone, Copy)]
+struct Swept {
+    name: &'static str,
+    op: Unary<f32, f32>,
+    reference: Reference,
+    unit: Unit,
+    /// Largest error allowed.
+    bound: f64,
+}
+
+impl PartialEq for Swept {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+impl Eq for Swept {}
+impl Hash for Swept {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    for function in functions::<f32>().into_iter().filter(|function| function.ulps[0] > 0.0) {
-        let (reference, ulps) = (function.reference, function.ulps[0]);
-        let want = move |x| Want::Near { value: reference(x), ulps };
-        add(suite, swept(function.name, function.op, want));
+    for (single, double) in functions::<f32>().into_iter().zip(functions::<f64>()) {
+        let (unit, bound) = if single.ulps[0] > 0.0 { (Unit::Ulp, single.ulps[0]) } else { (Unit::Exact, 0.0) };
+        add(suite, Swept { name: single.name, op: single.op, reference: Reference::Wide(double.op), unit, bound });
     }
-    let smallest = Format::F32.smallest_normal();
-    let subnormal = move |x: f64| x != 0.0 && x.abs() < smallest;
-    add(suite, swept("sqrt_approx", |x| x.sqrt_with(Rounding::Approx), |x| Want::Near { value: x.sqrt(), ulps: 2.0 }));
-    let quotient = move |x: f64| {
-        // Outside of these the fast form is not defined.
-        let moderate = x.is_nan() || (smallest..=1.0 / smallest).contains(&x.abs());
-        if moderate { Want::Near { value: 1.0 / x, ulps: 2.0 } } else { Want::Open }
-    };
-    add(suite, swept("reciprocal_approx", |x| one().div_with(x, Rounding::Approx), quotient));
-    let want = |x: f64| Want::Near { value: 1.0 / x, ulps: 2.0 };
-    add(suite, swept("reciprocal_full", |x| one().div_with(x, Rounding::Full), want));
-    let flushed = move |reference: fn(f64) -> f64| {
-        move |x: f64| {
-            let value = reference(if subnormal(x) { 0f64.copysign(x) } else { x });
-            if subnormal(value) || value == 0.0 { Want::AnyZero } else { Want::Near { value, ulps: 2.0 } }
-        }
-    };
-    add(suite, swept("exp2_flushed", |x| x.exp2_with(flush()), flushed(f64::exp2)));
-    add(suite, swept("rsqrt_flushed", |x| x.rsqrt_with(flush()), flushed(|x| 1.0 / x.sqrt())));
+    let exact =
+        |name, op, reference| Swept { name, op, reference: Reference::Of(reference), unit: Unit::Exact, bound: 0.0 };
+    add(suite, exact("add", |x| x + any(x), |x| wide(x) + wide(any(x))));
+    add(suite, exact("mul", |x| x * any(x), |x| wide(x) * wide(any(x))));
+    add(suite, exact("div", |x| x / any(x), |x| wide(x) / wide(any(x))));
+    add(suite, exact("rem", |x| x % any(x), |x| wide(x) % wide(any(x))));
+    let near =
+        |name, op, reference, bound| Swept { name, op, reference: Reference::Of(reference), unit: Unit::Ulp, bound };
+    add(suite, near("pow", |x| x.pow(exponent(x)), |x| wide(x).pow(wide(exponent(x))), 4.0));
+    add(suite, near("atan2", |x| x.atan2(comparable(x)), |x| wide(x).atan2(wide(comparable(x))), 3.0));
+    add(suite, near("sqrt_approx", |x| x.sqrt_with(Rounding::Approx), |x| wide(x).sqrt(), 2.0));
+    add(suite, near("reciprocal_full", |x| one().div_with(x, Rounding::Full), |x| 1.0 / wide(x), 2.0));
+    add(suite, near("exp2_flushed", |x| x.exp2_with(flush()), |x| flushed(wide(flushed_argument(x)).exp2()), 3.0));
+    add(suite, near("rsqrt_flushed", |x| x.rsqrt_with(flush()), |x| flushed(wide(flushed_argument(x)).rsqrt()), 2.0));
+    // Outside of these the fast form is not defined.
+    let moderate = Unit::Ulps("ulp", |x, _| {
+        let magnitude = x.abs();
+        let defined = !magnitude.lt(f32::MIN_POSITIVE) & !magnitude.gt(1.0 / f32::MIN_POSITIVE);
+        defined.select(tile(1.0), tile(f64::INFINITY))
+    });
+    let op: Unary<f32, f32> = |x| one().div_with(x, Rounding::Approx);
+    let reference = Reference::Of(|x| 1.0 / wide(x));
+    add(suite, Swept { name: "reciprocal_approx", op, reference, unit: moderate, bound: 2.0 });
     // The rounded exponent loses |x| / 2 units beside what the instruction does, which flushes to zero.
-    let want = move |x: f64| match x.exp() {
-        value if value < smallest * 1.001 => Want::Within { value, error: smallest * 1.001 },
-        value => Want::Near { value, ulps: 3.0 + 1.5 * x.abs() },
-    };
-    add(suite, swept("exp_approx", |x| x.exp_approx(), want));
-    let want = |x: f64| Want::Within { value: x.tanh(), error: x.tanh().abs() * 2f64.powi(-10) + 2f64.powi(-149) };
-    add(suite, swept("tanh_approx", |x| x.tanh_approx(), want));
+    let growing = Unit::Ulps("ulp (1 + |x| / 2)", |x, want| {
+        let flushes = want.lt(f64::from(f32::MIN_POSITIVE) * 1.001);
+        flushes.select(tile(2f64.powi(23) * 1.001 / 3.0), wide(x.abs()) * 0.5 + 1.0)
+    });
+    let reference = Reference::Of(|x| wide(x).exp());
+    add(suite, Swept { name: "exp_approx", op: |x| x.exp_approx(), reference, unit: growing, bound: 3.0 });
+    let relative = Unit::Ulps("|y| / 1024", |_, want| (want.abs() * 2f64.powi(-10) + 2f64.powi(-149)) * per_ulp(want));
+    let reference = Reference::Of(|x| wide(x).tanh());
+    add(suite, Swept { name: "tanh_approx", op: |x| x.tanh_approx(), reference, unit: relative, bound: 1.0 });
+}
+
+fn add(suite: &mut Suite, swept: Swept) {
+    suite.test(format!("sweep/{}", swept.name), move |session| sweep(session, swept));
 }
 
 fn flush() -> FloatMode {
@@ -72,103 +114,167 @@ fn one() -> Tile<f32, 2> {
     ct::full([1, WIDTH], 1f32)
 }
 
-fn add(suite: &mut Suite, swept: Swept) {
-    suite.test(format!("sweep/{}", swept.function.name), move |session| sweep(session, &swept));
+fn tile(value: f64) -> Tile<f64, 2> {
+    ct::full([1, WIDTH], value)
 }
 
-/// Results for the bit patterns `first`, `first` + `stride` and so on.
-fn kernel(y: ArrayMut<f32, 2>, first: Scalar<u32>, stride: Scalar<u32>, function: Named<Unary<f32, f32>>) {
-    let row = ct::bid(0);
-    let position = row.cast::<u32>() * WIDTH as u32 + ct::arange(WIDTH, 0u32, 1);
-    let bits = position * stride + first;
-    y.store((row, 0), (function.op)(bits.bitcast::<f32>().unsqueeze(0)));
+fn wide(x: Tile<f32, 2>) -> Tile<f64, 2> {
+    x.cast()
 }
 
-fn stride(dense: bool) -> u32 {
-    let wish = || std::env::var("CUTLET_SWEEP_STRIDE").ok()?.parse().ok();
-    match (dense, cfg!(debug_assertions)) {
-        (false, _) => wish().unwrap_or(262_147),
-        (true, false) => wish().unwrap_or(61),
-        (true, true) => wish().unwrap_or(4001),
-    }
+/// Zeros of the sign for what is subnormal.
+fn flushed_argument(x: Tile<f32, 2>) -> Tile<f32, 2> {
+    let zero = (x.bitcast::<u32>() & 0x8000_0000).bitcast::<f32>();
+    x.abs().lt(f32::MIN_POSITIVE).select(zero, x)
 }
 
-/// Of results: how many are wrong, the first of them, and the largest error that is not.
-#[derive(Default)]
-struct Findings {
-    wrong: u64,
-    example: Option<String>,
-    /// In units in the last place, with the argument's bits.
-    worst: (f64, u32),
+fn flushed(want: Tile<f64, 2>) -> Tile<f64, 2> {
+    want.abs().lt(f64::from(f32::MIN_POSITIVE)).select(tile(0.0), want)
 }
 
-impl Findings {
-    fn of(bits: u32, got: f32, want: Want) -> Findings {
-        if !want.accepts(got) {
-            let x = f32::from_bits(bits);
-            let example = format!("of {x:e} (bits {bits:#x}): {got:e} instead of {want}");
-            return Findings { wrong: 1, example: Some(example), ..Findings::default() };
-        }
-        let error = match want {
-            Want::Near { value, .. } => (f64::from(got) - value).abs() / Format::F32.ulp(value),
-            _ => 0.0,
+/// Bits without order, from those of `x`.
+fn scrambled(x: Tile<f32, 2>) -> Tile<u32, 2> {
+    let bits = x.bitcast::<u32>();
+    let bits = (bits ^ (bits >> 16)) * 0x7feb_352d;
+    let bits = (bits ^ (bits >> 15)) * 0x846c_a68b;
+    bits ^ (bits >> 16)
+}
+
+/// Another operand: any number.
+fn any(x: Tile<f32, 2>) -> Tile<f32, 2> {
+    scrambled(x).bitcast()
+}
+
+/// An exponent with which the power of `x` is mostly a number of f32; whole for negative `x`.
+fn exponent(x: Tile<f32, 2>) -> Tile<f32, 2> {
+    let log = (scrambled(x) >> 8).cast::<f32>() * (280.0 / 16_777_216.0) - 151.0;
+    let exponent = log / x.abs().log2();
+    x.lt(0.0).select(exponent.floor(), exponent)
+}
+
+/// A number of either sign, at most 2^25 times as large or as small as `x`.
+fn comparable(x: Tile<f32, 2>) -> Tile<f32, 2> {
+    let bits = scrambled(x);
+    let power = (bits >> 23) % 49 + 103;
+    x * ((bits & 0x807f_ffff) | (power << 23)).bitcast::<f32>()
+}
+
+/// One over the unit in the last place of f32 at `want`.
+fn per_ulp(want: Tile<f64, 2>) -> Tile<f64, 2> {
+    let magnitude = want.abs().clamp(f64::from(f32::MIN_POSITIVE), 2f64.powi(127));
+    let field = magnitude.bitcast::<i64>() >> 52;
+    // 2^(23 - e), where the field is e + 1023.
+    ((2 * 1023 + 23 - field) << 52).bitcast()
+}
+
+/// The error of `got` in units in the last place. Infinity counts as the number that overflows.
+fn error(got: Tile<f32, 2>, want: Tile<f64, 2>) -> Tile<f64, 2> {
+    let got = wide(got);
+    let limited = |value: Tile<f64, 2>| value.clamp(-2f64.powi(128), 2f64.powi(128));
+    let distance = (limited(got) - limited(want)).abs() * per_ulp(want);
+    let differ = got.isnan() ^ want.isnan();
+    let error = got.isnan().select(tile(0.0), distance);
+    differ.select(tile(f64::INFINITY), error)
+}
+
+/// Is `got` the number nearest to `want`, to the sign of a zero? 0 if it is.
+fn rounding_error(got: Tile<f32, 2>, want: Tile<f64, 2>) -> Tile<f64, 2> {
+    let want_bits = want.cast::<f32>().bitcast::<u32>();
+    let right = got.bitcast::<u32>().eq(want_bits) | (got.isnan() & want.isnan());
+    right.select(tile(0.0), error(got, want).max(1.0))
+}
+
+impl Swept {
+    /// The error for each argument, in the function's unit.
+    fn errors(self, x: Tile<f32, 2>) -> Tile<f64, 2> {
+        let got = (self.op)(x);
+        let want = match self.reference {
+            Reference::Wide(function) => function(wide(x)),
+            Reference::Of(function) => function(x),
         };
-        Findings { worst: (if error.is_finite() { error } else { 0.0 }, bits), ..Findings::default() }
-    }
-
-    fn and(self, other: Findings) -> Findings {
-        let worst = if other.worst.0 > self.worst.0 { other.worst } else { self.worst };
-        Findings { wrong: self.wrong + other.wrong, example: self.example.or(other.example), worst }
+        match self.unit {
+            Unit::Ulp => error(got, want),
+            Unit::Exact => rounding_error(got, want),
+            Unit::Ulps(_, unit) => {
+                let unit = unit(x, want);
+                unit.eq(f64::INFINITY).select(tile(0.0), error(got, want) / unit)
+            }
+        }
     }
 }
 
-fn sweep(session: Session, swept: &Swept) -> Result<()> {
-    match session {
-        // Other tests assemble these functions.
-        Session::Assemble(..) => return Ok(()),
-        Session::AssembleTileIr(target) if target.arch != 90 => return Ok(()),
-        _ => {}
-    }
+/// Of `rounds` times `WIDTH` arguments of each block, the first of all being `first` and their bits `stride` apart:
+/// the largest error, the bits of an argument that made it, and how many are beyond the bound.
+fn kernel(
+    (worst, place, beyond): (ArrayMut<f64, 2>, ArrayMut<u32, 2>, ArrayMut<i32, 2>),
+    (rounds, stride): (Scalar<i32>, Scalar<u32>),
+    swept: Swept,
+) {
+    let block = ct::bid(0);
+    let lanes = ct::arange(WIDTH, 0u32, 1).unsqueeze(0);
+    let none = (tile(-1.0), ct::zeros::<u32, 2>([1, WIDTH]), ct::zeros::<i32, 2>([1, WIDTH]));
+    let (errors, places, counts) = ct::for_each(..rounds, none, |round, (errors, places, counts)| {
+        let position = (block * rounds + round).cast::<u32>() * WIDTH as u32;
+        let bits = (lanes + position) * stride;
+        let error = swept.errors(bits.bitcast());
+        let larger = error.gt(errors);
+        let counts = counts + error.gt(swept.bound).cast::<i32>();
+        (larger.select(error, errors), larger.select(bits, places), counts)
+    });
+    let largest = errors.reduce_max(1);
+    let candidates = errors.eq(largest).select(places, ct::full([1, WIDTH], u32::MAX));
+    worst.store((block, 0), largest);
+    place.store((block, 0), candidates.reduce_min(1));
+    beyond.store((block, 0), counts.sum(1));
+}
+
+fn sweep(session: Session, swept: Swept) -> Result<()> {
     let dense = match session {
         Session::Run(device) | Session::RunTileIr(device) => device.backend() != ct::Backend::Cpu,
         _ => false,
     };
-    let stride = stride(dense);
-    let (count, rows) = ((1u64 << 32).div_ceil(stride.into()), if dense { 4096 } else { 16 });
-    let mut y = session.unwritten::<f32, 2>([rows, WIDTH])?;
-    let mut findings = Findings::default();
-    for start in (0..count).step_by(rows * WIDTH) {
-        // The last ones may be beyond the end and come again.
-        let first = (start as u32).wrapping_mul(stride);
-        session.launch(kernel, [rows], (&mut y, first, stride, ct::Constant(swept.function)))?;
-        if session.only_compiles() {
-            return Ok(());
-        }
-        let look = |(i, &got): (usize, &f32)| {
-            let bits = (i as u32).wrapping_mul(stride).wrapping_add(first);
-            Findings::of(bits, got, (swept.want)(f32::from_bits(bits).into()))
-        };
-        let results = y.to_vec()?;
-        let found = results.par_iter().enumerate().map(look).reduce(Findings::default, Findings::and);
-        findings = findings.and(found);
+    // 2^13 blocks of 2^10 rounds of 2^9 lanes: all patterns. Else 2^14 of them.
+    let (blocks, rounds, stride) = if dense { (8192, 1024, 1) } else { (16, 2, 262_147u32) };
+    let mut worst = session.unwritten::<f64, 2>([blocks, 1])?;
+    let mut place = session.unwritten::<u32, 2>([blocks, 1])?;
+    let mut beyond = session.unwritten::<i32, 2>([blocks, 1])?;
+    let arrays = (&mut worst, &mut place, &mut beyond);
+    session.launch(kernel, [blocks], (arrays, (rounds, stride), ct::Constant(swept)))?;
+    if session.only_compiles() {
+        return Ok(());
     }
-    let (name, Findings { wrong, example, worst: (ulps, bits) }) = (swept.function.name, findings);
-    if let Some(example) = example {
-        bail!("{name}: {wrong} results are wrong, one {example}");
-    }
+    let (worst, place) = (worst.to_vec()?, place.to_vec()?);
+    let beyond: i64 = beyond.to_vec()?.into_iter().map(i64::from).sum();
+    let block = (0..blocks).max_by(|&i, &j| worst[i].total_cmp(&worst[j])).expect("a block");
+    let (error, bits) = (worst[block], place[block]);
+    let Swept { name, bound, .. } = swept;
+    let unit = match swept.unit {
+        Unit::Ulp => "ulp",
+        Unit::Exact => "ulp, where not exact",
+        Unit::Ulps(name, _) => name,
+    };
+    let x = f32::from_bits(bits);
     if dense {
-        let x = f32::from_bits(bits);
-        let line = format!("{session:?} {name}: at most {ulps:.3} units in the last place, at {x:e} (bits {bits:#x})");
-        LARGEST.lock().unwrap().push(line);
+        let session = format!("{session:?}");
+        let line = format!("| `{name}` | {error:.3} | {bound} | {unit} | {x:e} ({bits:#010x}) | {session} |");
+        TABLE.lock().unwrap().push(line);
+    }
+    if beyond > 0 {
+        bail!(
+            "{name}: {beyond} results are beyond {bound} {unit}; the worst, of {x:e} (bits {bits:#x}), by {error:.3}"
+        );
     }
     Ok(())
 }
 
-static LARGEST: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static TABLE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Prints the largest errors.
 pub fn report() {
-    let mut lines = LARGEST.lock().unwrap();
+    let mut lines = TABLE.lock().unwrap();
     lines.sort();
-    lines.iter().for_each(|line| println!("sweep: {line}"));
+    if !lines.is_empty() {
+        println!("| function | largest error | bound | in | at | on |\n|---|---|---|---|---|---|");
+        lines.iter().for_each(|line| println!("{line}"));
+    }
 }
