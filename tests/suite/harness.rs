@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use cutlet as ct;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
 use cutlet::backend::tileir::read;
@@ -44,6 +44,11 @@ impl Session {
             Session::Run(device) | Session::RunTileIr(device) => device,
             Session::InterpretTileIr(_) | Session::Assemble(..) | Session::AssembleTileIr(_) => Device::cpu(),
         }
+    }
+
+    /// Does the code go through Tile IR?
+    pub fn through_tile_ir(self) -> bool {
+        matches!(self, Session::RunTileIr(_) | Session::InterpretTileIr(_) | Session::AssembleTileIr(_))
     }
 
     /// Does nothing run?
@@ -196,6 +201,7 @@ fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory
         true => code,
         false => {
             guarded = code.guarded()?;
+            ensure!(guarded.fits(blocks, words), "grid {blocks:?} is beyond the limits");
             &guarded
         }
     };

@@ -25,6 +25,7 @@ mod elementwise;
 mod examples;
 mod float;
 mod format;
+mod grid;
 mod harness;
 mod integer;
 mod memory;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     product::register(&mut suite);
     boxes::register(&mut suite);
     control::register(&mut suite);
+    grid::register(&mut suite);
     examples::register(&mut suite);
     random::register(&mut suite);
     let mut trials = suite.trials();

@@ -43,7 +43,7 @@ use self::liveness::Liveness;
 use self::value::{Val, Width, Words};
 use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Loc, Module, Opcode};
+use crate::ir::{BlockId, Loc, MAX_GRID, Module, Opcode};
 
 /// How a launch runs.
 #[derive(Clone, Copy, Default)]
@@ -100,11 +100,15 @@ impl Program {
     /// # Errors
     /// [`Error::Execution`] with the user's place: an access outside of `memory`, an integer division by
     /// zero, a broken promise, a failed assertion. Of several, the one of the lowest block.
-    /// [`Error::Argument`] when the number of parameters is not the entry's.
+    /// [`Error::Argument`] when the number of parameters is not the entry's, or the grid is beyond [`MAX_GRID`].
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, options: &RunOptions) -> Result<()> {
         let args = &self.module.block(self.body).args;
         if args.len() != params.len() {
             let message = format!("the kernel has {} parameters, the launch passes {}", args.len(), params.len());
+            return Err(Error::Argument(Diagnostic::new(message, None)));
+        }
+        if grid.iter().zip(MAX_GRID).any(|(&blocks, most)| blocks > most) {
+            let message = format!("grid {grid:?} is outside of the limits {MAX_GRID:?}");
             return Err(Error::Argument(Diagnostic::new(message, None)));
         }
         let launch = Launch {
@@ -165,12 +169,13 @@ impl Launch<'_> {
     /// Takes blocks, lowest first, until there are none: what every thread does.
     fn work(&self) {
         let mut machine = Machine::new(self.program, self.memory, self.grid);
+        let arguments = self.arguments();
         loop {
             let number = self.next.fetch_add(1, Relaxed);
             if number >= self.blocks() || number > self.lowest_fault.load(Relaxed) {
                 return;
             }
-            let result = machine.run(self.block_id(number), self.arguments());
+            let result = machine.run(self.block_id(number), arguments.clone());
             let printed = std::mem::take(&mut machine.printed);
             if result.is_ok() && printed.is_empty() {
                 continue;
