@@ -11,6 +11,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use cutlet as ct;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
 use cutlet::backend::tileir::read;
+use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::verify;
 use cutlet::kernel::{Kernel, LaunchArgs};
@@ -219,7 +220,12 @@ fn check_tile_ir(code: &ct::Exported, target: Target) -> Result<()> {
 
 /// What arrays hold where nothing has been written.
 pub fn unwritten<T: Element>() -> T {
-    T::from_bits(if T::DTYPE.bits() == 1 { 1 } else { 0x5b & ((1 << T::DTYPE.bits().min(8)) - 1) })
+    T::from_bits(match T::DTYPE {
+        DType::I1 => 1,
+        // Its pattern is that of an f32 whose low bits are zero.
+        DType::TF32 => 0x5b << 13,
+        other => 0x5b & ((1 << other.bits().min(8)) - 1),
+    })
 }
 
 fn show<T: Element>(value: T) -> String {
