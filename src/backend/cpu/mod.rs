@@ -4,9 +4,9 @@
 //! parallel, each alone on one thread, started in the order of the grid (x fastest), so a block may wait for
 //! lower ones. Results are the same from run to run, as far as the kernel's own races and atomics allow.
 //!
-//! What other targets leave open is settled here: accesses outside of the launch's memory, division by zero and
-//! broken promises (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out;
-//! float to integer saturates. f16 and bf16 round after every op.
+//! What other targets leave open is settled here: accesses outside of the launch's memory and broken promises
+//! (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out; a quotient by zero is 0, a
+//! remainder the dividend; float to integer saturates. f16 and bf16 round after every op.
 //!
 //! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
@@ -98,8 +98,8 @@ impl Program {
     /// `params` are the entry's parameters in order, addresses or numbers in the low bits.
     ///
     /// # Errors
-    /// [`Error::Execution`] with the user's place: an access outside of `memory`, an integer division by
-    /// zero, a broken promise, a failed assertion. Of several, the one of the lowest block.
+    /// [`Error::Execution`] with the user's place: an access outside of `memory`, a broken
+    /// promise, a failed assertion. Of several, the one of the lowest block.
     /// [`Error::Argument`] when the number of parameters is not the entry's, or the grid is beyond [`MAX_GRID`].
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, options: &RunOptions) -> Result<()> {
         let args = &self.module.block(self.body).args;

@@ -70,7 +70,8 @@ fn reference(op: &Op, a: i64, b: i64) -> Option<i64> {
             }
         }
         Opcode::ShrI => x >> amount.min(100),
-        Opcode::DivI | Opcode::RemI if y == 0 => return None,
+        Opcode::DivI if y == 0 => 0,
+        Opcode::RemI if y == 0 => x,
         Opcode::DivI => match op.rounding() {
             Rounding::NegInf => (x as f64 / y as f64).floor() as i128,
             Rounding::PosInf => (x as f64 / y as f64).ceil() as i128,
