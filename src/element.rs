@@ -184,9 +184,11 @@ macro_rules! newtype_float {
             }
         }
     };
-    (@bits TF32 $value:expr) => { $value.to_bits().into() };
+    // What lies in memory may have other bits set; they do not count.
+    (@bits TF32 $value:expr) => { ($value.to_bits() & 0xFFFF_E000).into() };
+    (@bits F4E2M1FN $value:expr) => { ($value & 0xf).into() };
     (@bits $dtype:ident $value:expr) => { $value.into() };
-    (@from TF32 $name:ident $bits:expr) => { $name(f32::from_bits($bits as u32)) };
+    (@from TF32 $name:ident $bits:expr) => { $name(f32::from_bits($bits as u32 & 0xFFFF_E000)) };
     (@from F4E2M1FN $name:ident $bits:expr) => { $name($bits as u8 & 0xf) };
     (@from $dtype:ident $name:ident $bits:expr) => { $name($bits as u8) };
 }

@@ -71,19 +71,36 @@ fn quotient(x: ct::Array<i32, 1>, y: ct::Array<i32, 1>, z: ct::ArrayMut<i32, 1>)
 }
 
 #[test]
-fn division_by_zero_names_the_line() -> ct::Result<()> {
+fn division_at_a_ragged_edge_and_by_zero() -> ct::Result<()> {
     let device = ct::Device::cpu();
-    let x = device.from_fn([32], |[i]| i as i32 - 16)?;
-    let mut z = device.zeros([32])?;
-    ct::launch(quotient, 4, (&x, &device.full([32], 3)?, &mut z))?;
-    let expected: Vec<i32> = (0..32).map(|i| (i - 16i32).div_euclid(3)).collect();
+    let x = device.from_fn([30], |[i]| i as i32 - 16)?;
+    let mut z = device.zeros([30])?;
+    // The last tile divides padding by padding.
+    ct::launch(quotient, 4, (&x, &device.full([30], 3)?, &mut z))?;
+    let expected: Vec<i32> = (0..30).map(|i| (i - 16i32).div_euclid(3)).collect();
     assert_eq!(z.to_vec()?, expected);
-    let y = device.from_fn([32], |[i]| (i != 21) as i32)?;
-    match ct::launch(quotient, 4, (&x, &y, &mut z)) {
+    let y = device.from_fn([30], |[i]| (i != 21) as i32)?;
+    ct::launch(quotient, 4, (&x, &y, &mut z))?;
+    assert_eq!(z.to_vec()?, (0..30).map(|i| if i == 21 { 0 } else { i - 16 }).collect::<Vec<i32>>());
+    Ok(())
+}
+
+fn outside(x: ct::Array<i32, 1>, y: ct::ArrayMut<i32, 1>) {
+    let i = ct::bid(0);
+    y.store([i], x.load_with([i + 1], [8], ct::LoadOptions::new().check_bounds(false)));
+}
+
+#[test]
+fn an_access_outside_names_the_line() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let (x, mut y) = (device.full([24], 3)?, device.zeros([24])?);
+    match ct::launch(outside, 3, (&x, &mut y)) {
         Err(Error::Execution(problem)) => {
             let place = problem.location.as_ref().expect("a place");
             assert!(place.file.ends_with("cpu.rs"), "{place}");
-            assert!(problem.to_string().contains("division by zero") && problem.to_string().contains("(2, 0, 0)"));
+            assert!(
+                problem.to_string().contains("promised to be in bounds") && problem.to_string().contains("(2, 0, 0)")
+            );
         }
         other => panic!("an execution error, got {other:?}"),
     }

@@ -72,6 +72,15 @@ plain_enum! {
     }
 }
 
+/// The bits that the pattern of an element of this type may have set: its low bits; of tf32, which stands as an f32
+/// pattern, those above the 13 lowest of 32.
+pub(crate) const fn pattern_mask(dtype: DType) -> u64 {
+    match dtype {
+        DType::TF32 => 0xFFFF_E000,
+        other => u64::MAX >> (64 - other.bits()),
+    }
+}
+
 /// Data of a `constant`: bit patterns in the low bits of a word (tf32 as an f32 pattern, bool as 0 or 1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ConstData {

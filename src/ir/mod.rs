@@ -18,8 +18,10 @@
 //!   extents and R strides (in elements), the latter two i32 or i64; what the launch knows about
 //!   them stands in `assume` ops.
 //!
-//! Beyond Tile IR, one thing is defined that is undefined there: a view access whose tile index lies
-//! outside of the index space (negative indices included) reads padding and writes nothing.
+//! Beyond Tile IR, some things are defined that are undefined there. A view access whose tile index lies
+//! outside of the index space (negative indices included) reads padding and writes nothing. A shift by the width or
+//! more shifts everything out. An integer divided by zero gives 0, and the remainder is the dividend. A float that does
+//! not fit an integer becomes the nearest one.
 
 mod attr;
 mod builder;

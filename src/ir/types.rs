@@ -9,6 +9,9 @@ pub struct TypeId(pub(crate) u32);
 /// Largest number of elements of one tile.
 pub const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
+/// Most tile blocks of a grid along each axis: what CUDA allows. Back ends may run less.
+pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+
 /// Which memory a pointer may point to (bytecode 13.4 and later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

@@ -104,7 +104,7 @@ impl Launch<'_> {
                 kernel.name
             )));
         }
-        let Some(grid) = self.grid.checked()? else { return Ok(()) };
+        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else { return Ok(()) };
         run(kernel.executable(), self.stream, grid, &args)
     }
 }

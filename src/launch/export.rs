@@ -14,6 +14,7 @@ use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Kernel, LaunchArgs};
+use crate::runtime::Backend;
 use crate::target::Target;
 
 /// Form of an exported kernel.
@@ -91,7 +92,8 @@ impl Exported {
     }
 
     /// May the kernel be launched with this grid and these parameters (in order, one word each)? If not,
-    /// some tile index might be outside of its array, about which the kernel does not ask.
+    /// some tile index might be outside of its array, about which the kernel does not ask; or the grid is beyond
+    /// the limits (see [`Grid`]).
     ///
     /// ```
     /// use cutlet as ct;
@@ -111,11 +113,15 @@ impl Exported {
     /// # Panics
     /// When there are fewer words than parameters.
     pub fn fits(&self, grid: impl Into<Grid>, params: &[ParamWord]) -> bool {
-        let Ok(Some(grid)) = grid.into().checked() else { return false };
+        let generator = match self.source.format {
+            Format::TileIr(_) | Format::Cubin => Backend::TileIr,
+            Format::Ptx => Backend::Ptx,
+        };
+        let Ok(Some(grid)) = grid.into().checked(generator) else { return false };
         self.checks.hold(grid, params)
     }
 
-    /// The same kernel with guards, for launches of any grid.
+    /// The same kernel with guards, for launches of any grid within the limits.
     ///
     /// # Errors
     /// As [`export`].

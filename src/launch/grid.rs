@@ -1,14 +1,23 @@
 //! The grid of a launch: how many tile blocks along each of three axes.
 
+use crate::backend::tileir;
 use crate::error::{Error, Result};
+use crate::ir::MAX_GRID;
+use crate::runtime::Backend;
 
-/// Most tile blocks along each axis: what CUDA allows.
-const LIMITS: [i64; 3] = [i32::MAX as i64, 65_535, 65_535];
+/// Most tile blocks along each axis of a kernel that this back end made.
+fn limits(generator: Backend) -> [u32; 3] {
+    match generator {
+        Backend::Cpu | Backend::Ptx => MAX_GRID,
+        Backend::TileIr => tileir::MAX_GRID,
+    }
+}
 
 /// Numbers of tile blocks along the axes 0, 1 and 2; axes that are not given have one.
 ///
 /// Made from one to three integers: `8`, `[8, 4]`, `(m.div_ceil(128), 1, batches)`. At most 2^31 - 1
-/// along axis 0 and 65535 along the others. A launch with a 0 among them does nothing.
+/// along axis 0 and 65535 along the others; through the back end `tileir`, at most 2^24 - 1 along axis 0. A
+/// launch with a 0 among them does nothing.
 ///
 /// ```
 /// use cutlet::Grid;
@@ -19,23 +28,30 @@ const LIMITS: [i64; 3] = [i32::MAX as i64, 65_535, 65_535];
 pub struct Grid([i64; 3]);
 
 impl Grid {
-    /// The grid as the hardware takes it; `None` when there is nothing to run.
+    /// The grid as the hardware takes it, for a kernel that this back end made; `None` when there is nothing to run.
+    #[inline]
     #[track_caller]
-    pub(super) fn checked(self) -> Result<Option<[u32; 3]>> {
-        let fits = self.0.iter().zip(LIMITS).all(|(&n, limit)| (0..=limit).contains(&n));
+    pub(super) fn checked(self, generator: Backend) -> Result<Option<[u32; 3]>> {
+        let fits = self.0.iter().zip(limits(generator)).all(|(&n, limit)| (0..=limit.into()).contains(&n));
         if !fits {
-            return Err(self.refused());
+            return Err(self.refused(generator));
         }
         Ok(if self.0.contains(&0) { None } else { Some(self.0.map(|n| n as u32)) })
     }
 
     #[cold]
     #[track_caller]
-    fn refused(self) -> Error {
+    fn refused(self, generator: Backend) -> Error {
+        let (limits, grid) = (limits(generator), self.0);
+        if generator == Backend::TileIr && self.checked(Backend::Ptx).is_ok() {
+            return Error::argument(format!(
+                "grid {grid:?} is outside of the limits {limits:?} of the back end `tileir`: \
+                 launch through `ptx` (see `Launch::backend`), or let a block do more than one tile"
+            ));
+        }
         Error::argument(format!(
-            "grid {:?} is outside of the limits {LIMITS:?}: put the largest number first, \
-             or let a block do more than one tile",
-            self.0
+            "grid {grid:?} is outside of the limits {limits:?}: put the largest number first, \
+             or let a block do more than one tile"
         ))
     }
 }
@@ -85,12 +101,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits() {
-        assert_eq!(Grid::from([3, 2]).checked().unwrap(), Some([3, 2, 1]));
-        assert_eq!(Grid::from((7, 0, 9)).checked().unwrap(), None);
-        assert!(Grid::from(-1).checked().is_err());
-        assert!(Grid::from([1, 65_536]).checked().is_err());
-        assert!(Grid::from(usize::MAX).checked().is_err());
-        assert_eq!(Grid::from(i32::MAX).checked().unwrap(), Some([i32::MAX as u32, 1, 1]));
+    fn grids_have_limits() {
+        for generator in [Backend::Cpu, Backend::Ptx, Backend::TileIr] {
+            let checked = |grid: Grid| grid.checked(generator);
+            assert_eq!(checked([3, 2].into()).unwrap(), Some([3, 2, 1]));
+            assert_eq!(checked((7, 0, 9).into()).unwrap(), None);
+            assert_eq!(checked(((1 << 24) - 1, 65_535, 65_535).into()).unwrap(), Some([(1 << 24) - 1, 65_535, 65_535]));
+            assert!(checked((-1).into()).is_err());
+            assert!(checked([1, 65_536].into()).is_err());
+            assert!(checked(usize::MAX.into()).is_err());
+        }
+    }
+
+    #[test]
+    fn tile_ir_runs_smaller_grids() {
+        for (grid, fits) in [((1 << 24) - 1, true), (1 << 24, false), (i32::MAX, false)] {
+            let grid = Grid::from(grid);
+            assert!(grid.checked(Backend::Ptx).is_ok() && grid.checked(Backend::Cpu).is_ok());
+            assert_eq!(grid.checked(Backend::TileIr).is_ok(), fits);
+        }
+        let line = line!() + 1;
+        let error = Grid::from(1 << 24).checked(Backend::TileIr).unwrap_err().to_string();
+        for part in ["16777216", "16777215", "Launch::backend", &format!("grid.rs:{line}:")] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

@@ -149,8 +149,9 @@ impl<'s> Launch<'s> {
         K: Kernel<A::Traced>,
     {
         let device = self.device(&args)?;
-        let Some(grid) = self.grid.checked()? else { return Ok(()) };
-        let slot = specialise(&kernel, &args, device, self.wishes(device)?)?;
+        let wishes = self.wishes(device)?;
+        let Some(grid) = self.grid.checked(wishes.generator)? else { return Ok(()) };
+        let slot = specialise(&kernel, &args, device, wishes)?;
         let executable = slot.get().expect("a slot that was specialised is filled");
         if remarks::wanted() {
             self.say_work(device, grid, &kernel, &args, executable.remarks());

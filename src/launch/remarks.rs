@@ -11,7 +11,7 @@ use crate::backend::ptx::remarks::CodeRemarks;
 use crate::error::Result;
 use crate::kernel::{Kernel, LaunchArgs, WordWriter};
 use crate::pass::Work;
-use crate::runtime::{Device, Gpu, GpuKernel};
+use crate::runtime::{Backend, Device, Gpu, GpuKernel};
 
 /// What became of a kernel: which way its tiles travel, which instructions multiply them, what a thread and
 /// a tile block occupy, what the assembler had to say. Its `Display` is a report of several lines.
@@ -159,7 +159,8 @@ impl Launch<'_> {
         A: LaunchArgs,
         K: Kernel<A::Traced>,
     {
-        let Some(grid) = self.grid.checked()? else { return Ok(Work::default()) };
+        let generator = self.backend.unwrap_or(Backend::Ptx);
+        let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
         self.work_over(grid, &kernel, &args)
     }
 

@@ -1,7 +1,7 @@
 //! Operators: `+ - * / % & | ^ << >>`, unary `-` and `!`.
 //!
 //! They mean what they mean in Rust: integer division truncates, `%` has the sign of the dividend, `>>`
-//! keeps the sign of signed integers. Integers wrap on overflow. Each line of the table at the end gives
+//! keeps the sign of signed integers. Integers wrap on overflow; a quotient by zero is 0, a remainder the dividend. Each line of the table at the end gives
 //! every combination of tile, scalar and host value. There are no assigning forms (`+=`): the
 //! state of a loop goes in and comes out by value.
 

@@ -9,8 +9,8 @@ use super::state::{State, Values};
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::table::Effect;
-use crate::ir::{BlockId, Opcode, TypeId, Value};
-use crate::tile::{Handle, Place, Raw, Region, Scalar, Source, Tile, here, record};
+use crate::ir::{Attr, BlockId, CmpPred, Opcode, Overflow, Sign, TypeId, Value};
+use crate::tile::{Handle, Place, Raw, Region, Scalar, Source, Tile, Trace, here, record};
 
 /// The numbers that [`for_each`] runs over.
 ///
@@ -48,7 +48,25 @@ pub fn range(start: impl IntoIndex, end: impl IntoIndex) -> StepRange {
 }
 
 impl StepRange {
-    /// The same range by steps of `step`, which must be positive.
+    /// The same range by steps of `step`. A range by a step of 0 or less is empty; a host number that is not positive
+    /// is an error.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn count(out: ArrayMut<i32, 1>, step: Scalar<i32>) {
+    ///     let turns = ct::for_each(ct::range(0, i32::MAX).step(step), ct::scalar(0), |_, n| n + 1);
+    ///     out.store_scalar(0, turns);
+    /// }
+    ///
+    /// let mut out = ct::Device::cpu().zeros::<i32, 1>([1])?;
+    /// for (step, turns) in [(1 << 30, 2), (i32::MAX, 1), (0, 0), (-1, 0)] {
+    ///     ct::launch(count, 1, (&mut out, step))?;
+    ///     assert_eq!(out.to_vec()?, [turns]);
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn step(self, step: impl IntoIndex) -> StepRange {
         let [start, end, _] = self.0.0;
         StepRange(Bounds([start, end, step.into_index()]))
@@ -215,7 +233,8 @@ impl Body {
 /// Runs `body` for each number of `range`, in order, with the state that the previous run gave; returns the
 /// last state (`init` if the range is empty).
 ///
-/// The state keeps its element types and extents. The step must be positive.
+/// The state keeps its element types and extents. No number of the range is beyond its end: where the next one would not
+/// fit its type, the loop ends.
 ///
 /// ```
 /// use cutlet as ct;
@@ -232,7 +251,7 @@ impl Body {
 #[track_caller]
 pub fn for_each<S: State>(range: impl LoopRange, init: S, body: impl Fn(Scalar<i32>, S) -> S) -> S {
     let this = Body { place: here(), name: "for_each", what: "the body of `for_each`" };
-    let bounds = this.bounds(range.bounds());
+    let bounds = this.bounds(range.bounds()).values();
     let state = Values::of(&init);
     let args = this.open(&[DType::I32], &state);
     let inner = Values::into_state(&init, args[1..].iter().copied());
@@ -242,21 +261,58 @@ pub fn for_each<S: State>(range: impl LoopRange, init: S, body: impl Fn(Scalar<i
     Values::into_state(&init, results)
 }
 
+/// A range whose step is positive, as recorded. `None` after a problem.
+#[derive(Clone, Copy)]
+struct Counted {
+    start: Option<Value>,
+    end: Option<Value>,
+    step: Option<Value>,
+    /// The step is known to be 1.
+    by_one: bool,
+}
+
+impl Counted {
+    fn values(self) -> [Option<Value>; 3] {
+        [self.start, self.end, self.step]
+    }
+
+    /// The number after `i`, which is below the end; the end where there is none.
+    fn after(self, t: &mut Trace, i: Value) -> Option<Value> {
+        let (end, mut step) = (self.end?, self.step?);
+        let wrap = || vec![Attr::Overflow(Overflow::None)];
+        if !self.by_one {
+            // The distance to the end is a number without sign.
+            let left = t.put(Opcode::SubI, &[end, i], wrap(), DType::I32, &[]);
+            step = t.put(Opcode::MinI, &[step, left], vec![Attr::Sign(Sign::Unsigned)], DType::I32, &[]);
+        }
+        Some(t.put(Opcode::AddI, &[i, step], wrap(), DType::I32, &[]))
+    }
+}
+
 impl Body {
-    /// Lower and upper bound and step as values; reports a host step that is not positive.
-    fn bounds(self, Bounds(sources): Bounds) -> [Option<Value>; 3] {
+    /// A range by a step that is positive: one by a run-time step that is not becomes empty, and a host step that is
+    /// not is reported.
+    fn bounds(self, Bounds(sources): Bounds) -> Counted {
         record(|t| {
             t.at(self.place);
-            let step = match sources[2] {
+            let known = match sources[2] {
                 Source::Literal(bits) => Some(i64::from(bits as u32 as i32)),
                 Source::Extent(n) => Some(n as i64),
                 Source::Value(_) => None,
             };
-            if let Some(step) = step.filter(|&s| s <= 0) {
+            if let Some(step) = known.filter(|&s| s <= 0) {
                 let message = format!("`{}`: the step is {step} and must be positive", self.name);
                 t.report(self.place, message, &["to run backwards, compute `last - i` in the body"]);
             }
-            sources.map(|source| t.scalar(self.place, source, DType::I32))
+            let [start, mut end, mut step] = sources.map(|source| t.scalar(self.place, source, DType::I32));
+            if let (None, Some(first), Some(last), Some(by)) = (known, start, end, step) {
+                let (zero, one) = (t.splat(DType::I32, 0, &[]), t.splat(DType::I32, 1, &[]));
+                let positive = vec![Attr::CmpPred(CmpPred::Gt), Attr::Sign(Sign::Signed)];
+                let runs = t.put(Opcode::CmpI, &[by, zero], positive, DType::I1, &[]);
+                end = Some(t.put(Opcode::Select, &[runs, last, first], vec![], DType::I32, &[]));
+                step = Some(t.put(Opcode::MaxI, &[by, one], vec![Attr::Sign(Sign::Signed)], DType::I32, &[]));
+            }
+            Counted { start, end, step, by_one: known == Some(1) }
         })
     }
 }
@@ -284,20 +340,24 @@ pub fn for_each_while<S: State, C: Condition>(
     body: impl Fn(Scalar<i32>, S) -> (C, S),
 ) -> S {
     let this = Body { place: here(), name: "for_each_while", what: "the body of `for_each_while`" };
-    let [start, end, step] = this.bounds(range.bounds());
-    let bound = |value: Option<Value>| {
+    let counted = this.bounds(range.bounds());
+    let number = |value: Option<Value>| {
         record(|t| match value {
             Some(value) => t.raw(value),
             None => t.poison_scalar(DType::I32),
         })
     };
-    let (start, end, step) = (bound(start), bound(end), bound(step));
+    let (start, end) = (number(counted.start), number(counted.end));
     let carried: Vec<Raw> = [start].into_iter().chain(Values::of(&init)).collect();
     let args = this.open(&[], &carried);
     let i = Scalar::<i32>::from_raw(args[0]);
     this.leave_unless(i.lt(Scalar::<i32>::from_raw(end)), &args, &carried);
     let (go_on, next) = body(i, Values::into_state(&init, args[1..].iter().copied()));
-    let after = (i + Scalar::<i32>::from_raw(step)).raw();
+    let after = number(record(|t| {
+        t.at(this.place);
+        let i = t.usable(i.raw(), this.place)?;
+        counted.after(t, i)
+    }));
     let next: Vec<Raw> = [after].into_iter().chain(Values::of(&next)).collect();
     this.leave_unless(go_on, &next, &carried);
     let block = this.close(Opcode::Continue, &next, &carried);

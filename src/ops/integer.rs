@@ -82,7 +82,7 @@ fn high_product<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value 
 }
 
 methods! { [Number]
-    /// `self / divisor` rounded down, toward negative infinity. Floats divide and take the floor.
+    /// `self / divisor` rounded down, toward negative infinity; an integer by zero gives 0. Floats divide and take the floor.
     #[track_caller]
     pub fn floor_div(self, divisor: impl Operand<Self>) -> Self {
         elementwise(here(), "floor_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
@@ -90,7 +90,7 @@ methods! { [Number]
         })
     }
 
-    /// `self / divisor` rounded up, toward positive infinity. Floats divide and take the ceiling.
+    /// `self / divisor` rounded up, toward positive infinity; an integer by zero gives 0. Floats divide and take the ceiling.
     #[track_caller]
     pub fn ceil_div(self, divisor: impl Operand<Self>) -> Self {
         elementwise(here(), "ceil_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
@@ -106,7 +106,8 @@ methods! { [Number]
         })
     }
 
-    /// The remainder of the floored division: it has the sign of the divisor. (`%` has the sign of `self`.)
+    /// The remainder of the floored division: it has the sign of the divisor; of an integer by zero it is
+    /// `self`. (`%` has the sign of `self`.)
     #[track_caller]
     pub fn modulo(self, divisor: impl Operand<Self>) -> Self {
         elementwise(here(), "modulo", &[value(self), operand::<Self>(divisor)], floored_remainder::<T>)

@@ -1,26 +1,52 @@
-//! Integer ops whose value the facts decide become constants: comparisons of known ranges above all.
+//! Integer ops whose value the facts decide become constants: comparisons of known ranges above all. A maximum or
+//! minimum that they decide becomes one of its operands.
 //!
 //! Runs best after canonicalisation. Sound because a fact holds whenever the op is computed; ops with
 //! effects and `assume` stay, the former for their effects, the latter because facts rest on them.
 
 use super::Facts;
 use crate::ir::table::Effect;
-use crate::ir::{ConstData, Module, OpId, Opcode, Type};
+use crate::ir::{ConstData, Module, OpId, Opcode, Sign, Substitution, Type, Value};
 
 /// Folds what facts decide in every entry.
 pub(super) fn run(module: &mut Module) {
     for index in 0..module.entries.len() {
         let facts = Facts::analyze(module, &module.entries[index]);
-        let mut decided: Vec<(OpId, u64)> = Vec::new();
-        module.walk(module.entries[index].body, &mut |id| {
+        let body = module.entries[index].body;
+        let (mut decided, mut values) = (Vec::new(), Substitution::new());
+        module.walk(body, &mut |id| {
             if let Some(bits) = decide(module, &facts, id) {
                 decided.push((id, bits));
+            } else if let Some(operand) = larger_or_smaller(module, &facts, id) {
+                values.replace(module.op(id).results[0], operand);
             }
         });
         for (id, bits) in decided {
             module.make_constant(id, ConstData::Splat(bits));
         }
+        values.apply(module, body);
     }
+}
+
+/// The operand that a maximum or minimum always is.
+fn larger_or_smaller(module: &Module, facts: &Facts, id: OpId) -> Option<Value> {
+    let op = module.op(id);
+    if !matches!(op.code, Opcode::MaxI | Opcode::MinI) {
+        return None;
+    }
+    let [a, b] = [op.operands[0], op.operands[1]];
+    let (x, y) = (facts.range(a)?, facts.range(b)?);
+    if op.sign() == Sign::Unsigned && (x.lo < 0 || y.lo < 0) {
+        return None;
+    }
+    let (larger, smaller) = if x.lo >= y.hi {
+        (a, b)
+    } else if y.lo >= x.hi {
+        (b, a)
+    } else {
+        return None;
+    };
+    Some(if op.code == Opcode::MaxI { larger } else { smaller })
 }
 
 fn decide(module: &Module, facts: &Facts, id: OpId) -> Option<u64> {

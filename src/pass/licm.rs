@@ -7,7 +7,7 @@
 //! `extract` at a run-time place) stay, unless constants show that they are harmless.
 
 use crate::ir::table::Effect;
-use crate::ir::{Attr, BlockId, ConstData, Def, Module, Op, OpId, Opcode, Value};
+use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Value};
 
 /// Hoists invariant code of every entry.
 pub(super) fn run(module: &mut Module) {
@@ -92,9 +92,8 @@ fn is_harmless(module: &Module, op: &Op) -> bool {
     match op.code.spec().effect {
         Effect::Pure => match op.code {
             Opcode::Assume => false,
-            Opcode::DivI | Opcode::RemI => nonzero(module, op.operands[1]),
-            Opcode::Extract => op.operands[1..].iter().all(|&v| constant(module, v).is_some()),
-            Opcode::Insert => op.operands[2..].iter().all(|&v| constant(module, v).is_some()),
+            Opcode::Extract => op.operands[1..].iter().all(|&v| is_constant(module, v)),
+            Opcode::Insert => op.operands[2..].iter().all(|&v| is_constant(module, v)),
             _ => true,
         },
         Effect::Region if matches!(op.code, Opcode::Reduce | Opcode::Scan) => {
@@ -108,15 +107,6 @@ fn is_harmless(module: &Module, op: &Op) -> bool {
     }
 }
 
-fn constant(module: &Module, value: Value) -> Option<&ConstData> {
-    let op = module.op(module.defining_op(value)?);
-    op.attrs.iter().find_map(|attr| if let Attr::Value(data) = attr { Some(data) } else { None })
-}
-
-fn nonzero(module: &Module, value: Value) -> bool {
-    match constant(module, value) {
-        Some(ConstData::Splat(bits)) => *bits != 0,
-        Some(ConstData::Dense(all)) => !all.contains(&0),
-        None => false,
-    }
+fn is_constant(module: &Module, value: Value) -> bool {
+    module.defining_op(value).is_some_and(|id| module.op(id).const_data().is_some())
 }

@@ -23,7 +23,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("control/captures", captures);
 }
 
-/// Bounds from the host, from the grid and from memory; steps; empty and reversed ranges.
+/// Bounds from the host, from the grid and from memory; steps, also such as are not positive or lead beyond the last
+/// number; empty and reversed ranges; loops that may be left early.
 fn ranges(session: Session) -> Result<()> {
     fn kernel(bounds: Array<i32, 1>, y: ArrayMut<i32, 2>) {
         let row = ct::bid(0);
@@ -33,19 +34,41 @@ fn ranges(session: Session) -> Result<()> {
         let by_threes = ct::for_each(ct::range(-4, 11usize).step(3), ct::scalar(0), |i, acc| acc * 2 + i);
         let empty = ct::for_each(5..5, ct::scalar(-1), |i, acc| acc + i);
         let by_grid = ct::for_each(..ct::num_blocks(0), ct::scalar(0), |i, acc| acc + i * (row + 1));
-        for (column, value) in [dynamic, from_host, by_threes, empty, by_grid].into_iter().enumerate() {
+        let start_value = (ct::scalar(0), ct::scalar(1));
+        let (turns, left) = ct::for_each_while(ct::range(start, end).step(step), start_value, |i, (turns, acc)| {
+            (turns.lt(3), (turns + 1, acc * 3 + i))
+        });
+        let (_, far) = ct::for_each_while(ct::range(start, i32::MAX).step(1 << 30), start_value, |i, (turns, acc)| {
+            (turns.lt(9), (turns + 1, acc * 3 + i))
+        });
+        let all = [dynamic, from_host, by_threes, empty, by_grid, turns, left, far];
+        for (column, value) in all.into_iter().enumerate() {
             y.store_scalar((row, column), value);
         }
     }
-    let bounds = [0, 5, 1, -3, 8, 4, 7, 2, 1, 100, 101, 50, 0, 0, 1, i32::MAX - 3, i32::MAX, 2];
+    const MIN: i32 = i32::MIN;
+    const MAX: i32 = i32::MAX;
+    let bounds = [
+        [[0, 5, 1], [-3, 8, 4], [7, 2, 1], [100, 101, 50], [0, 0, 1], [MAX - 3, MAX, 2]],
+        [[0, 9, 0], [0, 9, -1], [0, 9, MIN], [9, 0, -1], [MIN, MIN, 0], [MIN, MAX, -1]],
+        [
+            [MIN, MAX, MAX],
+            [MIN + 5, 9, MAX],
+            [MAX - 1, MAX, 1],
+            [MAX - 1, MAX, MAX],
+            [-1, MAX, 1 << 30],
+            [MIN, -1, MAX],
+        ],
+    ];
+    let bounds = bounds.as_flattened().as_flattened();
     let rows = bounds.len() / 3;
-    let device_bounds = session.array(&bounds, [bounds.len()])?;
-    let mut y = session.unwritten::<i32, 2>([rows, 5])?;
+    let device_bounds = session.array(bounds, [bounds.len()])?;
+    let mut y = session.unwritten::<i32, 2>([rows, 8])?;
     session.launch(kernel, [rows], (&device_bounds, &mut y))?;
     let by = |start: i32, end: i32, step: i32| {
         let mut numbers = Vec::new();
         let mut i = i64::from(start);
-        while i < i64::from(end) {
+        while i < i64::from(end) && step > 0 {
             numbers.push(i as i32);
             i += i64::from(step);
         }
@@ -58,6 +81,9 @@ fn ranges(session: Session) -> Result<()> {
             1 => (0..7).map(|i| i * i).sum(),
             2 => by(-4, 11, 3).iter().fold(0, |acc, i| acc * 2 + i),
             3 => -1,
+            5 => by(start, end, step).len().min(4) as i32,
+            6 => by(start, end, step).iter().take(4).fold(1i32, |acc, &i| acc.wrapping_mul(3).wrapping_add(i)),
+            7 => by(start, MAX, 1 << 30).iter().fold(1i32, |acc, &i| acc.wrapping_mul(3).wrapping_add(i)),
             _ => (0..rows as i32).sum::<i32>() * (row as i32 + 1),
         })
     })

@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use cutlet as ct;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
 use cutlet::backend::tileir::read;
+use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::verify;
 use cutlet::kernel::{Kernel, LaunchArgs};
@@ -44,6 +45,11 @@ impl Session {
             Session::Run(device) | Session::RunTileIr(device) => device,
             Session::InterpretTileIr(_) | Session::Assemble(..) | Session::AssembleTileIr(_) => Device::cpu(),
         }
+    }
+
+    /// Does the code go through Tile IR?
+    pub fn through_tile_ir(self) -> bool {
+        matches!(self, Session::RunTileIr(_) | Session::InterpretTileIr(_) | Session::AssembleTileIr(_))
     }
 
     /// Does nothing run?
@@ -196,6 +202,7 @@ fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory
         true => code,
         false => {
             guarded = code.guarded()?;
+            ensure!(guarded.fits(blocks, words), "grid {blocks:?} is beyond the limits");
             &guarded
         }
     };
@@ -213,7 +220,12 @@ fn check_tile_ir(code: &ct::Exported, target: Target) -> Result<()> {
 
 /// What arrays hold where nothing has been written.
 pub fn unwritten<T: Element>() -> T {
-    T::from_bits(if T::DTYPE.bits() == 1 { 1 } else { 0x5b & ((1 << T::DTYPE.bits().min(8)) - 1) })
+    T::from_bits(match T::DTYPE {
+        DType::I1 => 1,
+        // Its pattern is that of an f32 whose low bits are zero.
+        DType::TF32 => 0x5b << 13,
+        other => 0x5b & ((1 << other.bits().min(8)) - 1),
+    })
 }
 
 fn show<T: Element>(value: T) -> String {

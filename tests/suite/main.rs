@@ -25,6 +25,7 @@ mod elementwise;
 mod examples;
 mod float;
 mod format;
+mod grid;
 mod harness;
 mod integer;
 mod memory;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
     product::register(&mut suite);
     boxes::register(&mut suite);
     control::register(&mut suite);
+    grid::register(&mut suite);
     examples::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);

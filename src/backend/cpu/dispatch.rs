@@ -91,13 +91,10 @@ impl<'p> Machine<'p> {
                 Unsigned => self.int2(op, Unsigned, u64::min),
             },
             O::DivI => self.divide(op)?,
-            O::RemI => {
-                self.refuse_zero_divisor(op)?;
-                match op.sign() {
-                    Signed => self.int2(op, Signed, |x, y| (x as i64).wrapping_rem(y as i64) as u64),
-                    Unsigned => self.int2(op, Unsigned, |x, y| x % y),
-                }
-            }
+            O::RemI => match op.sign() {
+                Signed => self.int2(op, Signed, |x, y| int::rem_signed(x as i64, y as i64) as u64),
+                Unsigned => self.int2(op, Unsigned, |x, y| x.checked_rem(y).unwrap_or(x)),
+            },
             O::CmpI => {
                 let dtype = self.module().dtype(op.operands[0]);
                 let words = int::compare(dtype, op.sign(), op.cmp_pred(), self.pair(op));
@@ -370,7 +367,6 @@ impl<'p> Machine<'p> {
     }
 
     fn divide(&mut self, op: &Op) -> Result<(), String> {
-        self.refuse_zero_divisor(op)?;
         let towards = match op.rounding() {
             Rounding::NegInf => Towards::Down,
             Rounding::PosInf => Towards::Up,
@@ -386,14 +382,6 @@ impl<'p> Machine<'p> {
             Sign::Unsigned => self.int2(op, Sign::Unsigned, |x, y| int::div_unsigned(x, y, towards)),
         }
         Ok(())
-    }
-
-    fn refuse_zero_divisor(&self, op: &Op) -> Result<(), String> {
-        let zero = each_width!(&**self.tile(op.operands[1]), list => list.iter().position(|w| w.to_u64() == 0));
-        match zero {
-            None => Ok(()),
-            Some(i) => Err(format!("integer division by zero (element {i} of the divisor)")),
-        }
     }
 
     fn extents(&self, op: &Op) -> Extents {

@@ -138,8 +138,11 @@ pub(super) fn compare(dtype: DType, sign: Sign, pred: CmpPred, [x, y]: [&Words; 
     }))
 }
 
-/// Quotient towards zero, down or up; the divisor is not zero, and `MIN / -1` wraps.
+/// Quotient towards zero, down or up; by zero it is 0, and `MIN / -1` wraps.
 pub(super) fn div_signed(a: i64, b: i64, towards: Towards) -> i64 {
+    if b == 0 {
+        return 0;
+    }
     let (quotient, remainder) = (a.wrapping_div(b), a.wrapping_rem(b));
     let negative = (a < 0) != (b < 0);
     match towards {
@@ -152,9 +155,15 @@ pub(super) fn div_signed(a: i64, b: i64, towards: Towards) -> i64 {
 /// As [`div_signed`] for unsigned numbers.
 pub(super) fn div_unsigned(a: u64, b: u64, towards: Towards) -> u64 {
     match towards {
+        _ if b == 0 => 0,
         Towards::Zero | Towards::Down => a / b,
         Towards::Up => a.div_ceil(b),
     }
+}
+
+/// Remainder with the sign of the dividend; by zero it is the dividend, and `MIN % -1` is 0.
+pub(super) fn rem_signed(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { a.wrapping_rem(b) }
 }
 
 /// Direction of a quotient.

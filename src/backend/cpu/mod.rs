@@ -4,9 +4,9 @@
 //! parallel, each alone on one thread, started in the order of the grid (x fastest), so a block may wait for
 //! lower ones. Results are the same from run to run, as far as the kernel's own races and atomics allow.
 //!
-//! What other targets leave open is settled here: accesses outside of the launch's memory, division by zero and
-//! broken promises (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out;
-//! float to integer saturates. f16 and bf16 round after every op.
+//! What other targets leave open is settled here: accesses outside of the launch's memory and broken promises
+//! (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out; a quotient by zero is 0, a
+//! remainder the dividend; float to integer saturates. f16 and bf16 round after every op.
 //!
 //! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
@@ -43,7 +43,7 @@ use self::liveness::Liveness;
 use self::value::{Val, Width, Words};
 use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Loc, Module, Opcode};
+use crate::ir::{BlockId, Loc, MAX_GRID, Module, Opcode};
 
 /// How a launch runs.
 #[derive(Clone, Copy, Default)]
@@ -98,13 +98,17 @@ impl Program {
     /// `params` are the entry's parameters in order, addresses or numbers in the low bits.
     ///
     /// # Errors
-    /// [`Error::Execution`] with the user's place: an access outside of `memory`, an integer division by
-    /// zero, a broken promise, a failed assertion. Of several, the one of the lowest block.
-    /// [`Error::Argument`] when the number of parameters is not the entry's.
+    /// [`Error::Execution`] with the user's place: an access outside of `memory`, a broken
+    /// promise, a failed assertion. Of several, the one of the lowest block.
+    /// [`Error::Argument`] when the number of parameters is not the entry's, or the grid is beyond [`MAX_GRID`].
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, options: &RunOptions) -> Result<()> {
         let args = &self.module.block(self.body).args;
         if args.len() != params.len() {
             let message = format!("the kernel has {} parameters, the launch passes {}", args.len(), params.len());
+            return Err(Error::Argument(Diagnostic::new(message, None)));
+        }
+        if grid.iter().zip(MAX_GRID).any(|(&blocks, most)| blocks > most) {
+            let message = format!("grid {grid:?} is outside of the limits {MAX_GRID:?}");
             return Err(Error::Argument(Diagnostic::new(message, None)));
         }
         let launch = Launch {
@@ -165,12 +169,13 @@ impl Launch<'_> {
     /// Takes blocks, lowest first, until there are none: what every thread does.
     fn work(&self) {
         let mut machine = Machine::new(self.program, self.memory, self.grid);
+        let arguments = self.arguments();
         loop {
             let number = self.next.fetch_add(1, Relaxed);
             if number >= self.blocks() || number > self.lowest_fault.load(Relaxed) {
                 return;
             }
-            let result = machine.run(self.block_id(number), self.arguments());
+            let result = machine.run(self.block_id(number), arguments.clone());
             let printed = std::mem::take(&mut machine.printed);
             if result.is_ok() && printed.is_empty() {
                 continue;

@@ -14,6 +14,7 @@ mod attribute;
 mod compile;
 mod constant;
 mod debug;
+mod grid;
 mod legalize;
 mod no_wrap;
 mod read;
@@ -26,6 +27,7 @@ mod write;
 
 pub use assemble::Assembler;
 pub use compile::{CompileOptions, Compiled, Param, compile, params};
+pub use grid::MAX_GRID;
 pub use legalize::{Bound, Guards, Limit, Probe, Promises, legalize};
 pub use read::read;
 pub use tokens::order_memory;

@@ -3,6 +3,7 @@
 //! The ranges come from what the launch promises (extents and strides, the grid) and from constants. Negation
 //! stays as it is: its flag needs a later version of the bytecode.
 
+use super::grid;
 use crate::ir::{Attr, Entry, Module, Op, Opcode, Overflow};
 use crate::pass::{Facts, Range};
 
@@ -14,7 +15,7 @@ pub(super) fn mark(module: &mut Module) {
 }
 
 fn mark_entry(module: &mut Module, entry: &Entry) {
-    let facts = Facts::analyze(module, entry);
+    let facts = grid::facts(module, entry);
     let mut proven = Vec::new();
     module.walk(entry.body, &mut |id| {
         let op = module.op(id);

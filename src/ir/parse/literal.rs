@@ -4,7 +4,7 @@ use super::Parser;
 use super::cursor::Parsed;
 use crate::codec;
 use crate::dtype::DType;
-use crate::ir::{ConstData, Literal, Rounding};
+use crate::ir::{ConstData, Elem, Literal, Rounding, TypeId};
 
 /// Elements of one constant, at most: more than any tile may have.
 const MOST_ELEMENTS: usize = 1 << 24;
@@ -20,10 +20,21 @@ impl Parser<'_> {
         }
     }
 
-    /// `<f32: [1.0, 2.0]>`.
-    pub(super) fn constant(&mut self) -> Parsed<ConstData> {
+    /// `<f32: [1.0, 2.0]> : tile<2xf32>`: the data and the type, which have one element type.
+    pub(super) fn constant(&mut self) -> Parsed<(ConstData, TypeId)> {
         self.cursor.expect("<")?;
         let dtype = self.dtype()?;
+        let data = self.data(dtype)?;
+        self.cursor.expect(":")?;
+        let at = self.cursor.position();
+        let ty = self.ty()?;
+        match self.module.type_of(ty).as_tile() {
+            Some((Elem::Num(other), _)) if other == dtype => Ok((data, ty)),
+            _ => self.cursor.fail_at(at, format!("the values are of {dtype}, but this is no tile of {dtype}")),
+        }
+    }
+
+    fn data(&mut self, dtype: DType) -> Parsed<ConstData> {
         self.cursor.expect(":")?;
         let data = match self.cursor.sees("[") {
             false => ConstData::Splat(self.element(dtype)?),

@@ -101,9 +101,7 @@ impl<'t> Parser<'t> {
             }
             false => 0,
         };
-        let value = self.constant()?;
-        self.cursor.expect(":")?;
-        let ty = self.ty()?;
+        let (value, ty) = self.constant()?;
         self.module.globals.push(Global { name, ty, value, alignment, private, constant });
         Ok(())
     }

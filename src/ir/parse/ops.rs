@@ -174,9 +174,8 @@ impl Parser<'_> {
     fn own(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
         match code {
             Opcode::Constant => {
-                let data = vec![Attr::Value(self.constant()?)];
-                let types = self.result_types()?;
-                self.add(code, &[], data, &types)
+                let (data, ty) = self.constant()?;
+                self.add(code, &[], vec![Attr::Value(data)], &[ty])
             }
             Opcode::Assume => {
                 let predicate = vec![Attr::Predicate(self.predicate()?)];

@@ -1,7 +1,10 @@
 //! Text that is none, and text that was printed. (All golden files are read in `tests/golden.rs`.)
 
 use crate::backend::tileir::{WriteOptions, read, write};
-use crate::ir::{Module, PrintOptions, verify};
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::attr::pattern_mask;
+use crate::ir::{Attr, AttrKind, Builder, ConstData, Global, Literal, Module, Opcode, PrintOptions, Type, verify};
 use crate::pass::tests::random;
 
 #[test]
@@ -28,6 +31,93 @@ fn places_read_back() {
     assert!(back.contains("loc(\"a \\22b\\22.rs\":3:7)"), "{back}");
 }
 
+/// Patterns of a type: all of them, or random ones and those at the ends of what a format can do.
+fn patterns(dtype: DType) -> Vec<u64> {
+    let mask = pattern_mask(dtype);
+    if dtype.bits() <= 16 {
+        return (0..1 << dtype.bits()).collect();
+    }
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut list = vec![0, 1, 2, mask, mask >> 1, mask ^ mask >> 1, mask - 1];
+    // Around every power of two, and so around zero, infinity and NaN of every format.
+    for shift in 0..64 {
+        list.extend([u64::MAX, 0, 1].map(|near| (1u64 << shift).wrapping_add(near)));
+    }
+    list.extend((0..3000).map(|_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state ^ state >> 29
+    }));
+    list.into_iter().map(|bits| bits & mask).collect()
+}
+
+/// Every form in which a number can stand, with every element type, means the same after printing and reading.
+#[test]
+fn every_literal_of_every_type_reads_back() {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::I4) {
+        let all = patterns(dtype);
+        let mut b = Builder::new();
+        b.begin_entry("k", &[]);
+        for part in all.chunks(1 << 10).filter(|part| part.len().is_power_of_two()) {
+            let ty = b.module.intern(Type::tile(dtype, [part.len() as i64]));
+            let value = ConstData::Dense(part.into());
+            b.simple(Opcode::Constant, &[], vec![Attr::Value(value.clone())], ty);
+            let name = format!("g{}", b.module.globals.len());
+            b.module.globals.push(Global { name, ty, value, alignment: 0, private: false, constant: false });
+        }
+        for &bits in all.iter().step_by(1 + all.len() / 300) {
+            b.splat(dtype, bits, &[2, 4]);
+            // No tile has a single element of the 4-bit type.
+            if dtype.bits() != 4 {
+                reduction(&mut b, Literal { dtype, bits });
+            }
+        }
+        b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+        verify(&b.module).unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let text = b.module.to_string();
+        let back = Module::parse("k", &text).unwrap_or_else(|problem| panic!("{problem}"));
+        verify(&back).unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let (want, got) = (numbers(&b.module), numbers(&back));
+        for (i, (want, got)) in want.iter().zip(&got).enumerate() {
+            let nan = |bits: u64| dtype.is_float() && codec::decode(dtype, bits).is_nan();
+            assert!(want == got, "{dtype}: number {i}, {want:#x} became {got:#x} (NaN: {})", nan(*want));
+        }
+        assert_eq!(want.len(), got.len());
+        assert_eq!(back.to_string(), text, "{dtype}");
+    }
+}
+
+/// A reduction of a tile of zeros with this identity.
+fn reduction(b: &mut Builder, identity: Literal) {
+    let (dtype, tile) = (identity.dtype, b.splat(identity.dtype, 0, &[4]));
+    let scalar = b.module.intern(Type::scalar(dtype));
+    let body = b.begin_block(&[scalar, scalar]);
+    let first = b.module.block(body).args[0];
+    b.op(Opcode::Yield, &[&[first]], vec![], vec![], &[]);
+    b.end_block();
+    let attrs = vec![Attr::Dim(0), Attr::Identities(vec![identity])];
+    b.op(Opcode::Reduce, &[&[tile]], attrs, vec![body], &[scalar]);
+}
+
+/// The patterns of all literals of a module, in order.
+fn numbers(module: &Module) -> Vec<u64> {
+    let mut all = Vec::new();
+    let mut add = |data: &ConstData| match data {
+        ConstData::Splat(bits) => all.push(*bits),
+        ConstData::Dense(list) => all.extend(list.iter()),
+    };
+    module.globals.iter().for_each(|global| add(&global.value));
+    let mut identities = Vec::new();
+    module.walk(module.entries[0].body, &mut |id| {
+        let op = module.op(id);
+        op.const_data().into_iter().for_each(&mut add);
+        if let Some(Attr::Identities(list)) = op.attr(AttrKind::Identities) {
+            identities.extend(list.iter().map(|literal| literal.bits));
+        }
+    });
+    all.extend(identities);
+    all
+}
+
 #[test]
 fn problems_have_their_place() {
     for (body, place, message) in [
@@ -37,6 +127,9 @@ fn problems_have_their_place() {
         ("%0:2 = make_token : token", "2:10", "`make_token` has 1 results here, not 2"),
         ("%0 = constant <i8: 256> : tile<i8>", "2:22", "`256` is no i8"),
         ("%0 = constant <f33: 1.0> : tile<f32>", "2:18", "`f33` is no element type"),
+        ("%0 = constant <i32: 1> : tile<2xtf32>", "2:28", "the values are of i32, but this is no tile of i32"),
+        ("%0 = constant <i64: 1> : tile<ptr<i64>>", "2:28", "this is no tile of i64"),
+        ("%0 = constant <i64: 1> : token", "2:28", "this is no tile of i64"),
         ("%0 = iota : tile<4y8xi32>", "2:21", "expected `x`"),
         ("%0 = iota : tilt<4xi32>", "2:15", "`tilt` is no type of Tile IR"),
         ("%0 = assume lucky<3>, %arg0 : tile<i32>", "2:15", "`lucky` is no promise of `assume`"),

@@ -2,6 +2,7 @@
 //! What the terminators hand over is checked with the blocks (see `scope`).
 
 use super::rule::{OpRule, Rule, demand};
+use super::simple;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Opcode, Type, Value};
 
@@ -93,5 +94,6 @@ fn identities(rule: &OpRule, dtypes: &[DType]) -> Rule {
         let given: Vec<_> = all.iter().map(|l| l.dtype.name()).collect();
         let needed: Vec<_> = dtypes.iter().map(|d| d.name()).collect();
         format!("identities of {}, but the operands are of {}", given.join(", "), needed.join(", "))
-    })
+    })?;
+    all.iter().try_for_each(|literal| simple::check_pattern(literal.bits, literal.dtype))
 }

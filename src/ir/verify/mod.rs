@@ -128,7 +128,7 @@ fn check_global(module: &Module, global: &Global) -> Rule {
     types::check(module, ty)?;
     match ty {
         Type::Tile { elem: Elem::Num(dtype), shape } if shape.len() == 1 && *dtype != DType::I4 => {
-            simple::check_data(&global.value, shape)?;
+            simple::check_data(&global.value, *dtype, shape)?;
         }
         _ => return Err(format!("{} is not a tile of numbers of rank 1", rule::type_text(module, ty))),
     }

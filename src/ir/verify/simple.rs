@@ -2,21 +2,29 @@
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
+use crate::ir::attr::pattern_mask;
 use crate::ir::{Attr, AttrKind, ConstData, Elem, Type};
 
-pub(super) fn check_data(data: &ConstData, shape: &[i64]) -> Rule {
+/// The data of a constant or global of this element type and shape.
+pub(super) fn check_data(data: &ConstData, dtype: DType, shape: &[i64]) -> Rule {
     let count: i64 = shape.iter().product();
     match data {
-        ConstData::Splat(_) => Ok(()),
+        ConstData::Splat(bits) => check_pattern(*bits, dtype),
         ConstData::Dense(all) => {
-            demand(all.len() as i64 == count, || format!("{} values for a tile of {count} elements", all.len()))
+            demand(all.len() as i64 == count, || format!("{} values for a tile of {count} elements", all.len()))?;
+            all.iter().try_for_each(|&bits| check_pattern(bits, dtype))
         }
     }
 }
 
+/// Are these the bits of an element of this type?
+pub(super) fn check_pattern(bits: u64, dtype: DType) -> Rule {
+    demand(bits & !pattern_mask(dtype) == 0, || format!("the bits {bits:#x} are no pattern of {dtype}"))
+}
+
 pub(super) fn constant(rule: &OpRule) -> Rule {
-    let (_, shape) = rule.numbers(rule.result())?;
-    rule.op.const_data().map_or(Ok(()), |data| check_data(data, shape))
+    let (dtype, shape) = rule.numbers(rule.result())?;
+    rule.op.const_data().map_or(Ok(()), |data| check_data(data, dtype, shape))
 }
 
 pub(super) fn grid_query(rule: &OpRule) -> Rule {

@@ -1,5 +1,5 @@
 //! Integer ops on constants, with the meaning that all back ends give them: results wrap, shifts by the
-//! width or more shift everything out. Division by zero is left alone.
+//! width or more shift everything out, quotients by zero are 0 and remainders the dividend.
 
 use crate::dtype::DType;
 use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign};
@@ -52,7 +52,8 @@ pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u
             }
         }
         Opcode::ShrI => x >> amount,
-        Opcode::DivI | Opcode::RemI if y == 0 => return None,
+        Opcode::DivI if y == 0 => 0,
+        Opcode::RemI if y == 0 => x,
         Opcode::DivI => divide(op.rounding(), x, y),
         Opcode::RemI => x % y,
         Opcode::CmpI => i128::from(holds(op.cmp_pred(), x, y)),

@@ -7,13 +7,10 @@ use super::views::{self, Extent, ViewFacts};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, Flag, Module, Op, OpId, Opcode, Predicate, Type, Value};
 
-/// Grid extents are below 2^24.
-const MAX_GRID: i64 = (1 << 24) - 1;
-
-pub(super) fn run(module: &Module, entry: &Entry) -> Facts {
+pub(super) fn run(module: &Module, entry: &Entry, most_blocks: [u32; 3]) -> Facts {
     let integer = (0..module.num_values()).map(|i| is_integer(module, Value(i as u32))).collect();
     let facts = Facts { known: vec![None; module.num_values()], integer, ..Facts::default() };
-    let mut analysis = Analysis { module, facts, loops: Vec::new(), yields: Vec::new() };
+    let mut analysis = Analysis { module, most_blocks, facts, loops: Vec::new(), yields: Vec::new() };
     for &param in &module.block(entry.body).args {
         analysis.forget(param);
     }
@@ -56,6 +53,8 @@ struct LoopFrame {
 
 struct Analysis<'m> {
     module: &'m Module,
+    /// Of a grid, along each axis.
+    most_blocks: [u32; 3],
     facts: Facts,
     loops: Vec<LoopFrame>,
     yields: Vec<Handed>,
@@ -134,8 +133,8 @@ impl<'m> Analysis<'m> {
                 // The unsigned values 0 to 2^w - 1 of a narrow type wrap to negative ones.
                 Some(Known::wrapped(0, i128::from(count) - 1, 1, bits))
             }
-            Opcode::GetTileBlockId => Some(Known::any(bits).meet(0, MAX_GRID)),
-            Opcode::GetNumTileBlocks => Some(Known::any(bits).meet(1, MAX_GRID)),
+            Opcode::GetTileBlockId => Some(Known::any(bits).meet(0, self.most_blocks(op, result) - 1)),
+            Opcode::GetNumTileBlocks => Some(Known::any(bits).meet(1, self.most_blocks(op, result))),
             Opcode::Assume => Some(assume(op, operand(0)?)),
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Extract | Opcode::MakeTensorView => {
                 operand(0)
@@ -164,6 +163,12 @@ impl<'m> Analysis<'m> {
                 _ => None,
             },
         }
+    }
+
+    /// Most blocks of a grid along the axis that a result of an op about the grid speaks of.
+    fn most_blocks(&self, op: &Op, result: Value) -> i64 {
+        let axis = op.results.iter().position(|&r| r == result).expect("a result of the op");
+        self.most_blocks[axis].into()
     }
 
     /// Only the divisor of an address is tracked.

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 pub use known::Range;
 
-use crate::ir::{Entry, Module, Value};
+use crate::ir::{Entry, MAX_GRID, Module, Value};
 use known::Known;
 use views::ViewFacts;
 
@@ -32,7 +32,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Derives the facts of one entry of a verified module.
+    /// Derives the facts of one entry of a verified module, for any grid that CUDA runs.
     ///
     /// ```
     /// use cutlet::dtype::DType;
@@ -53,7 +53,12 @@ impl Facts {
     /// assert_eq!(facts.constant(tile), Some(128));
     /// ```
     pub fn analyze(module: &Module, entry: &Entry) -> Facts {
-        analyze::run(module, entry)
+        analyze::run(module, entry, MAX_GRID)
+    }
+
+    /// As [`Facts::analyze`], for grids of at most so many tile blocks along each axis.
+    pub fn analyze_within(module: &Module, entry: &Entry, most_blocks: [u32; 3]) -> Facts {
+        analyze::run(module, entry, most_blocks)
     }
 
     /// Bounds of the signed reading of every element of an integer value; `None` for other values.

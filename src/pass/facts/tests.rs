@@ -70,7 +70,8 @@ fn reference(op: &Op, a: i64, b: i64) -> Option<i64> {
             }
         }
         Opcode::ShrI => x >> amount.min(100),
-        Opcode::DivI | Opcode::RemI if y == 0 => return None,
+        Opcode::DivI if y == 0 => 0,
+        Opcode::RemI if y == 0 => x,
         Opcode::DivI => match op.rounding() {
             Rounding::NegInf => (x as f64 / y as f64).floor() as i128,
             Rounding::PosInf => (x as f64 / y as f64).ceil() as i128,
@@ -306,4 +307,25 @@ fn covered_dimensions_and_indices_inside() {
     assert!(!facts.inside(&module, coarse, 1, counter));
     assert!(!facts.inside(&module, fine, 1, shifted));
     assert!(!facts.inside(&module, fine, 1, zero));
+}
+
+#[test]
+fn block_indices_end_with_the_grid() {
+    let mut b = Builder::new();
+    b.begin_entry("k", &[]);
+    let ty = b.module.intern(Type::scalar(I32));
+    let [ids, counts] = [Opcode::GetTileBlockId, Opcode::GetNumTileBlocks].map(|code| {
+        let id = b.op(code, &[], vec![], vec![], &[ty; 3]);
+        b.module.op(id).results.clone()
+    });
+    b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+    for most in [MAX_GRID, [1 << 24, 5, 1]] {
+        let facts = Facts::analyze_within(&b.module, &b.module.entries[0], most);
+        for (axis, most) in most.into_iter().map(i64::from).enumerate() {
+            assert_eq!(facts.range(ids[axis]), Some(Range { lo: 0, hi: most - 1 }));
+            assert_eq!(facts.range(counts[axis]), Some(Range { lo: 1, hi: most }));
+        }
+    }
+    let facts = Facts::analyze(&b.module, &b.module.entries[0]);
+    assert_eq!(facts.range(ids[0]).map(|range| range.hi), Some(i64::from(i32::MAX) - 1));
 }

@@ -164,7 +164,7 @@ impl Gen {
     fn integer(&mut self) {
         use Opcode::*;
         let kind = if self.below(2) == 0 { Kind::Int } else { Kind::Ints };
-        let (x, mut y) = (self.pick(kind), self.pick(kind));
+        let (x, y) = (self.pick(kind), self.pick(kind));
         let none = Attr::Overflow(Overflow::None);
         let sign = Attr::Sign(if self.below(2) == 0 { Sign::Signed } else { Sign::Unsigned });
         let code =
@@ -178,12 +178,6 @@ impl Gen {
             DivI => vec![sign, Attr::Rounding(Rounding::Zero)],
             _ => vec![],
         };
-        if matches!(code, DivI | RemI) {
-            // Odd, so not zero.
-            let one = if kind == Kind::Int { self.b.splat(I32, 1, &[]) } else { self.b.splat(I32, 1, &[TILE]) };
-            self.simple(OrI, &[y, one], vec![], kind);
-            y = *self.pools[kind as usize].last().expect("a value");
-        }
         self.simple(code, &[x, y], attrs, kind);
     }
 

@@ -323,12 +323,16 @@ fn division() {
         let mask = u64::MAX >> (64 - dtype.bits());
         for sign in [Sign::Signed, Sign::Unsigned] {
             let x = random.ints(dtype, N);
-            let y: Vec<u64> = random.ints(dtype, N).into_iter().rev().map(|v| if v == 0 { 1 } else { v }).collect();
+            let y: Vec<u64> = random.ints(dtype, N).into_iter().rev().collect();
             for rounding in [Rounding::Zero, Rounding::NegInf, Rounding::PosInf] {
                 let ours = int_op(Opcode::DivI, dtype, vec![Attr::Sign(sign), Attr::Rounding(rounding)], &x, &y);
                 let rest = int_op(Opcode::RemI, dtype, vec![Attr::Sign(sign)], &x, &y);
                 for i in 0..N {
                     let (a, b) = (read(dtype, sign, x[i]), read(dtype, sign, y[i]));
+                    if b == 0 {
+                        assert_eq!((ours[i], rest[i]), (0, x[i]), "{dtype} {sign:?} {rounding:?} {a} / 0");
+                        continue;
+                    }
                     let floor = a.div_euclid(b) - i128::from(b < 0 && a.rem_euclid(b) != 0);
                     let exact = a % b == 0;
                     let quotient = match rounding {
@@ -342,11 +346,6 @@ fn division() {
             }
         }
     }
-    let message = fault(try_eval(|b| {
-        let (x, y) = (tile(b, DType::I32, &[2], &[1, 2]), tile(b, DType::I32, &[2], &[1, 0]));
-        vec![op(b, Opcode::DivI, &[x, y], vec![Attr::Rounding(Rounding::Zero)], DType::I32, &[2])]
-    }));
-    assert_eq!(message, "test.rs:1:2: integer division by zero (element 1 of the divisor)\n  in tile block (0, 0, 0)");
 }
 
 #[test]

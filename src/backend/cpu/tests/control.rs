@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 
 use super::*;
+use crate::backend::cpu::eval::Machine;
+use crate::backend::cpu::value::{Val, Words};
 
 fn i32_type(b: &mut Builder) -> TypeId {
     b.module.intern(Type::scalar(DType::I32))
@@ -32,6 +34,42 @@ fn count(lower: i64, upper: i64, step: i64, unsigned: bool) -> Result<Vec<Vec<u6
         let id = b.op(Opcode::For, &groups, attrs, vec![body], &[ty, ty]);
         b.module.op(id).results.clone()
     })
+}
+
+#[test]
+fn the_last_blocks_of_the_largest_grid() {
+    // Tiles of 4 at block indices near 2^31: positions beyond 32 bits. Of the array only one tile exists.
+    let mut b = Builder::new();
+    let params = b.begin_entry("k", &[Type::ptr(DType::I32)]);
+    let ty = i32_type(&mut b);
+    let ids = b.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[ty; 3]);
+    let x = b.module.op(ids).results[0];
+    let extents = [4 * (i64::from(i32::MAX) - 1) - 2];
+    let view = partition(&mut b, params[0], DType::I32, &extents, &[1], &[4]);
+    let tile = op(&mut b, Opcode::Broadcast, &[x], vec![], DType::I32, &[]);
+    let tile = op(&mut b, Opcode::Reshape, &[tile], vec![], DType::I32, &[1]);
+    let tile = op(&mut b, Opcode::Broadcast, &[tile], vec![], DType::I32, &[4]);
+    store(&mut b, tile, view, &[x]);
+    finish(&mut b);
+    verify(&b.module).unwrap();
+    let program = Program::compile(&b.module).unwrap();
+    let grid = MAX_GRID;
+    for (block, written) in [(grid[0] - 2, 2), (grid[0] - 1, 0), (1 << 24, 4)] {
+        let mut buffer = Buffer::of(DType::I32, &[7; 4]);
+        let mut memory = Memory::new();
+        // SAFETY: the buffer outlives the run and nobody else has it.
+        unsafe { memory.add(buffer.address() as *mut u8, 16, true) };
+        let pointer = Val::tile(Words::W64(vec![buffer.address().wrapping_sub(16 * u64::from(block))]));
+        Machine::new(&program, &memory, grid).run([block, 0, 0], vec![pointer]).unwrap();
+        let want: Vec<u64> = (0..4).map(|i| if i < written { block.into() } else { 7 }).collect();
+        assert_eq!(buffer.all(DType::I32, 4), want, "block {block}");
+    }
+    for axis in 0..3 {
+        let mut grid = [1; 3];
+        grid[axis] = MAX_GRID[axis] + 1;
+        let error = program.run(grid, &[0], &Memory::new(), &RunOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("outside of the limits"), "{error}");
+    }
 }
 
 #[test]

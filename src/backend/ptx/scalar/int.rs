@@ -1,7 +1,7 @@
 //! Integer and bitwise operations.
 //!
-//! Sub-word integers are computed in 32 bits and truncated; see [`repr`] for their form. Nothing
-//! traps: a zero divisor gives an unspecified value.
+//! Sub-word integers are computed in 32 bits and truncated; see [`repr`] for their form. Nothing traps:
+//! what an instruction makes of a zero divisor is unspecified, and replaced.
 
 use super::super::builder::Builder;
 use super::super::inst::*;
@@ -59,15 +59,23 @@ pub(super) fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Re
             let value = repr::sign_extended(b, dtype, x[0]);
             b.shr(signed, value, amount)
         }
-        Opcode::DivI if !is_signed => return Ok(unsigned_div(b, unsigned, op.rounding(), x[0], x[1])),
+        Opcode::DivI if !is_signed => {
+            let quotient = unsigned_div(b, unsigned, op.rounding(), x[0], x[1]);
+            return Ok(unless_zero(b, unsigned, x[1], quotient, Operand::Imm(0)));
+        }
         Opcode::DivI => {
             let [p, q] = both_signed(b, dtype, x);
-            signed_div(b, signed, op, p, q)
+            let quotient = signed_div(b, signed, op, p, q);
+            unless_zero(b, signed, q, quotient, Operand::Imm(0))
         }
-        Opcode::RemI if !is_signed => return Ok(b.rem(unsigned, x[0], x[1])),
+        Opcode::RemI if !is_signed => {
+            let rest = b.rem(unsigned, x[0], x[1]);
+            return Ok(unless_zero(b, unsigned, x[1], rest, x[0]));
+        }
         Opcode::RemI => {
             let [p, q] = both_signed(b, dtype, x);
-            signed_rem(b, signed, p, q)
+            let rest = signed_rem(b, signed, p, q);
+            unless_zero(b, signed, q, rest, p)
         }
         _ => return Err(Unsupported::new(op, dtype)),
     };
@@ -88,6 +96,18 @@ fn shift_amount(b: &mut Builder, dtype: DType, amount: Operand) -> Operand {
     match clamped {
         Operand::Imm(_) => clamped,
         _ => b.cvt(Ty::U32, Ty::U64, CvtRound::None, clamped),
+    }
+}
+
+/// `value`, or what stands for it where the divisor is zero.
+fn unless_zero(b: &mut Builder, ty: Ty, divisor: Operand, value: Operand, otherwise: Operand) -> Operand {
+    match divisor.as_imm() {
+        Some(0) => otherwise,
+        Some(_) => value,
+        None => {
+            let is_zero = b.setp(Cmp::Eq, ty, divisor, 0i64);
+            b.select(ty.class(), is_zero, otherwise, value)
+        }
     }
 }
 
@@ -176,10 +196,10 @@ fn lower_bool(b: &mut Builder, op: &Op, x: &[Operand]) -> Result<Operand, Unsupp
         Opcode::MaxI => b.or(Ty::Pred, x[0], x[1]),
         Opcode::MinI if signed => b.or(Ty::Pred, x[0], x[1]),
         Opcode::MinI => b.and(Ty::Pred, x[0], x[1]),
-        Opcode::DivI => x[0],
-        Opcode::RemI | Opcode::MulHiI => false.into(),
+        Opcode::DivI => b.and(Ty::Pred, x[0], x[1]),
+        Opcode::MulHiI => false.into(),
         Opcode::ShrI if signed => x[0],
-        Opcode::ShlI | Opcode::ShrI => {
+        Opcode::RemI | Opcode::ShlI | Opcode::ShrI => {
             let keep = b.not(Ty::Pred, x[1]);
             b.and(Ty::Pred, x[0], keep)
         }

@@ -19,7 +19,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) {
         edit.loc = edit.module.op(id).loc;
         match code {
             Opcode::ShlI | Opcode::ShrI => edit.shift(id, facts, &mut values),
-            Opcode::DivI | Opcode::RemI => edit.division(id, facts),
+            Opcode::DivI | Opcode::RemI => edit.division(id, facts, &mut values),
             Opcode::FToI => edit.conversion(id, &mut values),
             _ => edit.out.push(id),
         }
@@ -91,7 +91,7 @@ impl Edit<'_> {
         values.replace(op.results[0], chosen);
     }
 
-    /// Remainders have the sign of the dividend (where divisors are never zero, as here).
+    /// Remainders have the sign of the dividend, also by zero.
     fn is_remainder_of_nonnegative(&self, value: Value, facts: &Facts) -> bool {
         let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
         op.code == Opcode::RemI
@@ -99,19 +99,20 @@ impl Edit<'_> {
             && facts.range(op.operands[0]).is_some_and(|range| range.lo >= 0)
     }
 
-    /// A divisor of zero becomes one; so does -1 under the smallest number.
-    fn division(&mut self, id: OpId, facts: &Facts) {
+    /// A divisor of zero becomes one, and the quotient 0, the remainder the dividend; -1 under the smallest number
+    /// becomes one, too.
+    fn division(&mut self, id: OpId, facts: &Facts, values: &mut Substitution) {
         let op = self.module.op(id).clone();
         let (dividend, divisor) = (op.operands[0], op.operands[1]);
         let ty = self.module.ty_id(divisor);
         let bits = self.module.dtype(divisor).bits();
         let least = i64::MIN >> (64 - bits);
         let may_be = |value: Value, n: i64| facts.range(value).is_none_or(|Range { lo, hi }| lo <= n && n <= hi);
-        let mut bad = None;
-        if may_be(divisor, 0) {
+        let by_zero = may_be(divisor, 0).then(|| {
             let zero = self.splat(ty, 0);
-            bad = Some(self.compare(CmpPred::Eq, Sign::Signed, divisor, zero));
-        }
+            self.compare(CmpPred::Eq, Sign::Signed, divisor, zero)
+        });
+        let mut bad = by_zero;
         let negative = may_be(dividend, least) && !self.is_remainder_of_nonnegative(dividend, facts);
         if op.sign() == Sign::Signed && may_be(divisor, -1) && negative {
             let (minus_one, smallest) = (self.splat(ty, u64::MAX), self.splat(ty, least as u64));
@@ -130,6 +131,12 @@ impl Edit<'_> {
             self.module.op_mut(id).operands[1] = safe;
         }
         self.out.push(id);
+        if let Some(by_zero) = by_zero {
+            let otherwise = if op.code == Opcode::DivI { self.splat(ty, 0) } else { dividend };
+            let divided = self.module.renew_result(id);
+            let chosen = self.select(by_zero, otherwise, divided);
+            values.replace(op.results[0], chosen);
+        }
     }
 
     /// Floats that do not fit become the nearest integer that exists, NaN becomes 0. Types that have no

@@ -21,8 +21,9 @@ mod tests;
 pub use bounds::{Bound, Limit};
 pub use probe::Probe;
 
+use super::grid;
 use crate::ir::Module;
-use crate::pass::{self, Facts};
+use crate::pass;
 
 /// Who sees to it that tile indices are inside, and that loops end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl Promises {
 pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
     let mut promises = Promises::default();
     for entry in module.entries.clone() {
-        let facts = Facts::analyze(module, &entry);
+        let facts = grid::facts(module, &entry);
         let mut wrapping = loops::wrapping(module, &entry, &facts);
         let of_entry = bounds::run(module, &entry, &facts, guards, &mut wrapping);
         promises.limits.extend(of_entry.limits);

@@ -134,20 +134,41 @@ fn shifts_by_the_width_or_more() {
 }
 
 #[test]
-fn divisions_that_overflow_or_have_no_result() {
-    let a = cycled(&[-7, 12345, i32::MIN.into(), i32::MIN.into()]);
-    let divisors = cycled(&[3, -1, -1, 2]);
+fn divisions_that_overflow_or_are_by_zero() {
+    let a = cycled(&[-7, 12345, i32::MIN.into(), i32::MIN.into(), 0]);
+    let divisors = cycled(&[3, -1, -1, 0, 2, 0, 0]);
     for code in [Opcode::DivI, Opcode::RemI] {
-        let mut attrs = vec![Attr::Sign(Sign::Signed)];
-        attrs.extend((code == Opcode::DivI).then_some(Attr::Rounding(Rounding::Zero)));
-        // By hand: outside of the array divisors are zero, which only the staged kernel takes.
-        let got = run(code, attrs, DType::I32, DType::I32, &a, &divisors, true);
-        for ((&a, &b), got) in a.iter().zip(&divisors).zip(got) {
-            let (a, b) = (a as i32, b as i32);
-            let want = if code == Opcode::DivI { a.wrapping_div(b) } else { a.wrapping_rem(b) };
-            assert_eq!(got as i32, want, "{a} {code:?} {b}");
+        for sign in [Sign::Signed, Sign::Unsigned] {
+            let mut attrs = vec![Attr::Sign(sign)];
+            attrs.extend((code == Opcode::DivI).then_some(Attr::Rounding(Rounding::Zero)));
+            let [want, got] = [false, true].map(|s| run(code, attrs.clone(), DType::I32, DType::I32, &a, &divisors, s));
+            assert_eq!(got, want, "{code:?} {sign:?}");
+            for ((&a, &b), got) in a.iter().zip(&divisors).zip(got) {
+                let by_zero = if code == Opcode::DivI { 0 } else { a as u32 };
+                assert!(b != 0 || got == by_zero, "{a} {code:?} 0 gives {got}");
+            }
         }
     }
+}
+
+/// Tile IR leaves division by zero undefined: no divisor that may be zero reaches it.
+#[test]
+fn no_division_by_zero_is_left() {
+    let text = "entry @k(%a: tile<i32>, %b: tile<i32>) {\n  %d = divi %a, %b signed : tile<i32>\n  \
+                %r = remi %d, %b unsigned : tile<i32>\n  print_tko \"%d\", %r\n  return\n}";
+    let mut module = Module::parse("k", text).expect("a kernel");
+    legalize(&mut module, Guards::Kernel);
+    let entry = module.entries[0].body;
+    let mut divisions = 0;
+    module.walk(entry, &mut |id| {
+        let op = module.op(id);
+        if matches!(op.code, Opcode::DivI | Opcode::RemI) {
+            let divisor = module.op(module.defining_op(op.operands[1]).expect("an op"));
+            assert_eq!(divisor.code, Opcode::Select, "{module}");
+            divisions += 1;
+        }
+    });
+    assert_eq!(divisions, 2);
 }
 
 #[test]

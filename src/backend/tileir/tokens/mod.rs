@@ -23,6 +23,7 @@ mod tests;
 use rustc_hash::FxHashMap;
 
 use self::access::{Accesses, Set, Touch};
+use super::grid;
 use crate::ir::table::Arity;
 use crate::ir::{BlockId, Entry, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 use crate::pass::Facts;
@@ -37,7 +38,7 @@ pub fn order_memory(module: &mut Module) {
 
 fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
     let accesses = Accesses::of(module, entry);
-    let facts = Facts::analyze(module, entry);
+    let facts = grid::facts(module, entry);
     let state = vec![Order::default(); accesses.num_sets];
     let mut stage = Stage { module, accesses, facts, token, fresh: None, entry: entry.body, loc: entry.loc };
     stage.block(entry.body, state, &Context::default());

@@ -271,7 +271,23 @@ fn assumptions() {
 #[test]
 fn constants_queries_and_output() {
     let constant = |data, ty| run(&[], Opcode::Constant, &[], vec![Attr::Value(data)], &[ty]);
-    fine(&constant(ConstData::Dense([1, 2].into()), t(I1, &[2])));
+    fine(&constant(ConstData::Dense([1, 0].into()), t(I1, &[2])));
+    fine(&constant(ConstData::Splat(0x3F80_2000), t(TF32, &[2])));
+    fine(&constant(ConstData::Splat(u64::MAX), t(F64, &[2])));
+    for (bits, dtype) in [
+        (2, I1),
+        (256, I8),
+        (0x1_0000, BF16),
+        (1 << 32, I32),
+        (1 << 32, F32),
+        (1, TF32),
+        (0x1_3F80_2000, TF32),
+        (16, F4E2M1FN),
+        (0x1FF, F8E8M0FNU),
+    ] {
+        refused(&constant(ConstData::Splat(bits), t(dtype, &[2])), &format!("are no pattern of {dtype}"));
+        refused(&constant(ConstData::Dense([0, bits].into()), t(dtype, &[2])), &format!("are no pattern of {dtype}"));
+    }
     refused(&constant(ConstData::Dense([1, 2, 3].into()), t(I32, &[4])), "3 values for a tile of 4");
     refused(&constant(ConstData::Splat(0), t(I4, &[4])), "a tile of numbers");
     refused(&constant(ConstData::Splat(0), ptrs(F32, None, &[])), "a tile of numbers");

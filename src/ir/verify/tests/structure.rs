@@ -87,6 +87,7 @@ fn globals() {
     refused(&complaint(t(F32, &[3]), ConstData::Splat(0), 0), "power of two");
     refused(&complaint(t(F32, &[4]), ConstData::Splat(0), 3), "alignment 3");
     refused(&complaint(t(F32, &[4]), ConstData::Dense([1].into()), 0), "1 values");
+    refused(&complaint(t(I8, &[4]), ConstData::Splat(256), 0), "the bits 0x100 are no pattern of i8");
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn branches() {
 
 #[test]
 fn reductions() {
-    let build = |dim, identity: DType, result: &[i64], yields: usize, effect: bool| {
+    let build_with = |dim, identity: DType, bits, result: &[i64], yields: usize, effect: bool| {
         let mut p = parts();
         let tile = p.b.splat(F32, 0, &[4]);
         let scalar = p.b.module.intern(t(F32, &[]));
@@ -281,11 +282,13 @@ fn reductions() {
             end(b, Opcode::Yield, &args[..yields]);
         });
         let result = p.b.module.intern(t(F32, result));
-        let attrs = vec![Attr::Dim(dim), Attr::Identities(vec![Literal { dtype: identity, bits: 0 }])];
+        let attrs = vec![Attr::Dim(dim), Attr::Identities(vec![Literal { dtype: identity, bits }])];
         p.b.op(Opcode::Reduce, &[&[tile]], attrs, vec![body], &[result]);
         p.done()
     };
+    let build = |dim, identity, result: &[i64], yields, effect| build_with(dim, identity, 0, result, yields, effect);
     fine(&build(0, F32, &[], 1, false));
+    refused(&build_with(0, F32, 1 << 32, &[], 1, false), "the bits 0x100000000 are no pattern of f32");
     refused(&build(1, F32, &[], 1, false), "dimension 1");
     refused(&build(0, F16, &[], 1, false), "identities of f16, but the operands are of f32");
     refused(&build(0, F32, &[4], 1, false), "must be tile<f32>");
