@@ -164,8 +164,11 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
         0 => None,
         _ => values.choose(random).copied(),
     };
+    // Threads that hold more than this of one tile spill so much that the assembler takes minutes.
+    let most = [tile[0] * tile[1], tile[0] * tile[2], tile[1] * tile[2]].into_iter().max().unwrap_or(1);
+    let holds = |warps: &u32| most <= *warps as usize * 32 * 128;
     let hints = Hints {
-        num_warps: hint(&[4, 8, 1, 2, 4, 8, 16, 32]),
+        num_warps: hint(&[4, 8, 1, 2, 4, 8, 16, 32]).filter(holds),
         stages: hint(&[1, 2, 3, 4, 8]),
         occupancy: hint(&[1, 2, 2, 3, 8, 32]),
         num_ctas: hint(&[1, 2, 2, 4]),
