@@ -105,7 +105,7 @@ impl Launch<'_> {
             )));
         }
         let Some(grid) = self.grid.checked()? else { return Ok(()) };
-        run(kernel.executable(), self.stream.unwrap_or(device.default_stream_ref()), grid, &args)
+        run(kernel.executable(), self.stream, grid, &args)
     }
 }
 

@@ -155,7 +155,7 @@ impl<'s> Launch<'s> {
         if remarks::wanted() {
             self.say_work(device, grid, &kernel, &args, executable.remarks());
         }
-        run(executable, self.stream.unwrap_or(device.default_stream_ref()), grid, &args)
+        run(executable, self.stream, grid, &args)
     }
 
     /// The device that the arrays are on, or that the choices mean.

@@ -9,15 +9,23 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
 use crate::runtime::driver::sys::CUtensorMap;
-use crate::runtime::{MemoryUse, Stream};
+use crate::runtime::{MemoryUse, Stream, StreamHandle};
 
-/// Queues a kernel on a stream of its device, or runs it on the cpu device.
+/// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device.
 #[inline]
-pub(super) fn run(executable: &Executable, stream: &Stream, grid: [u32; 3], args: &impl LaunchArg) -> Result<()> {
+pub(super) fn run(
+    executable: &Executable,
+    stream: Option<&Stream>,
+    grid: [u32; 3],
+    args: &impl LaunchArg,
+) -> Result<()> {
     let mut words = WordWriter::default();
     args.pack(&mut |word| words.push(word));
     match executable {
-        Executable::Gpu(code) => launch_gpu(code, stream, grid, words.words(), args),
+        Executable::Gpu(code) => {
+            let own = stream.and_then(Stream::as_gpu);
+            launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), grid, words.words(), args)
+        }
         Executable::Cpu(program, _) => launch_cpu(program, grid, &words, args),
     }
 }
@@ -25,12 +33,11 @@ pub(super) fn run(executable: &Executable, stream: &Stream, grid: [u32; 3], args
 #[inline]
 fn launch_gpu(
     code: &GpuCode,
-    stream: &Stream,
+    stream: &StreamHandle,
     grid: [u32; 3],
     words: &[ParamWord],
     args: &impl LaunchArg,
 ) -> Result<()> {
-    let Some(stream_of_gpu) = stream.as_gpu() else { unreachable!("the stream was checked to be of this device") };
     let (code, maps) = code.for_launch(Some(grid), words)?;
     let code = match &code.promises {
         Some(promised) if !promised.hold(grid, words) => promised.guarded()?,
@@ -56,12 +63,12 @@ fn launch_gpu(
         // SAFETY: as above; every element was written.
         unsafe {
             let pointers = std::slice::from_raw_parts_mut(pointers.as_mut_ptr().cast(), pointers.len());
-            code.kernel.launch(stream_of_gpu, grid, pointers)
+            code.kernel.launch(stream, grid, pointers)
         }
     } else {
         let mut pointers: Vec<*mut c_void> = param_pointers(&code.params, words, maps).collect();
         // SAFETY: as above.
-        unsafe { code.kernel.launch(stream_of_gpu, grid, &mut pointers) }
+        unsafe { code.kernel.launch(stream, grid, &mut pointers) }
     }
 }
 

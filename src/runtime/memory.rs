@@ -1,20 +1,20 @@
 //! Memory of arrays: one allocation, freed in the order of the work that uses it.
 //!
-//! **Ordering.** A GPU allocation remembers the stream that wrote it last and the streams that have
-//! read it since. Using it on another stream first makes that stream wait for those, through an
-//! event recorded at that moment; on the same stream nothing is done. Shared and unique borrows of
-//! arrays keep a conflicting use from happening before the first one is queued. Freeing is stream
-//! ordered behind all of them, so dropping an array while a launch runs is fine.
+//! **Ordering.** A GPU allocation knows the streams that use it ([`super::order`]). Using it on another
+//! stream first makes that stream wait for those it conflicts with, through an event recorded at that
+//! moment; on the same stream nothing is done. Shared and unique borrows of arrays keep a conflicting use
+//! from happening before the first one is queued. Freeing is stream ordered behind all of them, so dropping
+//! an array while a launch runs is fine.
 //!
 //! Knows bytes; element types and shapes are the arrays' affair.
 
 use std::alloc::Layout;
 use std::fmt;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::device::{Device, Gpu};
-use super::stream::{GpuStream, Stream, StreamKind};
+use super::device::Device;
+use super::gpu::{Gpu, GpuStream, StreamHandle};
+use super::order::Order;
 use crate::error::{Error, Result};
 
 /// Alignment of every allocation in bytes.
@@ -33,7 +33,7 @@ enum Kind {
     Cpu,
     Gpu {
         gpu: &'static Gpu,
-        order: Order,
+        order: Order<GpuStream>,
     },
 }
 
@@ -52,60 +52,6 @@ pub struct MemoryUse<'a> {
     pub writes: bool,
 }
 
-/// Which streams have used an allocation.
-struct Order {
-    /// The stream that may read and write without waiting for any other, or null.
-    sole: AtomicPtr<GpuStream>,
-    uses: Mutex<Uses>,
-}
-
-struct Uses {
-    /// The stream of the last write.
-    writer: Arc<GpuStream>,
-    /// Other streams that have waited for the last write and read since.
-    readers: Vec<Arc<GpuStream>>,
-}
-
-impl Order {
-    fn new(stream: Arc<GpuStream>) -> Order {
-        let sole = AtomicPtr::new(Arc::as_ptr(&stream).cast_mut());
-        Order { sole, uses: Mutex::new(Uses { writer: stream, readers: Vec::new() }) }
-    }
-
-    #[inline]
-    fn before_use(&self, stream: &Arc<GpuStream>, writes: bool) -> Result<()> {
-        if std::ptr::eq(self.sole.load(Ordering::Acquire), Arc::as_ptr(stream)) {
-            return Ok(());
-        }
-        self.wait(stream, writes)
-    }
-
-    #[cold]
-    fn wait(&self, stream: &Arc<GpuStream>, writes: bool) -> Result<()> {
-        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_reader = uses.readers.iter().any(|reader| Arc::ptr_eq(reader, stream));
-        if !is_reader && !Arc::ptr_eq(&uses.writer, stream) {
-            stream.wait_for(&uses.writer)?;
-        }
-        if writes {
-            for reader in &uses.readers {
-                stream.wait_for(reader)?;
-            }
-            uses.readers.clear();
-            uses.writer = stream.clone();
-            self.sole.store(Arc::as_ptr(stream).cast_mut(), Ordering::Release);
-        } else if !is_reader && !Arc::ptr_eq(&uses.writer, stream) {
-            self.sole.store(std::ptr::null_mut(), Ordering::Release);
-            uses.readers.push(stream.clone());
-        }
-        Ok(())
-    }
-
-    fn writer(&self) -> Arc<GpuStream> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner).writer.clone()
-    }
-}
-
 impl Memory {
     /// Allocates on a device; the content is unspecified on a GPU and zero on the cpu device.
     pub(crate) fn alloc(device: Device, bytes: usize) -> Result<Memory> {
@@ -113,7 +59,7 @@ impl Memory {
             // Never dereferenced: an array without elements has nothing in bounds.
             let kind = match device.as_gpu() {
                 None => Kind::Cpu,
-                Some(gpu) => Kind::Gpu { gpu, order: Order::new(gpu.default_stream().clone()) },
+                Some(gpu) => Kind::Gpu { gpu, order: Order::new(Arc::clone(gpu.default_stream())) },
             };
             return Ok(Memory { address: ALIGNMENT as u64, bytes, kind });
         }
@@ -128,9 +74,9 @@ impl Memory {
                 Ok(Memory { address: address.expose_provenance() as u64, bytes, kind: Kind::Cpu })
             }
             Some(gpu) => {
-                let stream = gpu.default_stream().clone();
-                let address = gpu_alloc(gpu, &stream, bytes)?;
-                Ok(Memory { address, bytes, kind: Kind::Gpu { gpu, order: Order::new(stream) } })
+                let stream = gpu.default_stream();
+                let address = gpu_alloc(gpu, stream, bytes)?;
+                Ok(Memory { address, bytes, kind: Kind::Gpu { gpu, order: Order::new(Arc::clone(stream)) } })
             }
         }
     }
@@ -176,10 +122,10 @@ impl Memory {
 
     /// Makes a stream of the same device wait for what other streams do with this memory.
     #[inline]
-    pub(crate) fn before_use(&self, stream: &Stream, writes: bool) -> Result<()> {
-        match (&self.kind, &stream.0) {
-            (Kind::Gpu { order, .. }, StreamKind::Gpu(stream)) => order.before_use(stream, writes),
-            _ => Ok(()),
+    pub(crate) fn before_use(&self, stream: &StreamHandle, writes: bool) -> Result<()> {
+        match &self.kind {
+            Kind::Gpu { order, .. } => order.before_use(stream, writes),
+            Kind::Absent | Kind::Cpu => Ok(()),
         }
     }
 
@@ -193,7 +139,7 @@ impl Memory {
             // SAFETY: the allocation has this many bytes and `self` is borrowed uniquely.
             Kind::Cpu => unsafe { cpu_pointer(self.address).write_bytes(0, self.bytes) },
             Kind::Gpu { gpu, order } => {
-                let stream = order.writer();
+                let stream = StreamHandle::of(order.writer());
                 order.before_use(&stream, true)?;
                 gpu.make_current()?;
                 // SAFETY: the range is the allocation.
@@ -204,19 +150,19 @@ impl Memory {
     }
 
     /// Copies bytes from the host to `offset`. The host bytes may be changed when this returns.
-    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
+    pub(crate) fn write(&mut self, offset: usize, from: &[u8]) -> Result<()> {
         assert!(offset + from.len() <= self.bytes, "write of {} bytes at {offset} of {}", from.len(), self.bytes);
         if from.is_empty() {
             return Ok(());
         }
         match &self.kind {
             Kind::Absent => {}
-            // SAFETY: in bounds as checked; callers hold the array uniquely.
+            // SAFETY: in bounds as checked, and `self` is borrowed uniquely.
             Kind::Cpu => unsafe {
                 cpu_pointer(self.address).add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len());
             },
             Kind::Gpu { gpu, order } => {
-                let stream = order.writer();
+                let stream = StreamHandle::of(order.writer());
                 order.before_use(&stream, true)?;
                 gpu.make_current()?;
                 let to = self.address + offset as u64;
@@ -242,7 +188,7 @@ impl Memory {
                 to.as_mut_ptr().copy_from_nonoverlapping(cpu_pointer(self.address).add(offset), to.len());
             },
             Kind::Gpu { gpu, order } => {
-                let stream = order.writer();
+                let stream = StreamHandle::of(order.writer());
                 gpu.make_current()?;
                 // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done.
                 unsafe {
@@ -256,7 +202,7 @@ impl Memory {
     }
 
     /// Copies bytes from other memory, of the same device or not.
-    pub(crate) fn copy_from(&self, offset: usize, from: &Memory, from_offset: usize, bytes: usize) -> Result<()> {
+    pub(crate) fn copy_from(&mut self, offset: usize, from: &Memory, from_offset: usize, bytes: usize) -> Result<()> {
         assert!(offset + bytes <= self.bytes && from_offset + bytes <= from.bytes, "copy out of bounds");
         if bytes == 0 {
             return Ok(());
@@ -265,7 +211,7 @@ impl Memory {
             (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
                 if std::ptr::eq(*gpu, *from_gpu) =>
             {
-                let stream = order.writer();
+                let stream = StreamHandle::of(order.writer());
                 order.before_use(&stream, true)?;
                 from_order.before_use(&stream, false)?;
                 gpu.make_current()?;
@@ -347,17 +293,14 @@ fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64>
     Ok(address)
 }
 
-fn gpu_free(gpu: &'static Gpu, order: &mut Order, address: u64) -> Result<()> {
+fn gpu_free(gpu: &'static Gpu, order: &mut Order<GpuStream>, address: u64) -> Result<()> {
     gpu.make_current()?;
-    let uses = order.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
-    for reader in &uses.readers {
-        uses.writer.wait_for(reader)?;
-    }
+    let stream = order.last()?;
     // SAFETY: the address came from the matching allocation call and is freed once; the stream is
     // behind every use.
     unsafe {
         match gpu.pool {
-            Some(_) => gpu.driver.free_async(address, uses.writer.raw),
+            Some(_) => gpu.driver.free_async(address, stream.raw),
             None => gpu.driver.free(address),
         }
     }

@@ -7,12 +7,11 @@
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 
-use super::device::Gpu;
 use super::driver::sys::{
     CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlaunchAttribute, CUlaunchAttributeID,
     CUlaunchAttributeValue, CUlaunchConfig, CUlinkState, CUmodule,
 };
-use super::stream::GpuStream;
+use super::gpu::{Gpu, GpuStream};
 use crate::error::{Error, Result};
 
 /// Room for each of the two logs of the assembler, in bytes.
@@ -264,6 +263,12 @@ impl GpuKernel {
     pub fn raw(&self) -> (*mut c_void, LaunchConfig) {
         let GpuKernel { threads, shared_bytes, cluster, .. } = *self;
         (self.function.cast(), LaunchConfig { threads, shared_bytes, cluster })
+    }
+
+    /// The GPU that it is loaded on.
+    #[inline]
+    pub fn gpu(&self) -> &'static Gpu {
+        self.gpu
     }
 
     /// Tile blocks of a cluster; 1: none.

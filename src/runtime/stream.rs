@@ -3,11 +3,10 @@
 //! On the cpu device work is done when the call returns, so its stream is always idle.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::device::{Device, Gpu};
-use super::driver::sys::{CUevent, CUevent_flags, CUstream, CUstream_flags};
+use super::device::Device;
+use super::gpu::{GpuEvent, StreamHandle};
 use crate::error::{Error, Result};
 
 /// A queue of work on one device; work of one stream runs in order.
@@ -22,57 +21,32 @@ use crate::error::{Error, Result};
 /// # Ok::<(), cutlet::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Stream(pub(crate) StreamKind);
+pub struct Stream(StreamKind);
 
 #[derive(Clone)]
-pub(crate) enum StreamKind {
+enum StreamKind {
     Cpu,
-    Gpu(Arc<GpuStream>),
+    Gpu(StreamHandle),
 }
 
-/// A CUDA stream, destroyed with its last user.
-pub(crate) struct GpuStream {
-    pub(crate) gpu: &'static Gpu,
-    pub(crate) raw: CUstream,
-}
-
-// SAFETY: the driver's stream functions may be called from any thread.
-unsafe impl Send for GpuStream {}
-// SAFETY: as above.
-unsafe impl Sync for GpuStream {}
-
-impl GpuStream {
-    pub(crate) fn new(gpu: &'static Gpu) -> Result<GpuStream> {
-        gpu.make_current()?;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
-        unsafe { gpu.driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
-        Ok(GpuStream { gpu, raw })
+impl Device {
+    /// The stream of launches and copies that name no other.
+    pub fn default_stream(&self) -> Stream {
+        Stream(match self.as_gpu() {
+            None => StreamKind::Cpu,
+            Some(gpu) => StreamKind::Gpu(gpu.default_stream().clone()),
+        })
     }
 
-    pub(crate) fn synchronize(&self) -> Result<()> {
-        self.gpu.make_current()?;
-        // SAFETY: the stream is alive.
-        unsafe { self.gpu.driver.stream_synchronize(self.raw) }
-    }
-
-    /// Work that comes later on `self` starts after the present work of `other`.
-    pub(crate) fn wait_for(&self, other: &GpuStream) -> Result<()> {
-        if std::ptr::eq(self, other) {
-            return Ok(());
-        }
-        let event = GpuEvent::new(self.gpu, false)?;
-        event.record(other)?;
-        // SAFETY: stream and event are alive; the driver keeps what it needs of a destroyed event.
-        unsafe { self.gpu.driver.stream_wait_event(self.raw, event.raw, 0) }
-    }
-}
-
-impl Drop for GpuStream {
-    fn drop(&mut self) {
-        // SAFETY: the stream was created by this object and is used by nobody else any more. The
-        // driver lets pending work finish first. A failure leaves nothing to do.
-        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.stream_destroy(self.raw) });
+    /// A new stream.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    pub fn stream(&self) -> Result<Stream> {
+        Ok(Stream(match self.as_gpu() {
+            None => StreamKind::Cpu,
+            Some(gpu) => StreamKind::Gpu(StreamHandle::new(gpu)?),
+        }))
     }
 }
 
@@ -119,8 +93,7 @@ impl Stream {
         match (&self.0, &event.0) {
             (StreamKind::Gpu(stream), EventKind::Gpu(event)) => {
                 stream.gpu.make_current()?;
-                // SAFETY: stream and event are alive.
-                unsafe { stream.gpu.driver.stream_wait_event(stream.raw, event.raw, 0) }
+                event.hold_back(stream)
             }
             // The host runs the work of a cpu stream, so the host waits.
             (StreamKind::Cpu, _) => event.synchronize(),
@@ -128,7 +101,8 @@ impl Stream {
         }
     }
 
-    pub(crate) fn as_gpu(&self) -> Option<&GpuStream> {
+    #[inline]
+    pub(crate) fn as_gpu(&self) -> Option<&StreamHandle> {
         match &self.0 {
             StreamKind::Cpu => None,
             StreamKind::Gpu(stream) => Some(stream),
@@ -207,41 +181,3 @@ impl Event {
     }
 }
 
-struct GpuEvent {
-    gpu: &'static Gpu,
-    raw: CUevent,
-}
-
-// SAFETY: the driver's event functions may be called from any thread.
-unsafe impl Send for GpuEvent {}
-// SAFETY: as above.
-unsafe impl Sync for GpuEvent {}
-
-impl GpuEvent {
-    fn new(gpu: &'static Gpu, timing: bool) -> Result<GpuEvent> {
-        gpu.make_current()?;
-        let flags = if timing { 0 } else { CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 };
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the pointer is valid.
-        unsafe { gpu.driver.event_create(&mut raw, flags) }?;
-        Ok(GpuEvent { gpu, raw })
-    }
-
-    fn record(&self, stream: &GpuStream) -> Result<()> {
-        // SAFETY: event and stream are alive and of one context.
-        unsafe { self.gpu.driver.event_record(self.raw, stream.raw) }
-    }
-}
-
-impl fmt::Debug for GpuEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.raw)
-    }
-}
-
-impl Drop for GpuEvent {
-    fn drop(&mut self) {
-        // SAFETY: created by this object, used by nobody else any more.
-        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.event_destroy(self.raw) });
-    }
-}

@@ -62,11 +62,12 @@ fn load(device: Device) -> Result<GpuKernel> {
 }
 
 fn add(kernel: &GpuKernel, data: &mut DeviceArray<u32, 1>, stream: &Stream, cycles: u64) -> Result<()> {
-    data.memory.before_use(stream, true)?;
+    let queue = stream.as_gpu().expect("a stream of a GPU");
+    data.memory.before_use(queue, true)?;
     let (mut address, mut n, mut cycles) = (data.address(), N as u32, cycles);
     let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut n).cast(), (&raw mut cycles).cast()];
     // SAFETY: the parameters are those of the kernel; the array is freed in the order of its streams.
-    unsafe { kernel.launch(stream.as_gpu().expect("a stream of a GPU"), [N.div_ceil(128) as u32, 1, 1], &mut params) }
+    unsafe { kernel.launch(queue, [N.div_ceil(128) as u32, 1, 1], &mut params) }
 }
 
 #[test]

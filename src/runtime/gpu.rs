@@ -1,0 +1,366 @@
+//! An open GPU and the driver's objects on it: its context, its memory pool, streams and events.
+//!
+//! A GPU is opened once per process and stays open: its primary context is retained, shared with
+//! every other user of it in the process (the CUDA runtime, cudarc), and never reset here. What users see
+//! of all this is in [`super::device`] and [`super::stream`].
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_int};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::driver::Driver;
+use super::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags, CUmemAllocationHandleType, CUmemAllocationType,
+    CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_flags,
+};
+use super::order::Queue;
+use crate::error::{Error, Result};
+use crate::target::Target;
+
+/// An open GPU.
+pub(crate) struct Gpu {
+    pub(crate) driver: &'static Driver,
+    pub(crate) context: CUcontext,
+    /// Memory pool of this crate; `None` where the device has no pools.
+    pub(crate) pool: Option<CUmemoryPool>,
+    /// Its number, in the driver's order.
+    pub(crate) ordinal: usize,
+    /// The marketing name.
+    pub(crate) name: String,
+    target: Target,
+    pub(crate) multiprocessors: usize,
+    /// Cycles of a multiprocessor in a second.
+    clock: f64,
+    /// Bytes that memory moves in a second.
+    memory_rate: f64,
+    default_stream: OnceLock<StreamHandle>,
+}
+
+// SAFETY: context and pool are driver handles, valid on every thread for the life of the process.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+impl Gpu {
+    /// The GPU with this number; opened when it is first asked for.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] when there is no driver or no such GPU, [`Error::Driver`] when it cannot be opened.
+    pub(crate) fn get(ordinal: usize) -> Result<&'static Gpu> {
+        static OPEN: Mutex<BTreeMap<usize, &'static Gpu>> = Mutex::new(BTreeMap::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gpu) = open.get(&ordinal) {
+            return Ok(gpu);
+        }
+        let gpu = Gpu::open(ordinal)?;
+        open.insert(ordinal, gpu);
+        Ok(gpu)
+    }
+
+    /// Number of GPUs; 0 without a driver.
+    pub(crate) fn count() -> usize {
+        let count = Driver::get().and_then(|driver| {
+            let mut count: c_int = 0;
+            // SAFETY: the pointer is valid and the driver is initialised.
+            unsafe { driver.device_count(&mut count) }?;
+            Ok(count)
+        });
+        count.map_or(0, |count| usize::try_from(count).unwrap_or(0))
+    }
+
+    fn open(ordinal: usize) -> Result<&'static Gpu> {
+        let driver = Driver::get()?;
+        let count = Gpu::count();
+        if ordinal >= count {
+            return Err(Error::NoDevice(format!("there is no GPU {ordinal}: the driver finds {count}")));
+        }
+        let mut device: CUdevice = 0;
+        let mut context: CUcontext = std::ptr::null_mut();
+        let mut name = [0 as std::ffi::c_char; 128];
+        // SAFETY: pointers are valid, the name has room for 128 bytes and ends with NUL.
+        let name = unsafe {
+            driver.device_get(&mut device, ordinal as c_int)?;
+            driver.device_name(name.as_mut_ptr(), name.len() as c_int, device)?;
+            driver.primary_context_retain(&mut context, device)?;
+            driver.context_set_current(context)?;
+            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
+        };
+        let attribute = |which: CUdevice_attribute| -> Result<u32> {
+            let mut value: c_int = 0;
+            // SAFETY: the pointer is valid.
+            unsafe { driver.device_attribute(&mut value, which as u32, device) }?;
+            Ok(value.max(0) as u32)
+        };
+        use CUdevice_attribute::*;
+        let arch = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
+            + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        if arch < 80 {
+            return Err(Error::NoDevice(format!(
+                "GPU {ordinal} ({name}) is sm_{arch}; sm_80 is the least that is supported"
+            )));
+        }
+        let wish = std::env::var("CUTLET_TARGET").unwrap_or_default();
+        let pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let gpu: &'static Gpu = Box::leak(Box::new(Gpu {
+            driver,
+            context,
+            pool: if pools { Some(create_pool(driver, ordinal)?) } else { None },
+            ordinal,
+            name,
+            target: chosen_target(Target { arch, accelerated: arch >= 90 }, &wish)?,
+            multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+            clock: f64::from(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) * 1e3,
+            // Clocks are in kHz; data moves on both edges.
+            memory_rate: 2e3
+                * f64::from(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
+                * f64::from(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)? / 8),
+            default_stream: OnceLock::new(),
+        }));
+        let stream = StreamHandle::new(gpu)?;
+        gpu.default_stream.get_or_init(|| stream);
+        Ok(gpu)
+    }
+
+    /// Cycles that all multiprocessors together have in a second.
+    pub(crate) fn cycle_rate(&self) -> f64 {
+        self.clock * self.multiprocessors as f64
+    }
+
+    /// Bytes that memory moves in a second.
+    pub(crate) fn memory_rate(&self) -> f64 {
+        self.memory_rate
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        self.target
+    }
+
+    /// Latest CUDA version that the driver supports: 13010 for 13.1.
+    pub(crate) fn driver_version(&self) -> Result<i32> {
+        self.driver.version()
+    }
+
+    /// What tells drivers apart: the CUDA version, and the build where the system says it.
+    pub(crate) fn driver_identity(&self) -> Result<String> {
+        let build = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+        Ok(format!("{} {build}", self.driver.version()?))
+    }
+
+    /// The stream of launches and copies that name no other.
+    #[inline]
+    pub(crate) fn default_stream(&self) -> &StreamHandle {
+        self.default_stream.get().expect("set when the GPU was opened")
+    }
+
+    /// Makes this GPU's context the calling thread's; cheap when it already is.
+    #[inline]
+    pub(crate) fn make_current(&self) -> Result<()> {
+        let mut current: CUcontext = std::ptr::null_mut();
+        // SAFETY: the pointer is valid; the context is never destroyed.
+        unsafe {
+            self.driver.context_get_current(&mut current)?;
+            if current != self.context {
+                self.driver.context_set_current(self.context)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A pool that keeps what is freed, so that a loop which allocates does not go to the system.
+fn create_pool(driver: &Driver, ordinal: usize) -> Result<CUmemoryPool> {
+    let props = CUmemPoolProps {
+        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal as c_int },
+        win32SecurityAttributes: std::ptr::null_mut(),
+        maxSize: 0,
+        usage: 0,
+        reserved: [0; 54],
+    };
+    let mut pool: CUmemoryPool = std::ptr::null_mut();
+    let mut threshold = u64::MAX;
+    // SAFETY: the pointers are valid; the release threshold is a 64-bit number of bytes.
+    unsafe {
+        driver.pool_create(&mut pool, &props)?;
+        let which = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as u32;
+        driver.pool_set_attribute(pool, which, (&raw mut threshold).cast())?;
+    }
+    Ok(pool)
+}
+
+/// What code is generated for on a GPU: what it is itself, or the older target that `CUTLET_TARGET` wishes for.
+fn chosen_target(own: Target, wish: &str) -> Result<Target> {
+    if wish.is_empty() {
+        return Ok(own);
+    }
+    let target: Target = wish.parse().map_err(|error| Error::argument(format!("CUTLET_TARGET: {error}")))?;
+    match target.arch <= own.arch && (!target.accelerated || target.arch == own.arch) {
+        true => Ok(target),
+        false => Err(Error::argument(format!("CUTLET_TARGET is {target}, whose code does not run on {own}"))),
+    }
+}
+
+/// A CUDA stream, destroyed with its last user.
+pub(crate) struct GpuStream {
+    pub(crate) gpu: &'static Gpu,
+    pub(crate) raw: CUstream,
+    /// The handles through which work can be queued.
+    handles: AtomicUsize,
+}
+
+// SAFETY: the driver's stream functions may be called from any thread.
+unsafe impl Send for GpuStream {}
+// SAFETY: as above.
+unsafe impl Sync for GpuStream {}
+
+impl GpuStream {
+    fn new(gpu: &'static Gpu) -> Result<GpuStream> {
+        gpu.make_current()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
+        unsafe { gpu.driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
+        Ok(GpuStream { gpu, raw, handles: AtomicUsize::new(0) })
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.gpu.make_current()?;
+        // SAFETY: the stream is alive.
+        unsafe { self.gpu.driver.stream_synchronize(self.raw) }
+    }
+}
+
+impl Queue for GpuStream {
+    type Error = Error;
+
+    fn wait_for(&self, other: &GpuStream) -> Result<()> {
+        if std::ptr::eq(self, other) {
+            return Ok(());
+        }
+        let event = GpuEvent::new(self.gpu, false)?;
+        event.record(other)?;
+        event.hold_back(self)
+    }
+
+    fn is_open(&self) -> bool {
+        // Pairs with the end of a handle: what was queued through it is queued now.
+        self.handles.load(Ordering::Acquire) > 0
+    }
+}
+
+impl Drop for GpuStream {
+    fn drop(&mut self) {
+        // SAFETY: the stream was created by this object and is used by nobody else any more. The
+        // driver lets pending work finish first. A failure leaves nothing to do.
+        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.stream_destroy(self.raw) });
+    }
+}
+
+/// The right to queue work on a stream. Memory that only remembers a stream has none.
+pub(crate) struct StreamHandle(Arc<GpuStream>);
+
+impl StreamHandle {
+    /// A new stream.
+    pub(crate) fn new(gpu: &'static Gpu) -> Result<StreamHandle> {
+        Ok(StreamHandle::of(Arc::new(GpuStream::new(gpu)?)))
+    }
+
+    /// One more handle of a stream.
+    pub(crate) fn of(stream: Arc<GpuStream>) -> StreamHandle {
+        stream.handles.fetch_add(1, Ordering::Relaxed);
+        StreamHandle(stream)
+    }
+}
+
+impl Clone for StreamHandle {
+    fn clone(&self) -> StreamHandle {
+        StreamHandle::of(self.0.clone())
+    }
+}
+
+impl Drop for StreamHandle {
+    fn drop(&mut self) {
+        self.0.handles.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Deref for StreamHandle {
+    type Target = Arc<GpuStream>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<GpuStream> {
+        &self.0
+    }
+}
+
+/// An event of the driver, destroyed with this object.
+pub(crate) struct GpuEvent {
+    pub(crate) gpu: &'static Gpu,
+    pub(crate) raw: CUevent,
+}
+
+// SAFETY: the driver's event functions may be called from any thread.
+unsafe impl Send for GpuEvent {}
+// SAFETY: as above.
+unsafe impl Sync for GpuEvent {}
+
+impl GpuEvent {
+    /// An event that was not recorded yet.
+    pub(crate) fn new(gpu: &'static Gpu, timing: bool) -> Result<GpuEvent> {
+        gpu.make_current()?;
+        let flags = if timing { 0 } else { CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the pointer is valid.
+        unsafe { gpu.driver.event_create(&mut raw, flags) }?;
+        Ok(GpuEvent { gpu, raw })
+    }
+
+    /// Puts the event behind the present work of a stream.
+    pub(crate) fn record(&self, stream: &GpuStream) -> Result<()> {
+        // SAFETY: event and stream are alive and of one context.
+        unsafe { self.gpu.driver.event_record(self.raw, stream.raw) }
+    }
+
+    /// Lets work that comes later on a stream wait for the event.
+    pub(crate) fn hold_back(&self, stream: &GpuStream) -> Result<()> {
+        // SAFETY: stream and event are alive; the driver keeps what it needs of a destroyed event.
+        unsafe { stream.gpu.driver.stream_wait_event(stream.raw, self.raw, 0) }
+    }
+}
+
+impl fmt::Debug for GpuEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.raw)
+    }
+}
+
+impl Drop for GpuEvent {
+    fn drop(&mut self) {
+        // SAFETY: created by this object, used by nobody else any more.
+        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.event_destroy(self.raw) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_for_an_older_target_can_be_asked_for() {
+        let own = Target::SM_90A;
+        for (wish, chosen) in [("", Target::SM_90A), ("sm_80", Target::SM_80), ("sm_90a", Target::SM_90A)] {
+            assert_eq!(chosen_target(own, wish).expect(wish), chosen);
+        }
+        for (wish, complaint) in
+            [("sm_100", "does not run on sm_90a"), ("sm_90b", "unknown target"), ("80", "unknown target")]
+        {
+            let error = chosen_target(own, wish).expect_err(wish).to_string();
+            assert!(error.contains("CUTLET_TARGET") && error.contains(complaint), "{error}");
+        }
+        let newer = Target { arch: 100, accelerated: true };
+        assert!(chosen_target(newer, "sm_90a").is_err(), "code for sm_90a runs on that alone");
+    }
+}

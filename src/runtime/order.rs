@@ -1,0 +1,281 @@
+//! The order of work on one allocation: who waits for whom before a stream uses it.
+//!
+//! An allocation remembers the stream of its last write and the streams that have read it since. A read
+//! comes after the last write; a write comes after the last write and every read since. A stream that has
+//! to come after another one waits for that one's present work, which it has not yet done for work that was
+//! queued later: so a reader that writes waits for all streams again, and only reads may rely on an earlier
+//! wait.
+//!
+//! Generic over the streams, so that the tests at the end can run all short sequences of uses on streams
+//! that count. Knows no memory and no driver.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A stream of work, as far as its order matters.
+pub trait Queue {
+    /// What may go wrong with waiting.
+    type Error;
+
+    /// Work that comes later on `self` starts after the present work of `other`.
+    fn wait_for(&self, other: &Self) -> Result<(), Self::Error>;
+
+    /// May somebody still queue work here? A queue that is not open may become open again, but nobody is
+    /// about to queue work that [`Order::before_use`] was asked for earlier.
+    fn is_open(&self) -> bool;
+}
+
+/// Which streams have used an allocation.
+pub struct Order<Q> {
+    /// The stream that may read and write without waiting for any other, or null. Alive: it is the writer.
+    sole: AtomicPtr<Q>,
+    uses: Mutex<Uses<Q>>,
+}
+
+struct Uses<Q> {
+    /// The stream of the last write. Its own reads are not noted.
+    writer: Arc<Q>,
+    /// Other streams that have waited for the last write and read since.
+    readers: Vec<Arc<Q>>,
+}
+
+impl<Q: Queue> Order<Q> {
+    /// Memory that this stream has allocated.
+    pub fn new(stream: Arc<Q>) -> Order<Q> {
+        let sole = AtomicPtr::new(Arc::as_ptr(&stream).cast_mut());
+        Order { sole, uses: Mutex::new(Uses { writer: stream, readers: Vec::new() }) }
+    }
+
+    /// Makes a stream wait for what others do with the memory, and notes that it uses it next. The work is
+    /// to be queued before conflicting work is asked for: the borrows of arrays see to that.
+    ///
+    /// # Errors
+    /// Those of waiting; the use is not noted then.
+    #[inline]
+    pub fn before_use(&self, stream: &Arc<Q>, writes: bool) -> Result<(), Q::Error> {
+        if std::ptr::eq(self.sole.load(Ordering::Acquire), Arc::as_ptr(stream)) {
+            return Ok(());
+        }
+        let mut uses = self.uses();
+        if writes { self.before_write(&mut uses, stream) } else { self.before_read(&mut uses, stream) }
+    }
+
+    #[cold]
+    fn before_write(&self, uses: &mut Uses<Q>, stream: &Arc<Q>) -> Result<(), Q::Error> {
+        uses.others(stream).try_for_each(|other| stream.wait_for(other))?;
+        uses.readers.clear();
+        uses.writer = stream.clone();
+        self.sole.store(Arc::as_ptr(stream).cast_mut(), Ordering::Release);
+        Ok(())
+    }
+
+    #[cold]
+    fn before_read(&self, uses: &mut Uses<Q>, stream: &Arc<Q>) -> Result<(), Q::Error> {
+        // These have waited for the last write: nothing that they queue now can come before it.
+        if Arc::ptr_eq(&uses.writer, stream) || uses.readers.iter().any(|reader| Arc::ptr_eq(reader, stream)) {
+            return Ok(());
+        }
+        stream.wait_for(&uses.writer)?;
+        uses.join_closed()?;
+        self.sole.store(std::ptr::null_mut(), Ordering::Release);
+        uses.readers.push(stream.clone());
+        Ok(())
+    }
+
+    /// The stream of the last write: work on it comes after that.
+    pub fn writer(&self) -> Arc<Q> {
+        self.uses().writer.clone()
+    }
+
+    /// A stream behind every use so far, for the end of the memory.
+    ///
+    /// # Errors
+    /// Those of waiting.
+    pub fn last(&mut self) -> Result<&Arc<Q>, Q::Error> {
+        let uses = self.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
+        uses.readers.iter().try_for_each(|reader| uses.writer.wait_for(reader))?;
+        Ok(&uses.writer)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses<Q>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Q: Queue> Uses<Q> {
+    /// Every stream with work on this memory but one.
+    fn others<'a>(&'a self, stream: &'a Arc<Q>) -> impl Iterator<Item = &'a Arc<Q>> {
+        std::iter::once(&self.writer).chain(&self.readers).filter(move |other| !Arc::ptr_eq(other, stream))
+    }
+
+    /// Lets one of the readers that nobody queues work on any more stand for all of them, so that streams
+    /// which come and go are not all kept. None of these waits can hold back work that is still to come.
+    fn join_closed(&mut self) -> Result<(), Q::Error> {
+        let Some(first) = self.readers.iter().position(|reader| !reader.is_open()) else { return Ok(()) };
+        let mut at = first + 1;
+        while at < self.readers.len() {
+            if self.readers[at].is_open() {
+                at += 1;
+            } else {
+                self.readers[first].wait_for(&self.readers[at])?;
+                self.readers.swap_remove(at);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::convert::Infallible;
+
+    /// A stream that knows, for each stream, how much of its work comes before the work queued here next.
+    struct Counting {
+        id: usize,
+        done_before: RefCell<Vec<u32>>,
+        open: Cell<bool>,
+        waits: Cell<u32>,
+    }
+
+    /// A piece of work: its stream, and its place there, from 1 on.
+    type Work = (usize, u32);
+
+    impl Counting {
+        fn new(id: usize, streams: usize) -> Arc<Counting> {
+            let done_before = RefCell::new(vec![0; streams]);
+            #[allow(clippy::arc_with_non_send_sync)] // One thread; the order takes shared streams.
+            Arc::new(Counting { id, done_before, open: Cell::new(true), waits: Cell::new(0) })
+        }
+
+        fn queue(&self) -> Work {
+            let place = &mut self.done_before.borrow_mut()[self.id];
+            *place += 1;
+            (self.id, *place)
+        }
+
+        fn comes_after(&self, (id, place): Work) -> bool {
+            self.done_before.borrow()[id] >= place
+        }
+    }
+
+    impl Queue for Counting {
+        type Error = Infallible;
+
+        fn wait_for(&self, other: &Counting) -> Result<(), Infallible> {
+            self.waits.set(self.waits.get() + 1);
+            let theirs = other.done_before.borrow();
+            self.done_before.borrow_mut().iter_mut().zip(&*theirs).for_each(|(mine, &its)| *mine = its.max(*mine));
+            Ok(())
+        }
+
+        fn is_open(&self) -> bool {
+            self.open.get()
+        }
+    }
+
+    /// What a sequence is made of.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Use { stream: usize, writes: bool },
+        /// Work that has nothing to do with the memory.
+        Other { stream: usize },
+        /// The last handle of the stream goes; its number belongs to a new one from then on.
+        Replace { stream: usize },
+    }
+
+    /// Does every use come after those that it conflicts with, and the end after all?
+    fn is_ordered(steps: &[Step]) -> bool {
+        let mut count = 3;
+        let most = count + steps.len();
+        let mut streams: Vec<_> = (0..count).map(|id| Counting::new(id, most)).collect();
+        let mut order = Order::new(streams[0].clone());
+        let (mut write, mut reads): (Option<Work>, Vec<Work>) = (None, Vec::new());
+        for &step in steps {
+            match step {
+                Step::Use { stream, writes } => {
+                    let stream = &streams[stream];
+                    let Ok(()) = order.before_use(stream, writes);
+                    let conflicting = write.iter().chain(reads.iter().filter(|_| writes));
+                    if !conflicting.clone().all(|&work| stream.comes_after(work)) {
+                        return false;
+                    }
+                    if writes {
+                        reads.clear();
+                        write = Some(stream.queue());
+                    } else {
+                        reads.push(stream.queue());
+                    }
+                }
+                Step::Other { stream } => _ = streams[stream].queue(),
+                Step::Replace { stream } => {
+                    streams[stream].open.set(false);
+                    streams[stream] = Counting::new(count, most);
+                    count += 1;
+                }
+            }
+        }
+        let Ok(last) = order.last();
+        write.iter().chain(&reads).all(|&work| last.comes_after(work))
+    }
+
+    /// All sequences of this many steps.
+    fn for_each_sequence(kinds: &[Step], length: u32, mut visit: impl FnMut(&[Step])) {
+        let mut steps = vec![kinds[0]; length as usize];
+        for code in 0..kinds.len().pow(length) {
+            let mut rest = code;
+            for step in &mut steps {
+                *step = kinds[rest % kinds.len()];
+                rest /= kinds.len();
+            }
+            visit(&steps);
+        }
+    }
+
+    #[test]
+    fn every_short_sequence_of_uses_is_ordered() {
+        let uses = [0, 1, 2].map(|stream| [false, true].map(|writes| Step::Use { stream, writes }));
+        let uses = uses.as_flattened();
+        for length in 0..=7 {
+            for_each_sequence(uses, length, |steps| assert!(is_ordered(steps), "{steps:?}"));
+        }
+        let others = [0, 1].map(|stream| Step::Other { stream });
+        let ends = [0, 1, 2].map(|stream| Step::Replace { stream });
+        let all = [uses, &others, &ends].concat();
+        for length in 0..=5 {
+            for_each_sequence(&all, length, |steps| assert!(is_ordered(steps), "{steps:?}"));
+        }
+    }
+
+    #[test]
+    fn streams_wait_only_where_it_matters() {
+        let streams = [0, 1].map(|id| Counting::new(id, 2));
+        let order = Order::new(streams[0].clone());
+        let waits = |stream: usize, writes| {
+            let before = streams[stream].waits.get();
+            let Ok(()) = order.before_use(&streams[stream], writes);
+            streams[stream].waits.get() - before
+        };
+        assert_eq!([waits(0, true), waits(0, false), waits(0, true)], [0; 3], "alone");
+        assert_eq!([waits(1, false), waits(1, false), waits(0, false)], [1, 0, 0], "reads of both");
+        assert_eq!([waits(1, true), waits(1, true), waits(1, false)], [1, 0, 0], "a reader writes");
+        assert_eq!(waits(0, true), 1);
+    }
+
+    #[test]
+    fn streams_that_came_and_went_are_not_kept() {
+        let writer = Counting::new(0, 1001);
+        let mut order = Order::new(writer.clone());
+        let mut reads = Vec::new();
+        for id in 1..=1000 {
+            let stream = Counting::new(id, 1001);
+            let Ok(()) = order.before_use(&stream, false);
+            reads.push(stream.queue());
+            stream.open.set(false);
+        }
+        assert!(order.uses().readers.len() <= 2);
+        let Ok(last) = order.last();
+        assert!(reads.into_iter().all(|work| last.comes_after(work)));
+    }
+}
