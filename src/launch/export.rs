@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::code::traced;
 use super::compile::generate;
 use super::promise::Checks;
-use super::tileir::cubin;
+use super::tileir::assembled;
 use super::{Grid, Launch};
 use crate::backend::ptx::ParamKind;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
@@ -87,7 +87,7 @@ impl Exported {
     /// [`crate::Error::Unsupported`] at the user's places for what the target lacks,
     /// [`crate::Error::Compile`] when this is no bytecode, [`crate::Error::NoDevice`] without an assembler.
     pub fn assemble(&self, target: Target) -> Result<Vec<u8>> {
-        cubin(&self.entry, &self.bytes, target)
+        Ok(assembled(&self.entry, &self.bytes, target, |_| Ok(()))?.0)
     }
 
     /// May the kernel be launched with this grid and these parameters (in order, one word each)? If not,
@@ -203,7 +203,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
     };
     let code = tileir::compile(module, *target, &tileir::CompileOptions { version, guards, hints: *hints })?;
     let bytes = match format {
-        Format::Cubin => cubin(&code.entry, &code.bytecode, *target)?,
+        Format::Cubin => assembled(&code.entry, &code.bytecode, *target, |_| Ok(()))?.0,
         Format::TileIr(_) | Format::Ptx => code.bytecode,
     };
     let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer, tensor_map: None };

@@ -80,15 +80,18 @@ pub(super) fn compile(
             Way::Driver => {
                 GpuKernel::load_tile_ir(gpu, &code.bytecode, &code.entry).map_err(|e| format!("the driver: {e}"))
             }
-            Way::Tileiras => match cubin(&code.entry, &code.bytecode, gpu.target()) {
-                // The user's own affair: another way would not help.
-                Err(error @ Error::Unsupported(_)) => return Err(error),
-                Err(error) => Err(format!("tileiras: {error}")),
-                Ok(cubin) => {
-                    dump.write("cubin", &cubin)?;
-                    GpuKernel::load_tile_cubin(gpu, &cubin, &code.entry).map_err(|e| format!("its cubin: {e}"))
+            Way::Tileiras => {
+                let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, &code.entry);
+                match assembled(&code.entry, &code.bytecode, gpu.target(), load) {
+                    // The user's own affair: another way would not help.
+                    Err(error @ Error::Unsupported(_)) => return Err(error),
+                    Err(error) => Err(format!("tileiras: {error}")),
+                    Ok((cubin, kernel)) => {
+                        dump.write("cubin", &cubin)?;
+                        Ok(kernel)
+                    }
                 }
-            },
+            }
         };
         match kernel {
             Ok(kernel) => {
@@ -110,32 +113,42 @@ pub(super) fn compile(
     Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
 }
 
-/// Machine code of a kernel from the disk cache or from the assembler.
+/// Machine code of a kernel from the disk cache or from the assembler, and what `load` makes of it. Code from the
+/// disk cache that it refuses is a miss.
 ///
 /// Kept under two names: with the assembler's version, and for machines that have no assembler
 /// without it.
-pub(super) fn cubin(entry: &str, bytecode: &[u8], target: Target) -> Result<Vec<u8>> {
+pub(super) fn assembled<X>(
+    entry: &str,
+    bytecode: &[u8],
+    target: Target,
+    load: impl Fn(&[u8]) -> Result<X>,
+) -> Result<(Vec<u8>, X)> {
     let key = |assembler: &str| {
         let target = format!("sm_{}", target.arch);
         ContentKey::of(&[b"tileir 1", bytecode, target.as_bytes(), assembler.as_bytes()])
     };
     let disk = DiskCache::from_env();
-    let kept = |key: &ContentKey| disk.as_ref().and_then(|disk| disk.get(key));
+    let kept = |key: &ContentKey| {
+        let cubin = disk.as_ref().and_then(|disk| disk.get(key))?;
+        load(&cubin).ok().map(|loaded| (cubin, loaded))
+    };
     let any = key("");
     let assembler = match Assembler::find() {
         Ok(assembler) => assembler,
         Err(error) => return kept(&any).ok_or(error),
     };
     let own = key(&assembler.identity()?);
-    if let Some(cubin) = kept(&own) {
-        return Ok(cubin);
+    if let Some(found) = kept(&own) {
+        return Ok(found);
     }
     let cubin = assembler.assemble(entry, bytecode, target)?;
+    let loaded = load(&cubin)?;
     if let Some(disk) = &disk {
         disk.put(&own, &cubin);
         disk.put(&any, &cubin);
     }
-    Ok(cubin)
+    Ok((cubin, loaded))
 }
 
 #[cfg(test)]
