@@ -178,11 +178,18 @@ mod tests {
     /// What a sequence is made of.
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Use { stream: usize, writes: bool },
+        Use {
+            stream: usize,
+            writes: bool,
+        },
         /// Work that has nothing to do with the memory.
-        Other { stream: usize },
+        Other {
+            stream: usize,
+        },
         /// The last handle of the stream goes; its number belongs to a new one from then on.
-        Replace { stream: usize },
+        Replace {
+            stream: usize,
+        },
     }
 
     /// Does every use come after those that it conflicts with, and the end after all?
