@@ -40,7 +40,7 @@ use self::run::run;
 use self::specialise::{Wishes, specialise};
 use crate::backend::Hints;
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, LaunchArg, LaunchArgs};
+use crate::kernel::{Kernel, LaunchArg, LaunchArgs, name_of, refuse_nested};
 use crate::runtime::{Backend, Device, Stream};
 
 /// Runs a kernel once for every tile block of a grid.
@@ -51,7 +51,11 @@ use crate::runtime::{Backend, Device, Stream};
 /// this returns when the work is queued, on the cpu device when it is done. [`Launch`] has more choices.
 ///
 /// The first launch with given types, constants and forms of arrays traces and compiles the kernel;
-/// later ones only queue it.
+/// later ones only queue it. A process keeps the 1024 kernels that were launched last, and those that a
+/// [`CompiledKernel`] or a thread still holds.
+///
+/// A launch inside of a kernel is an error, except on threads of a rayon pool: a kernel that waits there for
+/// others (`rayon::join`) may find another task of the pool on its stack, which is free to launch.
 ///
 /// ```
 /// use cutlet as ct;
@@ -148,6 +152,7 @@ impl<'s> Launch<'s> {
         A: LaunchArgs,
         K: Kernel<A::Traced>,
     {
+        refuse_nested(name_of::<K>)?;
         let device = self.device(&args)?;
         let Some(grid) = self.grid.checked()? else { return Ok(()) };
         let slot = specialise(&kernel, &args, device, self.wishes(device)?)?;

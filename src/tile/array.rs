@@ -105,7 +105,8 @@ impl Trace {
         self.emit(Opcode::Assume, &[&[value]], vec![Attr::Predicate(predicate)], Vec::new(), &[ty])[0]
     }
 
-    /// An array with these extents and strides.
+    /// An array with these extents and strides. Tile IR has no views without dimensions: an array without any is
+    /// seen as one with a dimension of extent 1.
     pub fn make_array(
         &mut self,
         dtype: DType,
@@ -117,8 +118,11 @@ impl Trace {
         let is_unit = |d: usize| unit_stride >> d & 1 != 0;
         let ty = Type::TensorView {
             elem: dtype,
-            shape: vec![None; extents.len()],
-            strides: (0..strides.len()).map(|d| is_unit(d).then_some(1)).collect(),
+            shape: if extents.is_empty() { vec![Some(1)] } else { vec![None; extents.len()] },
+            strides: match strides.len() {
+                0 => vec![Some(1)],
+                rank => (0..rank).map(|d| is_unit(d).then_some(1)).collect(),
+            },
             ptr_attr: None,
         };
         let view_type = self.builder.module.intern(ty);

@@ -14,9 +14,9 @@ pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
 pub(crate) use broadcast::{Arg, ElementwiseBody};
 pub use context::is_tracing;
-pub(crate) use context::{Place, Raw, Region, Source, Trace, here, record};
+pub(crate) use context::{Place, Raw, Region, Source, Trace, here, in_region, record};
 pub use tracer::Tracer;
-pub(crate) use tracer::trace_into_module;
+pub(crate) use tracer::{refuse_nested, trace_into_module};
 
 use crate::element::Element;
 
