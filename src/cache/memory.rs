@@ -98,6 +98,9 @@ impl<E> Slot<E> {
     }
 }
 
+/// Slots on their way in or out of the cache.
+type Found<E> = Vec<Arc<Slot<E>>>;
+
 /// All specialisations of the process.
 pub(crate) struct MemoryCache<E> {
     slots: RwLock<Slots<E>>,
@@ -155,14 +158,14 @@ impl<E> MemoryCache<E> {
     }
 
     /// The slots with this key, apart from their identity.
-    fn candidates(&self, hash: u64, words: &[u64]) -> Vec<Arc<Slot<E>>> {
+    fn candidates(&self, hash: u64, words: &[u64]) -> Found<E> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let slots = slots.by_hash.get(&hash).map_or(&[][..], Vec::as_slice);
         slots.iter().filter(|slot| slot.has_key(hash, words)).cloned().collect()
     }
 
     /// Adds a slot that is none of `seen`, and gives what has to go for it; or the slots that came in between.
-    fn insert(&self, slot: &Arc<Slot<E>>, seen: &[Arc<Slot<E>>]) -> Result<Vec<Arc<Slot<E>>>, Vec<Arc<Slot<E>>>> {
+    fn insert(&self, slot: &Arc<Slot<E>>, seen: &[Arc<Slot<E>>]) -> Result<Found<E>, Found<E>> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let same_hash = slots.by_hash.entry(slot.hash).or_default();
         let is_new = |other: &&Arc<Slot<E>>| {
@@ -180,7 +183,7 @@ impl<E> MemoryCache<E> {
 
 impl<E> Slots<E> {
     /// Takes out entries that nobody else holds until three quarters of the limit are left.
-    fn shrink(&mut self, limit: usize) -> Vec<Arc<Slot<E>>> {
+    fn shrink(&mut self, limit: usize) -> Found<E> {
         if self.count <= self.room {
             return Vec::new();
         }

@@ -1,7 +1,8 @@
 //! The code of a kernel as text, without running it and without a device.
 
-use super::Launch;
-use super::compile::{generate, optimise};
+use super::choices::Launch;
+use super::compile::optimise;
+use super::ptx::generate;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Kernel, LaunchArgs, name_of, trace_kernel};

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::compile::Executable;
+use super::choices::{Launch, Wishes};
+use super::executable::Executable;
+use super::grid::Grid;
 use super::raw::RawLaunch;
 use super::remarks::Remarks;
 use super::run::run;
-use super::specialise::{Specialised, Wishes, key_of, specialise};
-use super::{Grid, Launch};
+use super::specialise::{Specialised, key_of, specialise};
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, LaunchArgs, StoredConstant, name_of, refuse_nested};
 use crate::runtime::Device;

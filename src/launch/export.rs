@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::choices::Launch;
 use super::code::traced;
-use super::compile::generate;
+use super::grid::Grid;
 use super::promise::Checks;
+use super::ptx::generate;
 use super::tileir::assembled;
-use super::{Grid, Launch};
 use crate::backend::ptx::ParamKind;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::tileir::{self, Guards, Limit, Promises, Version};

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::compile::GpuCode;
+use super::executable::GpuCode;
 use super::run::param_pointers;
 use super::specialise::Specialised;
 use super::tensor_map::Encoded;
@@ -32,7 +32,7 @@ impl RawLaunch {
     pub(super) fn new(kernel: &Specialised, code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
         // The grid is not known here.
         let (code, maps) = code.for_launch(None, &words)?;
-        let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded())?;
+        let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded.get())?;
         let (function, config) = code.kernel.raw();
         Ok(RawLaunch {
             function,

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use rustc_hash::FxHasher;
 
-use super::compile::{Executable, compile};
-use crate::backend::Hints;
+use super::choices::Wishes;
+use super::compile::compile;
+use super::executable::Executable;
 use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace::hash_trace;
 use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::{Kernel, LaunchArgs, StoredConstant, WordWriter, name_of, trace_kernel};
-use crate::runtime::{Backend, Device};
+use crate::runtime::Device;
 
 /// A specialisation; compiled, once it has left this file.
 pub(super) type Specialised = Arc<Slot<Executable>>;
@@ -26,14 +27,6 @@ static COMPILED: MemoryCache<Executable> = MemoryCache::new(MOST_KERNELS);
 
 thread_local! {
     static RECENT: Recent<Executable> = const { Recent::new() };
-}
-
-/// What a launch asks for besides kernel and arguments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
-    pub hints: Hints,
-    /// The back end that makes the code.
-    pub generator: Backend,
 }
 
 /// What code depends on besides kernel and arguments: the words that every key starts with.

@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
 use super::device::Device;
-use super::host;
 use super::memory::Memory;
 use super::strided::Strided;
-use super::view::{DeviceView, DeviceViewMut, check_packed};
+use super::transfer::check_packed;
+use super::view::{DeviceView, DeviceViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -235,38 +235,6 @@ impl<T: Element> DeviceArray<T, 2> {
 impl<T: Element, const R: usize> fmt::Debug for DeviceArray<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DeviceArray<{}>({:?} on {})", T::NAME, self.shape(), self.device())
-    }
-}
-
-pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
-    let first = host::byte_offset::<T>(layout.offset);
-    if layout.is_contiguous() && !host::is_packed::<T>() {
-        return host::collect(layout.len(), |bytes| memory.read(first, bytes));
-    }
-    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
-    memory.read(first, &mut bytes)?;
-    Ok(host::gather(&bytes, layout))
-}
-
-pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
-    let first = host::byte_offset::<T>(layout.offset);
-    // A packed view may end in the middle of a byte that belongs to its neighbour.
-    let whole = !host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
-    if layout.is_contiguous() && whole {
-        return memory.write(first, &host::to_bytes(host));
-    }
-    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
-    memory.read(first, &mut bytes)?;
-    host::scatter(host, &mut bytes, layout);
-    memory.write(first, &bytes)
-}
-
-/// Bytes from the first to the last element, gaps included.
-pub(super) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usize {
-    let nibble = if host::is_packed::<T>() { layout.offset % 2 } else { 0 };
-    match layout.span() {
-        0 => 0,
-        span => T::DTYPE.bytes_of(span + nibble).expect("the bytes of an allocation"),
     }
 }
 

@@ -3,10 +3,11 @@
 use std::marker::PhantomData;
 
 use crate::dtype::DType;
-use crate::ir::{Attr, Opcode, Predicate, Type, TypeId, Value};
+use crate::ir::{Attr, Opcode, Predicate, Type, Value};
 use crate::kernel::ArrayFacts;
 
 use super::context::Trace;
+use super::described::ArrayData;
 
 /// An array in device memory with elements of type `T` and `R` dimensions; read only.
 ///
@@ -52,21 +53,6 @@ macro_rules! array_handle {
 }
 array_handle!(Array);
 array_handle!(ArrayMut);
-
-/// What the trace knows about an array.
-#[derive(Clone, Debug)]
-pub(crate) struct ArrayData {
-    pub base: Value,
-    /// One rank-0 value a dimension, i32 or i64.
-    pub extents: Vec<Value>,
-    /// One rank-0 value a dimension, in elements.
-    pub strides: Vec<Value>,
-    /// Bit d: the stride of dimension d is compiled in as 1.
-    pub unit_stride: u32,
-    /// The result of `make_tensor_view` and its type.
-    pub view: Value,
-    pub view_type: TypeId,
-}
 
 impl Trace {
     /// Declares the parameters of an array and states what is known about them.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::array::ArrayData;
+use super::described::ArrayData;
 use crate::dtype::DType;
 use crate::error::{Diagnostic, Location};
 use crate::ir::table::Effect;

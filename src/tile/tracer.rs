@@ -2,7 +2,8 @@
 
 use super::array::{Array, ArrayMut};
 use super::context::{Place, Session, can_launch, record};
-use super::{Handle, Scalar};
+use super::handle::Scalar;
+use super::handle::sealed::Handle;
 use crate::element::{Element, Whole};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::{Module, Opcode, Type};
