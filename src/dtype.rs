@@ -57,9 +57,18 @@ impl DType {
         }
     }
 
-    /// Bytes that `count` contiguous elements take in memory.
-    pub const fn bytes_of(self, count: usize) -> usize {
-        (count * self.storage_bits() as usize).div_ceil(8)
+    /// Bytes that `count` contiguous elements take in memory; `None` when no `usize` holds the number.
+    ///
+    /// ```
+    /// use cutlet::dtype::DType;
+    /// assert_eq!(DType::I4.bytes_of(5), Some(3));
+    /// assert_eq!(DType::F32.bytes_of(usize::MAX / 2), None);
+    /// ```
+    pub const fn bytes_of(self, count: usize) -> Option<usize> {
+        match self.storage_bits() as usize {
+            bits if bits < 8 => Some(count.div_ceil(8 / bits)),
+            bits => count.checked_mul(bits / 8),
+        }
     }
 
     /// True for i1 to i64.

@@ -13,11 +13,21 @@ use crate::codec;
 use crate::dtype::DType;
 use crate::ir::Rounding;
 
-/// A type that tiles and arrays can have as elements.
+use self::sealed::Sealed;
+
+mod sealed {
+    /// Memory of arrays is read and written as these types: they have the size of their elements, and no others
+    /// are let in.
+    pub trait Sealed {}
+}
+
+/// A type that tiles and arrays can have as elements. Sealed: unsafe code relies on what it says.
 ///
 /// One host value holds one element, also where memory packs several into a byte (`f4e2m1fn`) or
 /// widens them.
-pub trait Element: Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit + CheckedBitPattern + 'static {
+pub trait Element:
+    Sealed + Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit + CheckedBitPattern + 'static
+{
     /// The element type of the IR. Integers of both signs share one.
     const DTYPE: DType;
     /// Is this an integer type with a sign? (False for floats and bool.)
@@ -164,6 +174,7 @@ macro_rules! newtype_float {
         }
 
         impl AnyFloat for $name {}
+        impl Sealed for $name {}
 
         impl Element for $name {
             const DTYPE: DType = DType::$dtype;
@@ -319,6 +330,7 @@ impl Comparable for bool {}
 macro_rules! impl_for {
     ($trait:ident: $($name:ident)+) => { $(impl $trait for $name {})+ };
 }
+impl_for!(Sealed: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64);
 impl_for!(Signed: i8 i16 i32 i64);
 impl_for!(Whole: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu);
 

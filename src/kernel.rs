@@ -5,6 +5,11 @@
 //! value. All three visit the entry's parameters in the same order. Arrays implement it in `runtime`;
 //! numbers, [`Constant`] and tuples here. [`Kernel`] is a function that takes the traced values, and
 //! [`trace_kernel`] runs it once.
+//!
+//! A launch hands addresses to code that was compiled for what [`LaunchArg::key`] said, so `LaunchArg` is
+//! sealed: parameter words, declared parameters and memory of an argument agree because they are written
+//! here and in `runtime`. Arguments of other types are made of these: a tuple of them is one, and whatever
+//! takes a value apart into such a tuple, and the traced tuple together again, needs no unsafe code.
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +21,7 @@ use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 use crate::error::Result;
 use crate::ir::Module;
 use crate::runtime::MemoryUse;
-use crate::tile::{Scalar, Tracer, here, trace_into_module};
+use crate::tile::{self, Scalar, Tracer, here, trace_into_module};
 
 /// What the launch knows about an array and compiles in.
 ///
@@ -97,8 +102,17 @@ impl WordWriter {
 /// A constant argument kept with a compiled kernel, to be compared with later launches.
 pub type StoredConstant = Box<dyn Any + Send + Sync>;
 
-/// One argument of a launch.
-pub trait LaunchArg {
+pub(crate) mod sealed {
+    /// What may be an argument of a launch. See the head of [`super`].
+    pub trait Sealed {}
+}
+
+use self::sealed::Sealed;
+
+/// One argument of a launch: an array or a view of one, a number, a [`Constant`], a tuple of arguments.
+///
+/// Sealed: a launch trusts that the methods agree with each other.
+pub trait LaunchArg: Sealed {
     /// What the kernel function receives.
     type Traced;
 
@@ -126,6 +140,8 @@ pub trait LaunchArg {
 
 macro_rules! scalar_argument {
     ($($name:ident)+) => {$(
+        impl Sealed for $name {}
+
         impl LaunchArg for $name {
             type Traced = Scalar<$name>;
 
@@ -151,6 +167,8 @@ scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 
 /// once. Use it for everything that decides the shape of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Constant<X>(pub X);
+
+impl<X> Sealed for Constant<X> {}
 
 impl<X: Hash + Eq + Clone + Send + Sync + 'static> LaunchArg for Constant<X> {
     type Traced = X;
@@ -189,16 +207,24 @@ pub trait LaunchArgs: LaunchArg {}
             `Constant(x)` as x, a tuple as a tuple; kernels are `Fn` and return nothing"
 )]
 pub trait Kernel<Args> {
-    /// Does the type alone identify the kernel (a function item, a closure that captures nothing)?
-    const IS_ZERO_SIZED: bool;
-
-    /// The name for messages, dumps and entries: the function's path without generics, as an identifier.
-    fn name(&self) -> String {
-        entry_name(std::any::type_name::<Self>())
-    }
-
     /// Calls the function.
     fn call(&self, args: Args);
+}
+
+/// Refuses to launch a kernel inside of another one.
+///
+/// # Errors
+/// [`crate::Error::Kernel`] at the caller's place.
+#[inline]
+#[track_caller]
+pub(crate) fn refuse_nested(name: impl Fn() -> String) -> Result<()> {
+    tile::refuse_nested(name, here())
+}
+
+/// The name of a kernel for messages, dumps and entries: the function's path without generics, as an
+/// identifier.
+pub(crate) fn name_of<K>() -> String {
+    entry_name(std::any::type_name::<K>())
 }
 
 /// The last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`.
@@ -215,6 +241,8 @@ fn entry_name(path: &str) -> String {
 
 macro_rules! tuples {
     ($(($($arg:ident $index:tt),*))+) => {$(
+        impl<$($arg: LaunchArg),*> Sealed for ($($arg,)*) {}
+
         #[allow(clippy::unused_unit)]
         impl<$($arg: LaunchArg),*> LaunchArg for ($($arg,)*) {
             type Traced = ($($arg::Traced,)*);
@@ -248,8 +276,6 @@ macro_rules! tuples {
         where
             Function: Fn($($arg),*),
         {
-            const IS_ZERO_SIZED: bool = size_of::<Function>() == 0;
-
             fn call(&self, _args: ($($arg,)*)) {
                 self($(_args.$index),*)
             }

@@ -217,13 +217,35 @@ fn loads_of_ranks_one_to_four() {
     );
 }
 
+#[test]
+fn promised_bounds_need_no_guards() {
+    let code = |checked: bool| {
+        let kernel = move |x: Array<f16, 2>, y: ArrayMut<f16, 2>| {
+            // SAFETY: only text is made of this kernel.
+            let (load, store) = unsafe {
+                (ct::LoadOptions::new().check_bounds(checked), ct::StoreOptions::new().check_bounds(checked))
+            };
+            let i = ct::bid(0);
+            y.store_with((i, 0), x.load_with((i, 0), [8, 64], load), store);
+        };
+        trace(kernel, (input::<f16, 2>(), output::<f16, 2>()));
+        // Extents that vectors need not divide: checked, tiles at the end go element by element.
+        let x = ct::ArraySpec::<f16, 2>::new([100, 72]).strides([80, 1]).unwrap();
+        ct::code_ptx(kernel, (x, x.mutable()), ct::Target::SM_80).unwrap()
+    };
+    let (checked, promised) = (code(true), code(false));
+    assert!(checked.contains("setp") && checked.contains("bra"), "{checked}");
+    assert!(!promised.contains("setp") && !promised.contains("@"), "{promised}");
+    assert!(promised.matches("ld.global").count() <= checked.matches("ld.global").count() / 2, "{promised}");
+}
+
 fn paddings<T: AnyFloat>() {
     for padding in [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf] {
-        let options = ct::LoadOptions::new().padding(padding).latency(3).allow_tma(false).check_bounds(false);
+        let options = ct::LoadOptions::new().padding(padding).latency(3).allow_tma(false);
         trace(
             |a: Array<T, 2>, out: ArrayMut<T, 2>| {
                 let x = a.load_with([0, 0], [8, 8], options.clone());
-                out.store_with([0, 0], x, ct::StoreOptions::new().latency(10).check_bounds(false));
+                out.store_with([0, 0], x, ct::StoreOptions::new().latency(10));
             },
             (input::<T, 2>(), output::<T, 2>()),
         );

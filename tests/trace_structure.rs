@@ -4,9 +4,8 @@ mod traced;
 
 use cutlet as ct;
 use cutlet::ir::{Attr, Def, Module, Op, OpId, Opcode, Predicate};
-use cutlet::kernel::ArrayFacts;
 use cutlet::prelude::*;
-use traced::{input, input_with, ops, output, trace};
+use traced::{input, ops, output, trace};
 
 fn all(module: &Module, code: Opcode) -> Vec<&Op> {
     let mut found: Vec<OpId> = Vec::new();
@@ -16,8 +15,8 @@ fn all(module: &Module, code: Opcode) -> Vec<&Op> {
 
 #[test]
 fn facts_become_assumptions() {
-    let facts = ArrayFacts { index64: true, base_align: 16, unit_stride: 0b10, extent_div16: 0b01, stride_div16: 0b11 };
-    let module = trace(|_: Array<f16, 2>| (), (input_with::<f16, 2>(facts),));
+    let spec = ct::ArraySpec::<f16, 2>::new([1 << 33, 17]).strides([32, 1]).unwrap();
+    let module = trace(|_: Array<f16, 2>| (), (spec,));
     let params: Vec<String> = module
         .block(module.entries[0].body)
         .args
@@ -242,10 +241,9 @@ fn literals_beside_halves_and_extents_beside_indices() {
 
 #[test]
 fn extents_of_wide_arrays() {
-    let facts = ArrayFacts { index64: true, unit_stride: 1, ..Default::default() };
     let module = trace(
         |a: Array<u8, 1>, out: ArrayMut<i64, 1>| out.store_scalar(0, a.extent64(0) + a.extent(0).cast::<i64>()),
-        (input_with::<u8, 1>(facts), output::<i64, 1>()),
+        (ct::ArraySpec::<u8, 1>::new([1 << 33]), output::<i64, 1>()),
     );
     assert_eq!(all(&module, Opcode::TruncI).len(), 1);
     assert_eq!(all(&module, Opcode::ExtI).len(), 1);

@@ -3,9 +3,16 @@
 //! Bytes in, bytes out. A file is written under another name and renamed, so that readers never see
 //! half of one; it carries a checksum, and whatever does not fit is a miss. The folder stays below a
 //! number of bytes: the files used least recently go first. A fault of the file system is a miss, too.
+//!
+//! Machine code runs with the rights of whoever loads it, so the folder and each file in it must belong to
+//! the user (or to root, who needs no folder for that), and nobody else may be able to write there: such a
+//! folder is not used, such a file is a miss. What is made here only the user can read. Files whose names are
+//! not of the form that is written here are left alone.
 
 use std::fs;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
@@ -15,6 +22,8 @@ use sha2::{Digest, Sha256};
 const MAGIC: &[u8; 8] = b"cutlet\x001";
 const CHECKSUM_BYTES: usize = 32;
 const SUFFIX: &str = "cubin";
+/// Of a file that is still being written.
+const TEMPORARY: &str = "tmp";
 const DEFAULT_LIMIT_BYTES: u64 = 1 << 30;
 
 /// What an entry was made from, in 256 bits.
@@ -72,7 +81,9 @@ impl DiskCache {
     /// The bytes kept under a key.
     pub fn get(&self, key: &ContentKey) -> Option<Vec<u8>> {
         let path = self.path(key);
-        let mut bytes = fs::read(&path).ok()?;
+        let file = self.open(&path)?;
+        let mut bytes = Vec::new();
+        (&file).read_to_end(&mut bytes).ok()?;
         let head = MAGIC.len() + CHECKSUM_BYTES;
         let intact = bytes.len() >= head
             && bytes[..MAGIC.len()] == *MAGIC
@@ -82,8 +93,37 @@ impl DiskCache {
             return None;
         }
         // The time of last use decides what is thrown away.
-        let _ = fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        let _ = file.set_modified(SystemTime::now());
         Some(bytes.split_off(head))
+    }
+
+    /// The file of an entry, if nobody but the user can have written it.
+    fn open(&self, path: &Path) -> Option<fs::File> {
+        // Only a file is worth opening: not a link, nor something that would make us wait.
+        let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+        if !self.is_safe() || !own::is_safe(&found) {
+            return None;
+        }
+        let file = fs::File::open(path).ok()?;
+        // What was opened is what counts: it may have been exchanged since.
+        own::is_safe(&file.metadata().ok()?).then_some(file)
+    }
+
+    /// Is the folder the user's alone? Says once if it is not.
+    fn is_safe(&self) -> bool {
+        let Ok(data) = fs::metadata(&self.folder) else { return false };
+        let safe = data.is_dir() && own::is_safe(&data);
+        if data.is_dir() && !safe {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                eprintln!(
+                    "cutlet: compiled kernels are not kept: {} belongs to somebody else or can be written by others; \
+                     make it yours alone (chmod 700), or name another folder in CUTLET_CACHE_DIR",
+                    self.folder.display()
+                );
+            });
+        }
+        safe
     }
 
     /// Keeps bytes under a key, if the file system lets it.
@@ -91,13 +131,18 @@ impl DiskCache {
         let _ = self.write(key, bytes).and_then(|()| self.shrink());
     }
 
-    fn write(&self, key: &ContentKey, bytes: &[u8]) -> std::io::Result<()> {
+    fn write(&self, key: &ContentKey, bytes: &[u8]) -> io::Result<()> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
-        fs::create_dir_all(&self.folder)?;
+        own::create_folder(&self.folder)?;
+        if !self.is_safe() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.folder.join(format!("{}.{}.{serial}.tmp", key.hex(), std::process::id()));
+        let temporary = self.folder.join(format!("{}.{}.{serial}.{TEMPORARY}", key.hex(), std::process::id()));
         let content = [MAGIC, checksum(key, bytes).as_slice(), bytes].concat();
-        let written = fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, self.path(key)));
+        let written = own::create_file(&temporary)
+            .and_then(|mut file| file.write_all(&content))
+            .and_then(|()| fs::rename(&temporary, self.path(key)));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
@@ -105,12 +150,15 @@ impl DiskCache {
     }
 
     /// Removes the files used least recently until three quarters of the limit are left.
-    fn shrink(&self) -> std::io::Result<()> {
+    fn shrink(&self) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            let is_ours = [SUFFIX, "tmp"].iter().any(|suffix| has_suffix(&entry.path(), suffix));
-            if let (true, Ok(data)) = (is_ours, entry.metadata()) {
+            // `metadata` of an entry follows no link.
+            if let (true, Ok(data)) = (is_ours(&entry.file_name().to_string_lossy()), entry.metadata())
+                && data.is_file()
+                && own::is_safe(&data)
+            {
                 files.push((data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len(), entry.path()));
             }
         }
@@ -131,8 +179,60 @@ impl DiskCache {
     }
 }
 
-fn has_suffix(path: &Path, suffix: &str) -> bool {
-    path.extension().is_some_and(|extension| extension == suffix)
+/// Is this a name that is given here: 64 hexadecimal digits and the suffix, or with the numbers of a process
+/// and of a write between them?
+fn is_ours(name: &str) -> bool {
+    let all = |text: &str, valid: fn(u8) -> bool| !text.is_empty() && text.bytes().all(valid);
+    let is_key = |text: &str| text.len() == 64 && all(text, |c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+    let is_number = |text: &str| all(text, |c| c.is_ascii_digit());
+    match *name.split('.').collect::<Vec<_>>() {
+        [key, SUFFIX] => is_key(key),
+        [key, process, serial, TEMPORARY] => is_key(key) && is_number(process) && is_number(serial),
+        _ => false,
+    }
+}
+
+/// Files that only the user can write, where the system knows users.
+#[cfg(unix)]
+mod own {
+    use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+    use std::io::Result;
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+    use std::path::Path;
+
+    /// Does it belong to the user, or to root, and can nobody else write it?
+    pub fn is_safe(data: &Metadata) -> bool {
+        let user = rustix::process::geteuid().as_raw();
+        [user, 0].contains(&data.uid()) && data.mode() & 0o022 == 0
+    }
+
+    pub fn create_folder(path: &Path) -> Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)
+    }
+
+    pub fn create_file(path: &Path) -> Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+}
+
+/// Where the folders of users are theirs by default.
+#[cfg(not(unix))]
+mod own {
+    use std::fs::{File, Metadata, OpenOptions, create_dir_all};
+    use std::io::Result;
+    use std::path::Path;
+
+    pub fn is_safe(_data: &Metadata) -> bool {
+        true
+    }
+
+    pub fn create_folder(path: &Path) -> Result<()> {
+        create_dir_all(path)
+    }
+
+    pub fn create_file(path: &Path) -> Result<File> {
+        OpenOptions::new().write(true).create_new(true).open(path)
+    }
 }
 
 /// Of key and content: a file under a wrong name is damaged, too.
@@ -217,5 +317,83 @@ mod tests {
         let cache = DiskCache::new(PathBuf::from("/proc/no/such/folder"), 1);
         cache.put(&ContentKey::of(&[]), b"x");
         assert_eq!(cache.get(&ContentKey::of(&[])), None);
+    }
+
+    #[test]
+    fn files_of_others_are_left_alone() {
+        let folder = Folder::new("others");
+        let cache = DiskCache::new(folder.0.clone(), 10_000);
+        let key = |i: u32| ContentKey::of(&[&i.to_le_bytes()]);
+        let hex = key(0).hex();
+        let names =
+            ["notes.tmp", "kernel.cubin", "keep.txt", &hex, &format!("{hex}.1.cubin"), &format!("{hex}.x.1.tmp")];
+        fs::create_dir_all(&folder.0).unwrap();
+        own_folder(&folder.0);
+        for name in names {
+            fs::write(folder.0.join(name), [1; 4000]).unwrap();
+        }
+        let stale = folder.0.join(format!("{hex}.12.7.tmp"));
+        fs::write(&stale, [1; 4000]).unwrap();
+        for i in 0..12 {
+            cache.put(&key(i), &[i as u8; 1000]);
+        }
+        for name in names {
+            assert!(folder.0.join(name).exists(), "{name}");
+        }
+        assert!(!stale.exists(), "what an interrupted write has left goes, too");
+        assert!(cache.get(&key(11)).is_some() && cache.get(&key(0)).is_none());
+    }
+
+    #[cfg(unix)]
+    fn set_mode(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn own_folder(path: &Path) {
+        #[cfg(unix)]
+        set_mode(path, 0o700);
+        let _ = path;
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_others_can_write_is_not_used() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = Folder::new("permissions");
+        let cache = DiskCache::new(folder.0.join("new/cache"), 1 << 20);
+        let (key, other) = (ContentKey::of(&[b"kernel"]), ContentKey::of(&[b"other"]));
+        cache.put(&key, b"code");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&cache.folder), mode(&cache.path(&key))), (0o700, 0o600));
+        for (path, mine) in [(cache.folder.clone(), 0o700), (cache.path(&key), 0o600)] {
+            for others in [0o020, 0o002] {
+                set_mode(&path, mine | others);
+                assert_eq!(cache.get(&key), None, "{} {others:o}", path.display());
+            }
+            // Reading is harmless.
+            set_mode(&path, mine | 0o044);
+            assert_eq!(cache.get(&key).as_deref(), Some(&b"code"[..]));
+        }
+        set_mode(&cache.folder, 0o777);
+        cache.put(&other, b"code");
+        assert!(!cache.path(&other).exists(), "nothing is written where others can change it");
+        set_mode(&cache.folder, 0o700);
+        // A link is no entry, and what it points to stays as it is.
+        let mine = folder.0.join("mine");
+        fs::copy(cache.path(&key), &mine).unwrap();
+        fs::remove_file(cache.path(&key)).unwrap();
+        symlink(&mine, cache.path(&key)).unwrap();
+        assert_eq!(cache.get(&key), None);
+        cache.put(&key, b"new");
+        assert_eq!(cache.get(&key).as_deref(), Some(&b"new"[..]));
+        assert!(fs::read(&mine).unwrap().ends_with(b"code"));
+        // An entry of another user; only root can make one.
+        if std::os::unix::fs::chown(cache.path(&key), Some(12345), None).is_ok() {
+            assert_eq!(cache.get(&key), None);
+            std::os::unix::fs::chown(cache.path(&key), Some(0), None).unwrap();
+            std::os::unix::fs::chown(&cache.folder, Some(12345), None).unwrap();
+            assert_eq!(cache.get(&key), None);
+        }
     }
 }

@@ -1,12 +1,17 @@
 //! Compiled kernels of this process, by specialisation; each is compiled once, whoever asks first.
 //!
 //! Two levels: [`Recent`], a small table of each thread that is asked without any lock, in front of
-//! [`MemoryCache`], which all threads share. Entries stay for the life of the process.
+//! [`MemoryCache`], which all threads share. That one is bounded: beyond a number of entries it gives up
+//! those that were asked for least recently and that nobody holds.
+//!
+//! Constants are the user's values: their `Eq`, `Clone` and `Drop` may do anything, also launch kernels, and
+//! run while no lock is held and nothing is borrowed.
 
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use rustc_hash::{FxBuildHasher, FxHasher};
@@ -60,14 +65,17 @@ pub(crate) struct Slot<E> {
     hash: u64,
     words: Box<[u64]>,
     identity: Identity,
+    /// When the shared cache was asked for it last.
+    asked: AtomicU64,
     building: Mutex<()>,
     value: OnceLock<E>,
 }
 
 impl<E> Slot<E> {
+    /// Has it this key, apart from the identity?
     #[inline]
-    fn is(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>) -> bool {
-        self.hash == hash && *self.words == *words && wanted.is(&self.identity)
+    fn has_key(&self, hash: u64, words: &[u64]) -> bool {
+        self.hash == hash && *self.words == *words
     }
 
     /// The compiled kernel, if it is there.
@@ -76,14 +84,10 @@ impl<E> Slot<E> {
         self.value.get()
     }
 
-    /// Holds back other threads that want this specialisation; then look at [`Slot::get`] again.
-    /// A thread that panicked or failed while building leaves the work to the next one.
-    pub fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.building.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The compiled kernel, built by `build` if it is not there. Call it while holding [`Slot::lock`].
+    /// The compiled kernel, built by `build` if it is not there; threads that come in the meantime wait. After
+    /// a failure or a panic the next one tries again. `build` must not run code of the user.
     pub fn fill(&self, build: impl FnOnce() -> Result<E>) -> Result<&E> {
+        let _only_one = self.building.lock().unwrap_or_else(PoisonError::into_inner);
         match self.get() {
             Some(value) => Ok(value),
             None => {
@@ -94,40 +98,112 @@ impl<E> Slot<E> {
     }
 }
 
-/// Slots by hash.
-type Slots<E> = HashMap<u64, Vec<Arc<Slot<E>>>, FxBuildHasher>;
+/// Slots on their way in or out of the cache.
+type Found<E> = Vec<Arc<Slot<E>>>;
 
 /// All specialisations of the process.
 pub(crate) struct MemoryCache<E> {
     slots: RwLock<Slots<E>>,
+    /// Entries that are kept although nobody holds them.
+    limit: usize,
+    /// Counts what is asked for.
+    clock: AtomicU64,
+}
+
+/// Slots by hash.
+struct Slots<E> {
+    by_hash: HashMap<u64, Vec<Arc<Slot<E>>>, FxBuildHasher>,
+    count: usize,
+    /// With more entries than this, some go.
+    room: usize,
 }
 
 impl<E> MemoryCache<E> {
-    pub const fn new() -> MemoryCache<E> {
-        MemoryCache { slots: RwLock::new(HashMap::with_hasher(FxBuildHasher)) }
+    /// A cache that keeps at most `limit` entries, and more only while somebody holds them.
+    pub const fn new(limit: usize) -> MemoryCache<E> {
+        let slots = Slots { by_hash: HashMap::with_hasher(FxBuildHasher), count: 0, room: limit };
+        MemoryCache { slots: RwLock::new(slots), limit, clock: AtomicU64::new(0) }
     }
 
     /// The slot of a specialisation; `identity` is asked for when there is none yet.
     pub fn slot(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Arc<Slot<E>> {
-        let find = |slots: &[Arc<Slot<E>>]| slots.iter().find(|slot| slot.is(hash, words, wanted)).cloned();
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slots.get(&hash).and_then(|slots| find(slots)) {
+        let now = self.clock.fetch_add(1, Relaxed);
+        let find = |slots: &[Arc<Slot<E>>]| {
+            let slot = slots.iter().find(|slot| wanted.is(&slot.identity))?;
+            slot.asked.store(now, Relaxed);
+            Some(slot.clone())
+        };
+        let mut seen = self.candidates(hash, words);
+        if let Some(slot) = find(&seen) {
             return slot;
         }
-        drop(slots);
+        let slot = Arc::new(Slot {
+            hash,
+            words: words.into(),
+            identity: identity(),
+            asked: AtomicU64::new(now),
+            building: Mutex::new(()),
+            value: OnceLock::new(),
+        });
+        loop {
+            // What is given up is dropped here, after the lock.
+            match self.insert(&slot, &seen) {
+                Ok(_given_up) => return slot,
+                Err(others) => match find(&others) {
+                    Some(slot) => return slot,
+                    None => seen.extend(others),
+                },
+            }
+        }
+    }
+
+    /// The slots with this key, apart from their identity.
+    fn candidates(&self, hash: u64, words: &[u64]) -> Found<E> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = slots.by_hash.get(&hash).map_or(&[][..], Vec::as_slice);
+        slots.iter().filter(|slot| slot.has_key(hash, words)).cloned().collect()
+    }
+
+    /// Adds a slot that is none of `seen`, and gives what has to go for it; or the slots that came in between.
+    fn insert(&self, slot: &Arc<Slot<E>>, seen: &[Arc<Slot<E>>]) -> Result<Found<E>, Found<E>> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let slots = slots.entry(hash).or_default();
-        find(slots).unwrap_or_else(|| {
-            let slot = Arc::new(Slot {
-                hash,
-                words: words.into(),
-                identity: identity(),
-                building: Mutex::new(()),
-                value: OnceLock::new(),
-            });
-            slots.push(slot.clone());
-            slot
-        })
+        let same_hash = slots.by_hash.entry(slot.hash).or_default();
+        let is_new = |other: &&Arc<Slot<E>>| {
+            other.has_key(slot.hash, &slot.words) && !seen.iter().any(|s| Arc::ptr_eq(s, other))
+        };
+        let others: Vec<_> = same_hash.iter().filter(is_new).cloned().collect();
+        if !others.is_empty() {
+            return Err(others);
+        }
+        same_hash.push(slot.clone());
+        slots.count += 1;
+        Ok(slots.shrink(self.limit))
+    }
+}
+
+impl<E> Slots<E> {
+    /// Takes out entries that nobody else holds until three quarters of the limit are left.
+    fn shrink(&mut self, limit: usize) -> Found<E> {
+        if self.count <= self.room {
+            return Vec::new();
+        }
+        let all = self.by_hash.values().flatten();
+        // Nobody can get hold of one while the lock is held for writing.
+        let mut idle: Vec<_> = all.filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
+        idle.sort_by_key(|slot| slot.asked.load(Relaxed));
+        idle.truncate(self.count - limit / 4 * 3);
+        for gone in &idle {
+            if let Some(same_hash) = self.by_hash.get_mut(&gone.hash) {
+                same_hash.retain(|slot| !Arc::ptr_eq(slot, gone));
+                if same_hash.is_empty() {
+                    self.by_hash.remove(&gone.hash);
+                }
+            }
+        }
+        self.count -= idle.len();
+        // Where many are held, the next search waits until it can find something.
+        self.room = limit.max(self.count + limit / 4);
+        idle
     }
 }
 
@@ -152,8 +228,8 @@ impl<E> Recent<E> {
     /// A compiled specialisation.
     #[inline]
     pub fn find(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Arc<Slot<E>>> {
-        let place = self.place(hash).borrow();
-        place.as_ref().filter(|slot| slot.is(hash, words, wanted)).cloned()
+        let slot = self.place(hash).borrow().as_ref().filter(|slot| slot.has_key(hash, words)).cloned()?;
+        wanted.is(&slot.identity).then_some(slot)
     }
 
     /// Remembers a compiled specialisation.
@@ -168,18 +244,19 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    const LIMIT: usize = 16;
+
     fn constants(value: u32) -> Vec<StoredConstant> {
         vec![Box::new(value)]
     }
 
     #[test]
     fn equal_hashes_do_not_confuse_constants() {
-        let cache = MemoryCache::<u32>::new();
+        let cache = MemoryCache::<u32>::new(LIMIT);
         let id = TypeId::of::<u8>();
         let get = |value: u32| {
             let same = move |stored: &[StoredConstant]| stored[0].downcast_ref::<u32>() == Some(&value);
             let slot = cache.slot(7, &[1], &Wanted::Type(id, &same), &|| Identity::Type(id, constants(value)));
-            let _guard = slot.lock();
             *slot.fill(|| Ok(value * 10)).unwrap()
         };
         assert_eq!([get(1), get(2), get(1), get(2)], [10, 20, 10, 20]);
@@ -187,7 +264,7 @@ mod tests {
 
     #[test]
     fn failures_are_tried_again_and_values_built_once() {
-        let cache = MemoryCache::<u32>::new();
+        let cache = MemoryCache::<u32>::new(LIMIT);
         let id = TypeId::of::<u8>();
         let wanted = Wanted::Type(id, &|_| true);
         let slot = cache.slot(1, &[], &wanted, &|| Identity::Type(id, Vec::new()));
@@ -198,14 +275,13 @@ mod tests {
 
     #[test]
     fn threads_build_one_value() {
-        let cache = MemoryCache::<usize>::new();
+        let cache = MemoryCache::<usize>::new(LIMIT);
         let built = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     let id = TypeId::of::<u8>();
                     let slot = cache.slot(1, &[5], &Wanted::Type(id, &|_| true), &|| Identity::Type(id, Vec::new()));
-                    let _guard = slot.lock();
                     let value = slot.fill(|| {
                         std::thread::sleep(std::time::Duration::from_millis(5));
                         Ok(built.fetch_add(1, Ordering::SeqCst))
@@ -215,5 +291,40 @@ mod tests {
             }
         });
         assert_eq!(built.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_was_asked_for_least_recently_goes_unless_it_is_held() {
+        let cache = MemoryCache::<u32>::new(LIMIT);
+        let id = TypeId::of::<u8>();
+        let identities = AtomicUsize::new(0);
+        let get = |number: u64| {
+            let identity = || {
+                identities.fetch_add(1, Ordering::SeqCst);
+                Identity::Type(id, Vec::new())
+            };
+            cache.slot(number, &[number], &Wanted::Type(id, &|_| true), &identity)
+        };
+        let is_kept = |number: u64| {
+            let before = identities.load(Ordering::SeqCst);
+            get(number);
+            identities.load(Ordering::SeqCst) == before
+        };
+        let held = get(0);
+        for number in 1..1000 {
+            get(number);
+            assert!(is_kept(1), "asked for all the time, after {number}");
+            assert!(cache.slots.read().unwrap().count <= LIMIT + 1);
+        }
+        assert!(Arc::ptr_eq(&held, &get(0)));
+        assert!(is_kept(999) && !is_kept(2));
+        // Slots that are all held are all kept, and cost no search at each new one.
+        let held: Vec<_> = (2000..2100).map(get).collect();
+        assert!(held.iter().zip(2000..).all(|(slot, number)| Arc::ptr_eq(slot, &get(number))));
+        drop(held);
+        for number in 3000..3100 {
+            get(number);
+        }
+        assert!(cache.slots.read().unwrap().count <= LIMIT + LIMIT / 4 + 1);
     }
 }

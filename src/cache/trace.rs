@@ -1,8 +1,9 @@
-//! Traces as keys: equality and hash of what a kernel recorded, wherever it was written.
+//! Traces as keys: equality and hash of what a kernel recorded.
 //!
 //! Two traces of one kernel are made by the same calls in the same order, so handles have equal
-//! numbers where the traces are equal and arenas can be compared position by position. Source
-//! locations are left out: they do not change the code.
+//! numbers where the traces are equal and arenas can be compared position by position. Source locations
+//! count, too: they do not change the code, but errors name them, and a kernel written in one place must not
+//! answer for one written in another.
 
 use std::hash::{Hash, Hasher};
 
@@ -25,6 +26,7 @@ pub(crate) fn hash_trace(module: &Module) -> u64 {
 /// Did both record the same?
 pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
     a.types().eq(b.types())
+        && a.locations().eq(b.locations())
         && a.ops.len() == b.ops.len()
         && a.ops.iter().zip(&b.ops).all(|(a, b)| parts(a) == parts(b))
         && a.values.len() == b.values.len()
@@ -40,8 +42,8 @@ pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
         })
 }
 
-/// All of an op but its place.
+/// All of an op.
 fn parts(op: &Op) -> impl Hash + PartialEq + '_ {
-    let Op { code, operands, segments, results, attrs, regions, loc: _ } = op;
-    (code, operands, segments, results, attrs, regions)
+    let Op { code, operands, segments, results, attrs, regions, loc } = op;
+    (code, operands, segments, results, attrs, regions, loc)
 }

@@ -319,6 +319,11 @@ impl Module {
         Loc(self.locations.insert_full(location).0 as u32 + 1)
     }
 
+    /// All source locations, in the order of their handles.
+    pub fn locations(&self) -> impl Iterator<Item = &Location> {
+        self.locations.iter()
+    }
+
     /// The source location behind a handle.
     pub fn location(&self, loc: Loc) -> Option<&Location> {
         self.locations.get_index((loc.0 as usize).checked_sub(1)?)

@@ -1,10 +1,11 @@
 //! The code of a kernel as text, without running it and without a device.
 
-use super::Launch;
-use super::compile::{generate, optimise};
+use super::choices::Launch;
+use super::compile::optimise;
+use super::ptx::generate;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Kernel, LaunchArgs, trace_kernel};
+use crate::kernel::{Kernel, LaunchArgs, name_of, trace_kernel};
 use crate::target::Target;
 
 /// The Tile IR of a kernel after the passes, as text.
@@ -92,6 +93,6 @@ where
     A: LaunchArgs,
     K: Kernel<A::Traced>,
 {
-    let name = kernel.name();
+    let name = name_of::<K>();
     optimise(&name, trace_kernel(&name, kernel, args)?)
 }

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::compile::Executable;
+use super::choices::{Launch, Wishes};
+use super::executable::Executable;
+use super::grid::Grid;
 use super::raw::RawLaunch;
 use super::remarks::Remarks;
 use super::run::run;
-use super::specialise::{Specialised, Wishes, key_of, specialise};
-use super::{Grid, Launch};
+use super::specialise::{Specialised, key_of, specialise};
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, LaunchArgs, StoredConstant};
+use crate::kernel::{Kernel, LaunchArgs, StoredConstant, name_of, refuse_nested};
 use crate::runtime::Device;
 
 /// A kernel compiled for one form of its arguments, made by [`compile`].
@@ -72,6 +73,7 @@ impl Launch<'_> {
         A: LaunchArgs,
         K: Kernel<A::Traced>,
     {
+        refuse_nested(name_of::<K>)?;
         let device = self.device(&args)?;
         let wishes = self.wishes(device)?;
         let slot = specialise(&kernel, &args, device, wishes)?;
@@ -79,7 +81,7 @@ impl Launch<'_> {
         args.key(&mut key);
         let mut constants = Vec::new();
         args.store_constants(&mut constants);
-        let (name, key) = (kernel.name(), key.words().into());
+        let (name, key) = (name_of::<K>(), key.words().into());
         Ok(CompiledKernel { name, slot, device, wishes, key, constants, args: PhantomData })
     }
 
@@ -93,6 +95,7 @@ impl Launch<'_> {
         kernel: &CompiledKernel<Args>,
         args: impl LaunchArgs<Traced = Args>,
     ) -> Result<()> {
+        refuse_nested(|| kernel.name.clone())?;
         let device = self.device(&args)?;
         let mut key = key_of(device, kernel.wishes);
         args.key(&mut key);
@@ -173,7 +176,7 @@ impl<Args> CompiledKernel<Args> {
         let Executable::Gpu(code) = self.executable() else { return Ok(None) };
         let mut words = Vec::new();
         args.pack(&mut |word| words.push(word));
-        RawLaunch::new(code, words).map(Some)
+        RawLaunch::new(&self.slot, code, words).map(Some)
     }
 
     fn resources(&self) -> Result<(u32, u32)> {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::choices::Launch;
 use super::code::traced;
-use super::compile::generate;
+use super::grid::Grid;
 use super::promise::Checks;
-use super::tileir::cubin;
-use super::{Grid, Launch};
+use super::ptx::generate;
+use super::tileir::assembled;
 use crate::backend::ptx::ParamKind;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
@@ -88,7 +89,7 @@ impl Exported {
     /// [`crate::Error::Unsupported`] at the user's places for what the target lacks,
     /// [`crate::Error::Compile`] when this is no bytecode, [`crate::Error::NoDevice`] without an assembler.
     pub fn assemble(&self, target: Target) -> Result<Vec<u8>> {
-        cubin(&self.entry, &self.bytes, target)
+        Ok(assembled(&self.entry, &self.bytes, target, |_| Ok(()))?.0)
     }
 
     /// May the kernel be launched with this grid and these parameters (in order, one word each)? If not,
@@ -209,7 +210,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
     };
     let code = tileir::compile(module, *target, &tileir::CompileOptions { version, guards, hints: *hints })?;
     let bytes = match format {
-        Format::Cubin => cubin(&code.entry, &code.bytecode, *target)?,
+        Format::Cubin => assembled(&code.entry, &code.bytecode, *target, |_| Ok(()))?.0,
         Format::TileIr(_) | Format::Ptx => code.bytecode,
     };
     let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer, tensor_map: None };

@@ -1,16 +1,9 @@
-//! What a kernel relies on without asking, checked at each launch; and the kernel that asks, for launches
-//! of which it does not hold.
+//! What a kernel relies on without asking, checked at each launch.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::compile::GpuCode;
-use super::dump::Dump;
-use super::tileir;
-use crate::backend::tileir::{Bound, Guards, Param, Probe, Promises};
-use crate::backend::{Hints, ParamWord, cpu};
-use crate::error::Result;
-use crate::ir::Module;
-use crate::runtime::Gpu;
+use crate::backend::tileir::{Bound, Param, Probe, Promises};
+use crate::backend::{ParamWord, cpu};
 
 /// Grids of more blocks are not gone through block by block.
 const MOST_BLOCKS: u64 = 1 << 17;
@@ -79,49 +72,5 @@ impl Checks {
         let program = self.program.get_or_init(|| cpu::Program::compile(probe.module()).ok());
         let run = |program: &cpu::Program| program.run(grid, words, &cpu::Memory::new(), &cpu::RunOptions::default());
         program.as_ref().is_some_and(|program| run(program).is_ok())
-    }
-}
-
-/// The promises of a kernel on a GPU, and what is needed to do without them.
-pub(crate) struct Promised {
-    checks: Checks,
-    guarded: OnceLock<Box<GpuCode>>,
-    building: Mutex<()>,
-    source: Source,
-}
-
-/// What the kernel was made from.
-pub(super) struct Source {
-    pub name: String,
-    pub module: Module,
-    pub gpu: &'static Gpu,
-    pub hints: Hints,
-}
-
-impl Promised {
-    pub fn new(checks: Checks, source: Source) -> Promised {
-        Promised { checks, guarded: OnceLock::new(), building: Mutex::new(()), source }
-    }
-
-    /// Can the kernel run with this grid and these parameters?
-    #[inline]
-    pub fn hold(&self, grid: [u32; 3], words: &[ParamWord]) -> bool {
-        self.checks.hold(grid, words)
-    }
-
-    /// The kernel that relies on nothing; compiled when it is first asked for.
-    ///
-    /// # Errors
-    /// Those of compiling.
-    #[cold]
-    pub fn guarded(&self) -> Result<&GpuCode> {
-        let _only_one = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(code) = self.guarded.get() {
-            return Ok(code);
-        }
-        let Source { name, module, gpu, hints } = &self.source;
-        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?} guarded", gpu.target()));
-        let code = tileir::compile(name, module, gpu, *hints, Guards::Kernel, &dump)?;
-        Ok(self.guarded.get_or_init(|| Box::new(code)))
     }
 }

@@ -2,15 +2,16 @@
 
 use std::ffi::c_void;
 
-use super::compile::GpuCode;
+use super::executable::GpuCode;
 use super::run::param_pointers;
+use super::specialise::Specialised;
 use super::tensor_map::Encoded;
 use crate::backend::ParamWord;
 use crate::backend::ptx::ParamKind;
 use crate::error::Result;
 
 /// What `cuLaunchKernel` takes for a kernel and its arguments, made by
-/// [`CompiledKernel::raw`](crate::CompiledKernel::raw).
+/// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid as long as this is.
 pub struct RawLaunch {
     /// The `CUfunction`.
     pub function: *mut c_void,
@@ -23,13 +24,15 @@ pub struct RawLaunch {
     kinds: Vec<ParamKind>,
     words: Vec<ParamWord>,
     maps: Option<Encoded>,
+    /// Keeps the code on the GPU.
+    _kernel: Specialised,
 }
 
 impl RawLaunch {
-    pub(super) fn new(code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
+    pub(super) fn new(kernel: &Specialised, code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
         // The grid is not known here.
         let (code, maps) = code.for_launch(None, &words)?;
-        let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded())?;
+        let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded.get())?;
         let (function, config) = code.kernel.raw();
         Ok(RawLaunch {
             function,
@@ -39,6 +42,7 @@ impl RawLaunch {
             kinds: code.params.clone(),
             words,
             maps,
+            _kernel: kernel.clone(),
         })
     }
 

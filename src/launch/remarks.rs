@@ -5,13 +5,9 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Launch;
-use super::code::traced;
 use crate::backend::ptx::remarks::CodeRemarks;
 use crate::error::Result;
-use crate::kernel::{Kernel, LaunchArgs, WordWriter};
-use crate::pass::Work;
-use crate::runtime::{Backend, Device, Gpu, GpuKernel};
+use crate::runtime::{Gpu, GpuKernel};
 
 /// What became of a kernel: which way its tiles travel, which instructions multiply them, what a thread and
 /// a tile block occupy, what the assembler had to say. Its `Display` is a report of several lines.
@@ -73,6 +69,16 @@ impl Remarks {
         Ok(remarks)
     }
 
+    /// The name of the kernel.
+    pub(super) fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// Is this the first time that the work of a launch is to be said?
+    pub(super) fn is_first_launch(&self) -> bool {
+        !self.said.swap(true, Ordering::Relaxed)
+    }
+
     /// What the assembler said about lost speed: spilled registers, serialised matrix instructions.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -128,85 +134,4 @@ impl fmt::Display for Remarks {
 pub(super) fn wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| std::env::var_os("CUTLET_REMARKS").is_some_and(|value| !value.is_empty() && value != "0"))
-}
-
-impl Launch<'_> {
-    /// What a launch of this kernel over the grid would do at least: bytes of memory, operations.
-    ///
-    /// ```
-    /// use cutlet as ct;
-    ///
-    /// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-    ///     let tile = x.load([ct::bid(0)], [16]);
-    ///     y.store([ct::bid(0)], tile + tile);
-    /// }
-    ///
-    /// let x = ct::ArraySpec::<f32, 1>::new([64]);
-    /// let work = ct::Launch::new(4).work(double, (x, x.mutable()))?;
-    /// assert_eq!((work.read_bytes, work.written_bytes, work.elementwise), (256.0, 256.0, 64.0));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Argument`] for a
-    /// grid beyond the limits.
-    ///
-    /// # Panics
-    /// When the kernel panics while it is traced.
-    #[track_caller]
-    pub fn work<K, A>(&self, kernel: K, args: A) -> Result<Work>
-    where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
-    {
-        let generator = self.backend.unwrap_or(Backend::Ptx);
-        let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
-        self.work_over(grid, &kernel, &args)
-    }
-
-    #[track_caller]
-    fn work_over<K, A>(&self, grid: [u32; 3], kernel: &K, args: &A) -> Result<Work>
-    where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
-    {
-        let module = traced(kernel, args)?;
-        let mut words = WordWriter::default();
-        args.pack(&mut |word| words.push(word));
-        Ok(Work::of(&module, &module.entries[0], grid, words.words()))
-    }
-
-    /// Says, once for each compiled kernel, what this launch does and how fast that could be.
-    #[cold]
-    #[track_caller]
-    pub(super) fn say_work<K, A>(&self, device: Device, grid: [u32; 3], kernel: &K, args: &A, remarks: &Remarks)
-    where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
-    {
-        if remarks.said.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let Ok(work) = self.work_over(grid, kernel, args) else { return };
-        let [x, y, z] = grid;
-        let mut line = format!("{}: a launch over {x} x {y} x {z} blocks", remarks.kernel);
-        if work.is_guess {
-            line += ", guessed where control depends on data,";
-        }
-        line += &format!(" reads {} and writes {}", megabytes(work.read_bytes), megabytes(work.written_bytes));
-        for (dtype, flops) in &work.products {
-            line += &format!(", {:.3} GFLOP of {dtype} products", flops / 1e9);
-        }
-        if work.elementwise > 0.0 {
-            line += &format!(", {:.3} GFLOP elementwise", work.elementwise / 1e9);
-        }
-        if let Some(time) = device.least_time(&work) {
-            line += &format!(": {:.1} us at best", time.as_secs_f64() * 1e6);
-        }
-        eprintln!("{line}");
-    }
-}
-
-fn megabytes(bytes: f64) -> String {
-    format!("{:.3} MB", bytes / 1e6)
 }

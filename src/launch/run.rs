@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::compile::{Executable, GpuCode};
+use super::executable::{Executable, GpuCode};
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
@@ -40,7 +40,7 @@ fn launch_gpu(
 ) -> Result<()> {
     let (code, maps) = code.for_launch(Some(grid), words)?;
     let code = match &code.promises {
-        Some(promised) if !promised.hold(grid, words) => promised.guarded()?,
+        Some(promised) if !promised.checks.hold(grid, words) => promised.guarded.get()?,
         _ => code,
     };
     let maps = maps.as_deref().unwrap_or_default();

@@ -5,31 +5,28 @@ use std::sync::Arc;
 
 use rustc_hash::FxHasher;
 
-use super::compile::{Executable, compile};
-use crate::backend::Hints;
+use super::choices::Wishes;
+use super::compile::compile;
+use super::executable::Executable;
 use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace::hash_trace;
 use crate::error::Result;
 use crate::ir::Module;
-use crate::kernel::{Kernel, LaunchArgs, StoredConstant, WordWriter, trace_kernel};
-use crate::runtime::{Backend, Device};
+use crate::kernel::{Kernel, LaunchArgs, StoredConstant, WordWriter, name_of, trace_kernel};
+use crate::runtime::Device;
 
 /// A specialisation; compiled, once it has left this file.
 pub(super) type Specialised = Arc<Slot<Executable>>;
 
-/// Every kernel that was compiled by this process.
-static COMPILED: MemoryCache<Executable> = MemoryCache::new();
+/// Kernels that are kept although nothing holds them: those launched least recently go first. One takes
+/// some 10 KiB, and on a GPU its code.
+const MOST_KERNELS: usize = 1024;
+
+/// The kernels compiled by this process.
+static COMPILED: MemoryCache<Executable> = MemoryCache::new(MOST_KERNELS);
 
 thread_local! {
     static RECENT: Recent<Executable> = const { Recent::new() };
-}
-
-/// What a launch asks for besides kernel and arguments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
-    pub hints: Hints,
-    /// The back end that makes the code.
-    pub generator: Backend,
 }
 
 /// What code depends on besides kernel and arguments: the words that every key starts with.
@@ -56,17 +53,16 @@ where
     A: LaunchArgs,
     K: Kernel<A::Traced>,
 {
-    if !K::IS_ZERO_SIZED {
-        let name = kernel.name();
+    // A value that has no size is known by its type: a function item, a closure that captures nothing.
+    if size_of::<K>() > 0 {
+        let name = name_of::<K>();
         return specialise_trace(&name, trace_kernel(&name, kernel, args)?, device, wishes);
     }
     let slot = slot_of_type::<K, A>(args, device, wishes);
     if slot.get().is_none() {
-        let _only_one = slot.lock();
-        if slot.get().is_none() {
-            let name = kernel.name();
-            fill(&slot, &name, trace_kernel(&name, kernel, args)?, device, wishes)?;
-        }
+        // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
+        let name = name_of::<K>();
+        fill(&slot, &name, trace_kernel(&name, kernel, args)?, device, wishes)?;
     }
     Ok(slot)
 }
@@ -120,7 +116,6 @@ fn specialise_trace(name: &str, module: Module, device: Device, wishes: Wishes) 
     let identity = || Identity::Trace(Box::new(module.clone()));
     let slot = shared(hash, key.words(), &Wanted::Trace(&module), &identity);
     if slot.get().is_none() {
-        let _only_one = slot.lock();
         fill(&slot, name, module, device, wishes)?;
     }
     Ok(slot)

@@ -159,8 +159,33 @@ macro_rules! access_options {
             }
 
             /// `false` is a **promise** that no element of the tile lies outside of the array, so that no check
-            /// is needed. If it is broken, memory outside of the array is accessed.
-            pub fn check_bounds(mut self, check: bool) -> $name {
+            /// is needed. The cpu back end checks it all the same, and says where it is broken.
+            ///
+            /// ```
+            /// use cutlet as ct;
+            ///
+            /// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+            ///     // SAFETY: launched over arrays whose extents are multiples of 64, with a block for each tile.
+            ///     let (load, store) = unsafe {
+            ///         (ct::LoadOptions::new().check_bounds(false), ct::StoreOptions::new().check_bounds(false))
+            ///     };
+            ///     let i = ct::bid(0);
+            ///     y.store_with([i], x.load_with([i], [64], load), store);
+            /// }
+            ///
+            /// let x = ct::Device::cpu().full([128], 1.5f32)?;
+            /// let mut y = ct::Device::cpu().zeros([128])?;
+            /// ct::launch(copy, 2, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1.5; 128]);
+            /// assert!(ct::launch(copy, 3, (&x, &mut y)).is_err(), "the promise is broken");
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            ///
+            /// # Safety
+            /// With `false`, every tile that an access with these options names lies within its array, along every
+            /// axis, in every tile block of every launch. Else a GPU reads or writes memory that does not belong to
+            /// the array. `true`, the default, promises nothing.
+            pub unsafe fn check_bounds(mut self, check: bool) -> $name {
                 self.access.unchecked = !check;
                 self
             }

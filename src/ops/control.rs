@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, BlockId, CmpPred, Opcode, Overflow, Sign, TypeId, Value};
-use crate::tile::{Handle, Place, Raw, Region, Scalar, Source, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Raw, Region, Scalar, Source, Tile, Trace, here, in_region, record};
 
 /// The numbers that [`for_each`] runs over.
 ///
@@ -255,7 +255,7 @@ pub fn for_each<S: State>(range: impl LoopRange, init: S, body: impl Fn(Scalar<i
     let state = Values::of(&init);
     let args = this.open(&[DType::I32], &state);
     let inner = Values::into_state(&init, args[1..].iter().copied());
-    let next = Values::of(&body(Scalar::from_raw(args[0]), inner));
+    let next = Values::of(&in_region(|| body(Scalar::from_raw(args[0]), inner)));
     let block = this.close(Opcode::Continue, &next, &state);
     let results = this.finish(Opcode::For, &bounds, Some(&state), block.map(|b| vec![b]), &state);
     Values::into_state(&init, results)
@@ -352,7 +352,7 @@ pub fn for_each_while<S: State, C: Condition>(
     let args = this.open(&[], &carried);
     let i = Scalar::<i32>::from_raw(args[0]);
     this.leave_unless(i.lt(Scalar::<i32>::from_raw(end)), &args, &carried);
-    let (go_on, next) = body(i, Values::into_state(&init, args[1..].iter().copied()));
+    let (go_on, next) = in_region(|| body(i, Values::into_state(&init, args[1..].iter().copied())));
     let after = number(record(|t| {
         t.at(this.place);
         let i = t.usable(i.raw(), this.place)?;
@@ -386,8 +386,8 @@ pub fn while_loop<S: State, C: Condition>(init: S, condition: impl Fn(S) -> C, b
     let carried = Values::of(&init);
     let args = this.open(&[], &carried);
     let state = || Values::into_state(&init, args.iter().copied());
-    this.leave_unless(condition(state()), &args, &carried);
-    let next = Values::of(&body(state()));
+    this.leave_unless(in_region(|| condition(state())), &args, &carried);
+    let next = Values::of(&in_region(|| body(state())));
     let block = this.close(Opcode::Continue, &next, &carried);
     let results = this.finish(Opcode::Loop, &[], Some(&carried), block.map(|b| vec![b]), &carried);
     Values::into_state(&init, results)
@@ -445,11 +445,11 @@ impl Body {
             t.scalar(self.place, condition.source(), DType::I1)
         });
         record(|t| t.open(self.region(), &[]));
-        let first = then();
+        let first = in_region(then);
         let values = Values::of(&first);
         let then_block = self.close(Opcode::Yield, &values, &values);
         record(|t| t.open(self.region(), &[]));
-        let other_block = self.close(Opcode::Yield, &Values::of(&otherwise()), &values);
+        let other_block = self.close(Opcode::Yield, &Values::of(&in_region(otherwise)), &values);
         let blocks = then_block.zip(other_block).map(|(a, b)| vec![a, b]);
         let results = self.finish(Opcode::If, &[condition], None, blocks, &values);
         Values::into_state(&first, results)

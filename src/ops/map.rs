@@ -9,7 +9,7 @@ use crate::element::Whole;
 use crate::error::Location;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Module, OpId, Type, TypeId, Value};
-use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, Trace, here, in_region, record};
 
 /// Records `body` on scalars of the elements of `sources` and lifts it to their shape.
 fn map_tiles(
@@ -45,7 +45,7 @@ fn map_tiles(
     });
     let Some((values, args)) = start else { return record(|t| t.poison(out)) };
     let handles: Vec<Raw> = record(|t| args.iter().map(|&a| t.raw(a)).collect());
-    let result = body(&handles);
+    let result = in_region(|| body(&handles));
     record(|t| {
         let result = t.usable(result, place);
         let scratch = t.close();

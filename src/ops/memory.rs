@@ -67,17 +67,23 @@ impl Visit<'_> {
         true
     }
 
+    /// The extents of the tile in the view: one of 1 where the array has no dimensions.
+    fn extents(&self) -> &[i64] {
+        if self.shape.is_empty() { &[1] } else { self.shape }
+    }
+
     fn dim_map(&self, t: &mut Trace) -> Vec<i32> {
         let rank = self.shape.len();
+        let in_order = (0..self.extents().len() as i32).collect();
         match &self.access.order {
-            Some(order) if is_permutation(order, rank) => order.iter().map(|&d| d as i32).collect(),
-            Some(order) => {
-                let message =
-                    format!("`{}`: order {order:?} is not a permutation of the axes 0 to {}", self.name, rank - 1);
+            Some(order) if !is_permutation(order, rank) => {
+                let axes = rank.checked_sub(1).map_or("no axes".into(), |last| format!("the axes 0 to {last}"));
+                let message = format!("`{}`: order {order:?} is not a permutation of {axes}", self.name);
                 t.report(self.place, message, &["name each axis of the array once"]);
-                (0..rank as i32).collect()
+                in_order
             }
-            None => (0..rank as i32).collect(),
+            Some(order) if rank > 0 => order.iter().map(|&d| d as i32).collect(),
+            Some(_) | None => in_order,
         }
     }
 
@@ -86,7 +92,7 @@ impl Visit<'_> {
         let dim_map = self.dim_map(t);
         let (tensor, tensor_type) = t.array_view(self.array, self.place)?;
         let ty = t.builder.module.intern(Type::PartitionView {
-            tile: self.shape.iter().map(|&e| e as i32).collect(),
+            tile: self.extents().iter().map(|&e| e as i32).collect(),
             view: tensor_type,
             dim_map,
             padding: self.padding,
@@ -110,6 +116,7 @@ impl Trace {
     }
 
     fn indices(&mut self, place: Place, sources: &[Source]) -> Option<Vec<Value>> {
+        let sources = if sources.is_empty() { &[Source::Extent(0)] } else { sources };
         sources.iter().map(|&source| self.scalar(place, source, DType::I32)).collect()
     }
 
@@ -125,10 +132,15 @@ impl Trace {
         }
         let Some(indices) = self.indices(visit.place, index) else { return self.poison(ty) };
         let Some(view) = visit.view(self) else { return self.poison(ty) };
-        let types = [self.builder.module.intern(ty), self.builder.module.intern(Type::Token)];
-        let attrs = visit.access.attrs(rank);
+        let loaded = self.builder.module.intern(Type::tile(visit.dtype, visit.extents()));
+        let types = [loaded, self.builder.module.intern(Type::Token)];
+        let attrs = visit.access.attrs(indices.len());
         let results = self.emit(Opcode::LoadView, &[&[view], &indices, &[]], attrs, vec![], &types);
-        self.raw(results[0])
+        let tile = match rank {
+            0 => self.put(Opcode::Reshape, &[results[0]], vec![], visit.dtype, &[]),
+            _ => results[0],
+        };
+        self.raw(tile)
     }
 
     fn store(&mut self, visit: &Visit<'_>, index: &[Source], tile: Raw) {
@@ -140,8 +152,12 @@ impl Trace {
         }
         let Some(indices) = self.indices(visit.place, index) else { return };
         let (Some(view), Some(tile)) = (visit.view(self), tile) else { return };
+        let tile = match rank {
+            0 => self.put(Opcode::Reshape, &[tile], vec![], visit.dtype, &[1]),
+            _ => tile,
+        };
         let token = self.builder.module.intern(Type::Token);
-        let attrs = visit.access.attrs(rank);
+        let attrs = visit.access.attrs(indices.len());
         self.emit(Opcode::StoreView, &[&[tile], &[view], &indices, &[]], attrs, vec![], &[token]);
     }
 

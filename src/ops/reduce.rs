@@ -10,7 +10,7 @@ use super::arithmetic::sign;
 use crate::element::{Element, Float, Number, Whole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, Flag, Literal, Opcode, Overflow, Rounding, Type, Value};
-use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, here, record};
+use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, here, in_region, record};
 
 /// The axes of a reduction: one (`1`), several (`[0, 2]`) or all (`..`).
 pub trait Axes {
@@ -90,7 +90,7 @@ impl Reduction<'_> {
             let args = t.open(self.region, &[scalar, scalar]);
             (t.raw(args[0]), t.raw(args[1]))
         });
-        let combined = (self.combine)(accumulator, element);
+        let combined = in_region(|| (self.combine)(accumulator, element));
         record(|t| {
             t.at(self.place);
             let combined = t.usable(combined, self.place);

@@ -13,11 +13,16 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::ir::MAX_TILE_ELEMENTS;
+use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArrayFacts, LaunchArg, WordWriter};
 use crate::tile::{Array, ArrayMut, Tracer};
 
 /// Alignment of addresses that the compiled code can profit from, in bytes.
 const WIDE_ALIGNMENT: u32 = 16;
+
+/// Largest extent whose indices are 32-bit numbers: those of a tile that sticks out are, too.
+const LARGEST_EXTENT: usize = i32::MAX as usize - MAX_TILE_ELEMENTS as usize;
 
 /// What the launch knows about an array of this form.
 #[inline]
@@ -34,7 +39,7 @@ fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> Array
         facts.unit_stride |= u32::from(stride == 1) << d;
         facts.extent_div16 |= u32::from(extent % 16 == 0) << d;
         facts.stride_div16 |= u32::from(stride % 16 == 0) << d;
-        facts.index64 |= stride > i32::MAX as usize || extent > i32::MAX as usize;
+        facts.index64 |= stride > i32::MAX as usize || extent > LARGEST_EXTENT;
         last = last.saturating_add(extent.saturating_sub(1).saturating_mul(stride));
     }
     facts.index64 |= last > i32::MAX as usize;
@@ -64,6 +69,8 @@ fn address_of<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) 
 
 macro_rules! array_argument {
     ($($ty:ty => $traced:ident by $trace:ident, writes $writes:literal;)+) => {$(
+        impl<T: Element, const R: usize> Sealed for $ty {}
+
         impl<T: Element, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
 
@@ -123,8 +130,9 @@ pub struct ArraySpecMut<T, const R: usize>(ArraySpec<T, R>);
 impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// A row-major array of this shape, whose address is a multiple of 16.
     pub fn new(shape: [usize; R]) -> ArraySpec<T, R> {
-        // An array too large to exist gets the strides of the largest one: all that matters is that
-        // its indices are 64-bit numbers.
+        // An array too large to exist gets the extents and strides of the largest one: all that matters is
+        // that its indices are 64-bit numbers.
+        let shape = shape.map(|extent| extent.min(i64::MAX as usize));
         let layout =
             Strided::contiguous(shape).unwrap_or(Strided { offset: 0, shape, strides: [i64::MAX as usize; R] });
         ArraySpec { layout, address: 0, element: PhantomData }
@@ -133,11 +141,12 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// With these strides, in elements.
     ///
     /// # Errors
-    /// [`Error::Argument`] when a stride is 0.
+    /// [`Error::Argument`] when a stride is 0, or does not fit in i64.
     #[track_caller]
     pub fn strides(mut self, strides: [usize; R]) -> Result<ArraySpec<T, R>> {
-        if strides.contains(&0) {
-            return Err(Error::argument(format!("strides {strides:?}: a stride is at least 1")));
+        if let Some(stride) = strides.iter().find(|&&stride| stride == 0 || i64::try_from(stride).is_err()) {
+            let reason = if *stride == 0 { "is at least 1" } else { "is less than 2^63" };
+            return Err(Error::argument(format!("strides {strides:?}: a stride {reason}")));
         }
         self.layout.strides = strides;
         Ok(self)
@@ -159,6 +168,8 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     }
 }
 
+impl<T: Element, const R: usize> Sealed for ArraySpec<T, R> {}
+
 impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     type Traced = Array<T, R>;
 
@@ -178,6 +189,8 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
         pack(self.address, &self.layout, params);
     }
 }
+
+impl<T: Element, const R: usize> Sealed for ArraySpecMut<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
     type Traced = ArrayMut<T, R>;
@@ -231,6 +244,9 @@ mod tests {
         assert!(!wide([1 << 16, 1 << 15]));
         assert!(wide([(1 << 16) + 1, 1 << 15]));
         assert!(wide([1, usize::MAX]));
+        // A tile of 2^24 elements that starts inside still ends within 31 bits.
+        assert!(!wide([1, (1 << 31) - (1 << 24) - 1]));
+        assert!(wide([1, (1 << 31) - (1 << 24)]));
         assert!(!wide([0, 5]));
     }
 

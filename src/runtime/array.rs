@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
 use super::device::Device;
-use super::host;
 use super::memory::Memory;
 use super::strided::Strided;
-use super::view::{DeviceView, DeviceViewMut, check_packed};
+use super::transfer::check_packed;
+use super::view::{DeviceView, DeviceViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -110,10 +110,16 @@ impl Device {
 
     #[track_caller]
     fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
-        let layout = Strided::contiguous(shape)
-            .ok_or_else(|| Error::argument(format!("an array of shape {shape:?} has too many elements")))?;
+        let room = |layout: Strided<R>| {
+            let bytes = T::DTYPE.bytes_of(layout.len()).filter(|&bytes| isize::try_from(bytes).is_ok())?;
+            Some((layout, bytes))
+        };
+        let Some((layout, bytes)) = Strided::contiguous(shape).and_then(room) else {
+            let message = format!("an array of shape {shape:?} of {} has too many elements for any memory", T::NAME);
+            return Err(Error::argument(message));
+        };
         check_packed::<T, R>(&layout)?;
-        let memory = Memory::alloc(*self, T::DTYPE.bytes_of(layout.len()))?;
+        let memory = Memory::alloc(*self, bytes)?;
         Ok(DeviceArray { memory, layout, element: PhantomData })
     }
 }
@@ -232,38 +238,6 @@ impl<T: Element, const R: usize> fmt::Debug for DeviceArray<T, R> {
     }
 }
 
-pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
-    let first = host::byte_offset::<T>(layout.offset);
-    if layout.is_contiguous() && !host::is_packed::<T>() {
-        return host::collect(layout.len(), |bytes| memory.read(first, bytes));
-    }
-    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
-    memory.read(first, &mut bytes)?;
-    Ok(host::gather(&bytes, layout))
-}
-
-pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
-    let first = host::byte_offset::<T>(layout.offset);
-    // A packed view may end in the middle of a byte that belongs to its neighbour.
-    let whole = !host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
-    if layout.is_contiguous() && whole {
-        return memory.write(first, &host::to_bytes(host));
-    }
-    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
-    memory.read(first, &mut bytes)?;
-    host::scatter(host, &mut bytes, layout);
-    memory.write(first, &bytes)
-}
-
-/// Bytes from the first to the last element, gaps included.
-pub(super) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usize {
-    let nibble = if host::is_packed::<T>() { layout.offset % 2 } else { 0 };
-    match layout.span() {
-        0 => 0,
-        span => T::DTYPE.bytes_of(span + nibble),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,5 +313,24 @@ mod tests {
         assert!(error.to_string().contains("array.rs"), "{error}");
         assert!(Device::cpu().zeros::<u8, 2>([usize::MAX, 2]).is_err());
         assert!(Device::cpu().zeros::<u8, 1>([1 << 60]).is_err());
+    }
+
+    #[test]
+    fn numbers_of_bytes_that_do_not_fit_are_errors() -> Result<()> {
+        let device = Device::cpu();
+        // Each has few bytes modulo 2^64.
+        assert!(device.zeros::<i32, 1>([(1 << 59) + 4]).is_err());
+        assert!(device.zeros::<f64, 1>([1 << 58]).is_err());
+        assert!(device.zeros::<u8, 1>([(1 << 61) + 1]).is_err());
+        assert!(device.zeros::<u64, 2>([1 << 31, (1 << 30) + 1]).is_err());
+        let error = device.full([(1 << 62) + 2], 1u32).expect_err("2^64 + 8 bytes").to_string();
+        assert!(error.contains("array.rs") && error.contains("u32"), "{error}");
+        let error = device.zeros::<u8, 1>([1 << 60]).expect_err("2^60 bytes").to_string();
+        assert!(error.contains("array.rs") && error.contains("does not fit"), "{error}");
+        // Arrays without elements have no place that could be far away.
+        let empty = device.zeros::<f64, 2>([0, 1 << 62])?;
+        assert!(empty.slice(1, 1 << 61..)?.step(1, 1 << 50)?.to_vec()?.is_empty());
+        assert!(empty.reshape([1 << 62, 0])?.slice(0, 1 << 61..)?.to_vec()?.is_empty());
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Once;
 
 use super::gpu::Gpu;
+use crate::backend::cpu;
 use crate::error::{Error, Result};
 use crate::target::Target;
 
@@ -147,7 +148,7 @@ impl Device {
     /// Multiprocessors of a GPU; worker threads of the cpu device.
     pub fn num_multiprocessors(&self) -> usize {
         match self.0 {
-            Kind::Cpu => rayon::current_num_threads(),
+            Kind::Cpu => cpu::num_threads(),
             Kind::Gpu(gpu) => gpu.multiprocessors,
         }
     }

@@ -137,6 +137,8 @@ driver_table! {
     /// Loads code into the current context, compiling it first if it is PTX.
     module_load_data_ex = "cuModuleLoadDataEx"(
         module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void);
+    /// Unloads the code of a module.
+    module_unload = "cuModuleUnload"(module: CUmodule);
     /// Finds a kernel of a module.
     module_function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     /// Loads code as a library: a cubin, or bytecode for the driver's compiler.

@@ -1,8 +1,8 @@
 //! An open GPU and the driver's objects on it: its context, its memory pool, streams and events.
 //!
 //! A GPU is opened once per process and stays open: its primary context is retained, shared with
-//! every other user of it in the process (the CUDA runtime, cudarc), and never reset here. What users see
-//! of all this is in [`super::device`] and [`super::stream`].
+//! every other user of it in the process (the CUDA runtime, cudarc), and never reset here. Users see
+//! devices and streams.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int};

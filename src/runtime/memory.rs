@@ -43,17 +43,31 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// How a launch uses the memory behind one of its array arguments.
+/// How a launch uses the memory behind one of its array arguments. Made by the arguments alone, which hold
+/// the borrow that it speaks of.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryUse<'a> {
     /// The allocation.
-    pub memory: &'a Memory,
+    pub(crate) memory: &'a Memory,
+    /// May the kernel write it? Then the argument borrows it uniquely.
+    pub(crate) writes: bool,
+}
+
+impl<'a> MemoryUse<'a> {
+    /// The allocation.
+    pub fn memory(&self) -> &'a Memory {
+        self.memory
+    }
+
     /// May the kernel write it?
-    pub writes: bool,
+    pub fn writes(&self) -> bool {
+        self.writes
+    }
 }
 
 impl Memory {
     /// Allocates on a device; the content is unspecified on a GPU and zero on the cpu device.
+    #[track_caller]
     pub(crate) fn alloc(device: Device, bytes: usize) -> Result<Memory> {
         if bytes == 0 {
             // Never dereferenced: an array without elements has nothing in bounds.
@@ -65,12 +79,13 @@ impl Memory {
         }
         match device.as_gpu() {
             None => {
-                let layout = cpu_layout(bytes)?;
                 // SAFETY: the layout is not empty.
-                let address = unsafe { std::alloc::alloc_zeroed(layout) };
-                if address.is_null() {
-                    return Err(out_of_memory(bytes));
-                }
+                let allocated = cpu_layout(bytes).map(|layout| unsafe { std::alloc::alloc_zeroed(layout) });
+                let Some(address) = allocated.filter(|address| !address.is_null()) else {
+                    return Err(Error::argument(format!(
+                        "an array of {bytes} bytes does not fit into the memory of the cpu device"
+                    )));
+                };
                 Ok(Memory { address: address.expose_provenance() as u64, bytes, kind: Kind::Cpu })
             }
             Some(gpu) => {
@@ -236,7 +251,7 @@ impl Drop for Memory {
         match &mut self.kind {
             Kind::Absent => {}
             Kind::Cpu => {
-                if let Ok(layout) = cpu_layout(self.bytes) {
+                if let Some(layout) = cpu_layout(self.bytes) {
                     // SAFETY: allocated with this layout, and no borrow is left.
                     unsafe { std::alloc::dealloc(cpu_pointer(self.address), layout) }
                 }
@@ -259,12 +274,8 @@ fn cpu_pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-fn cpu_layout(bytes: usize) -> Result<Layout> {
-    Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| out_of_memory(bytes))
-}
-
-fn out_of_memory(bytes: usize) -> Error {
-    Error::argument(format!("an array of {bytes} bytes does not fit into the memory of the cpu device"))
+fn cpu_layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes, ALIGNMENT).ok()
 }
 
 fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64> {

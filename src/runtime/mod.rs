@@ -17,6 +17,7 @@ mod strided;
 mod tensor_map;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod view;
 
 pub use arg::{ArraySpec, ArraySpecMut};

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 
 use super::driver::sys::{
     CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUlinkState, CUmodule,
+    CUlaunchAttributeValue, CUlaunchConfig, CUlibrary, CUlinkState, CUmodule,
 };
 use super::gpu::{Gpu, GpuStream};
 use crate::error::{Error, Result};
@@ -131,11 +131,34 @@ fn tells_spills(line: &str) -> bool {
     })
 }
 
-/// A kernel loaded into the context of one GPU, with its launch configuration.
-///
-/// Stays loaded for the life of the process.
-pub(crate) struct GpuKernel {
+/// Code that is loaded into the context of a GPU as long as this lives.
+struct Loaded {
     gpu: &'static Gpu,
+    code: Code,
+}
+
+enum Code {
+    Module(CUmodule),
+    Library(CUlibrary),
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // Code that still runs has to stay until it ends. A failure means that the context is lost.
+        // SAFETY: the context is current; the code was loaded, is unloaded once, and no work uses it any more.
+        let _ = self.gpu.make_current().and_then(|()| unsafe {
+            self.gpu.driver.context_synchronize()?;
+            match self.code {
+                Code::Module(module) => self.gpu.driver.module_unload(module),
+                Code::Library(library) => self.gpu.driver.library_unload(library),
+            }
+        });
+    }
+}
+
+/// A kernel loaded into the context of one GPU, with its launch configuration.
+pub(crate) struct GpuKernel {
+    loaded: Loaded,
     function: CUfunction,
     threads: u32,
     shared_bytes: u32,
@@ -154,9 +177,13 @@ impl GpuKernel {
     /// [`Error::Driver`] when the driver refuses it (a cubin for another GPU, a damaged one) or the GPU
     /// lacks what it needs.
     pub fn load(gpu: &'static Gpu, cubin: &[u8], entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
+        if !is_whole_elf(cubin) {
+            let (call, code) = ("cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE".into());
+            return Err(Error::Driver { call, code, text: "this is no machine code, or not all of it".into() });
+        }
         gpu.make_current()?;
         let mut module = std::ptr::null_mut();
-        // SAFETY: pointers are valid; the image is complete (its checksum was compared).
+        // SAFETY: pointers are valid; the driver finds the length of the image in it, which was compared.
         unsafe { gpu.driver.module_load_data(&mut module, cubin.as_ptr().cast()) }?;
         GpuKernel::of_module(gpu, module, entry, config)
     }
@@ -188,6 +215,7 @@ impl GpuKernel {
     }
 
     fn of_module(gpu: &'static Gpu, module: CUmodule, entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
+        let loaded = Loaded { gpu, code: Code::Module(module) };
         let LaunchConfig { threads, shared_bytes, cluster } = config;
         let name = CString::new(entry).expect("an entry name is an identifier");
         let mut function: CUfunction = std::ptr::null_mut();
@@ -204,7 +232,7 @@ impl GpuKernel {
         if cluster > 8 {
             set(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
         }
-        Ok(GpuKernel { gpu, function, threads, shared_bytes, cluster })
+        Ok(GpuKernel { loaded, function, threads, shared_bytes, cluster })
     }
 
     /// Loads a cubin that `tileiras` made. It is launched with blocks of one thread: the driver finds in
@@ -232,24 +260,21 @@ impl GpuKernel {
         unsafe {
             let code = bytecode.as_ptr().cast();
             gpu.driver.library_load_data(&mut library, code, none, nothing, 0, none, nothing, 0)?;
-            let found = gpu
-                .driver
-                .library_kernel(&mut kernel, library, name.as_ptr())
-                .and_then(|()| gpu.driver.kernel_function(&mut function, kernel));
-            if let Err(error) = found {
-                // The first error says more than one of cleaning up.
-                let _ = gpu.driver.library_unload(library);
-                return Err(error);
-            }
         }
-        Ok(GpuKernel { gpu, function, threads: 1, shared_bytes: 0, cluster: 1 })
+        let loaded = Loaded { gpu, code: Code::Library(library) };
+        // SAFETY: pointers are valid; the library is loaded.
+        unsafe {
+            gpu.driver.library_kernel(&mut kernel, library, name.as_ptr())?;
+            gpu.driver.kernel_function(&mut function, kernel)?;
+        }
+        Ok(GpuKernel { loaded, function, threads: 1, shared_bytes: 0, cluster: 1 })
     }
 
     fn attribute(&self, which: CUfunction_attribute) -> Result<u32> {
-        self.gpu.make_current()?;
+        self.gpu().make_current()?;
         let mut value: c_int = 0;
         // SAFETY: the function is loaded and the pointer valid.
-        unsafe { self.gpu.driver.function_attribute(&mut value, which as c_uint, self.function) }?;
+        unsafe { self.gpu().driver.function_attribute(&mut value, which as c_uint, self.function) }?;
         Ok(value.max(0) as u32)
     }
 
@@ -268,7 +293,7 @@ impl GpuKernel {
     /// The GPU that it is loaded on.
     #[inline]
     pub fn gpu(&self) -> &'static Gpu {
-        self.gpu
+        self.loaded.gpu
     }
 
     /// Tile blocks of a cluster; 1: none.
@@ -284,9 +309,10 @@ impl GpuKernel {
     /// of this GPU that stays allocated until the work is done.
     #[inline]
     pub unsafe fn launch(&self, stream: &GpuStream, grid: [u32; 3], params: &mut [*mut c_void]) -> Result<()> {
-        self.gpu.make_current()?;
+        let gpu = self.loaded.gpu;
+        gpu.make_current()?;
         let [x, y, z] = grid;
-        let (driver, params, extra) = (self.gpu.driver, params.as_mut_ptr(), std::ptr::null_mut());
+        let (driver, params, extra) = (gpu.driver, params.as_mut_ptr(), std::ptr::null_mut());
         if self.cluster <= 1 {
             let (threads, shared) = (self.threads, self.shared_bytes);
             // SAFETY: promised by the caller.
@@ -319,6 +345,32 @@ impl GpuKernel {
     }
 }
 
+/// Is this a whole ELF file of 64 bits: does everything that its headers speak of lie within it?
+fn is_whole_elf(image: &[u8]) -> bool {
+    let number = |at: usize, bytes: usize| -> Option<u64> {
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(image.get(at..at.checked_add(bytes)?)?);
+        Some(u64::from_le_bytes(word))
+    };
+    let fits = |start: u64, bytes: u64| start.checked_add(bytes).is_some_and(|end| end <= image.len() as u64);
+    let table = |start: usize, entry: usize, count: usize| -> Option<(u64, u64, u64)> {
+        let table = (number(start, 8)?, number(entry, 2)?, number(count, 2)?);
+        fits(table.0, table.1 * table.2).then_some(table)
+    };
+    let is_whole = || {
+        let (segments, segment, segment_count) = table(0x20, 0x36, 0x38)?;
+        let (sections, section, section_count) = table(0x28, 0x3a, 0x3c)?;
+        let segments = (0..segment_count).map(|i| (segments + i * segment) as usize);
+        let sections = (0..section_count).map(|i| (sections + i * section) as usize);
+        // Sections of type 8 take no place in the file, and what those of a processor's own types do is not known.
+        let in_file = |&at: &usize| number(at + 4, 4).is_some_and(|kind| kind != 8 && kind < 0x6000_0000);
+        let sections = sections.filter(in_file).map(|at| (at + 0x18, at + 0x20));
+        let mut parts = segments.map(|at| (at + 8, at + 0x20)).chain(sections);
+        Some(parts.all(|(at, bytes)| number(at, 8).zip(number(bytes, 8)).is_some_and(|(at, bytes)| fits(at, bytes))))
+    };
+    image.starts_with(b"\x7fELF\x02\x01") && is_whole().unwrap_or(false)
+}
+
 /// How a kernel is launched, besides grid and parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaunchConfig {
@@ -333,6 +385,25 @@ pub(crate) struct LaunchConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_whole_machine_code_is_given_to_the_driver() {
+        // This program is an ELF file where GPUs are used.
+        let program = std::fs::read(std::env::current_exe().expect("this program")).expect("its file");
+        if !program.starts_with(b"\x7fELF") {
+            return;
+        }
+        assert!(is_whole_elf(&program));
+        let half = program.len() / 2;
+        for image in
+            [&[][..], b"\x7fELF", b"\x7fELF\x02\x01", &program[..40], &program[..64], &program[..half], &[0; 64]]
+        {
+            assert!(!is_whole_elf(image), "{} bytes", image.len());
+        }
+        let mut wild = program;
+        wild[0x28..0x30].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(!is_whole_elf(&wild));
+    }
 
     #[test]
     fn remarks_are_spills_and_serialisation() {

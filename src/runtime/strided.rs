@@ -86,8 +86,8 @@ impl<const R: usize> Strided<R> {
                 self.shape
             )));
         }
-        // An empty slice at the end has no first element; keep its offset in bounds.
-        if start < extent {
+        // Without elements there is no first one; keep the offset in bounds.
+        if start < end && self.len() > 0 {
             self.offset += start * self.strides[axis];
         }
         self.shape[axis] = end - start;

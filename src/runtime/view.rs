@@ -7,11 +7,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-use super::array::{download, span_bytes, upload};
 use super::device::Device;
 use super::host;
 use super::memory::Memory;
 use super::strided::Strided;
+use super::transfer::{check_packed, download, span_bytes, upload};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -227,26 +227,4 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
         }
         self.copy_from(&other.to_vec()?)
     }
-}
-
-/// Elements that share a byte need a byte address and neighbours in it: an even first element, an axis
-/// of stride 1, and even strides along the others.
-#[track_caller]
-pub(super) fn check_packed<T: Element, const R: usize>(layout: &Strided<R>) -> Result<()> {
-    if !host::is_packed::<T>() {
-        return Ok(());
-    }
-    let mut strides = (0..R).filter(|&d| layout.shape[d] > 1).map(|d| layout.strides[d]).peekable();
-    let dense = strides.peek().is_none() || layout.strides.contains(&1);
-    if dense && layout.offset.is_multiple_of(2) && strides.all(|stride| stride == 1 || stride % 2 == 0) {
-        return Ok(());
-    }
-    Err(Error::argument(format!(
-        "{} elements lie two in a byte: an array of them needs an axis of stride 1, even strides along the \
-         others and an even first element; this one has shape {:?}, strides {:?} and starts at element {}",
-        T::NAME,
-        layout.shape,
-        layout.strides,
-        layout.offset
-    )))
 }

@@ -3,10 +3,11 @@
 use std::marker::PhantomData;
 
 use crate::dtype::DType;
-use crate::ir::{Attr, Opcode, Predicate, Type, TypeId, Value};
+use crate::ir::{Attr, Opcode, Predicate, Type, Value};
 use crate::kernel::ArrayFacts;
 
 use super::context::Trace;
+use super::described::ArrayData;
 
 /// An array in device memory with elements of type `T` and `R` dimensions; read only.
 ///
@@ -53,21 +54,6 @@ macro_rules! array_handle {
 array_handle!(Array);
 array_handle!(ArrayMut);
 
-/// What the trace knows about an array.
-#[derive(Clone, Debug)]
-pub(crate) struct ArrayData {
-    pub base: Value,
-    /// One rank-0 value a dimension, i32 or i64.
-    pub extents: Vec<Value>,
-    /// One rank-0 value a dimension, in elements.
-    pub strides: Vec<Value>,
-    /// Bit d: the stride of dimension d is compiled in as 1.
-    pub unit_stride: u32,
-    /// The result of `make_tensor_view` and its type.
-    pub view: Value,
-    pub view_type: TypeId,
-}
-
 impl Trace {
     /// Declares the parameters of an array and states what is known about them.
     pub fn declare_array(&mut self, dtype: DType, rank: usize, facts: ArrayFacts) -> ArrayHandle {
@@ -105,7 +91,8 @@ impl Trace {
         self.emit(Opcode::Assume, &[&[value]], vec![Attr::Predicate(predicate)], Vec::new(), &[ty])[0]
     }
 
-    /// An array with these extents and strides.
+    /// An array with these extents and strides. Tile IR has no views without dimensions: an array without any is
+    /// seen as one with a dimension of extent 1.
     pub fn make_array(
         &mut self,
         dtype: DType,
@@ -117,8 +104,11 @@ impl Trace {
         let is_unit = |d: usize| unit_stride >> d & 1 != 0;
         let ty = Type::TensorView {
             elem: dtype,
-            shape: vec![None; extents.len()],
-            strides: (0..strides.len()).map(|d| is_unit(d).then_some(1)).collect(),
+            shape: if extents.is_empty() { vec![Some(1)] } else { vec![None; extents.len()] },
+            strides: match strides.len() {
+                0 => vec![Some(1)],
+                rank => (0..rank).map(|d| is_unit(d).then_some(1)).collect(),
+            },
             ptr_attr: None,
         };
         let view_type = self.builder.module.intern(ty);

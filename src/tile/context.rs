@@ -5,12 +5,12 @@
 //! value of the type it would have had; what is computed from poison is poison too, silently, so that
 //! only causes are reported. Knows no op's meaning.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::array::ArrayData;
+use super::described::ArrayData;
 use crate::dtype::DType;
 use crate::error::{Diagnostic, Location};
 use crate::ir::table::Effect;
@@ -77,13 +77,30 @@ pub(crate) struct Trace {
 
 thread_local! {
     static TRACE: RefCell<Option<Box<Trace>>> = const { RefCell::new(None) };
+    /// Traces under way on this thread: that of [`TRACE`], and those that it interrupts. Apart from them,
+    /// because every launch asks.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
+
+/// Most traces under way on one thread of a pool.
+const MOST_TRACES: u32 = 32;
 
 static NEXT_TRACE: AtomicU32 = AtomicU32::new(0);
 
 /// Is a kernel being traced on this thread?
 pub fn is_tracing() -> bool {
-    TRACE.with_borrow(Option::is_some)
+    DEPTH.get() > 0
+}
+
+/// Can a kernel be traced or launched here? Not inside of another kernel.
+///
+/// A thread of a rayon pool that waits for others (`rayon::join` in a kernel) runs tasks of the pool in the
+/// meantime, which have nothing to do with the kernel that waits: there a trace interrupts another one.
+pub(crate) fn can_launch() -> bool {
+    match DEPTH.get() {
+        0 => true,
+        depth => depth < MOST_TRACES && rayon::current_thread_index().is_some(),
+    }
 }
 
 /// Works on the trace of this thread. User code must not run inside of `work`.
@@ -100,18 +117,45 @@ pub(crate) fn record<X>(work: impl FnOnce(&mut Trace) -> X) -> X {
     }
 }
 
-/// The trace of this thread while it lasts; dropping it (also by a panic in the kernel) leaves none.
-pub(crate) struct Session(());
+/// Runs a closure of the user's, which records into the innermost open block. If it panics that block is closed
+/// again, so that a kernel which catches the panic goes on where the region began, and the launch says what
+/// happened.
+pub(crate) fn in_region<X>(closure: impl FnOnce() -> X) -> X {
+    let unfinished = record(|t| Unfinished { trace: t.id, depth: t.builder.open_blocks().len() });
+    let result = closure();
+    std::mem::forget(unfinished);
+    result
+}
+
+/// A region whose closure runs; dropped only by a panic in it.
+struct Unfinished {
+    trace: u32,
+    /// Open blocks, with its own.
+    depth: usize,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        TRACE.with_borrow_mut(|trace| {
+            if let Some(trace) = trace.as_mut().filter(|trace| trace.id == self.trace) {
+                trace.abandon(self.depth);
+            }
+        });
+    }
+}
+
+/// The trace of this thread while it lasts; dropping it (also by a panic in the kernel) leaves the one that
+/// it interrupted, if any.
+pub(crate) struct Session {
+    interrupted: Option<Box<Trace>>,
+}
 
 impl Session {
-    /// Starts a trace; `None` when one is under way on this thread.
+    /// Starts a trace; `None` inside of a kernel, see [`can_launch`].
     pub fn start() -> Option<Session> {
-        TRACE.with_borrow_mut(|slot| {
-            if slot.is_some() {
-                return None;
-            }
-            *slot = Some(Box::new(Trace::new()));
-            Some(Session(()))
+        can_launch().then(|| {
+            DEPTH.set(DEPTH.get() + 1);
+            Session { interrupted: TRACE.with_borrow_mut(|slot| slot.replace(Box::new(Trace::new()))) }
         })
     }
 
@@ -123,7 +167,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        TRACE.with_borrow_mut(|slot| *slot = None);
+        DEPTH.set(DEPTH.get() - 1);
+        let ended = TRACE.with_borrow_mut(|slot| std::mem::replace(slot, self.interrupted.take()));
+        drop(ended);
     }
 }
 
@@ -293,6 +339,20 @@ impl Trace {
     /// Marks values (arguments of an open block) as poisoned.
     pub fn taint(&mut self, values: &[Value]) {
         self.poisoned.extend(values);
+    }
+
+    /// Closes blocks until there are fewer than `depth`, because of a panic in the body of the last one of these.
+    fn abandon(&mut self, depth: usize) {
+        while self.builder.open_blocks().len() >= depth {
+            let block = self.close();
+            if self.builder.open_blocks().len() + 1 == depth
+                && let Some(Region { what, place, .. }) = self.regions.get(&block).copied()
+            {
+                let message =
+                    format!("{what} panicked, and the kernel caught the panic: what it records is unfinished");
+                self.report(place, message, &["let the panic leave the kernel: the launch passes it on"]);
+            }
+        }
     }
 
     /// Appends an op whose operands have been checked.

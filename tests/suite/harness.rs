@@ -125,9 +125,9 @@ impl Session {
                 args.pack(&mut |word| words.push(word));
                 let mut memory = Memory::new();
                 args.memory(&mut |used| {
-                    let start = std::ptr::with_exposed_provenance_mut(used.memory.address() as usize);
+                    let start = std::ptr::with_exposed_provenance_mut(used.memory().address() as usize);
                     // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
-                    unsafe { memory.add(start, used.memory.len(), used.writes) };
+                    unsafe { memory.add(start, used.memory().len(), used.writes()) };
                 });
                 interpret(&launch.export(kernel, args, target, ct::Format::TileIr(None))?, &grid, &words, &memory)
             }

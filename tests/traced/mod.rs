@@ -1,50 +1,19 @@
 //! Kernel arguments without a device, and what their trace holds.
 #![allow(dead_code)]
 
-use std::marker::PhantomData;
-
-use cutlet::backend::ParamWord;
 use cutlet::ir::{Module, Opcode, PrintOptions};
-use cutlet::kernel::{ArrayFacts, Kernel, LaunchArg, LaunchArgs, WordWriter, trace_kernel};
+use cutlet::kernel::{Kernel, LaunchArgs, trace_kernel};
 use cutlet::prelude::*;
-use cutlet::tile::Tracer;
+use cutlet::{ArraySpec, ArraySpecMut};
 
-/// Stands for a shared device array.
-pub struct In<T, const R: usize>(pub ArrayFacts, PhantomData<T>);
-/// Stands for a device array borrowed uniquely.
-pub struct Out<T, const R: usize>(pub ArrayFacts, PhantomData<T>);
-
-/// Nothing known but the last axis being contiguous.
-pub fn plain(rank: usize) -> ArrayFacts {
-    ArrayFacts { unit_stride: 1 << (rank - 1), ..Default::default() }
+/// A shared array of which nothing is known but the last axis being contiguous.
+pub fn input<T: Element, const R: usize>() -> ArraySpec<T, R> {
+    ArraySpec::new([17; R]).unaligned()
 }
 
-pub fn input<T, const R: usize>() -> In<T, R> {
-    In(plain(R), PhantomData)
-}
-pub fn output<T, const R: usize>() -> Out<T, R> {
-    Out(plain(R), PhantomData)
-}
-pub fn input_with<T, const R: usize>(facts: ArrayFacts) -> In<T, R> {
-    In(facts, PhantomData)
-}
-
-impl<T: Element, const R: usize> LaunchArg for In<T, R> {
-    type Traced = Array<T, R>;
-    fn key(&self, _key: &mut WordWriter) {}
-    fn trace(&self, tracer: &mut Tracer) -> Array<T, R> {
-        tracer.array(self.0)
-    }
-    fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {}
-}
-
-impl<T: Element, const R: usize> LaunchArg for Out<T, R> {
-    type Traced = ArrayMut<T, R>;
-    fn key(&self, _key: &mut WordWriter) {}
-    fn trace(&self, tracer: &mut Tracer) -> ArrayMut<T, R> {
-        tracer.array_mut(self.0)
-    }
-    fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {}
+/// Such an array, borrowed uniquely.
+pub fn output<T: Element, const R: usize>() -> ArraySpecMut<T, R> {
+    input().mutable()
 }
 
 /// Traces a kernel that is right, and has the verifier agree.

@@ -15,7 +15,7 @@ use super::int;
 use super::memory::{Memory, Span};
 use super::shape::{along_axis, set_along_axis};
 use super::value::{Val, Words};
-use super::{Program, value::Array};
+use super::{Code, value::Array};
 use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.
@@ -42,7 +42,7 @@ pub(super) enum Flow {
 
 /// The state of one tile block.
 pub(super) struct Machine<'p> {
-    pub program: &'p Program,
+    pub program: &'p Code,
     pub memory: &'p Memory,
     pub grid: [u32; 3],
     /// Which tile block this is.
@@ -55,7 +55,7 @@ pub(super) struct Machine<'p> {
 }
 
 impl<'p> Machine<'p> {
-    pub fn new(program: &'p Program, memory: &'p Memory, grid: [u32; 3]) -> Machine<'p> {
+    pub fn new(program: &'p Code, memory: &'p Memory, grid: [u32; 3]) -> Machine<'p> {
         let frame = vec![Val::Dead; program.module.num_values()];
         Machine { program, memory, grid, id: [0; 3], printed: String::new(), allocations: Vec::new(), frame }
     }

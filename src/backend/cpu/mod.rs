@@ -11,7 +11,7 @@
 //! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
 //! * `access`, `view`, `atomic`, `memory`, `global` are loads and stores;
-//! * `assume`, `print` and `liveness` do what their names say.
+//! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
 
 mod access;
 mod assume;
@@ -26,16 +26,18 @@ mod int;
 mod liveness;
 mod memory;
 mod mma;
+mod pool;
 mod print;
 mod shape;
 mod value;
 mod view;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 pub use memory::Memory;
+pub(crate) use pool::num_threads;
 
 use self::eval::{Fault, Machine};
 use self::global::Globals;
@@ -57,7 +59,11 @@ pub struct RunOptions<'a> {
 
 /// A kernel ready to be interpreted.
 #[derive(Debug)]
-pub struct Program {
+pub struct Program(Arc<Code>);
+
+/// What a program is: threads that run tile blocks of it share it.
+#[derive(Debug)]
+struct Code {
     module: Module,
     body: BlockId,
     liveness: Liveness,
@@ -85,12 +91,12 @@ impl Program {
         if !refused.is_empty() {
             return Err(Error::Unsupported(refused));
         }
-        Ok(Program {
+        Ok(Program(Arc::new(Code {
             module: module.clone(),
             body: entry.body,
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
-        })
+        })))
     }
 
     /// Runs every tile block of the grid; returns when all are done.
@@ -102,7 +108,7 @@ impl Program {
     /// promise, a failed assertion. Of several, the one of the lowest block.
     /// [`Error::Argument`] when the number of parameters is not the entry's, or the grid is beyond [`MAX_GRID`].
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, options: &RunOptions) -> Result<()> {
-        let args = &self.module.block(self.body).args;
+        let args = &self.0.module.block(self.0.body).args;
         if args.len() != params.len() {
             let message = format!("the kernel has {} parameters, the launch passes {}", args.len(), params.len());
             return Err(Error::Argument(Diagnostic::new(message, None)));
@@ -111,23 +117,22 @@ impl Program {
             let message = format!("grid {grid:?} is outside of the limits {MAX_GRID:?}");
             return Err(Error::Argument(Diagnostic::new(message, None)));
         }
-        let launch = Launch {
-            program: self,
+        let launch = Arc::new(Launch {
+            code: self.0.clone(),
             grid,
-            params,
-            memory,
+            params: params.into(),
+            memory: memory.clone(),
             next: AtomicU64::new(0),
             lowest_fault: AtomicU64::new(u64::MAX),
             outcome: Mutex::default(),
-        };
-        if options.sequential || launch.blocks() == 1 {
-            launch.work();
-        } else {
-            rayon::broadcast(|_| launch.work());
-        }
+        });
+        let others = if options.sequential { 0 } else { launch.blocks().saturating_sub(1) };
+        pool::run(&launch, usize::try_from(others).unwrap_or(usize::MAX));
         launch.finish(options)
     }
+}
 
+impl Code {
     fn diagnose(&self, block: [u32; 3], fault: Fault) -> Error {
         let place = self.module.location(fault.loc.unwrap_or(Loc::UNKNOWN)).cloned();
         let [x, y, z] = block;
@@ -135,12 +140,12 @@ impl Program {
     }
 }
 
-/// One launch while it runs.
-struct Launch<'a> {
-    program: &'a Program,
+/// One launch while it runs. Threads may still hold it afterwards, but touch none of its memory.
+struct Launch {
+    code: Arc<Code>,
     grid: [u32; 3],
-    params: &'a [ParamWord],
-    memory: &'a Memory,
+    params: Box<[ParamWord]>,
+    memory: Memory,
     /// The next block that nobody has started.
     next: AtomicU64,
     /// Blocks above this one need not run any more.
@@ -156,7 +161,23 @@ struct Outcome {
     printed: BTreeMap<u64, String>,
 }
 
-impl Launch<'_> {
+impl pool::Shared for Launch {
+    /// Takes blocks, lowest first, until there are none: what every thread does.
+    fn work(&self) {
+        let mut next = self.next_block();
+        if next.is_none() {
+            return;
+        }
+        let mut machine = Machine::new(&self.code, &self.memory, self.grid);
+        let arguments = self.arguments();
+        while let Some(number) = next {
+            self.run_block(&mut machine, arguments.clone(), number);
+            next = self.next_block();
+        }
+    }
+}
+
+impl Launch {
     fn blocks(&self) -> u64 {
         self.grid.iter().map(|&n| n as u64).product()
     }
@@ -166,46 +187,43 @@ impl Launch<'_> {
         [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
     }
 
-    /// Takes blocks, lowest first, until there are none: what every thread does.
-    fn work(&self) {
-        let mut machine = Machine::new(self.program, self.memory, self.grid);
-        let arguments = self.arguments();
-        loop {
-            let number = self.next.fetch_add(1, Relaxed);
-            if number >= self.blocks() || number > self.lowest_fault.load(Relaxed) {
-                return;
-            }
-            let result = machine.run(self.block_id(number), arguments.clone());
-            let printed = std::mem::take(&mut machine.printed);
-            if result.is_ok() && printed.is_empty() {
-                continue;
-            }
-            let mut outcome = self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if !printed.is_empty() {
-                outcome.printed.insert(number, printed);
-            }
-            if let Err(fault) = result {
-                self.lowest_fault.fetch_min(number, Relaxed);
-                if outcome.fault.as_ref().is_none_or(|(lowest, _)| number < *lowest) {
-                    outcome.fault = Some((number, fault));
-                }
+    /// The next block that somebody has to run.
+    fn next_block(&self) -> Option<u64> {
+        let number = self.next.fetch_add(1, Relaxed);
+        (number < self.blocks() && number <= self.lowest_fault.load(Relaxed)).then_some(number)
+    }
+
+    fn run_block(&self, machine: &mut Machine<'_>, arguments: Vec<Val>, number: u64) {
+        let result = machine.run(self.block_id(number), arguments);
+        let printed = std::mem::take(&mut machine.printed);
+        if result.is_ok() && printed.is_empty() {
+            return;
+        }
+        let mut outcome = self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !printed.is_empty() {
+            outcome.printed.insert(number, printed);
+        }
+        if let Err(fault) = result {
+            self.lowest_fault.fetch_min(number, Relaxed);
+            if outcome.fault.as_ref().is_none_or(|(lowest, _)| number < *lowest) {
+                outcome.fault = Some((number, fault));
             }
         }
     }
 
     fn arguments(&self) -> Vec<Val> {
-        let module = &self.program.module;
-        let args = &module.block(self.program.body).args;
+        let module = &self.code.module;
+        let args = &module.block(self.code.body).args;
         let word = |(&arg, &bits): (&crate::ir::Value, &ParamWord)| {
             let (elem, _) = module.ty(arg).as_tile().expect("parameters are tiles");
             let bits = if elem.dtype() == Some(crate::dtype::DType::I1) { u64::from(bits & 0xff != 0) } else { bits };
             Val::tile(Words::splat(Width::of_elem(elem), bits, 1))
         };
-        args.iter().zip(self.params).map(word).collect()
+        args.iter().zip(&self.params).map(word).collect()
     }
 
-    fn finish(mut self, options: &RunOptions) -> Result<()> {
-        let outcome = std::mem::take(self.outcome.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    fn finish(&self, options: &RunOptions) -> Result<()> {
+        let outcome = std::mem::take(&mut *self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
         let last = outcome.fault.as_ref().map_or(u64::MAX, |&(number, _)| number);
         for text in outcome.printed.range(..=last).map(|(_, text)| text) {
             match options.print {
@@ -215,7 +233,7 @@ impl Launch<'_> {
         }
         match outcome.fault {
             None => Ok(()),
-            Some((number, fault)) => Err(self.program.diagnose(self.block_id(number), fault)),
+            Some((number, fault)) => Err(self.code.diagnose(self.block_id(number), fault)),
         }
     }
 }

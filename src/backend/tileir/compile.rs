@@ -95,7 +95,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
 pub fn params(module: &Module) -> Vec<Param> {
     let args = module.block(module.entries[0].body).args.iter();
     let param = |ty: &Type| match ty {
-        Type::Tile { elem: Elem::Num(dtype), .. } => Param { bytes: dtype.bytes_of(1) as u32, pointer: false },
+        Type::Tile { elem: Elem::Num(dtype), .. } => Param { bytes: dtype.storage_bits().div_ceil(8), pointer: false },
         _ => Param { bytes: 8, pointer: true },
     };
     args.map(|&arg| param(module.ty(arg))).collect()

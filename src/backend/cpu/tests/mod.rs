@@ -124,7 +124,7 @@ pub struct Buffer {
 
 impl Buffer {
     pub fn zeros(dtype: DType, count: usize) -> Buffer {
-        let bytes = dtype.bytes_of(count);
+        let bytes = dtype.bytes_of(count).unwrap();
         Buffer { words: vec![0; bytes.div_ceil(8)], bytes }
     }
 

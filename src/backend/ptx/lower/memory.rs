@@ -4,7 +4,8 @@
 //! inside the array (none if the index is outside of the index space). A thread compares the
 //! coordinate of each of its vectors with `rem`. Where the extent is known to be divisible by the
 //! vector, a vector is inside or outside as a whole; else a block whose tile is entirely inside takes
-//! the wide path and only the others go element by element.
+//! the wide path and only the others go element by element. Along a dimension that the kernel promises to stay
+//! inside of there is nothing to compare.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -20,7 +21,7 @@ use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::codec;
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, OpId, Opcode, Padding, Rounding, Value};
+use crate::ir::{Attr, AttrKind, BlockId, Module, OpId, Opcode, Padding, Rounding, Value};
 use crate::layout::Layout;
 
 /// Which thread touches which element of an array, as far as it decides about races inside a block.
@@ -136,10 +137,11 @@ pub struct Access {
     otherwise: u64,
     /// Address of the thread's element in slot 0 (B64).
     base: Operand,
-    /// Elements from the thread's coordinate to the end of the array, by tile dimension (B32, signed).
-    limits: Vec<Operand>,
-    /// Elements inside the array from the start of the tile, by tile dimension.
-    inside: Vec<Operand>,
+    /// Elements from the thread's coordinate to the end of the array, by tile dimension (B32, signed); none along
+    /// those that the tile is promised to be inside of.
+    limits: Vec<Option<Operand>>,
+    /// Elements inside the array from the start of the tile, by tile dimension, as the limits.
+    inside: Vec<Option<Operand>>,
     /// Slots of one vector.
     vector: usize,
     /// A vector may be partly inside.
@@ -182,7 +184,7 @@ impl Lowering<'_> {
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
         self.order(id);
         let view = op.group(0)[0];
-        let mut access = self.access(view, op.group(1), &layout)?;
+        let mut access = self.access(id, view, op.group(1), &layout)?;
         access.mods.nc = self.memory.read_only(root(self.module, view));
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
@@ -193,7 +195,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         self.order(id);
-        let mut access = self.access(op.group(1)[0], op.group(2), &layout)?;
+        let mut access = self.access(id, op.group(1)[0], op.group(2), &layout)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
         self.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)
@@ -257,8 +259,13 @@ impl Lowering<'_> {
         self.memory.may_have_happened([touch]);
     }
 
-    fn access(&mut self, view: Value, indices: &[Value], layout: &Layout) -> Lowered<Access> {
+    fn access(&mut self, id: OpId, view: Value, indices: &[Value], layout: &Layout) -> Lowered<Access> {
         let module = self.module;
+        let promised = match module.op(id).attr(AttrKind::Inbounds) {
+            Some(Attr::Inbounds(promised)) => promised.as_slice(),
+            _ => &[],
+        };
+        let is_promised = |axis: usize| promised.get(axis) == Some(&true);
         let partition = self.partition(view)?;
         let shape = ViewShape::of(module, view).ok_or("only partition views can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
@@ -269,9 +276,9 @@ impl Lowering<'_> {
             let dim = partition.dim_map[axis];
             let index = self.index_operand(index, tensor.wide)?;
             let start = self.b.mul(ty, index, partition.steps[axis]);
-            let rem = self.inside(&partition, axis, index, start);
+            let rem = (!is_promised(axis)).then(|| self.inside(&partition, axis, index, start));
             let thread = self.thread_coordinate(layout, axis);
-            limits.push(self.b.sub(Ty::S32, rem, thread));
+            limits.push(rem.map(|rem| self.b.sub(Ty::S32, rem, thread)));
             inside.push(rem);
             let thread = if tensor.wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), thread) } else { thread };
             let position = self.b.add(ty, start, thread);
@@ -283,7 +290,8 @@ impl Lowering<'_> {
         let mut ragged = None;
         if let Some(axis) = contiguous {
             vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
-            if vector > 1 && shape.extent_divisor(module, &self.facts, shape.dim_map[axis]) < vector as u64 {
+            let divisor = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]);
+            if vector > 1 && divisor < vector as u64 && !is_promised(axis) {
                 ragged = Some(axis);
             }
         }
@@ -420,9 +428,9 @@ impl Lowering<'_> {
     /// The predicate under which the vector that starts in this slot is inside (and owned).
     fn mask(&mut self, access: &mut Access, slot: usize) -> Option<Reg> {
         let element = access.layout.element(slot, 0, 0);
-        let key: Vec<(usize, u32)> = (0..access.limits.len())
-            .map(|axis| (axis, AxisBits::of(&access.partition.tile, axis).coordinate(element)))
-            .collect();
+        let checked = (0..access.limits.len()).filter(|&axis| access.limits[axis].is_some());
+        let key: Vec<(usize, u32)> =
+            checked.map(|axis| (axis, AxisBits::of(&access.partition.tile, axis).coordinate(element))).collect();
         if let Some(&mask) = access.combined.get(&key) {
             return Some(mask);
         }
@@ -431,7 +439,8 @@ impl Lowering<'_> {
             let single = match access.masks.get(&(axis, coordinate)) {
                 Some(&single) => single,
                 None => {
-                    let single = self.b.setp(Cmp::Gt, Ty::S32, access.limits[axis], coordinate);
+                    let limit = access.limits[axis].expect("a limit along an axis that is checked");
+                    let single = self.b.setp(Cmp::Gt, Ty::S32, limit, coordinate);
                     access.masks.insert((axis, coordinate), single);
                     single
                 }
@@ -449,7 +458,8 @@ impl Lowering<'_> {
 
     /// True (for the whole block) if the tile is inside along this axis.
     fn whole(&mut self, access: &Access, axis: usize) -> Reg {
-        self.b.setp(Cmp::Ge, Ty::S32, access.inside[axis], access.partition.tile[axis])
+        let inside = access.inside[axis].expect("only an axis that is checked is ragged");
+        self.b.setp(Cmp::Ge, Ty::S32, inside, access.partition.tile[axis])
     }
 
     fn load_vectors(&mut self, access: &mut Access, range: Range<usize>) -> Vec<Operand> {

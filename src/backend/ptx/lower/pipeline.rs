@@ -208,7 +208,7 @@ impl Lowering<'_> {
                 return None;
             }
         }
-        let bytes = shape.elem.bytes_of(run);
+        let bytes = shape.elem.bytes_of(run)?;
         (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((run, bytes))
     }
 
@@ -343,7 +343,7 @@ impl Lowering<'_> {
         }
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
-            let bytes = self.element_type(tile).bytes_of(copy.run) as u32;
+            let bytes = vector::run_bytes(self.element_type(tile), copy.run);
             let way = Way::Ahead { bytes, stages: pipeline.stages as u32 };
             self.remarks.access(self.module, copy.load, tile, way);
         }

@@ -41,7 +41,7 @@ fn storage_class(dtype: DType) -> RegClass {
 
 /// Bytes of a run of `count` elements.
 pub fn run_bytes(dtype: DType, count: usize) -> u32 {
-    dtype.bytes_of(count) as u32
+    dtype.bytes_of(count).expect("a few elements") as u32
 }
 
 /// The type as which elements stand in shared memory: 4-bit elements take a byte there.

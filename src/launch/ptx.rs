@@ -1,0 +1,125 @@
+//! Compiling through the PTX back end: generated text to the driver's assembler, or its machine code from the disk.
+
+use std::sync::Arc;
+
+use super::dump::Dump;
+use super::executable::{GpuCode, Mapped, Other};
+use super::hints::check_hints;
+use super::remarks::Remarks;
+use super::source::Source;
+use super::tensor_map::TensorMaps;
+use crate::backend::Hints;
+use crate::backend::ptx::{self, CompileOptions};
+use crate::cache::disk::{ContentKey, DiskCache};
+use crate::error::Result;
+use crate::ir::Module;
+use crate::runtime::{Cubin, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
+use crate::target::Target;
+
+/// Generates PTX; `tma`: the kernel may take tensor maps.
+pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
+    check_hints(hints)?;
+    let Hints { num_warps, occupancy, stages, num_ctas } = hints;
+    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, tma })
+}
+
+/// The same kernel with other hints, or without tensor maps.
+fn other(source: Arc<Source>, hints: Hints, tma: bool) -> Other {
+    Other::new(move || {
+        let Source { name, module, gpu, .. } = &*source;
+        let maps = if tma { "" } else { " without maps" };
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{maps}", gpu.target()));
+        compile(name, module, gpu, hints, tma, &dump)
+    })
+}
+
+/// Compiles a module for a GPU through PTX; `tma`: the kernel may take tensor maps.
+///
+/// # Errors
+/// [`crate::Error::Unsupported`] at the user's places, [`crate::Error::Compile`] with the assembler's log.
+pub(super) fn compile(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+    tma: bool,
+    dump: &Dump,
+) -> Result<GpuCode> {
+    let mut code = generate(module, gpu.target(), hints, tma)?;
+    let (mut kernel, mut cubin) = assembled(name, gpu, &code)?;
+    if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
+        // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
+        code = generate(module, gpu.target(), Hints { occupancy: Some(1), ..hints }, tma)?;
+        (kernel, cubin) = assembled(name, gpu, &code)?;
+    }
+    dump.write("layout", code.layout.as_bytes())?;
+    dump.write("ptx", code.text.as_bytes())?;
+    if !cubin.bytes.is_empty() {
+        dump.write("cubin", &cubin.bytes)?;
+    }
+    dump.write("log", cubin.log.as_bytes())?;
+    let maps = TensorMaps::of(&code.params).map(|maps| {
+        let source = Arc::new(Source { name: name.into(), module: module.clone(), gpu, hints });
+        let plain = other(source.clone(), hints, false);
+        let single = other(source, Hints { num_ctas: None, ..hints }, true);
+        Box::new(Mapped { maps, plain, single })
+    });
+    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log))?;
+    Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps })
+}
+
+/// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole
+/// program the driver keeps the code for itself, and has no log of it if it did so earlier.
+fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled) -> Result<(GpuKernel, Cubin)> {
+    let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
+    if wants_whole_program(&code.text) {
+        let (kernel, log) = GpuKernel::load_ptx(gpu, name, &code.text, &code.entry, config)?;
+        return Ok((kernel, Cubin { bytes: Vec::new(), log }));
+    }
+    let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
+    let disk = DiskCache::from_env();
+    let key = content_key(gpu, &code.text)?;
+    // A cubin that the driver refuses although its checksum is right is a miss, too.
+    let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
+    if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
+        return Ok(found);
+    }
+    let cubin = assemble(gpu, name, &code.text)?;
+    let kernel = load(&cubin)?;
+    if let Some(disk) = &disk {
+        disk.put(&key, &pack(&cubin));
+    }
+    Ok((kernel, cubin))
+}
+
+/// Everything that machine code depends on. The options of the assembler are constant in
+/// [`assemble`]; change the first part with them.
+fn content_key(gpu: &Gpu, ptx: &str) -> Result<ContentKey> {
+    let driver = gpu.driver_identity()?;
+    Ok(ContentKey::of(&[b"link 1", ptx.as_bytes(), gpu.target().to_string().as_bytes(), driver.as_bytes()]))
+}
+
+/// Log and code in one entry of the disk cache: length of the log, log, code.
+fn pack(cubin: &Cubin) -> Vec<u8> {
+    [&(cubin.log.len() as u64).to_le_bytes()[..], cubin.log.as_bytes(), &cubin.bytes].concat()
+}
+
+fn unpack(bytes: &[u8]) -> Option<Cubin> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let (log, code) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    Some(Cubin { bytes: code.to_vec(), log: String::from_utf8_lossy(log).into_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_entries_hold_log_and_code() {
+        let cubin = Cubin { bytes: vec![1, 2, 3], log: "0 bytes spill stores".into() };
+        let back = unpack(&pack(&cubin)).unwrap();
+        assert_eq!((back.bytes, back.log), (cubin.bytes, cubin.log));
+        assert!(unpack(&[9, 0, 0, 0, 0, 0, 0, 0, 1]).is_none());
+        assert!(unpack(&[1]).is_none());
+    }
+}

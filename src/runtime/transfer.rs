@@ -1,0 +1,63 @@
+//! Elements of an array or a view of one, between the host and the memory that they share with others.
+
+use super::host;
+use super::memory::Memory;
+use super::strided::Strided;
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+/// The elements in row-major order; waits for the work that writes them.
+pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
+    let first = host::byte_offset::<T>(layout.offset);
+    if layout.is_contiguous() && !host::is_packed::<T>() {
+        return host::collect(layout.len(), |bytes| memory.read(first, bytes));
+    }
+    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
+    memory.read(first, &mut bytes)?;
+    Ok(host::gather(&bytes, layout))
+}
+
+/// Overwrites the elements, which `host` has in row-major order.
+pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
+    let first = host::byte_offset::<T>(layout.offset);
+    // A packed view may end in the middle of a byte that belongs to its neighbour.
+    let whole = !host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
+    if layout.is_contiguous() && whole {
+        return memory.write(first, &host::to_bytes(host));
+    }
+    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
+    memory.read(first, &mut bytes)?;
+    host::scatter(host, &mut bytes, layout);
+    memory.write(first, &bytes)
+}
+
+/// Bytes from the first to the last element, gaps included.
+pub(super) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usize {
+    let nibble = if host::is_packed::<T>() { layout.offset % 2 } else { 0 };
+    match layout.span() {
+        0 => 0,
+        span => T::DTYPE.bytes_of(span + nibble).expect("the bytes of an allocation"),
+    }
+}
+
+/// Elements that share a byte need a byte address and neighbours in it: an even first element, an axis
+/// of stride 1, and even strides along the others.
+#[track_caller]
+pub(super) fn check_packed<T: Element, const R: usize>(layout: &Strided<R>) -> Result<()> {
+    if !host::is_packed::<T>() {
+        return Ok(());
+    }
+    let mut strides = (0..R).filter(|&d| layout.shape[d] > 1).map(|d| layout.strides[d]).peekable();
+    let dense = strides.peek().is_none() || layout.strides.contains(&1);
+    if dense && layout.offset.is_multiple_of(2) && strides.all(|stride| stride == 1 || stride % 2 == 0) {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "{} elements lie two in a byte: an array of them needs an axis of stride 1, even strides along the \
+         others and an even first element; this one has shape {:?}, strides {:?} and starts at element {}",
+        T::NAME,
+        layout.shape,
+        layout.strides,
+        layout.offset
+    )))
+}

@@ -1,0 +1,21 @@
+//! What unsafe code relies on cannot be claimed by others: an argument that writes through a shared reference.
+
+use cutlet::kernel::{LaunchArg, WordWriter};
+use cutlet::prelude::*;
+
+struct Shared<'a>(&'a cutlet::DeviceArray<i32, 1>);
+
+impl LaunchArg for Shared<'_> {
+    type Traced = ArrayMut<i32, 1>;
+    fn key(&self, key: &mut WordWriter) {
+        self.0.key(key)
+    }
+    fn trace(&self, _: &mut cutlet::tile::Tracer) -> ArrayMut<i32, 1> {
+        unreachable!()
+    }
+    fn pack(&self, params: &mut dyn FnMut(u64)) {
+        self.0.pack(params)
+    }
+}
+
+fn main() {}
