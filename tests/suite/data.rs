@@ -12,6 +12,8 @@ use crate::format::Format;
 pub enum Spread {
     /// Every bit pattern of the type: NaNs, infinities, subnormals, all magnitudes.
     Any,
+    /// The corners of the type alone: see [`specials`].
+    Corners,
     /// Around 1 in both directions and of both signs, without special values.
     Moderate,
     /// Uniform between two numbers.
@@ -51,6 +53,7 @@ pub fn random<T: Element>(seed: u64, count: usize, spread: Spread) -> Vec<T> {
             1 => moderate::<T>(&mut random),
             _ => any_bits::<T>(&mut random),
         },
+        Spread::Corners => specials[random.random_range(0..specials.len())],
         Spread::Moderate => moderate::<T>(&mut random),
         Spread::Between(low, high) => T::from_f64(random.random_range(low..=high)),
         Spread::Whole(limit) => {

@@ -1,6 +1,7 @@
 //! Random kernels as data: well-typed by construction, and only of operations whose results are defined to
 //! the last bit, so that every back end has to agree with the reference exactly.
 
+use super::edges::{Extreme, Range};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -36,7 +37,8 @@ pub enum Unary {
     Not,
 }
 
-/// Operations on two values of one type. `Div` and `Rem` first make the divisor one of 1, 3, 5, 7.
+/// Operations on two values of one type. `Div` and `Rem` first make the divisor one of 1, 3, 5, 7; the other divisions
+/// only take its sign away, so that it may be zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binary {
     Add,
@@ -52,6 +54,12 @@ pub enum Binary {
     Xor,
     Shl,
     Shr,
+    MulHi,
+    Quotient,
+    Remainder,
+    FloorDiv,
+    CeilDiv,
+    Modulo,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +135,27 @@ pub enum Step {
         body: Vec<Step>,
         results: Vec<Id>,
     },
+    /// An integer at an end of its type.
+    Extreme {
+        kind: Kind,
+        which: Extreme,
+        shape: [usize; 2],
+    },
+    /// The element of the i32 input at the block's index, which counts elements here.
+    Element,
+    /// The tile of input `array` whose row of tiles is the lowest two bits of a value less 1.
+    LoadAt {
+        array: usize,
+        row: Id,
+    },
+    /// As `Loop`, over a range; it is left after the turn in which any element of the body's value `leave` is true.
+    Count {
+        range: Range,
+        init: Vec<Id>,
+        body: Vec<Step>,
+        results: Vec<Id>,
+        leave: Option<Id>,
+    },
     /// A branch on "is any element of this true"; both sides give values of equal types.
     If {
         condition: Id,
@@ -153,13 +182,18 @@ pub struct Program {
     pub outputs: [Option<Id>; 7],
 }
 
+/// Has the program of this seed the steps that come to the edges of types and ranges? Two of three have.
+pub fn has_edges(seed: u64) -> bool {
+    seed % 3 != 1
+}
+
 /// The program of a seed.
 pub fn generate(seed: u64) -> Program {
     let mut random = SmallRng::seed_from_u64(seed);
     let extents = [1, 2, 4, 8, 16, 32, 64];
     let tile = [*extents.choose(&mut random).unwrap(), *extents[2..].choose(&mut random).unwrap()];
     let shape = tile.map(|extent| random.random_range(1..=3 * extent));
-    let mut generator = Generator { random, tile };
+    let mut generator = Generator { random, tile, edges: has_edges(seed) };
     let mut scope = Scope::default();
     for (array, kind) in Kind::ALL.into_iter().enumerate() {
         scope.push(Step::Load { array, shift: [0, 0] }, Form { kind, shape: tile });
@@ -184,42 +218,43 @@ fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {
 
 /// Values so far and what made them since the scope was opened.
 #[derive(Clone, Default)]
-struct Scope {
-    forms: Vec<Form>,
-    steps: Vec<Step>,
+pub(super) struct Scope {
+    pub forms: Vec<Form>,
+    pub steps: Vec<Step>,
 }
 
 impl Scope {
-    fn push(&mut self, step: Step, form: Form) {
+    pub fn push(&mut self, step: Step, form: Form) {
         self.steps.push(step);
         self.forms.push(form);
     }
 
     /// A scope inside of this one: it sees the values and records steps of its own.
-    fn inner(&self) -> Scope {
+    pub fn inner(&self) -> Scope {
         Scope { forms: self.forms.clone(), steps: Vec::new() }
     }
 }
 
-struct Generator {
-    random: SmallRng,
-    tile: [usize; 2],
+pub(super) struct Generator {
+    pub random: SmallRng,
+    pub tile: [usize; 2],
+    edges: bool,
 }
 
 impl Generator {
-    fn fill(&mut self, scope: &mut Scope, length: usize, depth: usize) {
+    pub fn fill(&mut self, scope: &mut Scope, length: usize, depth: usize) {
         for _ in 0..length {
             // Not every choice fits the values at hand: try until one does.
             while !self.step(scope, depth) {}
         }
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         *from.choose(&mut self.random).expect("a choice")
     }
 
     /// A value that fits; later ones are likelier, so that chains grow long.
-    fn value(&mut self, scope: &Scope, fits: impl Fn(Form) -> bool) -> Option<Id> {
+    pub fn value(&mut self, scope: &Scope, fits: impl Fn(Form) -> bool) -> Option<Id> {
         let ids: Vec<Id> = (0..scope.forms.len()).filter(|&id| fits(scope.forms[id])).collect();
         if ids.is_empty() {
             return None;
@@ -229,7 +264,7 @@ impl Generator {
     }
 
     /// A second operand: same type, extents equal or 1 on either side.
-    fn partner(&mut self, scope: &Scope, of: Form) -> Option<(Id, [usize; 2])> {
+    pub fn partner(&mut self, scope: &Scope, of: Form) -> Option<(Id, [usize; 2])> {
         let joins = |a: usize, b: usize| a == b || a == 1 || b == 1;
         let id = self.value(scope, |form| {
             form.kind == of.kind && joins(form.shape[0], of.shape[0]) && joins(form.shape[1], of.shape[1])
@@ -244,6 +279,9 @@ impl Generator {
     }
 
     fn try_step(&mut self, scope: &mut Scope, depth: usize) -> Option<()> {
+        if self.edges && self.random.random_range(0..4) == 0 {
+            return self.edge(scope, depth);
+        }
         let any = |_: Form| true;
         match self.random.random_range(0..100) {
             0..4 => {

@@ -112,6 +112,21 @@ impl Machine<'_> {
                     }
                     values.extend(state);
                 }
+                Step::Count { range, init, body, results, leave } => {
+                    let low = |id: Option<usize>| id.map_or(0, |id| values[id].data[0].int());
+                    let mut state: Vec<Values> = init.iter().map(|&id| values[id].clone()).collect();
+                    for turn in range.numbers(low(range.shorter), low(range.wider)) {
+                        let mut inner = values.clone();
+                        inner.extend(state);
+                        inner.push(build(Kind::I32, [1, 1], |_, _| Number::Int(turn.into())));
+                        self.run(body, &mut inner);
+                        state = results.iter().map(|&id| inner[id].clone()).collect();
+                        if leave.is_some_and(|id| inner[id].data.iter().any(|x| x.is_true())) {
+                            break;
+                        }
+                    }
+                    values.extend(state);
+                }
                 Step::If { condition, then, otherwise } => {
                     let holds = values[*condition].data.iter().any(|x| x.is_true());
                     let (steps, results) = if holds { then } else { otherwise };
@@ -126,7 +141,16 @@ impl Machine<'_> {
 
     fn simple(&self, step: &Step, values: &[Values]) -> Values {
         match *step {
-            Step::Load { array, shift } => self.load(&self.inputs[array], shift),
+            Step::Load { array, shift } => {
+                let at = [0, 1].map(|d| self.at[d] as i64 + i64::from(shift[d]));
+                self.load(&self.inputs[array], at, self.program.tile)
+            }
+            Step::LoadAt { array, row } => {
+                let row = (values[row].data[0].int() & 3) as i64 - 1;
+                self.load(&self.inputs[array], [row, self.at[1] as i64], self.program.tile)
+            }
+            Step::Element => self.load(&self.inputs[Kind::I32 as usize], self.at.map(|i| i as i64), [1, 1]),
+            Step::Extreme { kind, which, shape } => build(kind, shape, |_, _| Number::Int(which.number(kind))),
             Step::Block { axis } => build(Kind::I32, [1, 1], |_, _| Number::Int(self.at[axis] as i128)),
             Step::Iota { columns } => build(Kind::I32, [1, columns], |_, j| Number::Int(j as i128)),
             Step::Constant { kind, value, shape } => {
@@ -184,15 +208,15 @@ impl Machine<'_> {
                     wrapped(Kind::I32, terms.sum())
                 })
             }
-            Step::Loop { .. } | Step::If { .. } => unreachable!("handled by `run`"),
+            Step::Loop { .. } | Step::Count { .. } | Step::If { .. } => unreachable!("handled by `run`"),
         }
     }
 
-    fn load(&self, array: &Values, shift: [i32; 2]) -> Values {
-        let origin: [i64; 2] =
-            std::array::from_fn(|d| (self.at[d] as i64 + i64::from(shift[d])) * self.program.tile[d] as i64);
+    /// The tile at a tile index.
+    fn load(&self, array: &Values, at: [i64; 2], tile: [usize; 2]) -> Values {
+        let origin: [i64; 2] = std::array::from_fn(|d| at[d] * tile[d] as i64);
         let zero = if array.kind.is_float() { Number::Float(0.0) } else { Number::Int(0) };
-        build(array.kind, self.program.tile, |i, j| {
+        build(array.kind, tile, |i, j| {
             let (i, j) = (origin[0] + i as i64, origin[1] + j as i64);
             let inside = |x: i64, extent: usize| x >= 0 && x < extent as i64;
             if inside(i, array.shape[0]) && inside(j, array.shape[1]) { array.at(i as usize, j as usize) } else { zero }
@@ -244,9 +268,7 @@ fn float_binary(op: Binary, kind: Kind, a: f64, b: f64) -> Number {
         Binary::Min => ignoring_nan(&|a, b| -larger(-a, -b)),
         Binary::MaxNan if a.is_nan() || b.is_nan() => Number::Float(f64::NAN),
         Binary::MaxNan => Number::Float(larger(a, b)),
-        Binary::Rem | Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => {
-            unreachable!("programs are well-typed")
-        }
+        _ => unreachable!("programs are well-typed"),
     }
 }
 
@@ -259,6 +281,9 @@ fn int_binary(op: Binary, kind: Kind, a: i128, b: i128) -> Number {
     // Amounts are read as unsigned.
     let amount = (b & ((1 << bits) - 1)).min(bits) as u32;
     let odd = (b & 7) | 1;
+    // Divisors are not negative; by zero a quotient is 0, a remainder the dividend.
+    let divisor = b & ((1 << (bits - 1)) - 1);
+    let quotient = |round: fn(i128, i128) -> i128| if divisor == 0 { 0 } else { round(a, divisor) };
     wrapped(
         kind,
         match op {
@@ -274,6 +299,12 @@ fn int_binary(op: Binary, kind: Kind, a: i128, b: i128) -> Number {
             Binary::Xor => a ^ b,
             Binary::Shl => a << amount,
             Binary::Shr => a >> amount,
+            Binary::MulHi => (a * b) >> bits,
+            Binary::Quotient => quotient(|a, b| a / b),
+            Binary::Remainder => a - divisor * quotient(|a, b| a / b),
+            Binary::FloorDiv => quotient(i128::div_euclid),
+            Binary::CeilDiv => quotient(|a, b| -(-a).div_euclid(b)),
+            Binary::Modulo => a - divisor * quotient(i128::div_euclid),
             Binary::MaxNan => unreachable!("programs are well-typed"),
         },
     )

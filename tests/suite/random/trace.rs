@@ -3,6 +3,7 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
+use super::edges::Range;
 use super::program::{Axes, Binary, Compare, Id, Kind, Program, Reduce, Step, Unary};
 
 /// The input arrays, one of each kind.
@@ -159,6 +160,27 @@ impl Context {
                     });
                     values.extend(unpack(last, &like));
                 }
+                Step::Count { range, init, body, results, leave } => {
+                    let like: Vec<Value> = init.iter().map(|&id| values[id]).collect();
+                    let outer = values.clone();
+                    let turn = |turn: Scalar<i32>, state: State| {
+                        let mut inner = outer.clone();
+                        inner.extend(unpack(state, &like));
+                        inner.push(Value::I32(turn.to_tile()));
+                        self.run(body, &mut inner);
+                        inner
+                    };
+                    let (range, state) = (over(range, values), pack(values, init));
+                    let last = match leave {
+                        None => ct::for_each(range, state, |i, state| pack(&turn(i, state), results)),
+                        Some(leave) => ct::for_each_while(range, state, |i, state| {
+                            let inner = turn(i, state);
+                            let Value::Bool(leaves) = inner[*leave] else { unreachable!("conditions are bool") };
+                            (!leaves.any(..).item(), pack(&inner, results))
+                        }),
+                    };
+                    values.extend(unpack(last, &like));
+                }
                 Step::If { condition, then, otherwise } => {
                     let Value::Bool(condition) = values[*condition] else { unreachable!("conditions are bool") };
                     let outer = values.clone();
@@ -182,7 +204,10 @@ impl Context {
 
     fn simple(&self, step: &Step, values: &[Value]) -> Value {
         match *step {
-            Step::Load { array, shift } => self.load(array, shift),
+            Step::Load { array, shift } => self.load(array, [ct::bid(0) + shift[0], ct::bid(1) + shift[1]]),
+            Step::LoadAt { array, row } => self.load(array, [(number(values[row]) & 3) - 1, ct::bid(1)]),
+            Step::Element => Value::I32(self.inputs.3.load([ct::bid(0), ct::bid(1)], [1, 1])),
+            Step::Extreme { kind, which, shape } => extreme(kind, which.number(kind), shape),
             Step::Block { axis } => Value::I32(ct::bid(axis).to_tile()),
             Step::Iota { columns } => Value::I32(ct::arange(columns, 0, 1).unsqueeze(0)),
             Step::Constant { kind, value, shape } => constant(kind, value, shape),
@@ -213,12 +238,11 @@ impl Context {
                 let (Value::U8(a), Value::U8(b)) = (values[a], values[b]) else { unreachable!("products are of u8") };
                 Value::I32(ct::matmul(a, b))
             }
-            Step::Loop { .. } | Step::If { .. } => unreachable!("handled by `run`"),
+            Step::Loop { .. } | Step::Count { .. } | Step::If { .. } => unreachable!("handled by `run`"),
         }
     }
 
-    fn load(&self, array: usize, shift: [i32; 2]) -> Value {
-        let at = [ct::bid(0) + shift[0], ct::bid(1) + shift[1]];
+    fn load(&self, array: usize, at: [Scalar<i32>; 2]) -> Value {
         match Kind::ALL[array] {
             Kind::F32 => Value::F32(self.inputs.0.load(at, self.tile)),
             Kind::F16 => Value::F16(self.inputs.1.load(at, self.tile)),
@@ -228,6 +252,34 @@ impl Context {
             Kind::I64 => Value::I64(self.inputs.5.load(at, self.tile)),
             Kind::Bool => Value::Bool(self.inputs.6.load(at, self.tile)),
         }
+    }
+}
+
+/// The only element of an i32 tile.
+fn number(value: Value) -> Scalar<i32> {
+    let Value::I32(tile) = value else { unreachable!("numbers are i32") };
+    tile.item()
+}
+
+/// The numbers of a loop.
+fn over(range: &Range, values: &[Value]) -> ct::StepRange {
+    let end = ct::scalar(range.end);
+    let end = range.shorter.map_or(end, |id| end - (number(values[id]) & 3));
+    let range_of = ct::range(range.start, end);
+    match range.wider {
+        None if range.step > 0 => range_of.step(range.step),
+        // Only the host's numbers have to be positive.
+        None => range_of.step(ct::scalar(range.step)),
+        Some(id) => range_of.step(ct::scalar(range.step) + (number(values[id]) & 1)),
+    }
+}
+
+fn extreme(kind: Kind, number: i128, shape: [usize; 2]) -> Value {
+    match kind {
+        Kind::I32 => Value::I32(ct::full(shape, number as i32)),
+        Kind::U8 => Value::U8(ct::full(shape, number as u8)),
+        Kind::I64 => Value::I64(ct::full(shape, number as i64)),
+        Kind::F32 | Kind::F16 | Kind::Bf16 | Kind::Bool => unreachable!("not a type of extreme integers"),
     }
 }
 
@@ -262,6 +314,10 @@ fn binary(op: Binary, a: Value, b: Value) -> Value {
     fn odd<T: Int>(divisor: Tile<T, 2>) -> Tile<T, 2> {
         (divisor & T::from_f64(7.0)) | T::from_f64(1.0)
     }
+    // Not negative: no quotient is too large.
+    fn unsigned<T: Int>(divisor: Tile<T, 2>) -> Tile<T, 2> {
+        divisor & T::from_bits(u64::MAX >> (65 - T::DTYPE.bits()))
+    }
     match op {
         Binary::Add => both!(a, b, x y => x + y, F32 F16 Bf16 I32 U8 I64),
         Binary::Sub => both!(a, b, x y => x - y, F32 F16 Bf16 I32 U8 I64),
@@ -279,6 +335,12 @@ fn binary(op: Binary, a: Value, b: Value) -> Value {
         Binary::Xor => both!(a, b, x y => x ^ y, I32 U8 I64 Bool),
         Binary::Shl => both!(a, b, x y => x << y, I32 U8 I64),
         Binary::Shr => both!(a, b, x y => x >> y, I32 U8 I64),
+        Binary::MulHi => both!(a, b, x y => x.mul_hi(y), I32 U8 I64),
+        Binary::Quotient => both!(a, b, x y => x / unsigned(y), I32 U8 I64),
+        Binary::Remainder => both!(a, b, x y => x % unsigned(y), I32 U8 I64),
+        Binary::FloorDiv => both!(a, b, x y => x.floor_div(unsigned(y)), I32 U8 I64),
+        Binary::CeilDiv => both!(a, b, x y => x.ceil_div(unsigned(y)), I32 U8 I64),
+        Binary::Modulo => both!(a, b, x y => x.modulo(unsigned(y)), I32 U8 I64),
     }
 }
 
