@@ -18,6 +18,7 @@
 
 mod boxes;
 mod cast;
+mod chains;
 mod compare;
 mod control;
 mod data;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     integer::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
+    chains::register(&mut suite);
     shape::register(&mut suite);
     memory::register(&mut suite);
     reduce::register(&mut suite);

@@ -323,8 +323,26 @@ impl Builder {
         dst
     }
 
-    /// [`Builder::setp`] into an existing predicate.
+    /// [`Builder::setp`] into an existing predicate. Of f32 `a < b` is spelled as not (`a >= b` or unordered), which costs
+    /// no instruction: ptxas knows that squares, magnitudes and powers are not negative, forgets that they may be NaN,
+    /// and takes `a >= 0` of them as true.
     pub fn setp_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
+        let opposite = match cmp {
+            Cmp::Lt => Cmp::Geu,
+            Cmp::Le => Cmp::Gtu,
+            Cmp::Gt => Cmp::Leu,
+            Cmp::Ge => Cmp::Ltu,
+            _ => return self.compare_to(dst, cmp, ty, a, b),
+        };
+        if ty != Ty::F32 {
+            return self.compare_to(dst, cmp, ty, a, b);
+        }
+        let not = self.fresh(RegClass::Pred);
+        self.compare_to(not, opposite, ty, a, b);
+        self.push(Opcode::Int(IntOp::Not, Ty::Pred), vec![dst.into()], vec![not.into()]);
+    }
+
+    fn compare_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
         let a = a.into();
         let a = if a.as_imm().is_some() { self.reg(a, ty.class()).into() } else { self.source(a, ty) };
         let b = self.source(b, ty);

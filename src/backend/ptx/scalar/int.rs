@@ -32,10 +32,7 @@ pub(super) fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Re
         Opcode::OrI => return Ok(b.or(bits, x[0], x[1])),
         Opcode::XorI => return Ok(b.xor(bits, x[0], x[1])),
         Opcode::NegI => b.neg(signed, x[0]),
-        Opcode::AbsI => {
-            let value = repr::sign_extended(b, dtype, x[0]);
-            b.abs(signed, value)
-        }
+        Opcode::AbsI => magnitude(b, dtype, signed, x[0]),
         Opcode::MaxI if !is_signed => return Ok(b.max(unsigned, x[0], x[1])),
         Opcode::MinI if !is_signed => return Ok(b.min(unsigned, x[0], x[1])),
         Opcode::MaxI | Opcode::MinI => {
@@ -80,6 +77,18 @@ pub(super) fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Re
         _ => return Err(Unsupported::new(op, dtype)),
     };
     Ok(repr::truncate(b, dtype, wide))
+}
+
+/// The absolute value of an element; that of the smallest one is itself. ptxas takes what `abs` gives as not negative,
+/// which holds of narrower types alone: the others add and flip by the sign.
+fn magnitude(b: &mut Builder, dtype: DType, ty: Ty, x: Operand) -> Operand {
+    if dtype.bits() < ty.bits() {
+        let value = repr::sign_extended(b, dtype, x);
+        return b.abs(ty, value);
+    }
+    let sign = b.shr(ty, x, ty.bits() - 1);
+    let flipped = b.xor(ty, x, sign);
+    b.sub(ty, flipped, sign)
 }
 
 fn both_signed(b: &mut Builder, dtype: DType, x: &[Operand]) -> [Operand; 2] {
