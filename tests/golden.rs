@@ -158,3 +158,22 @@ fn written_files_disassemble_to_the_same_text() {
         first_difference(&String::from_utf8_lossy(&output.stdout), text).map_or(Ok(()), Err)
     });
 }
+
+#[test]
+fn the_ptx_back_end_compiles_or_refuses_every_file() {
+    use cutlet::backend::ptx::{self, CompileOptions};
+    for_every_file(|_, bytes, _| {
+        let mut module = read(bytes).map_err(|e| e.to_string())?;
+        cutlet::pass::optimize(&mut module);
+        for target in [cutlet::Target::SM_80, cutlet::Target::SM_90A] {
+            let compile = || ptx::compile(&module, target, &CompileOptions::default());
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(compile));
+            match outcome.map_err(|_| format!("a panic for {target}"))? {
+                Ok(compiled) => drop(compiled),
+                Err(cutlet::Error::Unsupported(problems)) if !problems.is_empty() => {}
+                Err(other) => return Err(format!("{target}: {other}")),
+            }
+        }
+        Ok(())
+    });
+}

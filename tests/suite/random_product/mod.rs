@@ -13,7 +13,7 @@ use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 use cutlet::{Constant, DeviceArray, DeviceView};
 
-use self::form::{Limits, Order, Part, Product, generate};
+use self::form::{Epilogue, Form, Limits, Order, Part, Product, Walk, Way, generate};
 use self::kernel::Flip;
 use self::reference::Matrix;
 use crate::data::{Spread, random};
@@ -21,11 +21,86 @@ use crate::harness::{Session, Suite, Want, unwritten};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
+    register_mixed(suite);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("CUTLET_RANDOM_SEED").unwrap_or(1);
     let count = number("CUTLET_RANDOM_COUNT").unwrap_or(28);
     for seed in first..first + count {
         suite.hinted(format!("random_product/{seed:05}"), move |session| run(session, seed));
+    }
+}
+
+/// Products with small patterns of shared memory, one operand of which the copy engine brings and threads the other one.
+fn register_mixed(suite: &mut Suite) {
+    let whole = Part { turned: false, front: [0, 0], back: [0, 0], step: [1, 1] };
+    // Rows that do not start at whole 16 bytes.
+    let shifted = Part { front: [0, 1], back: [0, 15], ..whole };
+    let tile = |tile: [usize; 3]| Product {
+        form: Form {
+            tile,
+            ways: [Way::Straight, Way::Straight],
+            walk: Walk::Steps,
+            order: Order::Rows,
+            epilogue: Epilogue::Nothing,
+            narrow: false,
+            chained: false,
+        },
+        size: [144, 160, 176],
+        parts: [whole; 3],
+        hints: cutlet::Hints::default(),
+        blocks: 1,
+        limit: 1,
+    };
+    macro_rules! mixed {
+        ($($ty:ident $tile:expr;)+) => {$(
+            let name = format!("product/mixed/{} {:?}", stringify!($ty), $tile);
+            suite.test(name, move |session| {
+                for turned in [[false, false], [true, false], [false, true], [true, true]] {
+                    for parts in [[whole, shifted, whole], [shifted, whole, whole]] {
+                        let mut product = Product { parts, ..tile($tile) };
+                        product.parts[0].turned = turned[0];
+                        product.parts[1].turned = turned[1];
+                        let what = || format!("{turned:?}, {parts:?}");
+                        check::<$ty, $ty, $ty, $ty, f32, f32>(session, 1, &product, 3).with_context(what)?;
+                    }
+                }
+                Ok(())
+            });
+        )+};
+    }
+    mixed! {
+        f16 [128, 16, 16];
+        f16 [64, 8, 16];
+        f16 [64, 16, 32];
+        f8e4m3fn [16, 128, 32];
+        f8e4m3fn [64, 16, 64];
+        f8e5m2 [64, 8, 32];
+        tf32 [256, 8, 16];
+        tf32 [64, 16, 8];
+    }
+    for walk in [Walk::Loaded, Walk::Limited, Walk::Enough] {
+        suite.test(format!("product/walk/{walk:?}"), move |session| {
+            for (limit, order) in [(1, Order::Rows), (3, Order::Persistent)] {
+                let mut product = Product { limit, blocks: 5, ..tile([64, 64, 32]) };
+                (product.form.walk, product.form.order) = (walk, order);
+                check::<f16, f16, f16, f16, f32, f32>(session, 2, &product, 3)?;
+            }
+            Ok(())
+        });
+    }
+    for (index, (num_warps, occupancy)) in
+        [(Some(32), None), (Some(32), Some(2)), (Some(16), Some(2)), (None, Some(2)), (None, Some(32))]
+            .into_iter()
+            .enumerate()
+    {
+        suite.hinted(format!("product/hints/{index}"), move |session| {
+            for extents in [[256, 128, 64], [128, 256, 64], [64, 64, 128]] {
+                let mut product = tile(extents);
+                product.hints = cutlet::Hints { num_warps, occupancy, ..Default::default() };
+                check::<f16, f16, f16, f16, f32, f32>(session, 3, &product, 3)?;
+            }
+            Ok(())
+        });
     }
 }
 

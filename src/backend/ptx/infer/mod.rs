@@ -283,7 +283,9 @@ impl<'m> Inference<'m> {
             Opcode::Loop => self.endless_loop(id),
             Opcode::If => self.branches(id),
             Opcode::LoadView => {
-                let layout = self.accesses[&id].clone();
+                // Views that lowering does not know have no layout of their own.
+                let layout = self.accesses.get(&id).cloned();
+                let layout = layout.unwrap_or_else(|| self.default_layout(op.results[0]));
                 self.set(op.results[0], layout);
             }
             Opcode::StoreView => self.store(id),

@@ -159,6 +159,7 @@ impl Lowering<'_> {
             Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
         }
         let buffer = self.allocate_aligned(plan.shared.bytes(), plan.align)?;
+        debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
         if self.shared.write(buffer) {
             self.barrier();
             self.shared.write(buffer);
