@@ -35,7 +35,7 @@ fn register_mixed(suite: &mut Suite) {
     let whole = Part { turned: false, front: [0, 0], back: [0, 0], step: [1, 1] };
     // Rows that do not start at whole 16 bytes.
     let shifted = Part { front: [0, 1], back: [0, 15], ..whole };
-    let tile = |tile: [usize; 3]| Product {
+    let tile = move |tile: [usize; 3]| Product {
         form: Form {
             tile,
             ways: [Way::Straight, Way::Straight],
