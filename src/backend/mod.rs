@@ -28,6 +28,7 @@ pub struct Hints {
     /// tiles that starts there), and where the grid's first extent is even; elsewhere the hint means nothing. Exported
     /// PTX has no clusters. The tileir back end hands the number on.
     pub num_ctas: Option<u32>,
-    /// Tile blocks that should fit on one multiprocessor.
+    /// Tile blocks that should fit on one multiprocessor (1 to 32). The ptx back end takes fewer where warps,
+    /// registers of matrix products or shared memory do not allow as many, and says so in its remarks.
     pub occupancy: Option<u32>,
 }

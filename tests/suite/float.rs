@@ -60,15 +60,15 @@ pub fn functions<T: Float>() -> Vec<Function<T>> {
     let wide = Spread::Between(-200.0, 200.0);
     let angle = Spread::Between(-50.0, 50.0);
     vec![
-        function("exp", |x| x.exp(), f64::exp, [3.0, 2.0], Spread::Between(-110.0, 90.0)),
-        function("exp2", |x| x.exp2(), f64::exp2, [3.0, 2.0], Spread::Between(-155.0, 129.0)),
+        function("exp", |x| x.exp(), f64::exp, [2.5, 2.0], Spread::Between(-110.0, 90.0)),
+        function("exp2", |x| x.exp2(), f64::exp2, [2.5, 2.0], Spread::Between(-155.0, 129.0)),
         function("log", |x| x.log(), f64::ln, [2.0, 2.0], Spread::Between(0.0, 4.0)),
-        function("log2", |x| x.log2(), f64::log2, [2.0, 2.0], Spread::Between(0.0, 4.0)),
+        function("log2", |x| x.log2(), f64::log2, [2.5, 2.0], Spread::Between(0.0, 4.0)),
         function("rsqrt", |x| x.rsqrt(), reciprocal_root, [2.0, 2.0], Spread::Between(0.0, 100.0)),
         function("sin", |x| x.sin(), f64::sin, [2.0, 2.0], angle),
         function("cos", |x| x.cos(), f64::cos, [2.0, 2.0], angle),
         function("tan", |x| x.tan(), f64::tan, [4.0, 3.0], angle),
-        function("sinh", |x| x.sinh(), f64::sinh, [3.0, 3.0], Spread::Between(-20.0, 20.0)),
+        function("sinh", |x| x.sinh(), f64::sinh, [3.5, 3.0], Spread::Between(-20.0, 20.0)),
         function("cosh", |x| x.cosh(), f64::cosh, [3.0, 3.0], Spread::Between(-20.0, 20.0)),
         function("tanh", |x| x.tanh(), f64::tanh, [3.0, 3.0], Spread::Between(-10.0, 10.0)),
         function("sqrt", |x| x.sqrt(), f64::sqrt, [0.0, 0.0], Spread::Between(0.0, 100.0)),
@@ -254,7 +254,7 @@ fn flush_to_zero(session: Session) -> Result<()> {
     }
     let functions: [(&str, Moded<f32>, fn([f64; 3]) -> f64, f64); 4] = [
         ("rsqrt", |a, _, _, mode| a.rsqrt_with(mode), |[a, _, _]| reciprocal_root(a), 2.0),
-        ("exp2", |a, _, _, mode| a.exp2_with(mode), |[a, _, _]| a.exp2(), 3.0),
+        ("exp2", |a, _, _, mode| a.exp2_with(mode), |[a, _, _]| a.exp2(), 2.5),
         ("max", |a, b, _, mode| a.max_with(b, mode), |[a, b, _]| a.max(b), 2.0),
         ("min", |a, b, _, mode| a.min_with(b, mode), |[a, b, _]| a.min(b), 2.0),
     ];

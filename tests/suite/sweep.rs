@@ -77,9 +77,9 @@ pub fn register(suite: &mut Suite) {
         |name, op, reference, bound| Swept { name, op, reference: Reference::Of(reference), unit: Unit::Ulp, bound };
     add(suite, near("pow", |x| x.pow(exponent(x)), |x| wide(x).pow(wide(exponent(x))), 4.0));
     add(suite, near("atan2", |x| x.atan2(comparable(x)), |x| wide(x).atan2(wide(comparable(x))), 3.0));
-    add(suite, near("sqrt_approx", |x| x.sqrt_with(Rounding::Approx), |x| wide(x).sqrt(), 2.0));
-    add(suite, near("reciprocal_full", |x| one().div_with(x, Rounding::Full), |x| 1.0 / wide(x), 2.0));
-    add(suite, near("exp2_flushed", |x| x.exp2_with(flush()), |x| flushed(wide(flushed_argument(x)).exp2()), 3.0));
+    add(suite, near("sqrt_approx", |x| x.sqrt_with(Rounding::Approx), |x| wide(x).sqrt(), 1.0));
+    add(suite, near("reciprocal_full", |x| one().div_with(x, Rounding::Full), |x| 1.0 / wide(x), 1.0));
+    add(suite, near("exp2_flushed", |x| x.exp2_with(flush()), |x| flushed(wide(flushed_argument(x)).exp2()), 2.5));
     add(suite, near("rsqrt_flushed", |x| x.rsqrt_with(flush()), |x| flushed(wide(flushed_argument(x)).rsqrt()), 2.0));
     // Outside of these the fast form is not defined.
     let moderate = Unit::Ulps("ulp", |x, _| {

@@ -241,7 +241,7 @@ impl Lowering<'_> {
     /// Blocks that shall run on a multiprocessor: as many as wished, but not more than leave registers for an
     /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
     /// instructions may run on their own.
-    fn blocks_of_roles(&self) -> u32 {
+    pub fn blocks_of_roles(&self) -> u32 {
         let plans = self.inference.products.values().flatten();
         let least = plans.map(|plan| plan.acc.num_registers() as u32 + SPARE_REGISTERS).max().unwrap_or(0);
         let wished = self.options.occupancy.unwrap_or(1).max(1);

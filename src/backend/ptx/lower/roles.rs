@@ -164,7 +164,7 @@ impl Lowering<'_> {
     /// do not fit without roles either: so fewer blocks are taken.
     pub fn plan_roles_within_wish(&mut self, body: BlockId) -> Option<Roles> {
         let wished = self.options.occupancy;
-        for blocks in (1..=wished.unwrap_or(1)).rev() {
+        for blocks in (1..=self.blocks_of_roles()).rev() {
             self.options.occupancy = wished.map(|_| blocks);
             if let Some(roles) = self.plan_paired_roles(body) {
                 return Some(roles);

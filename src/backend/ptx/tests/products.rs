@@ -110,6 +110,39 @@ fn tf32_is_rounded_by_the_copy_engine() {
     }
 }
 
+/// The code for sm_90a, and how many stages its streamed loads have.
+fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
+    let module = Product::new([DType::F16, DType::F16, DType::F32], tile).module();
+    let [_, new] = check_with(&module, &options).try_into().expect("two targets");
+    let stages = |way: &Way| if let Way::Streamed { stages, .. } = way { Some(*stages) } else { None };
+    let stages = new.remarks.accesses().filter_map(|access| stages(&access.way)).collect();
+    (new, stages)
+}
+
+#[test]
+fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
+    let wish = |occupancy| CompileOptions { occupancy: Some(occupancy), ..CompileOptions::default() };
+    for tile in [[128, 256, 64], [256, 128, 64]] {
+        let free = hinted(tile, CompileOptions::default()).1;
+        for occupancy in [2, 8, 32] {
+            let (code, stages) = hinted(tile, wish(occupancy));
+            assert_eq!((code.min_blocks, code.remarks.crowded), (1, Some([occupancy, 1])));
+            assert_eq!(stages, free, "one block has all of the shared memory");
+            let report = code.remarks.to_string();
+            assert!(
+                report.contains(&format!("occupancy: 1, for registers and shared memory do not allow {occupancy}"))
+            );
+        }
+    }
+    let (code, stages) = hinted([64, 64, 256], wish(3));
+    assert_eq!((code.min_blocks, stages, code.remarks.crowded), (3, vec![1, 1], None));
+    let (code, stages) = hinted([64, 64, 256], wish(4));
+    assert_eq!((code.min_blocks, stages, code.remarks.crowded), (3, vec![1, 1], Some([4, 3])));
+    let most = CompileOptions { num_warps: Some(32), ..CompileOptions::default() };
+    let (code, stages) = hinted([256, 128, 64], most);
+    assert_eq!((code.threads, stages), (1024, vec![]), "no room for a producer");
+}
+
 #[test]
 fn products_of_bytes() {
     use DType::*;
