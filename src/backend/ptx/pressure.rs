@@ -12,17 +12,14 @@ use super::inst::{Addr, Arg, Inst, Label, Line, Opcode, Operand, Reg, Space, Spe
 use super::plan::WARP;
 use crate::target::Target;
 
-/// A set of virtual registers, by number.
-type Set = Vec<u64>;
-
 /// A run of instructions that is entered at the top only.
 struct Block {
     /// Positions of its instructions.
     lines: std::ops::Range<usize>,
     /// Blocks that may follow.
     next: Vec<usize>,
-    /// Live before the first instruction.
-    entry: Set,
+    /// Registers that are live after the last instruction.
+    exit: Vec<usize>,
 }
 
 /// Numbers for virtual registers, and their widths in 32-bit registers.
@@ -98,30 +95,94 @@ pub fn live_registers(function: &Function) -> u32 {
         });
     }
     numbers.leave_out_shared(function);
-    let words = numbers.widths.len().div_ceil(64);
-    let mut blocks = blocks(function, words);
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for index in (0..blocks.len()).rev() {
-            let mut live = exit(&blocks, index, words);
-            for line in function.lines[blocks[index].lines.clone()].iter().rev() {
-                step(line, &mut numbers, &mut live);
-            }
-            changed |= live != blocks[index].entry;
-            blocks[index].entry = live;
-        }
-    }
+    let mut blocks = blocks(function);
+    follow(function, &mut blocks, &mut numbers);
+    let mut live = Live { member: vec![false; numbers.widths.len()], weight: 0 };
     let mut most = 0;
-    for index in 0..blocks.len() {
-        let mut live = exit(&blocks, index, words);
-        most = most.max(weight(&live, &numbers));
-        for line in function.lines[blocks[index].lines.clone()].iter().rev() {
+    for block in &blocks {
+        block.exit.iter().for_each(|&number| live.set(&numbers, number, true));
+        most = most.max(live.weight);
+        for line in function.lines[block.lines.clone()].iter().rev() {
             step(line, &mut numbers, &mut live);
-            most = most.max(weight(&live, &numbers));
+            most = most.max(live.weight);
         }
+        live.clear(&function.lines[block.lines.clone()], &block.exit, &mut numbers);
     }
     most
+}
+
+/// Registers that are live, and how many 32-bit registers they take.
+struct Live {
+    member: Vec<bool>,
+    weight: u32,
+}
+
+impl Live {
+    fn set(&mut self, numbers: &Numbers, number: usize, live: bool) {
+        if std::mem::replace(&mut self.member[number], live) != live {
+            let width = numbers.widths[number];
+            self.weight = if live { self.weight + width } else { self.weight - width };
+        }
+    }
+
+    /// Nothing is live, of what these lines or the end of their block mention.
+    fn clear(&mut self, lines: &[Line], exit: &[usize], numbers: &mut Numbers) {
+        exit.iter().for_each(|&number| self.member[number] = false);
+        for line in lines {
+            if let Line::Inst(inst) = line {
+                visit(inst, &mut |reg, _| self.member[numbers.get(reg)] = false);
+            }
+        }
+        self.weight = 0;
+    }
+}
+
+/// Finds what is live after each block: every register that a block reads before it writes it is live from the writes
+/// before, and so goes back from block to block until one that writes it.
+fn follow(function: &Function, blocks: &mut [Block], numbers: &mut Numbers) {
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
+    for (index, block) in blocks.iter().enumerate() {
+        block.next.iter().for_each(|&next| before[next].push(index));
+    }
+    // The blocks that read a register before they write it, and those that write it in any case.
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); numbers.widths.len()];
+    let mut writers: Vec<Vec<usize>> = vec![Vec::new(); numbers.widths.len()];
+    for (index, block) in blocks.iter().enumerate() {
+        for line in &function.lines[block.lines.clone()] {
+            let Line::Inst(inst) = line else { continue };
+            let here = |list: &Vec<usize>| list.last() == Some(&index);
+            visit(inst, &mut |reg, written| {
+                let number = numbers.get(reg);
+                if !written && !here(&writers[number]) && !here(&readers[number]) {
+                    readers[number].push(index);
+                }
+            });
+            visit(inst, &mut |reg, written| {
+                let number = numbers.get(reg);
+                if written && inst.guard.is_none() && !here(&writers[number]) {
+                    writers[number].push(index);
+                }
+            });
+        }
+    }
+    // The last register that was found to be live before, and after, a block.
+    let (mut entered, mut left) = (vec![usize::MAX; blocks.len()], vec![usize::MAX; blocks.len()]);
+    for (number, readers) in readers.iter_mut().enumerate() {
+        let pending = readers;
+        while let Some(index) = pending.pop() {
+            if std::mem::replace(&mut entered[index], number) == number {
+                continue;
+            }
+            for &earlier in &before[index] {
+                if std::mem::replace(&mut left[earlier], number) != number {
+                    blocks[earlier].exit.push(number);
+                    if writers[number].binary_search(&earlier).is_err() {
+                        pending.push(earlier);
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
@@ -135,13 +196,13 @@ pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32) ->
 }
 
 /// Cuts the body at labels and jumps.
-fn blocks(function: &Function, words: usize) -> Vec<Block> {
+fn blocks(function: &Function) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut labels: HashMap<Label, usize> = HashMap::new();
     let mut start = 0;
     let mut close = |start: &mut usize, end: usize| {
         if *start < end {
-            blocks.push(Block { lines: *start..end, next: Vec::new(), entry: vec![0; words] });
+            blocks.push(Block { lines: *start..end, next: Vec::new(), exit: Vec::new() });
         }
         *start = end;
     };
@@ -183,45 +244,19 @@ fn target(inst: &Inst) -> Option<Label> {
     inst.srcs.iter().find_map(|arg| if let Arg::Label(label) = arg { Some(*label) } else { None })
 }
 
-fn exit(blocks: &[Block], index: usize, words: usize) -> Set {
-    let mut live = vec![0; words];
-    for &next in &blocks[index].next {
-        for (word, more) in live.iter_mut().zip(&blocks[next].entry) {
-            *word |= more;
-        }
-    }
-    live
-}
-
 /// From what is live after a line to what is live before it.
-fn step(line: &Line, numbers: &mut Numbers, live: &mut Set) {
+fn step(line: &Line, numbers: &mut Numbers, live: &mut Live) {
     let Line::Inst(inst) = line else { return };
     // A guarded instruction may leave its result as it was.
     let kills = inst.guard.is_none();
-    visit(inst, &mut |reg, written| {
-        let number = numbers.get(reg);
-        if written && kills {
-            live[number / 64] &= !(1 << (number % 64));
-        }
-    });
-    visit(inst, &mut |reg, written| {
-        let number = numbers.get(reg);
-        if !written {
-            live[number / 64] |= 1 << (number % 64);
-        }
-    });
-}
-
-fn weight(live: &Set, numbers: &Numbers) -> u32 {
-    let mut sum = 0;
-    for (index, &word) in live.iter().enumerate() {
-        let mut rest = word;
-        while rest != 0 {
-            sum += numbers.widths[64 * index + rest.trailing_zeros() as usize];
-            rest &= rest - 1;
-        }
+    for read in [false, true] {
+        visit(inst, &mut |reg, written| {
+            let number = numbers.get(reg);
+            if written != read && (read || kills) {
+                live.set(numbers, number, read);
+            }
+        });
     }
-    sum
 }
 
 /// Every register of an instruction, and whether it is written.

@@ -11,7 +11,8 @@
 //! Layouts start at anchors (coalesced loads and stores, matrix products) and flow forward in program
 //! order: an elementwise op takes the layout of its largest operand, a reduction that of its operand
 //! without the reduced axis. A loop is walked twice: first with its carried values unknown, then with the
-//! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge.
+//! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge. (Once, where it
+//! stands in another loop and the second walk through that one changes nothing.)
 //! An op none of whose operands has a layout (a constant, scaled row by row) takes that of its first use: if
 //! there are such ops, all is inferred once more with these `wishes`. Whatever still differs is converted
 //! where it is used.
@@ -67,6 +68,8 @@ pub struct Inference<'m> {
     open: HashSet<Value>,
     /// The layouts in which such values are used.
     wishes: HashMap<Value, Layout>,
+    /// How often a value got another layout than it had.
+    changes: usize,
 }
 
 impl<'m> Inference<'m> {
@@ -97,6 +100,7 @@ impl<'m> Inference<'m> {
             blocked: HashMap::new(),
             open: HashSet::new(),
             wishes: HashMap::new(),
+            changes: 0,
         }
     }
 
@@ -189,7 +193,11 @@ impl<'m> Inference<'m> {
 
     fn set(&mut self, value: Value, layout: Layout) {
         debug_assert_eq!(layout.shape(), self.module.shape(value));
-        self.layouts[value.index()] = Some(layout);
+        let known = &mut self.layouts[value.index()];
+        if known.as_ref().is_none_or(|known| !known.is_same(&layout)) {
+            self.changes += 1;
+        }
+        *known = Some(layout);
     }
 
     /// The layout in which a tile value is there without moving data; `None` if any will do.
@@ -342,8 +350,10 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// Layouts of carried values: first what the body makes of them, then what they start with.
+    /// Layouts of carried values: first what the body makes of them, then what they start with. A body whose layouts
+    /// are all as they were is not walked again: otherwise nested loops would double the walks with each level.
     fn carried(&mut self, block: BlockId, args: &[Value], inits: &[Value], terminator: Opcode) {
+        let before = self.changes;
         self.block(block);
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
         let offset = 0;
@@ -361,7 +371,9 @@ impl<'m> Inference<'m> {
             let layout = found.or_else(|| self.natural(init)).unwrap_or_else(|| self.default_layout(arg));
             self.set(arg, layout);
         }
-        self.block(block);
+        if self.changes != before {
+            self.block(block);
+        }
     }
 
     fn for_loop(&mut self, id: OpId) {

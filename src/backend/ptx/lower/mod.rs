@@ -6,7 +6,7 @@
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
-//! * `strip` — long elementwise runs piece by piece;
+//! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `reduce` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
@@ -30,6 +30,7 @@ mod product;
 mod reduce;
 mod ring;
 mod roles;
+mod run;
 mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
@@ -76,7 +77,7 @@ pub struct Lowering<'m> {
     /// Concrete values, by value index.
     tiles: Vec<Option<Tile>>,
     /// Values in further layouts; cut back when the region that made them ends.
-    cached: Vec<(Value, Tile)>,
+    cached: value::Cache,
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
     memory: memory::History,
@@ -123,7 +124,7 @@ fn start<'m>(
         module,
         b: Builder::new(target, name, threads),
         tiles: vec![None; module.num_values()],
-        cached: Vec::new(),
+        cached: value::Cache::default(),
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
         memory: memory::History::of(module, entry.body),
@@ -260,9 +261,10 @@ impl<'m> Lowering<'m> {
             }
             return;
         }
+        let mut strips = self.strips(ops);
         let mut next = 0;
         while next < ops.len() {
-            if let Some(strip) = self.strip_at(&ops[next..]) {
+            if let Some(strip) = strips.at(next) {
                 if let Err(message) = self.strip(&strip) {
                     self.report(strip.ops[0], message);
                 }

@@ -10,26 +10,23 @@ use std::rc::Rc;
 use super::{Lowered, Lowering, memory};
 use crate::backend::ptx::infer::{Source, is_elementwise};
 use crate::backend::ptx::inst::Operand;
-use crate::ir::{OpId, Opcode, Type, Value};
+use crate::ir::{OpId, Opcode, Value};
 use crate::layout::Layout;
-
-/// Bytes of a piece in the narrowest array that the run touches: two accesses of a thread. Tiles of fewer
-/// than two pieces are lowered whole.
-const PIECE_BYTES: usize = 32;
 
 /// A run of ops that is lowered piece by piece.
 pub struct Strip {
-    layout: Layout,
+    /// The layout of its tiles.
+    pub layout: Layout,
     /// Slots of one piece.
-    piece: usize,
+    pub piece: usize,
     /// The ops of the run in order.
     pub ops: Vec<OpId>,
     /// Tiles that the run makes, and other names of them.
-    inside: HashSet<Value>,
+    pub inside: HashSet<Value>,
 }
 
 /// What an op is to a strip.
-enum Role {
+pub enum Role {
     /// Works on tiles of this layout.
     Tile(Layout),
     /// Gives a tile another shape: the same elements in the same slots.
@@ -40,61 +37,9 @@ enum Role {
     Other,
 }
 
-/// Do the slots of both layouts hold the same elements, whatever the shape?
-fn same_slots(a: &Layout, b: &Layout) -> bool {
-    a.num_elements() == b.num_elements() && a.reshape(b.shape()).is_same(b)
-}
-
 impl Lowering<'_> {
-    /// The strip that starts with the first of these ops, if there is one.
-    pub fn strip_at(&self, ops: &[OpId]) -> Option<Strip> {
-        let module = self.module;
-        let Role::Tile(layout) = self.role(*ops.first()?) else { return None };
-        let mut inside: HashSet<Value> = HashSet::new();
-        let mut uses_inside: HashMap<Value, u32> = HashMap::new();
-        let mut touches: Vec<memory::Touch> = Vec::new();
-        // The longest run so far: its ops, its tiles, the slots of a piece.
-        let mut best: Option<(usize, HashSet<Value>, usize)> = None;
-        let mut narrowest = 64;
-        for (index, &id) in ops.iter().enumerate() {
-            let op = module.op(id);
-            match self.role(id) {
-                Role::Tile(other) if same_slots(&other, &layout) => {}
-                Role::Name if inside.contains(&op.operands[0]) => {}
-                Role::Name | Role::Scalar => continue,
-                Role::Tile(_) | Role::Other => break,
-            }
-            let tiles = op.operands.iter().filter(|&&v| matches!(module.ty(v), Type::Tile { .. }));
-            let mut fits = true;
-            for &operand in tiles.filter(|&&v| self.inference.num_elements(v) > 1) {
-                if inside.contains(&operand) {
-                    *uses_inside.entry(operand).or_default() += 1;
-                } else {
-                    fits &= !self.depends_on(operand, &inside);
-                }
-            }
-            if let Some(touch) = self.access_of(id) {
-                fits &= !touches.iter().any(|earlier| earlier.conflicts(&touch));
-                touches.push(touch);
-                let tile = op.results.first().filter(|_| op.code == Opcode::LoadView).copied();
-                let tile = tile.unwrap_or_else(|| op.group(0)[0]);
-                narrowest = narrowest.min(self.element_type(tile).storage_bits() as usize);
-            }
-            if !fits {
-                break;
-            }
-            inside.extend(op.results.iter().copied());
-            let all_used =
-                inside.iter().all(|v| self.use_counts[v.index()] == uses_inside.get(v).copied().unwrap_or(0));
-            if op.code == Opcode::StoreView && all_used {
-                best = Some((index + 1, inside.clone(), 8 * PIECE_BYTES / narrowest));
-            }
-        }
-        let (count, inside, piece) = best?;
-        (layout.num_registers() >= 2 * piece).then(|| Strip { layout, piece, ops: ops[..count].to_vec(), inside })
-    }
-
-    fn role(&self, id: OpId) -> Role {
+    /// What an op is to a strip that it may stand in.
+    pub fn role(&self, id: OpId) -> Role {
         let op = self.module.op(id);
         match op.code {
             Opcode::StoreView if self.box_stores.contains_key(&id) => Role::Other,
@@ -123,19 +68,6 @@ impl Lowering<'_> {
                 }
             }
             _ => Role::Other,
-        }
-    }
-
-    /// Does a virtual or free value come from one of these?
-    fn depends_on(&self, value: Value, set: &HashSet<Value>) -> bool {
-        if set.contains(&value) {
-            return true;
-        }
-        match (self.inference.source(value), self.module.defining_op(value)) {
-            (Source::Free | Source::Virtual, Some(id)) => {
-                self.module.op(id).operands.iter().any(|&operand| self.depends_on(operand, set))
-            }
-            _ => false,
         }
     }
 

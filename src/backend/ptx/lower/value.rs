@@ -1,5 +1,6 @@
 //! Values in the layout that a user asks for.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile};
@@ -9,6 +10,38 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
+
+/// Values in further layouts than their own, in the order in which they came about.
+#[derive(Debug, Default)]
+pub struct Cache {
+    tiles: Vec<(Value, Tile)>,
+    /// Positions of a value's tiles.
+    of: HashMap<Value, Vec<usize>>,
+}
+
+impl Cache {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tiles.len()
+    }
+
+    /// Forgets all but the first ones.
+    pub fn truncate(&mut self, len: usize) {
+        for (value, _) in self.tiles.drain(len.min(self.tiles.len())..) {
+            self.of.get_mut(&value).and_then(Vec::pop);
+        }
+    }
+
+    fn push(&mut self, value: Value, tile: Tile) {
+        self.of.entry(value).or_default().push(self.tiles.len());
+        self.tiles.push((value, tile));
+    }
+
+    /// The tiles of a value, the latest first.
+    fn of(&self, value: Value) -> impl Iterator<Item = &Tile> {
+        self.of.get(&value).into_iter().flatten().rev().map(|&position| &self.tiles[position].1)
+    }
+}
 
 impl Lowering<'_> {
     /// The slots of `value` in layout `wanted`.
@@ -30,15 +63,14 @@ impl Lowering<'_> {
             Source::Virtual => self.renamed(value, wanted)?,
             Source::Free => self.computed(value, wanted)?,
         };
-        self.cached.push((value, Tile { layout: wanted.clone(), slots: slots.clone() }));
+        self.cached.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
         Ok(slots)
     }
 
     /// The value, if it is there in exactly this layout.
     fn held(&self, value: Value, wanted: &Layout) -> Option<Rc<[Operand]>> {
         let own = self.tiles[value.index()].iter();
-        let others = self.cached.iter().rev().filter(|(v, _)| *v == value).map(|(_, tile)| tile);
-        own.chain(others).find(|tile| tile.layout.is_same(wanted)).map(|tile| tile.slots.clone())
+        own.chain(self.cached.of(value)).find(|tile| tile.layout.is_same(wanted)).map(|tile| tile.slots.clone())
     }
 
     /// A concrete value in its own layout.

@@ -1,0 +1,277 @@
+//! Where the strips of a block are: which runs of its ops can be lowered piece by piece.
+//!
+//! A run starts with an op on a tile and ends with a store. Every op on tiles in it has the same slots; what it makes is
+//! used in it alone; and no two of its accesses may meet at an element. [`Runs`] is told of each op once, in order, and
+//! then finds the longest run from any op on, in time that grows with the length of the block.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Lowering;
+use super::memory::Touch;
+use super::strip::{Role, Strip};
+use crate::backend::ptx::infer::Source;
+use crate::ir::{OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+
+/// Bytes of a piece in the narrowest array that the run touches: two accesses of a thread. Tiles of fewer
+/// than two pieces are lowered whole.
+const PIECE_BYTES: usize = 32;
+
+/// Bits of the widest element.
+const WIDEST: usize = 64;
+
+/// Slots of a piece where this is the narrowest array.
+const fn piece(bits: usize) -> usize {
+    8 * PIECE_BYTES / bits
+}
+
+/// What an op is to a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// Works on tiles whose slots are those of this layout.
+    Tile(usize),
+    /// Gives another name to what the op at this position has made.
+    Name(usize),
+    /// Is no matter of pieces.
+    Beside,
+    /// Ends the run.
+    End,
+}
+
+/// An op of the block.
+struct Entry {
+    id: OpId,
+    kind: Kind,
+    /// The last op that may not be in a run with this one.
+    barred: Option<usize>,
+    /// Where its results are used last; `usize::MAX`: also elsewhere than in runs.
+    last_use: usize,
+    /// Bits of an element in the array that it accesses.
+    access: Option<usize>,
+    stores: bool,
+}
+
+/// Runs that end at the same place.
+#[derive(Default)]
+struct Window {
+    start: usize,
+    end: usize,
+    /// Runs from later ops than this one may end later.
+    until: usize,
+    /// For every op from `start`: a run that holds it ends here at the latest.
+    limits: Vec<usize>,
+}
+
+/// The ops of a block, as runs need to know them.
+pub struct Runs {
+    entries: Vec<Entry>,
+    layouts: Vec<Layout>,
+    results: Vec<Vec<Value>>,
+    window: Window,
+    /// No run starts before this op: it would have no store, or too few slots for two pieces.
+    refused: usize,
+}
+
+/// Do the slots of both layouts hold the same elements, whatever the shape?
+fn same_slots(a: &Layout, b: &Layout) -> bool {
+    a.num_elements() == b.num_elements() && a.reshape(b.shape()).is_same(b)
+}
+
+/// Accesses so far, by kind: those of one kind meet the same others.
+#[derive(Default)]
+struct Touches {
+    kinds: Vec<(Touch, usize)>,
+}
+
+impl Touches {
+    /// The last access that this one may meet, and from now on this one.
+    fn add(&mut self, touch: Touch, position: usize) -> Option<usize> {
+        let met = self.kinds.iter().filter(|(earlier, _)| earlier.conflicts(&touch)).map(|(_, last)| *last).max();
+        match self.kinds.iter_mut().find(|(earlier, _)| *earlier == touch) {
+            Some((_, last)) => *last = position,
+            None => self.kinds.push((touch, position)),
+        }
+        met
+    }
+}
+
+/// What is gathered while the ops go by.
+#[derive(Default)]
+struct Gathered {
+    entries: Vec<Entry>,
+    layouts: Vec<Layout>,
+    touches: Touches,
+    /// The op on tiles that made a value, also under another name.
+    makers: HashMap<Value, usize>,
+    /// The last op on tiles from which a value comes that is computed where it is used.
+    sources: HashMap<Value, usize>,
+    /// How often ops of runs use a value, and the last of them.
+    uses: HashMap<Value, (u32, usize)>,
+}
+
+impl Lowering<'_> {
+    /// Looks at the ops of a block for runs that can be lowered piece by piece.
+    pub fn strips(&self, ops: &[OpId]) -> Runs {
+        let module = self.module;
+        let mut found = Gathered::default();
+        for (position, &id) in ops.iter().enumerate() {
+            self.gather(id, position, &mut found);
+        }
+        let Gathered { mut entries, layouts, uses, .. } = found;
+        for entry in &mut entries {
+            let last_use = |value: &Value| match (self.use_counts[value.index()], uses.get(value)) {
+                (0, _) => 0,
+                (count, Some(&(inside, last))) if count == inside => last,
+                _ => usize::MAX,
+            };
+            entry.last_use = module.op(entry.id).results.iter().map(last_use).max().unwrap_or(0);
+        }
+        let results = ops.iter().map(|&id| module.op(id).results.to_vec()).collect();
+        Runs { entries, layouts, results, window: Window::default(), refused: 0 }
+    }
+
+    fn gather(&self, id: OpId, position: usize, found: &mut Gathered) {
+        let op = self.module.op(id);
+        let kind = match self.role(id) {
+            Role::Tile(layout) => {
+                let known = found.layouts.iter().rposition(|other| same_slots(&layout, other));
+                Kind::Tile(known.unwrap_or_else(|| {
+                    found.layouts.push(layout);
+                    found.layouts.len() - 1
+                }))
+            }
+            Role::Name => found.makers.get(&op.operands[0]).map_or(Kind::Beside, |&maker| Kind::Name(maker)),
+            Role::Scalar => Kind::Beside,
+            Role::Other => Kind::End,
+        };
+        let mut entry = Entry { id, kind, barred: None, last_use: 0, access: None, stores: false };
+        let maker = match kind {
+            Kind::Tile(_) => Some(position),
+            Kind::Name(maker) => Some(maker),
+            Kind::Beside | Kind::End => None,
+        };
+        if let Some(maker) = maker {
+            let tiles = op.operands.iter().filter(|&&v| matches!(self.module.ty(v), Type::Tile { .. }));
+            for operand in tiles.filter(|&&v| self.inference.num_elements(v) > 1) {
+                if found.makers.contains_key(operand) {
+                    let (count, last) = found.uses.entry(*operand).or_default();
+                    (*count, *last) = (*count + 1, position);
+                } else {
+                    entry.barred = entry.barred.max(found.sources.get(operand).copied());
+                }
+            }
+            found.makers.extend(op.results.iter().map(|&result| (result, maker)));
+        } else {
+            self.note_sources(id, found);
+        }
+        if matches!(kind, Kind::Tile(_))
+            && let Some(touch) = self.access_of(id)
+        {
+            entry.barred = entry.barred.max(found.touches.add(touch, position));
+            let loaded = op.results.first().filter(|_| op.code == Opcode::LoadView).copied();
+            let tile = loaded.unwrap_or_else(|| op.group(0)[0]);
+            entry.access = Some(self.element_type(tile).storage_bits() as usize);
+            entry.stores = op.code == Opcode::StoreView;
+        }
+        found.entries.push(entry);
+    }
+
+    /// Results that are computed where they are used come from what their operands come from.
+    fn note_sources(&self, id: OpId, found: &mut Gathered) {
+        let op = self.module.op(id);
+        let tiles = op.results.iter().filter(|&&v| matches!(self.module.ty(v), Type::Tile { .. }));
+        for &result in tiles.filter(|&&v| self.inference.source(v) != Source::Concrete) {
+            let of = |operand: &Value| found.makers.get(operand).or_else(|| found.sources.get(operand)).copied();
+            if let Some(last) = op.operands.iter().filter_map(of).max() {
+                found.sources.insert(result, last);
+            }
+        }
+    }
+}
+
+impl Runs {
+    /// The strip that starts with the op at this position, if there is one.
+    pub fn at(&mut self, start: usize) -> Option<Strip> {
+        let Kind::Tile(class) = self.entries[start].kind else { return None };
+        let registers = self.layouts[class].num_registers();
+        if registers < 2 * piece(WIDEST) || start < self.refused {
+            return None;
+        }
+        let limit = self.limit(start);
+        let Some((end, narrowest)) = self.last_store(start, limit) else {
+            self.refused = limit;
+            return None;
+        };
+        let piece = piece(narrowest);
+        if registers < 2 * piece {
+            // As long as the narrowest array is touched, the pieces stay as large.
+            let narrow = |entry: &Entry| entry.access == Some(narrowest);
+            let last = (start..end).rev().find(|&position| narrow(&self.entries[position]));
+            self.refused = last.unwrap_or(start) + 1;
+            return None;
+        }
+        let run = start..end;
+        let inside = run.clone().filter(|&position| self.is_in_run(position, start));
+        let inside: HashSet<Value> = inside.flat_map(|position| self.results[position].iter().copied()).collect();
+        let ops = self.entries[run].iter().map(|entry| entry.id).collect();
+        Some(Strip { layout: self.layouts[class].clone(), piece, ops, inside })
+    }
+
+    /// Does the op work on tiles of a run from `start`?
+    fn is_in_run(&self, position: usize, start: usize) -> bool {
+        match self.entries[position].kind {
+            Kind::Tile(_) => true,
+            Kind::Name(maker) => maker >= start,
+            Kind::Beside | Kind::End => false,
+        }
+    }
+
+    /// Where a run from `start` ends at the latest, so that nothing that it makes is used after it.
+    fn limit(&mut self, start: usize) -> usize {
+        let Window { start: first, end, until, .. } = self.window;
+        if !(first..end).contains(&start) || start > until {
+            self.window = self.look_ahead(start);
+        }
+        self.window.limits[start - self.window.start]
+    }
+
+    fn look_ahead(&self, start: usize) -> Window {
+        let kind = self.entries[start].kind;
+        let (mut end, mut until) = (start, usize::MAX);
+        while let Some(entry) = self.entries.get(end) {
+            let differs = matches!(entry.kind, Kind::Tile(_)) && entry.kind != kind;
+            if entry.kind == Kind::End || differs {
+                break;
+            }
+            if let Some(barred) = entry.barred.filter(|&barred| barred >= start && self.is_in_run(end, start)) {
+                until = barred;
+                break;
+            }
+            end += 1;
+        }
+        let mut limits = vec![end; end - start];
+        let mut limit = end;
+        for position in (start..end).rev() {
+            if self.is_in_run(position, start) && self.entries[position].last_use >= limit {
+                limit = position;
+            }
+            limits[position - start] = limit;
+        }
+        Window { start, end, until, limits }
+    }
+
+    /// The longest run from `start` that ends with a store before `limit`: where it ends, and the bits of the
+    /// narrowest elements that it accesses.
+    fn last_store(&self, start: usize, limit: usize) -> Option<(usize, usize)> {
+        let (mut last_use, mut narrowest, mut found) = (0, WIDEST, None);
+        for position in (start..limit).filter(|&position| self.is_in_run(position, start)) {
+            let entry = &self.entries[position];
+            last_use = last_use.max(entry.last_use);
+            narrowest = narrowest.min(entry.access.unwrap_or(WIDEST));
+            if entry.stores && last_use <= position {
+                found = Some((position + 1, narrowest));
+            }
+        }
+        found
+    }
+}
