@@ -419,6 +419,29 @@ fn constants_may_launch() -> ct::Result<()> {
 }
 
 #[test]
+fn a_thread_may_launch_while_it_ends() {
+    struct AtTheEnd(std::sync::mpsc::Sender<Result<(), String>>);
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            let mut y = ct::Device::cpu().zeros([16]).unwrap();
+            let kernel = |y: ct::ArrayMut<i32, 1>| y.store([0], ct::full::<i32, 1>([16], 8));
+            let result = ct::launch(kernel, 1, (&mut y,)).map_err(|error| error.to_string());
+            assert!(result.is_err() || y.to_vec().unwrap() == [8; 16]);
+            self.0.send(result).unwrap();
+        }
+    }
+    thread_local!(static KEPT: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) });
+    let (send, received) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        // Dropped after what the launch itself keeps for the thread.
+        KEPT.set(Some(AtTheEnd(send)));
+        launch_fill()
+    });
+    thread.join().unwrap().unwrap();
+    received.recv_timeout(std::time::Duration::from_secs(60)).expect("a launch").unwrap();
+}
+
+#[test]
 fn a_kernel_may_wait_for_its_pool() {
     fn table(y: ct::ArrayMut<i32, 1>, n: usize) {
         let wait = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));

@@ -12,7 +12,7 @@ use crate::kernel::{Kernel, LaunchArgs, name_of, refuse_nested};
 ///
 /// `kernel` is a function or closure over what the arguments trace to: `&DeviceArray` arrives as
 /// `Array`, `&mut DeviceArray` as `ArrayMut`, a number as `Scalar`, `Constant(x)` as `x`. It runs on the
-/// device of its arrays, on that device's default stream; without arrays on [`Device::first`]. On a GPU
+/// device of its arrays, on that device's default stream; without arrays on [`crate::Device::first`]. On a GPU
 /// this returns when the work is queued, on the cpu device when it is done. [`Launch`] has more choices.
 ///
 /// The first launch with given types, constants and forms of arrays traces and compiles the kernel;

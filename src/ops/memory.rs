@@ -265,7 +265,8 @@ macro_rules! array_methods {
                 std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, place, d, DType::I32))))
             }
 
-            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part.
+            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. Tile indices
+            /// are i32: an array with 2^31 tiles or more along an axis needs larger ones.
             #[track_caller]
             pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
                 let (shape, access) = (extents(shape), Access::default());

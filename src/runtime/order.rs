@@ -179,10 +179,15 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Use {
+            memory: usize,
             stream: usize,
             writes: bool,
         },
-        /// Work that has nothing to do with the memory.
+        /// Reads one memory and writes the other one, on the stream that wrote it last.
+        Copy {
+            to: usize,
+        },
+        /// Work that has nothing to do with the memories.
         Other {
             stream: usize,
         },
@@ -192,28 +197,58 @@ mod tests {
         },
     }
 
-    /// Does every use come after those that it conflicts with, and the end after all?
+    /// A memory and the work on it that has to be ordered.
+    struct Used {
+        order: Order<Counting>,
+        write: Option<Work>,
+        reads: Vec<Work>,
+    }
+
+    impl Used {
+        /// Asks for a use, and says whether it comes after those that it conflicts with.
+        fn is_ordered_before(&self, stream: &Arc<Counting>, writes: bool) -> bool {
+            let Ok(()) = self.order.before_use(stream, writes);
+            self.write.iter().chain(self.reads.iter().filter(|_| writes)).all(|&work| stream.comes_after(work))
+        }
+
+        fn note(&mut self, work: Work, writes: bool) {
+            if writes {
+                self.reads.clear();
+                self.write = Some(work);
+            } else {
+                self.reads.push(work);
+            }
+        }
+    }
+
+    /// Does every use of two memories come after those that it conflicts with, and their end after all?
     fn is_ordered(steps: &[Step]) -> bool {
         let mut count = 3;
         let most = count + steps.len();
         let mut streams: Vec<_> = (0..count).map(|id| Counting::new(id, most)).collect();
-        let mut order = Order::new(streams[0].clone());
-        let (mut write, mut reads): (Option<Work>, Vec<Work>) = (None, Vec::new());
+        let new = |_| Used { order: Order::new(streams[0].clone()), write: None, reads: Vec::new() };
+        let mut memories = [0, 1].map(new);
         for &step in steps {
             match step {
-                Step::Use { stream, writes } => {
-                    let stream = &streams[stream];
-                    let Ok(()) = order.before_use(stream, writes);
-                    let conflicting = write.iter().chain(reads.iter().filter(|_| writes));
-                    if !conflicting.clone().all(|&work| stream.comes_after(work)) {
+                Step::Use { memory, stream, writes } => {
+                    let (memory, stream) = (&mut memories[memory], &streams[stream]);
+                    if !memory.is_ordered_before(stream, writes) {
                         return false;
                     }
-                    if writes {
-                        reads.clear();
-                        write = Some(stream.queue());
-                    } else {
-                        reads.push(stream.queue());
+                    memory.note(stream.queue(), writes);
+                }
+                Step::Copy { to } => {
+                    let stream = memories[to].order.writer();
+                    let was_open = stream.open.replace(true);
+                    if !memories[to].is_ordered_before(&stream, true)
+                        || !memories[1 - to].is_ordered_before(&stream, false)
+                    {
+                        return false;
                     }
+                    let work = stream.queue();
+                    stream.open.set(was_open);
+                    memories[to].note(work, true);
+                    memories[1 - to].note(work, false);
                 }
                 Step::Other { stream } => _ = streams[stream].queue(),
                 Step::Replace { stream } => {
@@ -223,36 +258,47 @@ mod tests {
                 }
             }
         }
-        let Ok(last) = order.last();
-        write.iter().chain(&reads).all(|&work| last.comes_after(work))
+        memories.iter_mut().all(|Used { order, write, reads }| {
+            let Ok(last) = order.last();
+            write.iter().chain(&*reads).all(|&work| last.comes_after(work))
+        })
     }
 
-    /// All sequences of this many steps.
-    fn for_each_sequence(kinds: &[Step], length: u32, mut visit: impl FnMut(&[Step])) {
-        let mut steps = vec![kinds[0]; length as usize];
-        for code in 0..kinds.len().pow(length) {
-            let mut rest = code;
-            for step in &mut steps {
-                *step = kinds[rest % kinds.len()];
-                rest /= kinds.len();
+    /// All sequences of up to this many steps are ordered.
+    #[track_caller]
+    fn assert_ordered(kinds: &[Step], longest: u32) {
+        for length in 0..=longest {
+            let mut steps = vec![kinds[0]; length as usize];
+            for code in 0..kinds.len().pow(length) {
+                let mut rest = code;
+                for step in &mut steps {
+                    *step = kinds[rest % kinds.len()];
+                    rest /= kinds.len();
+                }
+                assert!(is_ordered(&steps), "{steps:?}");
             }
-            visit(&steps);
         }
+    }
+
+    /// Uses of one memory on this many streams.
+    fn uses(memory: usize, streams: usize) -> Vec<Step> {
+        let both = |stream| [false, true].map(|writes| Step::Use { memory, stream, writes });
+        (0..streams).flat_map(both).collect()
     }
 
     #[test]
     fn every_short_sequence_of_uses_is_ordered() {
-        let uses = [0, 1, 2].map(|stream| [false, true].map(|writes| Step::Use { stream, writes }));
-        let uses = uses.as_flattened();
-        for length in 0..=7 {
-            for_each_sequence(uses, length, |steps| assert!(is_ordered(steps), "{steps:?}"));
-        }
+        assert_ordered(&uses(0, 3), 7);
         let others = [0, 1].map(|stream| Step::Other { stream });
         let ends = [0, 1, 2].map(|stream| Step::Replace { stream });
-        let all = [uses, &others, &ends].concat();
-        for length in 0..=5 {
-            for_each_sequence(&all, length, |steps| assert!(is_ordered(steps), "{steps:?}"));
-        }
+        assert_ordered(&[&uses(0, 3), &others[..], &ends].concat(), 5);
+    }
+
+    #[test]
+    fn every_short_sequence_of_copies_is_ordered() {
+        let copies = [0, 1].map(|to| Step::Copy { to });
+        let ends = [0, 1].map(|stream| Step::Replace { stream });
+        assert_ordered(&[&uses(0, 2), &uses(1, 2), &copies[..], &ends].concat(), 5);
     }
 
     #[test]

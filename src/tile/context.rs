@@ -6,6 +6,7 @@
 //! only causes are reported. Knows no op's meaning.
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -76,7 +77,8 @@ pub(crate) struct Trace {
 }
 
 thread_local! {
-    static TRACE: RefCell<Option<Box<Trace>>> = const { RefCell::new(None) };
+    /// Owned by a [`Session`]. Without a destructor, so that kernels can be launched as long as the thread lives.
+    static TRACE: RefCell<Option<ManuallyDrop<Box<Trace>>>> = const { RefCell::new(None) };
     /// Traces under way on this thread: that of [`TRACE`], and those that it interrupts. Apart from them,
     /// because every launch asks.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -155,21 +157,22 @@ impl Session {
     pub fn start() -> Option<Session> {
         can_launch().then(|| {
             DEPTH.set(DEPTH.get() + 1);
-            Session { interrupted: TRACE.with_borrow_mut(|slot| slot.replace(Box::new(Trace::new()))) }
+            let trace = ManuallyDrop::new(Box::new(Trace::new()));
+            Session { interrupted: TRACE.replace(Some(trace)).map(ManuallyDrop::into_inner) }
         })
     }
 
     /// Ends the trace.
     pub fn finish(self) -> Box<Trace> {
-        TRACE.with_borrow_mut(Option::take).expect("the trace of this session")
+        TRACE.take().map(ManuallyDrop::into_inner).expect("the trace of this session")
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
-        let ended = TRACE.with_borrow_mut(|slot| std::mem::replace(slot, self.interrupted.take()));
-        drop(ended);
+        let ended = TRACE.replace(self.interrupted.take().map(ManuallyDrop::new));
+        drop(ended.map(ManuallyDrop::into_inner));
     }
 }
 

@@ -19,8 +19,10 @@ pub fn register(suite: &mut Suite) {
     each!(copies: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
     each!(strided: f64 f32 f16 u8 bool);
     each!(padding: f64 f32 tf32 f16 bf16);
+    each!(promised: f64 f32 f16 u8 bool);
     suite.lean("memory/copies/f4e2m1fn", pairs);
     suite.lean("memory/outside", outside);
+    suite.lean("memory/no_dimensions", no_dimensions);
     suite.lean("memory/orders", orders);
     suite.lean("memory/extents", extents);
     suite.lean("memory/elements", elements);
@@ -199,6 +201,40 @@ fn padding<T: Element>(session: Session) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Tiles that are promised to lie inside, in arrays whose extents no vector is known to divide.
+fn promised<T: Element>(session: Session) -> Result<()> {
+    fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
+        let at = tile_index(x, tile);
+        // SAFETY: tiles divide the arrays, and there is one block for each.
+        let (load, store) =
+            unsafe { (LoadOptions::new().check_bounds(false), ct::StoreOptions::new().check_bounds(false)) };
+        y.store_with(at, x.load_with(at, tile, load), store);
+    }
+    for (shape, tile) in [([24, 72], [8, 8]), ([6, 200], [2, 8]), ([3, 5], [1, 1])] {
+        let data = random::<T>(10, shape[0] * shape[1], Spread::Any);
+        let x = session.array(&data, shape)?;
+        let mut y = session.unwritten::<T, 2>(shape)?;
+        session.launch(kernel::<T>, [num_tiles(shape, tile)], (&x, &mut y, Constant(tile)))?;
+        let want = |at| Want::SameBits(data[ravel(at, shape)].to_bits());
+        session.check(&format!("copy of {shape:?} by tiles {tile:?} without guards"), &y, &want)?;
+    }
+    Ok(())
+}
+
+/// Arrays of one element, without an axis.
+fn no_dimensions(session: Session) -> Result<()> {
+    fn kernel(x: Array<f32, 0>, y: ArrayMut<f32, 0>, z: ArrayMut<f32, 1>) {
+        let tile: Tile<f32, 0> = x.load([0; 0], []);
+        y.store([0; 0], tile * 3.0);
+        z.store([ct::bid(0)], ct::full::<f32, 1>([8], x.load_scalar([0; 0])));
+    }
+    let x = session.array(&[2.5f32], [])?;
+    let (mut y, mut z) = (session.unwritten::<f32, 0>([])?, session.unwritten::<f32, 1>([13])?);
+    session.launch(kernel, [2], (&x, &mut y, &mut z))?;
+    session.check("an element", &y, &|[]| Want::exactly(7.5f32))?;
+    session.check("an element in a tile", &z, &|[_]| Want::exactly(2.5f32))
 }
 
 fn scatter_kernel(x: Array<i32, 2>, y: ArrayMut<i32, 2>, (shift, tile): ([i32; 2], [usize; 2])) {

@@ -61,10 +61,10 @@ impl<'p> Machine<'p> {
     }
 
     /// Runs the kernel for one tile block.
-    pub fn run(&mut self, id: [u32; 3], params: Vec<Val>) -> Result<(), Fault> {
+    pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
         self.id = id;
         let body = self.program.body;
-        self.bind(body, params);
+        self.bind(body, params.iter().cloned());
         let flow = self.run_block(body);
         self.frame.fill(Val::Dead);
         self.allocations.clear();
@@ -75,7 +75,7 @@ impl<'p> Machine<'p> {
         &self.program.module
     }
 
-    fn bind(&mut self, block: BlockId, values: Vec<Val>) {
+    fn bind(&mut self, block: BlockId, values: impl IntoIterator<Item = Val>) {
         let module = self.module();
         for (&arg, value) in module.block(block).args.iter().zip(values) {
             self.frame[arg.index()] = value;
@@ -308,7 +308,7 @@ impl<'p> Machine<'p> {
     }
 
     fn call(&mut self, body: BlockId, args: Vec<Rc<Words>>) -> Result<Vec<Rc<Words>>, Fault> {
-        self.bind(body, args.into_iter().map(Val::Tile).collect());
+        self.bind(body, args.into_iter().map(Val::Tile));
         match self.run_block(body)? {
             Flow::Yield(values) => Ok(values
                 .into_iter()

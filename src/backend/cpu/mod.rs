@@ -34,7 +34,7 @@ mod view;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use memory::Memory;
 pub(crate) use pool::num_threads;
@@ -117,18 +117,17 @@ impl Program {
             let message = format!("grid {grid:?} is outside of the limits {MAX_GRID:?}");
             return Err(Error::Argument(Diagnostic::new(message, None)));
         }
-        let launch = Arc::new(Launch {
-            code: self.0.clone(),
-            grid,
-            params: params.into(),
-            memory: memory.clone(),
-            next: AtomicU64::new(0),
-            lowest_fault: AtomicU64::new(u64::MAX),
-            outcome: Mutex::default(),
-        });
-        let others = if options.sequential { 0 } else { launch.blocks().saturating_sub(1) };
-        pool::run(&launch, usize::try_from(others).unwrap_or(usize::MAX));
-        launch.finish(options)
+        let launch = Launch { code: &self.0, grid, params, memory };
+        let blocks = launch.blocks();
+        if options.sequential || blocks <= 1 {
+            let progress = Progress::default();
+            launch.work(&progress);
+            return launch.finish(&progress, options);
+        }
+        let (code, params, memory) = (self.0.clone(), params.into(), memory.clone());
+        let shared = Arc::new(SharedLaunch { code, grid, params, memory, progress: Progress::default() });
+        pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
+        launch.finish(&shared.progress, options)
     }
 }
 
@@ -140,17 +139,56 @@ impl Code {
     }
 }
 
-/// One launch while it runs. Threads may still hold it afterwards, but touch none of its memory.
-struct Launch {
+/// One launch.
+struct Launch<'a> {
+    code: &'a Code,
+    grid: [u32; 3],
+    params: &'a [ParamWord],
+    memory: &'a Memory,
+}
+
+/// A launch that several threads run. Some may still hold it afterwards, but touch none of its memory.
+struct SharedLaunch {
     code: Arc<Code>,
     grid: [u32; 3],
     params: Box<[ParamWord]>,
     memory: Memory,
+    progress: Progress,
+}
+
+impl pool::Shared for SharedLaunch {
+    fn work(&self) {
+        let SharedLaunch { code, grid, params, memory, progress } = self;
+        Launch { code, grid: *grid, params, memory }.work(progress);
+    }
+}
+
+/// How far a launch has come.
+struct Progress {
     /// The next block that nobody has started.
     next: AtomicU64,
     /// Blocks above this one need not run any more.
     lowest_fault: AtomicU64,
     outcome: Mutex<Outcome>,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        let (next, lowest_fault) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Progress { next, lowest_fault, outcome: Mutex::default() }
+    }
+}
+
+impl Progress {
+    /// The next block that somebody has to run.
+    fn next_block(&self, blocks: u64) -> Option<u64> {
+        let number = self.next.fetch_add(1, Relaxed);
+        (number < blocks && number <= self.lowest_fault.load(Relaxed)).then_some(number)
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Default)]
@@ -161,23 +199,21 @@ struct Outcome {
     printed: BTreeMap<u64, String>,
 }
 
-impl pool::Shared for Launch {
+impl Launch<'_> {
     /// Takes blocks, lowest first, until there are none: what every thread does.
-    fn work(&self) {
-        let mut next = self.next_block();
+    fn work(&self, progress: &Progress) {
+        let mut next = progress.next_block(self.blocks());
         if next.is_none() {
             return;
         }
-        let mut machine = Machine::new(&self.code, &self.memory, self.grid);
+        let mut machine = Machine::new(self.code, self.memory, self.grid);
         let arguments = self.arguments();
         while let Some(number) = next {
-            self.run_block(&mut machine, arguments.clone(), number);
-            next = self.next_block();
+            self.run_block(&mut machine, &arguments, number, progress);
+            next = progress.next_block(self.blocks());
         }
     }
-}
 
-impl Launch {
     fn blocks(&self) -> u64 {
         self.grid.iter().map(|&n| n as u64).product()
     }
@@ -187,24 +223,18 @@ impl Launch {
         [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
     }
 
-    /// The next block that somebody has to run.
-    fn next_block(&self) -> Option<u64> {
-        let number = self.next.fetch_add(1, Relaxed);
-        (number < self.blocks() && number <= self.lowest_fault.load(Relaxed)).then_some(number)
-    }
-
-    fn run_block(&self, machine: &mut Machine<'_>, arguments: Vec<Val>, number: u64) {
+    fn run_block(&self, machine: &mut Machine<'_>, arguments: &[Val], number: u64, progress: &Progress) {
         let result = machine.run(self.block_id(number), arguments);
         let printed = std::mem::take(&mut machine.printed);
         if result.is_ok() && printed.is_empty() {
             return;
         }
-        let mut outcome = self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut outcome = progress.outcome();
         if !printed.is_empty() {
             outcome.printed.insert(number, printed);
         }
         if let Err(fault) = result {
-            self.lowest_fault.fetch_min(number, Relaxed);
+            progress.lowest_fault.fetch_min(number, Relaxed);
             if outcome.fault.as_ref().is_none_or(|(lowest, _)| number < *lowest) {
                 outcome.fault = Some((number, fault));
             }
@@ -219,11 +249,11 @@ impl Launch {
             let bits = if elem.dtype() == Some(crate::dtype::DType::I1) { u64::from(bits & 0xff != 0) } else { bits };
             Val::tile(Words::splat(Width::of_elem(elem), bits, 1))
         };
-        args.iter().zip(&self.params).map(word).collect()
+        args.iter().zip(self.params).map(word).collect()
     }
 
-    fn finish(&self, options: &RunOptions) -> Result<()> {
-        let outcome = std::mem::take(&mut *self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    fn finish(&self, progress: &Progress, options: &RunOptions) -> Result<()> {
+        let outcome = std::mem::take(&mut *progress.outcome());
         let last = outcome.fault.as_ref().map_or(u64::MAX, |&(number, _)| number);
         for text in outcome.printed.range(..=last).map(|(_, text)| text) {
             match options.print {

@@ -64,6 +64,9 @@ impl Team {
 
 /// Does the work on this thread and on at most `helpers` others; returns when all of it is done.
 pub(super) fn run(work: &Arc<impl Shared>, helpers: usize) {
+    if helpers == 0 {
+        return work.work();
+    }
     let team = Arc::new(Team::default());
     if let Some(pool) = pool() {
         for _ in 0..helpers.min(pool.current_num_threads() - 1) {
