@@ -186,12 +186,14 @@ impl Tree {
                 let Some(module) = self.absolute(from, all) else { continue };
                 let Some(other) = self.0.get(&module) else { continue };
                 let words = file.body.iter().filter(|word| other.defines.contains(*word));
-                names.extend(words.map(|word| [&module[..], &[word.clone()]].concat()));
+                names.extend(words.map(|word| [&module[..], std::slice::from_ref(word)].concat()));
                 continue;
             }
             let Some(name) = self.absolute(from, &used.path) else { continue };
             match self.0.contains_key(&name) {
-                true => names.extend(file.through(&used.name).map(|item| [&name[..], &[item.clone()]].concat())),
+                true => {
+                    names.extend(file.through(&used.name).map(|item| [&name[..], std::slice::from_ref(item)].concat()))
+                }
                 false => names.push(name),
             }
         }
