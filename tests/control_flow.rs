@@ -117,3 +117,20 @@ fn map_equals_the_tile_form() -> ct::Result<()> {
     }
     Ok(())
 }
+
+/// What makes a range by a run-time step safe is gone where the step is known to be positive.
+#[test]
+fn a_step_that_is_positive_costs_nothing() -> ct::Result<()> {
+    let sum = |step: fn() -> Scalar<i32>| {
+        move |y: ArrayMut<i32, 1>, n: Scalar<i32>| {
+            let sum = ct::for_each(ct::range(ct::bid(0), n).step(step()), ct::scalar(0), |i, sum| sum + i);
+            y.store_scalar(ct::bid(0), sum);
+        }
+    };
+    let y = ct::ArraySpec::<i32, 1>::new([64]);
+    let ir = ct::code_ir(sum(|| ct::num_blocks(0)), (y.mutable(), 9))?;
+    assert!(!ir.contains("select") && !ir.contains("maxi"), "{ir}");
+    let ir = ct::code_ir(sum(|| ct::bid(0)), (y.mutable(), 9))?;
+    assert!(ir.contains("select") && ir.contains("maxi"), "{ir}");
+    Ok(())
+}

@@ -11,7 +11,8 @@ use crate::backend::ptx::ParamKind;
 use crate::error::Result;
 
 /// What `cuLaunchKernel` takes for a kernel and its arguments, made by
-/// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid as long as this is.
+/// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid as long as this is. Its grid has to be
+/// within the limits that [`Grid`](crate::Grid) has.
 pub struct RawLaunch {
     /// The `CUfunction`.
     pub function: *mut c_void,

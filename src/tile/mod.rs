@@ -6,6 +6,7 @@
 mod array;
 mod broadcast;
 mod context;
+mod declare;
 mod described;
 mod handle;
 mod tracer;

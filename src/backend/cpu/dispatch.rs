@@ -8,16 +8,48 @@ use super::mma::{self, Extents};
 use super::print::Printed;
 use super::value::{Val, Width, Word, Words, each_width, zip3};
 use super::{assume, cast, print, shape};
+use crate::ir::table::Class;
 use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Rounding, Sign, Type, Value};
 
 impl<'p> Machine<'p> {
     /// Runs one op; gives the way out when it ends the block.
     pub fn step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         use Opcode as O;
-        use Sign::{Signed, Unsigned};
-        let [bits, from_bits] = self.element_bits(op);
+        match op.code.spec().class {
+            Class::FloatUnary => self.float_of_one(op),
+            Class::FloatBinary | Class::FloatTernary | Class::CmpF => self.float_of_more(op),
+            Class::IntUnary | Class::IntBinary | Class::CmpI => self.integers(op)?,
+            Class::Cast => self.conversion(id, op),
+            Class::Own => match op.code {
+                O::If => return self.run_if(op),
+                O::For => return self.run_for(id, op),
+                O::Loop => return self.run_loop(id, op),
+                O::Yield => return Ok(self.terminate(id, Flow::Yield)),
+                O::Continue => return Ok(self.terminate(id, Flow::Continue)),
+                O::Break => return Ok(self.terminate(id, Flow::Break)),
+                O::Return => return Ok(Some(Flow::Return)),
+
+                O::Pack | O::Unpack | O::Reshape => self.conversion(id, op),
+                O::Select
+                | O::PowI
+                | O::Constant
+                | O::Iota
+                | O::Broadcast
+                | O::Permute
+                | O::Cat
+                | O::Extract
+                | O::Insert => self.movement(id, op)?,
+                O::Reduce | O::Scan | O::MmaF | O::MmaI | O::MmaFScaled => self.combination(id, op)?,
+                _ => self.beside_tiles(id, op)?,
+            },
+        }
+        Ok(None)
+    }
+
+    /// Float arithmetic on one operand.
+    fn float_of_one(&mut self, op: &Op) {
+        use Opcode as O;
         match op.code {
-            // Floats.
             O::AbsF => self.sign_bit(op, false),
             O::NegF => self.sign_bit(op, true),
             O::Ceil => self.float1(op, f32::ceil, f64::ceil),
@@ -38,6 +70,14 @@ impl<'p> Machine<'p> {
                 let words = float::unary_rounded(self.dtype(op), mode(op), x, f32::sqrt, f64::sqrt, exact::sqrt);
                 self.put(op, words)
             }
+            code => unreachable!("{} has another number of operands", code.spec().name),
+        }
+    }
+
+    /// Float arithmetic on two or three operands, and comparisons.
+    fn float_of_more(&mut self, op: &Op) {
+        use Opcode as O;
+        match op.code {
             O::AddF => self.rounded2(op, |x, y| x + y, |x, y| x + y, exact::add),
             O::SubF => self.rounded2(op, |x, y| x - y, |x, y| x - y, exact::sub),
             O::MulF => self.rounded2(op, |x, y| x * y, |x, y| x * y, exact::mul),
@@ -57,20 +97,21 @@ impl<'p> Machine<'p> {
             O::RemF => self.float2(op, |x, y| x % y, |x, y| x % y),
             O::PowF => self.float2(op, f32::powf, f64::powf),
             O::Atan2 => self.float2(op, f32::atan2, f64::atan2),
-            O::PowI => {
-                let [x, n] = self.pair(op);
-                let exponents = int::read(self.module().dtype(op.operands[1]), Signed, n);
-                let exponents: Vec<i64> = exponents.into_iter().map(|n| n as i64).collect();
-                let words = float::powi(self.dtype(op), x, &exponents);
-                self.put(op, words)
-            }
             O::CmpF => {
                 let dtype = self.module().dtype(op.operands[0]);
                 let words = float::compare(dtype, op.cmp_pred(), op.cmp_order(), self.pair(op));
                 self.put(op, words)
             }
+            code => unreachable!("{} has another number of operands", code.spec().name),
+        }
+    }
 
-            // Integers.
+    /// Integer arithmetic and comparisons.
+    fn integers(&mut self, op: &Op) -> Result<(), String> {
+        use Opcode as O;
+        use Sign::{Signed, Unsigned};
+        let [bits, _] = self.element_bits(op);
+        match op.code {
             O::AbsI => self.int1(op, |x| (x as i64).unsigned_abs()),
             O::NegI => self.int1(op, |x| (x as i64).wrapping_neg() as u64),
             O::AddI => self.int2(op, Signed, u64::wrapping_add),
@@ -100,15 +141,17 @@ impl<'p> Machine<'p> {
                 let words = int::compare(dtype, op.sign(), op.cmp_pred(), self.pair(op));
                 self.put(op, words)
             }
-            O::Select => {
-                let [c, x, y] = [0, 1, 2].map(|i| &**self.tile(op.operands[i]));
-                let choose = each_width!(x, x => Word::list(zip3(u8::of(c), x, Word::of(y), |c, x, y| {
-                    if c != 0 { x } else { y }
-                })));
-                self.put(op, choose)
-            }
+            code => unreachable!("{} is not about integers", code.spec().name),
+        }
+        Ok(())
+    }
 
-            // Conversions.
+    /// Elements of other types, or the same words seen in another way.
+    fn conversion(&mut self, id: OpId, op: &Op) {
+        use Opcode as O;
+        use Sign::Unsigned;
+        let [bits, from_bits] = self.element_bits(op);
+        match op.code {
             O::ExtI => self.cast(op, |from, to, x| cast::int_to_int(from, to, op.sign(), x)),
             O::TruncI => self.cast(op, |from, to, x| cast::int_to_int(from, to, Unsigned, x)),
             O::IToF => self.cast(op, |from, to, x| cast::int_to_float(from, to, op.sign(), x)),
@@ -123,7 +166,30 @@ impl<'p> Machine<'p> {
                 self.set(op.results[0], val);
             }
 
-            // Shapes.
+            code => unreachable!("{} does not convert", code.spec().name),
+        }
+    }
+
+    /// Tiles made of others, element by element or by moving elements; constants.
+    fn movement(&mut self, id: OpId, op: &Op) -> Result<(), String> {
+        use Opcode as O;
+        use Sign::{Signed, Unsigned};
+        match op.code {
+            O::Select => {
+                let [c, x, y] = [0, 1, 2].map(|i| &**self.tile(op.operands[i]));
+                let choose = each_width!(x, x => Word::list(zip3(u8::of(c), x, Word::of(y), |c, x, y| {
+                    if c != 0 { x } else { y }
+                })));
+                self.put(op, choose)
+            }
+
+            O::PowI => {
+                let [x, n] = self.pair(op);
+                let exponents = int::read(self.module().dtype(op.operands[1]), Signed, n);
+                let exponents: Vec<i64> = exponents.into_iter().map(|n| n as i64).collect();
+                let words = float::powi(self.dtype(op), x, &exponents);
+                self.put(op, words)
+            }
             O::Constant => {
                 let data = op.const_data().ok_or_else(|| "a constant without data".to_string())?;
                 let words = Words::from_data(self.width(op.results[0]), data, self.count(op.results[0]));
@@ -161,7 +227,15 @@ impl<'p> Machine<'p> {
                 self.put(op, words)
             }
 
-            // Reductions, products.
+            code => unreachable!("{} does not move elements", code.spec().name),
+        }
+        Ok(())
+    }
+
+    /// Reductions and products.
+    fn combination(&mut self, id: OpId, op: &Op) -> Result<(), Fault> {
+        use Opcode as O;
+        match op.code {
             O::Reduce => self.run_reduce(op)?,
             O::Scan => self.run_scan(op)?,
             O::MmaF => {
@@ -183,16 +257,15 @@ impl<'p> Machine<'p> {
                 self.put(op, words)
             }
 
-            // Control.
-            O::If => return self.run_if(op),
-            O::For => return self.run_for(id, op),
-            O::Loop => return self.run_loop(id, op),
-            O::Yield => return Ok(self.terminate(id, Flow::Yield)),
-            O::Continue => return Ok(self.terminate(id, Flow::Continue)),
-            O::Break => return Ok(self.terminate(id, Flow::Break)),
-            O::Return => return Ok(Some(Flow::Return)),
+            code => unreachable!("{} does not combine elements", code.spec().name),
+        }
+        Ok(())
+    }
 
-            // The grid.
+    /// The grid, memory, tokens, checks and texts.
+    fn beside_tiles(&mut self, id: OpId, op: &Op) -> Result<(), Fault> {
+        use Opcode as O;
+        match op.code {
             O::GetTileBlockId => self.put_three(op, self.id),
             O::GetNumTileBlocks => self.put_three(op, self.grid),
 
@@ -244,8 +317,9 @@ impl<'p> Machine<'p> {
                 self.print(op)?;
                 self.set_token(op)
             }
+            code => unreachable!("{} has an arm elsewhere", code.spec().name),
         }
-        Ok(None)
+        Ok(())
     }
 
     // Access.

@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicU64;
 
 use super::int;
 use super::memory::{Memory, Span};
+use super::program::Code;
 use super::shape::{along_axis, set_along_axis};
-use super::value::{Val, Words};
-use super::{Code, value::Array};
+use super::value::{Array, Val, Words};
 use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.

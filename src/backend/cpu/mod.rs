@@ -28,6 +28,7 @@ mod memory;
 mod mma;
 mod pool;
 mod print;
+mod program;
 mod shape;
 mod value;
 mod view;
@@ -38,14 +39,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use memory::Memory;
 pub(crate) use pool::num_threads;
+pub use program::Program;
 
 use self::eval::{Fault, Machine};
-use self::global::Globals;
-use self::liveness::Liveness;
+use self::program::Code;
 use self::value::{Val, Width, Words};
 use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Loc, MAX_GRID, Module, Opcode};
+use crate::ir::{Loc, MAX_GRID};
 
 /// How a launch runs.
 #[derive(Clone, Copy, Default)]
@@ -57,48 +58,7 @@ pub struct RunOptions<'a> {
     pub print: Option<&'a (dyn Fn(&str) + Sync)>,
 }
 
-/// A kernel ready to be interpreted.
-#[derive(Debug)]
-pub struct Program(Arc<Code>);
-
-/// What a program is: threads that run tile blocks of it share it.
-#[derive(Debug)]
-struct Code {
-    module: Module,
-    body: BlockId,
-    liveness: Liveness,
-    globals: Globals,
-}
-
 impl Program {
-    /// Prepares the first entry of a verified module.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] names every op that has no meaning on a CPU (multimem), or says that there is
-    /// no entry.
-    pub fn compile(module: &Module) -> Result<Program> {
-        let Some(entry) = module.entries.first() else {
-            return Err(Error::Unsupported(vec![Diagnostic::new("the module has no kernel", None)]));
-        };
-        let mut refused = Vec::new();
-        module.walk(entry.body, &mut |id| {
-            let op = module.op(id);
-            if matches!(op.code, Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore) {
-                let message = format!("{} needs several GPUs; the cpu back end has none", op.code.spec().name);
-                refused.push(Diagnostic::new(message, module.location(op.loc).cloned()));
-            }
-        });
-        if !refused.is_empty() {
-            return Err(Error::Unsupported(refused));
-        }
-        Ok(Program(Arc::new(Code {
-            module: module.clone(),
-            body: entry.body,
-            liveness: Liveness::of(module, entry.body),
-            globals: Globals::of(module),
-        })))
-    }
-
     /// Runs every tile block of the grid; returns when all are done.
     ///
     /// `params` are the entry's parameters in order, addresses or numbers in the low bits.

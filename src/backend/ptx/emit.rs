@@ -337,8 +337,6 @@ impl Display for Opcode {
             Opcode::MadcHi(ty) => write!(f, "madc.hi{ty}"),
             Opcode::Bfe(ty) => write!(f, "bfe{ty}"),
             Opcode::Bfi(ty) => write!(f, "bfi{ty}"),
-            Opcode::Prmt => f.write_str("prmt.b32"),
-            Opcode::Lop3(_) => f.write_str("lop3.b32"),
             Opcode::Shf { left, wrap } => {
                 write!(f, "shf.{}.{}.b32", if left { "l" } else { "r" }, if wrap { "wrap" } else { "clamp" })
             }
@@ -366,24 +364,15 @@ impl Display for Opcode {
             Opcode::Red { op, ty, vec, space, sem, scope } => {
                 write!(f, "red{}{space}{op}{}{}{ty}", order(sem, scope), atom_add_noftz(op, ty), vector(vec))
             }
-            Opcode::CreatePolicyEvictFirst => f.write_str("createpolicy.fractional.L2::evict_first.b64"),
-            Opcode::CreatePolicyEvictLast => f.write_str("createpolicy.fractional.L2::evict_last.b64"),
-            Opcode::CvtaToGlobal => f.write_str("cvta.to.global.u64"),
-            Opcode::CvtaToShared => f.write_str("cvta.to.shared.u64"),
-            Opcode::CvtaParam => f.write_str("cvta.param.u64"),
             Opcode::CpAsync { bypass_l1, prefetch } => {
                 write!(f, "cp.async.{}.shared.global{prefetch}", if bypass_l1 { "cg" } else { "ca" })
             }
-            Opcode::CpAsyncCommit => f.write_str("cp.async.commit_group"),
-            Opcode::CpAsyncWait => f.write_str("cp.async.wait_group"),
-            Opcode::CpAsyncMbarrierArrive => f.write_str("cp.async.mbarrier.arrive.noinc.shared.b64"),
             Opcode::LdMatrix { num, trans } => {
                 write!(f, "ldmatrix.sync.aligned.m8n8.x{num}{}.shared.b16", when(trans, ".trans"))
             }
             Opcode::StMatrix { num, trans } => {
                 write!(f, "stmatrix.sync.aligned.m8n8.x{num}{}.shared.b16", when(trans, ".trans"))
             }
-            Opcode::MovMatrix => f.write_str("movmatrix.sync.aligned.m8n8.trans.b16"),
             Opcode::Mma { shape, types, sat } => {
                 let MmaTypes { d, a, b, c } = types;
                 write!(f, "mma.sync.aligned.{shape}.row.col{}{d}{a}{b}{c}", when(sat, ".satfinite"))
@@ -391,10 +380,6 @@ impl Display for Opcode {
             Opcode::Shfl(mode) => write!(f, "shfl.sync.{mode}.b32"),
             Opcode::Redux(op, ty) => write!(f, "redux.sync.{op}{ty}"),
             Opcode::Vote(mode) => write!(f, "vote.sync.{mode}"),
-            Opcode::Elect => f.write_str("elect.sync"),
-            Opcode::BarSync => f.write_str("barrier.cta.sync.aligned"),
-            Opcode::BarArrive => f.write_str("barrier.cta.arrive.aligned"),
-            Opcode::BarWarpSync => f.write_str("bar.warp.sync"),
             Opcode::ClusterArrive { release } => {
                 write!(f, "barrier.cluster.arrive{}.aligned", if release { ".release" } else { ".relaxed" })
             }
@@ -405,33 +390,58 @@ impl Display for Opcode {
                 write!(f, "fence{}{scope}", if sem == Sem::AcqRel { ".acq_rel" } else { ".sc" })
             }
             Opcode::FenceProxy(kind) => write!(f, "fence.proxy.{kind}"),
-            Opcode::FenceMbarrierInit => f.write_str("fence.mbarrier_init.release.cluster"),
-            Opcode::Mapa => f.write_str("mapa.shared::cluster.u32"),
-            Opcode::MbarrierInit => f.write_str("mbarrier.init.shared.b64"),
-            Opcode::MbarrierInval => f.write_str("mbarrier.inval.shared.b64"),
-            Opcode::MbarrierArrive { remote: false } => f.write_str("mbarrier.arrive.shared::cta.b64"),
-            Opcode::MbarrierArrive { remote: true } => f.write_str("mbarrier.arrive.shared::cluster.b64"),
-            Opcode::MbarrierExpectTx => f.write_str("mbarrier.arrive.expect_tx.shared::cta.b64"),
-            Opcode::MbarrierTryWaitParity => f.write_str("mbarrier.try_wait.parity.shared::cta.b64"),
             Opcode::BulkTensor { rank, copy } => write_bulk(f, Some(rank), copy),
             Opcode::Bulk(copy) => write_bulk(f, None, copy),
             Opcode::BulkPrefetchTensor { rank } => write!(f, "cp.async.bulk.prefetch.tensor.{rank}d.L2.global"),
-            Opcode::PrefetchTensormap => f.write_str("prefetch.tensormap"),
-            Opcode::BulkCommit => f.write_str("cp.async.bulk.commit_group"),
             Opcode::BulkWait { read } => write!(f, "cp.async.bulk.wait_group{}", when(read, ".read")),
-            Opcode::WgmmaFence => f.write_str("wgmma.fence.sync.aligned"),
-            Opcode::WgmmaCommit => f.write_str("wgmma.commit_group.sync.aligned"),
-            Opcode::WgmmaWait => f.write_str("wgmma.wait_group.sync.aligned"),
             Opcode::Wgmma { n, k, d, a, b } => write!(f, "wgmma.mma_async.sync.aligned.m64n{n}k{k}{d}{a}{b}"),
             Opcode::SetMaxNReg { inc } => {
                 write!(f, "setmaxnreg.{}.sync.aligned.u32", if inc { "inc" } else { "dec" })
             }
-            Opcode::GridDepWait => f.write_str("griddepcontrol.wait"),
-            Opcode::GridDepLaunch => f.write_str("griddepcontrol.launch_dependents"),
-            Opcode::NanoSleep => f.write_str("nanosleep.u32"),
             Opcode::Bra { uniform } => write!(f, "bra{}", when(uniform, ".uni")),
-            Opcode::Ret => f.write_str("ret"),
-            Opcode::Trap => f.write_str("trap"),
+            plain => f.write_str(plain.text()),
+        }
+    }
+}
+
+impl Opcode {
+    /// What is written of an instruction that has no variants.
+    fn text(self) -> &'static str {
+        match self {
+            Opcode::Prmt => "prmt.b32",
+            Opcode::Lop3(_) => "lop3.b32",
+            Opcode::CreatePolicyEvictFirst => "createpolicy.fractional.L2::evict_first.b64",
+            Opcode::CreatePolicyEvictLast => "createpolicy.fractional.L2::evict_last.b64",
+            Opcode::CvtaToGlobal => "cvta.to.global.u64",
+            Opcode::CvtaToShared => "cvta.to.shared.u64",
+            Opcode::CvtaParam => "cvta.param.u64",
+            Opcode::CpAsyncCommit => "cp.async.commit_group",
+            Opcode::CpAsyncWait => "cp.async.wait_group",
+            Opcode::CpAsyncMbarrierArrive => "cp.async.mbarrier.arrive.noinc.shared.b64",
+            Opcode::MovMatrix => "movmatrix.sync.aligned.m8n8.trans.b16",
+            Opcode::Elect => "elect.sync",
+            Opcode::BarSync => "barrier.cta.sync.aligned",
+            Opcode::BarArrive => "barrier.cta.arrive.aligned",
+            Opcode::BarWarpSync => "bar.warp.sync",
+            Opcode::FenceMbarrierInit => "fence.mbarrier_init.release.cluster",
+            Opcode::Mapa => "mapa.shared::cluster.u32",
+            Opcode::MbarrierInit => "mbarrier.init.shared.b64",
+            Opcode::MbarrierInval => "mbarrier.inval.shared.b64",
+            Opcode::MbarrierArrive { remote: false } => "mbarrier.arrive.shared::cta.b64",
+            Opcode::MbarrierArrive { remote: true } => "mbarrier.arrive.shared::cluster.b64",
+            Opcode::MbarrierExpectTx => "mbarrier.arrive.expect_tx.shared::cta.b64",
+            Opcode::MbarrierTryWaitParity => "mbarrier.try_wait.parity.shared::cta.b64",
+            Opcode::PrefetchTensormap => "prefetch.tensormap",
+            Opcode::BulkCommit => "cp.async.bulk.commit_group",
+            Opcode::WgmmaFence => "wgmma.fence.sync.aligned",
+            Opcode::WgmmaCommit => "wgmma.commit_group.sync.aligned",
+            Opcode::WgmmaWait => "wgmma.wait_group.sync.aligned",
+            Opcode::GridDepWait => "griddepcontrol.wait",
+            Opcode::GridDepLaunch => "griddepcontrol.launch_dependents",
+            Opcode::NanoSleep => "nanosleep.u32",
+            Opcode::Ret => "ret",
+            Opcode::Trap => "trap",
+            varied => unreachable!("{varied:?} is written with what varies in it"),
         }
     }
 }

@@ -211,6 +211,22 @@ fn unaligned_vadd_is_legal() {
     }
 }
 
+/// Where a wider index would be cut, or a narrower one read without its sign, it would be another tile's.
+#[test]
+fn indices_of_other_widths_stay_what_they_are() {
+    for (dtype, instruction) in [(DType::I64, "min.u64"), (DType::I16, "bfe.s32"), (DType::I8, "bfe.s32")] {
+        let mut k = Kernel::new("copy");
+        let (x, y) = (k.array(DType::F32, 1, true), k.array(DType::F32, 1, true));
+        let index = k.param(Type::scalar(dtype));
+        let (from, to) = (k.partition(&x, &[128], &[0]), k.partition(&y, &[128], &[0]));
+        let tile = k.load(from, &[index]);
+        k.store(tile, to, &[index]);
+        for compiled in check(&k.finish()) {
+            assert!(compiled.text.contains(instruction), "{dtype}: {}", compiled.text);
+        }
+    }
+}
+
 #[test]
 fn transposition_goes_through_shared_memory() {
     let mut k = Kernel::new("transpose");

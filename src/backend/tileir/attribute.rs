@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::constant::{from_file_bits, to_file_bits};
-use super::read::Tables as ReadTables;
+use super::tables::{ReadTables, WriteTables};
 use super::version::Version;
 use super::wire::{Decoder, Encoder, damaged};
-use super::write::Tables as WriteTables;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{

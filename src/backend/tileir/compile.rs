@@ -2,12 +2,12 @@
 //! verification, writing.
 
 use super::legalize::{Guards, Promises, legalize, read_tf32_as_f32};
+use super::lowest::lowest_version;
 use super::no_wrap;
 use super::requirement;
 use super::tokens::order_memory;
 use super::version::Version;
-use super::write::write;
-use super::{WriteOptions, lowest_version};
+use super::write::{WriteOptions, write};
 use crate::backend::Hints;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{self, Attr, AttrKind, Elem, Flag, HintValue, Module, Opcode, Type, verify};

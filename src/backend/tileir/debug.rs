@@ -6,9 +6,9 @@
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
+use super::tables::Strings;
 use super::version::Version;
 use super::wire::{Decoder, Encoder, damaged};
-use super::write::Strings;
 use crate::error::{Location, Result};
 use crate::ir::{Loc, Module};
 

@@ -13,12 +13,15 @@ mod assemble;
 mod attribute;
 mod compile;
 mod constant;
+mod container;
 mod debug;
 mod grid;
 mod legalize;
+mod lowest;
 mod no_wrap;
 mod read;
 mod requirement;
+mod tables;
 mod tokens;
 mod types;
 mod version;
@@ -29,27 +32,8 @@ pub use assemble::Assembler;
 pub use compile::{CompileOptions, Compiled, Param, compile, params};
 pub use grid::MAX_GRID;
 pub use legalize::{Bound, Guards, Limit, Probe, Promises, legalize};
+pub use lowest::lowest_version;
 pub use read::read;
 pub use tokens::order_memory;
-pub use version::{Version, lowest_version};
-pub use write::write;
-
-use crate::target::Target;
-
-/// How a module is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// The version; `None` is the lowest that holds the module and that the target's tools know.
-    pub version: Option<Version>,
-    /// Which GPU the file is for; decides only the version.
-    pub target: Option<Target>,
-    /// Write the user's places?
-    pub debug: bool,
-}
-
-impl Default for WriteOptions {
-    /// Lowest version for any target, with places.
-    fn default() -> Self {
-        WriteOptions { version: None, target: None, debug: true }
-    }
-}
+pub use version::Version;
+pub use write::{WriteOptions, write};

@@ -3,39 +3,18 @@
 
 use super::attribute::{decode, decode_no_argument_attributes, decode_tagged_hints, late_default};
 use super::constant::ConstReader;
+use super::container::{MAGIC, function, section};
 use super::debug::DebugReader;
+use super::tables::{ReadTables, string};
 use super::types::TypeReader;
 use super::version::Version;
 use super::wire::{Decoder, damaged};
-use super::write::{MAGIC, function, section};
 use crate::error::Result;
 use crate::ir::table::{Arity, Counting, FlagBit, OpSpec, Results};
 use crate::ir::{Attr, AttrKind, BlockId, Entry, Global, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 
 /// Regions nest at most this deep in a file that is read.
 const MAX_NESTING: u32 = 128;
-
-/// What ops refer to by index.
-pub(super) struct Tables<'f> {
-    pub version: Version,
-    strings: Vec<&'f str>,
-    pub types: TypeReader<'f>,
-    pub constants: ConstReader<'f>,
-}
-
-impl<'f> Tables<'f> {
-    /// Reads the index of a string.
-    pub fn string(&self, input: &mut Decoder<'_>) -> Result<&'f str> {
-        string(&self.strings, input)
-    }
-}
-
-fn string<'f>(strings: &[&'f str], input: &mut Decoder<'_>) -> Result<&'f str> {
-    let at = input.offset();
-    let index = input.varint()?;
-    let found = usize::try_from(index).ok().and_then(|i| strings.get(i));
-    found.copied().ok_or_else(|| damaged(at, format!("string {index} of {} strings", strings.len())))
-}
 
 /// Reads bytecode of any version from 13.1 to 13.5, with the places of its debug section.
 ///
@@ -64,7 +43,7 @@ pub fn read(file: &[u8]) -> Result<Module> {
         Some(debug) => Some(DebugReader::new(debug, &strings, &mut module)?),
         None => None,
     };
-    let mut tables = Tables { version, strings, types, constants: ConstReader::new(constants) };
+    let mut tables = ReadTables { version, strings, types, constants: ConstReader::new(constants) };
     if let Some(globals) = sections.get(section::GLOBAL) {
         read_globals(globals, &mut tables, &mut module)?;
     }
@@ -143,7 +122,7 @@ fn text_of(mut entry: Decoder<'_>) -> Result<&str> {
     std::str::from_utf8(entry.take(entry.remaining())?).map_err(|_| damaged(at, "a string is not UTF-8"))
 }
 
-fn read_globals(mut input: Decoder<'_>, tables: &mut Tables<'_>, module: &mut Module) -> Result<()> {
+fn read_globals(mut input: Decoder<'_>, tables: &mut ReadTables<'_>, module: &mut Module) -> Result<()> {
     let count = input.count(4, "globals")?;
     for _ in 0..count {
         let name = tables.string(&mut input)?.to_string();
@@ -170,7 +149,7 @@ fn read_globals(mut input: Decoder<'_>, tables: &mut Tables<'_>, module: &mut Mo
 
 fn read_function<'f>(
     input: &mut Decoder<'f>,
-    tables: &mut Tables<'f>,
+    tables: &mut ReadTables<'f>,
     debug: Option<&DebugReader>,
     module: &mut Module,
 ) -> Result<()> {
@@ -209,7 +188,7 @@ fn read_function<'f>(
 
 /// The op stream of one function.
 struct Body<'a, 'f> {
-    tables: &'a mut Tables<'f>,
+    tables: &'a mut ReadTables<'f>,
     module: &'a mut Module,
     input: Decoder<'f>,
     /// Values in scope, by number.

@@ -1,76 +1,33 @@
 //! From a module to bytecode.
 
-use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
-
-use super::WriteOptions;
 use super::attribute::{encode, encode_no_argument_attributes, encode_tagged_hints, late_default};
-use super::constant::{dense_type, encode as encode_data};
+use super::constant::dense_type;
+use super::container::{MAGIC, function, section};
 use super::debug::DebugWriter;
-use super::types::TypeWriter;
-use super::version::{Version, check, is_set, lowest_version};
+use super::lowest::{check, is_set, lowest_version};
+use super::tables::WriteTables;
+use super::version::Version;
 use super::wire::Encoder;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::table::{Arity, Counting, Results};
 use crate::ir::{BlockId, ConstData, Entry, Loc, Module, Op, OpId, Opcode, TypeId, Value};
+use crate::target::Target;
 
-pub(super) const MAGIC: [u8; 8] = *b"\x7FTileIR\0";
-
-/// Section numbers.
-pub(super) mod section {
-    pub const STRING: u8 = 1;
-    pub const FUNC: u8 = 2;
-    pub const DEBUG: u8 = 3;
-    pub const CONSTANT: u8 = 4;
-    pub const TYPE: u8 = 5;
-    pub const GLOBAL: u8 = 6;
-    pub const PRODUCER: u8 = 7;
+/// How a module is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The version; `None` is the lowest that holds the module and that the target's tools know.
+    pub version: Option<Version>,
+    /// Which GPU the file is for; decides only the version.
+    pub target: Option<Target>,
+    /// Write the user's places?
+    pub debug: bool,
 }
 
-/// Flag bits of a function.
-pub(super) mod function {
-    pub const ENTRY: u8 = 2;
-    pub const HINTS: u8 = 4;
-}
-
-/// The string table: each string once, in order of first use.
-#[derive(Default)]
-pub(super) struct Strings(IndexSet<String, FxBuildHasher>);
-
-impl Strings {
-    pub fn add(&mut self, text: &str) -> u64 {
-        if let Some(index) = self.0.get_index_of(text) {
-            return index as u64;
-        }
-        self.0.insert_full(text.to_string()).0 as u64
-    }
-}
-
-/// What ops refer to by index.
-pub(super) struct Tables<'m> {
-    module: &'m Module,
-    pub strings: Strings,
-    pub types: TypeWriter<'m>,
-    constants: IndexSet<Vec<u8>, FxBuildHasher>,
-}
-
-impl Tables<'_> {
-    pub fn string(&mut self, text: &str) -> u64 {
-        self.strings.add(text)
-    }
-
-    /// Type of the first result.
-    pub fn types_of(&self, op: &Op) -> TypeId {
-        self.module.ty_id(op.results[0])
-    }
-
-    pub fn constant(&mut self, ty: TypeId, data: &ConstData) -> u64 {
-        let (dtype, _) = dense_type(self.module.type_of(ty)).expect("checked before");
-        let mut out = Encoder::default();
-        let bytes = encode_data(dtype, data);
-        out.count(bytes.len());
-        out.bytes.extend(bytes);
-        self.constants.insert_full(out.bytes).0 as u64
+impl Default for WriteOptions {
+    /// Lowest version for any target, with places.
+    fn default() -> Self {
+        WriteOptions { version: None, target: None, debug: true }
     }
 }
 
@@ -101,12 +58,7 @@ pub fn write(module: &Module, options: &WriteOptions) -> Result<Vec<u8>> {
     let floor = options.target.map_or(Version::V13_1, Version::first_for);
     let version = options.version.unwrap_or_else(|| lowest_version(module).max(floor));
     check(module, version)?;
-    let tables = Tables {
-        module,
-        strings: Strings::default(),
-        types: TypeWriter::new(module, version),
-        constants: IndexSet::default(),
-    };
+    let tables = WriteTables::new(module, version);
     let mut writer = Writer { module, version, tables, debug: DebugWriter::default() };
     let globals = writer.globals();
     let functions = writer.functions(options.debug)?;
@@ -150,7 +102,7 @@ fn fits(module: &Module, ty: TypeId, data: &ConstData) -> bool {
 struct Writer<'m> {
     module: &'m Module,
     version: Version,
-    tables: Tables<'m>,
+    tables: WriteTables<'m>,
     debug: DebugWriter,
 }
 
@@ -246,8 +198,7 @@ impl Writer<'_> {
             payload.varint(self.tables.strings.add(producer));
             put(section::PRODUCER, &payload.bytes, 1);
         }
-        let strings: Vec<Vec<u8>> = self.tables.strings.0.into_iter().map(String::into_bytes).collect();
-        put(section::STRING, &table(&strings, 4), 4);
+        put(section::STRING, &table(&self.tables.strings.into_entries(), 4), 4);
         out.u8(0);
         out.bytes
     }
@@ -257,7 +208,7 @@ impl Writer<'_> {
 struct Body<'a, 'm> {
     module: &'m Module,
     version: Version,
-    tables: &'a mut Tables<'m>,
+    tables: &'a mut WriteTables<'m>,
     out: Encoder,
     /// The function's own place, then that of each op.
     locs: Vec<Loc>,
@@ -267,7 +218,7 @@ struct Body<'a, 'm> {
 }
 
 impl<'a, 'm> Body<'a, 'm> {
-    fn new(module: &'m Module, version: Version, tables: &'a mut Tables<'m>, loc: Loc) -> Self {
+    fn new(module: &'m Module, version: Version, tables: &'a mut WriteTables<'m>, loc: Loc) -> Self {
         let numbers = vec![None; module.num_values()];
         Body { module, version, tables, out: Encoder::default(), locs: vec![loc], numbers, next: 0 }
     }

@@ -173,10 +173,30 @@ impl Parser<'_> {
 
     fn own(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
         match code {
-            Opcode::Constant => {
-                let (data, ty) = self.constant()?;
-                self.add(code, &[], vec![Attr::Value(data)], &[ty])
-            }
+            Opcode::Constant
+            | Opcode::Iota
+            | Opcode::MakeToken
+            | Opcode::GetTileBlockId
+            | Opcode::GetNumTileBlocks
+            | Opcode::GetGlobal
+            | Opcode::Alloca => self.without_operands(code),
+            Opcode::Broadcast
+            | Opcode::Reshape
+            | Opcode::Pack
+            | Opcode::Unpack
+            | Opcode::Offset
+            | Opcode::MakePartitionView
+            | Opcode::MakeStridedView
+            | Opcode::MakeGatherScatterView
+            | Opcode::Permute
+            | Opcode::Cat
+            | Opcode::Extract
+            | Opcode::Insert
+            | Opcode::Select
+            | Opcode::PowI
+            | Opcode::MmaF
+            | Opcode::MmaI
+            | Opcode::MmaFScaled => self.of_tiles(code),
             Opcode::Assume => {
                 let predicate = vec![Attr::Predicate(self.predicate()?)];
                 self.cursor.expect(",")?;
@@ -191,6 +211,78 @@ impl Parser<'_> {
                 self.result_types()?;
                 self.plain(code, &operands, message, &[])
             }
+            Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => {
+                let operands = self.values()?;
+                // One type for all results.
+                let types = self.result_types()?.first().map_or(vec![], |&ty| vec![ty; count]);
+                self.plain(code, &operands, vec![], &types)
+            }
+            Opcode::JoinTokens => {
+                let operands = self.values()?;
+                let types = self.result_types()?;
+                self.add(code, &[&operands], vec![], &types)
+            }
+            Opcode::MakeTensorView => self.make_tensor_view(),
+            Opcode::Print => self.print(),
+            Opcode::GdcWait | Opcode::GdcLaunchDependents => {
+                let token = self.token()?;
+                self.cursor.expect("->")?;
+                let types = self.types()?;
+                self.add(code, &[&token], vec![], &types)
+            }
+            Opcode::MemoryFenceAlias => {
+                let operands = self.values()?;
+                let token = self.module.intern(Type::Token);
+                self.plain(code, &operands, vec![], &[token])
+            }
+            Opcode::LoadPtr | Opcode::StorePtr => self.pointer_access(code),
+            Opcode::AtomicCas | Opcode::AtomicRmw => self.pointer_atomic(code),
+            Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => self.view_access(code),
+            Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore => self.multimem(code),
+            Opcode::For => self.for_loop(),
+            Opcode::Loop => self.endless_loop(),
+            Opcode::If => self.branch(),
+            Opcode::Reduce | Opcode::Scan => self.reduction(code),
+            code => unreachable!("{} is of a regular class", code.spec().name),
+        }
+    }
+
+    /// Ops that make values of nothing but attributes.
+    fn without_operands(&mut self, code: Opcode) -> Parsed<OpId> {
+        match code {
+            Opcode::Constant => {
+                let (data, ty) = self.constant()?;
+                self.add(code, &[], vec![Attr::Value(data)], &[ty])
+            }
+            Opcode::Iota | Opcode::MakeToken => {
+                let types = self.result_types()?;
+                self.add(code, &[], vec![], &types)
+            }
+            Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => {
+                let ty = self.last_type()?;
+                self.add(code, &[], vec![], &[ty; 3])
+            }
+            Opcode::GetGlobal => {
+                self.cursor.expect("@")?;
+                let name = vec![Attr::Text(self.cursor.symbol()?.into())];
+                let types = self.result_types()?;
+                self.add(code, &[], name, &types)
+            }
+            Opcode::Alloca => {
+                let elements = Attr::NumElem(self.number_named("num_elem")?);
+                self.cursor.expect(",")?;
+                let mut attrs = vec![elements, Attr::Alignment(self.number_named("alignment")?)];
+                attrs.extend(self.cursor.eat_word("global").then_some(Attr::Flag(Flag::Global)));
+                let types = self.result_types()?;
+                self.add(code, &[], attrs, &types)
+            }
+            code => unreachable!("`{}` has operands", code.spec().name),
+        }
+    }
+
+    /// Ops that make a tile or view of others.
+    fn of_tiles(&mut self, code: Opcode) -> Parsed<OpId> {
+        match code {
             Opcode::Broadcast
             | Opcode::Reshape
             | Opcode::Pack
@@ -244,61 +336,7 @@ impl Parser<'_> {
                 let ty = self.module.ty_id(like);
                 self.plain(code, &operands, attrs, &[ty])
             }
-            Opcode::Iota | Opcode::MakeToken => {
-                let types = self.result_types()?;
-                self.add(code, &[], vec![], &types)
-            }
-            Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => {
-                let ty = self.last_type()?;
-                self.add(code, &[], vec![], &[ty; 3])
-            }
-            Opcode::GetGlobal => {
-                self.cursor.expect("@")?;
-                let name = vec![Attr::Text(self.cursor.symbol()?.into())];
-                let types = self.result_types()?;
-                self.add(code, &[], name, &types)
-            }
-            Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => {
-                let operands = self.values()?;
-                // One type for all results.
-                let types = self.result_types()?.first().map_or(vec![], |&ty| vec![ty; count]);
-                self.plain(code, &operands, vec![], &types)
-            }
-            Opcode::JoinTokens => {
-                let operands = self.values()?;
-                let types = self.result_types()?;
-                self.add(code, &[&operands], vec![], &types)
-            }
-            Opcode::Alloca => {
-                let elements = Attr::NumElem(self.number_named("num_elem")?);
-                self.cursor.expect(",")?;
-                let mut attrs = vec![elements, Attr::Alignment(self.number_named("alignment")?)];
-                attrs.extend(self.cursor.eat_word("global").then_some(Attr::Flag(Flag::Global)));
-                let types = self.result_types()?;
-                self.add(code, &[], attrs, &types)
-            }
-            Opcode::MakeTensorView => self.make_tensor_view(),
-            Opcode::Print => self.print(),
-            Opcode::GdcWait | Opcode::GdcLaunchDependents => {
-                let token = self.token()?;
-                self.cursor.expect("->")?;
-                let types = self.types()?;
-                self.add(code, &[&token], vec![], &types)
-            }
-            Opcode::MemoryFenceAlias => {
-                let operands = self.values()?;
-                let token = self.module.intern(Type::Token);
-                self.plain(code, &operands, vec![], &[token])
-            }
-            Opcode::LoadPtr | Opcode::StorePtr => self.pointer_access(code),
-            Opcode::AtomicCas | Opcode::AtomicRmw => self.pointer_atomic(code),
-            Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => self.view_access(code),
-            Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore => self.multimem(code),
-            Opcode::For => self.for_loop(),
-            Opcode::Loop => self.endless_loop(),
-            Opcode::If => self.branch(),
-            Opcode::Reduce | Opcode::Scan => self.reduction(code),
-            code => unreachable!("{} is of a regular class", code.spec().name),
+            code => unreachable!("`{}` has a form of its own", code.spec().name),
         }
     }
 

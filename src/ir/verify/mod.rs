@@ -21,6 +21,7 @@ mod simple;
 mod types;
 mod view;
 
+use super::attr::{Attr, AttrKind};
 use super::module::{Entry, Global, Module, Op, OpId, Value};
 use super::table::{Class, Opcode};
 use super::types::{Elem, Type};
@@ -103,6 +104,9 @@ impl Verifier<'_> {
                 self.report(message, location);
             }
         }
+        if let Err(message) = simple::check_hints(&entry.hints) {
+            self.report(format!("entry `{}`: {message}", entry.name), location);
+        }
         self.scopes(entry);
     }
 
@@ -110,6 +114,10 @@ impl Verifier<'_> {
     fn op(&mut self, id: OpId) {
         let op = self.module.op(id);
         let checked = op.matches_row().and_then(|()| self.value_types(op)).and_then(|()| typing(self.module, op));
+        let checked = checked.and_then(|()| match op.attr(AttrKind::Hints) {
+            Some(Attr::Hints(hints)) => simple::check_hints(hints),
+            _ => Ok(()),
+        });
         if let Err(message) = checked {
             self.report_op(op, &message);
         }

@@ -3,7 +3,7 @@
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::attr::pattern_mask;
-use crate::ir::{Attr, AttrKind, ConstData, Elem, Type};
+use crate::ir::{Attr, AttrKind, ConstData, Elem, HintValue, Hints, Type};
 
 /// The data of a constant or global of this element type and shape.
 pub(super) fn check_data(data: &ConstData, dtype: DType, shape: &[i64]) -> Rule {
@@ -20,6 +20,17 @@ pub(super) fn check_data(data: &ConstData, dtype: DType, shape: &[i64]) -> Rule 
 /// Are these the bits of an element of this type?
 pub(super) fn check_pattern(bits: u64, dtype: DType) -> Rule {
     demand(bits & !pattern_mask(dtype) == 0, || format!("the bits {bits:#x} are no pattern of {dtype}"))
+}
+
+/// Numbers of hints are i32.
+pub(super) fn check_hints(hints: &Hints) -> Rule {
+    let all = hints.0.iter().flat_map(|(_, keys)| keys);
+    all.into_iter().try_for_each(|(key, value)| match value {
+        HintValue::Int(number) if i32::try_from(*number).is_err() => {
+            Err(format!("the hint {key} = {number} does not fit i32"))
+        }
+        _ => Ok(()),
+    })
 }
 
 pub(super) fn constant(rule: &OpRule) -> Rule {

@@ -1,9 +1,8 @@
 //! Runs over an entry in program order; loops until nothing changes.
 
-use super::Facts;
 use super::known::{Known, MAX_DIVISOR};
-use super::transfer;
-use super::views::{self, Extent, ViewFacts};
+use super::table::{Extent, Facts, ViewFacts};
+use super::{transfer, views};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, Flag, Module, Op, OpId, Opcode, Predicate, Type, Value};
 

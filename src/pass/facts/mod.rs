@@ -9,27 +9,17 @@
 
 mod analyze;
 mod known;
+mod table;
 mod transfer;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
-use rustc_hash::FxHashMap;
-
 pub use known::Range;
+pub use table::Facts;
 
 use crate::ir::{Entry, MAX_GRID, Module, Value};
-use known::Known;
-use views::ViewFacts;
-
-/// Facts about every value of an entry that hold whenever the value is computed.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    known: Vec<Option<Known>>,
-    integer: Vec<bool>,
-    views: FxHashMap<Value, ViewFacts>,
-}
 
 impl Facts {
     /// Derives the facts of one entry of a verified module, for any grid that CUDA runs.
@@ -61,23 +51,6 @@ impl Facts {
         analyze::run(module, entry, most_blocks)
     }
 
-    /// Bounds of the signed reading of every element of an integer value; `None` for other values.
-    pub fn range(&self, value: Value) -> Option<Range> {
-        let known = self.integer(value)?;
-        Some(Range { lo: known.lo, hi: known.hi })
-    }
-
-    /// Largest known power of two that divides every element (pointers and tensor views: the address
-    /// in bytes). At most 2^62; 1 if nothing is known.
-    pub fn divisor(&self, value: Value) -> u64 {
-        self.get(value).map_or(1, |known| known.div)
-    }
-
-    /// The one value that every element has (signed reading, so a true i1 is -1), if it is known.
-    pub fn constant(&self, value: Value) -> Option<i64> {
-        self.integer(value)?.constant()
-    }
-
     /// Does every tile of this view, at an index inside the index space, lie inside of the array
     /// along tile dimension `dim`? True when the array's extent is known to be a multiple of the
     /// tile's: then no element of an access needs a check along `dim`.
@@ -96,13 +69,5 @@ impl Facts {
         }
         facts.least_count(self, dim).is_some_and(|count| range.hi < count)
             || views::counts_to_end(self, module, facts, dim, index)
-    }
-
-    fn get(&self, value: Value) -> Option<Known> {
-        self.known.get(value.index()).copied().flatten()
-    }
-
-    fn integer(&self, value: Value) -> Option<Known> {
-        self.integer.get(value.index()).is_some_and(|&i| i).then(|| self.get(value)).flatten()
     }
 }

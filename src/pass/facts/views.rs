@@ -1,26 +1,7 @@
 //! Facts about views: which tiles stick out of the array, and which indices lie in the index space.
 
-use super::Facts;
+use super::table::{Extent, Facts, ViewFacts};
 use crate::ir::{Def, Flag, Module, Op, Opcode, Type, Value};
-
-/// The extent of an array along one dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
-    Constant(i64),
-    Dynamic(Value),
-}
-
-/// A view of tiles.
-#[derive(Clone, Debug)]
-pub(super) struct ViewFacts {
-    /// Extent of the array along each tile dimension.
-    extents: Vec<Extent>,
-    tile: Vec<i64>,
-    /// Distance of neighbouring tiles in elements.
-    steps: Vec<i64>,
-    /// Does no tile stick out along this dimension?
-    pub covers: Vec<bool>,
-}
 
 /// The op that describes the array, behind assumptions about it.
 pub(super) fn array_op(module: &Module, mut view: Value) -> Option<&Op> {

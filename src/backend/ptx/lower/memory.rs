@@ -324,12 +324,18 @@ impl Lowering<'_> {
         })
     }
 
-    /// A tile index in the width of the view's index type.
+    /// A tile index in the width of the view's index type. One that does not fit is outside of every index space, and
+    /// so is the largest number, read as unsigned.
     pub fn index_operand(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
+        let dtype = self.module.dtype(index);
         let operand = self.scalar(index)?;
-        match (self.module.dtype(index), wide) {
+        let operand = repr::sign_extended(&mut self.b, dtype, operand);
+        match (dtype, wide) {
             (DType::I64, true) => Ok(operand),
-            (DType::I64, false) => Ok(self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), operand)),
+            (DType::I64, false) => {
+                let fitting = self.b.min(Ty::U64, operand, i64::from(u32::MAX));
+                Ok(self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), fitting))
+            }
             (DType::I8 | DType::I16 | DType::I32, true) => {
                 Ok(self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), operand))
             }

@@ -12,6 +12,7 @@ use super::{Lowered, Lowering};
 use crate::backend::ptx::emit::Param;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{CvtMods, Operand, Reg, Ty};
+use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::tensor_map::{
     Dim, GRAIN, L2Promotion, MAP_ALIGN, MAP_BYTES, MAX_EXTENT, MAX_RANK, MapElement, Number, Swizzle, TensorMap,
 };
@@ -132,7 +133,8 @@ impl Lowering<'_> {
         let range = self.facts.range(index);
         // The last index before the array, and the first one behind the longest array.
         let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
-        let mut operand = self.scalar(index)?;
+        let operand = self.scalar(index)?;
+        let mut operand = repr::sign_extended(&mut self.b, dtype, operand);
         let ty = match dtype {
             DType::I8 | DType::I16 | DType::I32 => Ty::S32,
             DType::I64 => Ty::S64,

@@ -1,7 +1,7 @@
 //! Integer arithmetic at its edges: shifts by the width or more, division by zero, conversion of
 //! floats that do not fit.
 
-use super::rewrite_blocks;
+use super::rewrite::rewrite_blocks;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{

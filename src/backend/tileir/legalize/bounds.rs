@@ -1,69 +1,19 @@
 //! Tile indices outside of the index space: loads read padding, stores write nothing.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-use super::{Guards, Promises, probe, rewrite_blocks};
+use super::index::{Open, through_assumes, tile_count};
+use super::limit::{Bound, Limit};
+use super::probe;
+use super::promise::{Guards, Promises};
+use super::rewrite::rewrite_blocks;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution,
-    Type, Value,
+    Attr, BlockId, CmpPred, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
+    Value,
 };
 use crate::pass::Facts;
-
-/// A number that a launch knows before the kernel runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bound {
-    /// Tile blocks along an axis of the grid.
-    Grid(u8),
-    /// An entry parameter, by position, read as signed.
-    Param(u32),
-    /// How many tiles of `tile` elements cover an extent that is an entry parameter.
-    Tiles {
-        /// Position of the extent among the entry parameters.
-        param: u32,
-        /// Extent of a tile.
-        tile: u32,
-    },
-    /// A constant.
-    Constant(i64),
-}
-
-/// What must hold at a launch: `index <= count`, so that tile indices below `index` are inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Limit {
-    /// Upper end (exclusive) of the indices that the kernel uses.
-    pub index: Bound,
-    /// Tiles along that dimension of the array.
-    pub count: Bound,
-}
-
-impl Limit {
-    fn can_hold(&self) -> bool {
-        match (self.index, self.count) {
-            (Bound::Constant(index), Bound::Constant(count)) => index <= count,
-            _ => true,
-        }
-    }
-}
-
-impl Bound {
-    /// The number at a launch with this grid and these parameter words (extents sign-extended).
-    pub fn value(self, grid: [u32; 3], param: impl Fn(u32) -> i64) -> i64 {
-        match self {
-            Bound::Grid(axis) => grid[usize::from(axis)].into(),
-            Bound::Param(index) => param(index),
-            Bound::Tiles { param: index, tile } => {
-                let (extent, tile) = (param(index), i64::from(tile));
-                extent / tile + i64::from(extent % tile != 0)
-            }
-            Bound::Constant(value) => value,
-        }
-    }
-}
-
-/// The dimensions of each access along which its index may be outside.
-pub(super) type Open = FxHashMap<OpId, Vec<usize>>;
 
 /// Guards every access whose index is not known to be inside, by facts, or by what the launch will find out;
 /// gives the latter. Of the loops in `wrapping` those stay that the launch cannot vouch for.
@@ -155,16 +105,6 @@ fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, l
         }
     };
     (0..index.len()).filter(|d| !known(d)).collect()
-}
-
-pub(super) fn through_assumes(module: &Module, mut value: Value) -> Value {
-    while let Some(op) = module.defining_op(value).map(|id| module.op(id)) {
-        if op.code != Opcode::Assume {
-            break;
-        }
-        value = op.operands[0];
-    }
-    value
 }
 
 /// A number above every value of an index that is never negative.
@@ -291,22 +231,4 @@ fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
         Padding::NegInf => f64::NEG_INFINITY,
     };
     codec::encode(module.dtype(tile), value, Rounding::NearestEven)
-}
-
-/// How many tiles there are along a dimension of a view, as a number of the type of `like`.
-pub(super) fn tile_count(
-    module: &mut Module,
-    view: Value,
-    dim: usize,
-    like: Value,
-    loc: Loc,
-    out: &mut Vec<OpId>,
-) -> Value {
-    let (Type::PartitionView { tile, .. } | Type::StridedView { tile, .. }) = module.ty(view) else {
-        unreachable!("a view that is indexed by tiles")
-    };
-    let types = vec![module.ty_id(like); tile.len()];
-    let id = module.add_op(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &types, loc);
-    out.push(id);
-    module.op(id).results[dim]
 }

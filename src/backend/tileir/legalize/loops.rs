@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::rewrite_blocks;
+use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
 use crate::ir::{Attr, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
 use crate::pass::Facts;

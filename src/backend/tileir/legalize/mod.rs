@@ -11,45 +11,24 @@
 
 mod arithmetic;
 mod bounds;
+mod index;
+mod limit;
 mod loops;
 mod padding;
 mod probe;
+mod promise;
+mod rewrite;
 
 #[cfg(test)]
 mod tests;
 
-pub use bounds::{Bound, Limit};
+pub use limit::{Bound, Limit};
 pub use probe::Probe;
+pub use promise::{Guards, Promises};
 
 use super::grid;
 use crate::ir::Module;
 use crate::pass;
-
-/// Who sees to it that tile indices are inside, and that loops end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Guards {
-    /// The launch, where it can.
-    #[default]
-    Launch,
-    /// The kernel alone: any launch will do.
-    Kernel,
-}
-
-/// What must hold at a launch.
-#[derive(Clone, Debug, Default)]
-pub struct Promises {
-    /// Comparisons.
-    pub limits: Vec<Limit>,
-    /// What comparisons cannot say.
-    pub probe: Option<Probe>,
-}
-
-impl Promises {
-    /// Is there nothing to hold?
-    pub fn is_empty(&self) -> bool {
-        self.limits.is_empty() && self.probe.is_none()
-    }
-}
 
 /// Makes the undefined cases of a verified module defined. Gives what a launch must check before it
 /// runs the result.
@@ -75,21 +54,4 @@ pub fn read_tf32_as_f32(module: &mut Module) {
         padding::run_for_all(module, &entry);
     }
     pass::tidy(module);
-}
-
-/// Takes a block's ops apart and puts them together again with what `rewrite` adds before each.
-fn rewrite_blocks(
-    module: &mut Module,
-    block: crate::ir::BlockId,
-    rewrite: &mut impl FnMut(&mut Module, crate::ir::OpId, &mut Vec<crate::ir::OpId>),
-) {
-    let ops = std::mem::take(&mut module.block_mut(block).ops);
-    let mut out = Vec::with_capacity(ops.len());
-    for id in ops {
-        for region in module.op(id).regions.clone() {
-            rewrite_blocks(module, region, rewrite);
-        }
-        rewrite(module, id, &mut out);
-    }
-    module.block_mut(block).ops = out;
 }

@@ -6,7 +6,7 @@
 //!
 //! Before sm_90 it ends itself over a loaded tf32 that is multiplied in a loop: there all are read as f32.
 
-use super::rewrite_blocks;
+use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
 use crate::ir::{
     Attr, Def, Elem, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Substitution, Type, TypeId, Value,

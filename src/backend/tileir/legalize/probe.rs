@@ -8,8 +8,9 @@
 
 use rustc_hash::FxHashSet;
 
-use super::bounds::{Open, through_assumes, tile_count};
-use super::{loops, rewrite_blocks};
+use super::index::{Open, through_assumes, tile_count};
+use super::loops;
+use super::rewrite::rewrite_blocks;
 use crate::backend::ParamWord;
 use crate::dtype::DType;
 use crate::ir::table::Effect;

@@ -300,3 +300,16 @@ fn reductions() {
     p.b.op(Opcode::Scan, &[&[]], attrs, vec![body], &[]);
     refused(&p.done(), "no operands");
 }
+
+#[test]
+fn hints_are_numbers_of_32_bits() {
+    let complaint = |number| {
+        let mut b = Builder::new();
+        b.begin_entry("k", &[]);
+        end(&mut b, Opcode::Return, &[]);
+        b.module.entries[0].hints.0.push(("sm_90".into(), vec![("occupancy".into(), HintValue::Int(number))]));
+        messages(&b.module)
+    };
+    fine(&complaint(i32::MAX.into()));
+    refused(&complaint(1 << 31), "entry `k`: the hint occupancy = 2147483648 does not fit i32");
+}

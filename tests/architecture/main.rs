@@ -1,8 +1,13 @@
-//! The rooms of `src/` and who may know whom, read off the `crate::` paths of the sources.
+//! The rooms of `src/` and who may know whom, read off the paths in the sources.
+
+mod cycles;
+mod source;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use source::{code_of, is_test, sources};
 
 /// A room (path prefix in `src/`, `mod.rs` and extension left out) and the rooms it may name.
 /// The longest matching prefix counts. A room may always name itself and what lies within it.
@@ -48,23 +53,6 @@ const ROOT_NAMES: &[(&str, &str)] = &[
     ("Result", "error"),
     ("Target", "target"),
 ];
-
-fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, out);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            out.push(path);
-        }
-    }
-}
-
-/// The text without comments and without the test module at its end.
-fn code_of(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod ").next().unwrap();
-    text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
-}
 
 /// Every `crate::a::b` of the code as "a/b", groups expanded to one level after their prefix.
 fn crate_paths(code: &str) -> BTreeSet<String> {
@@ -130,8 +118,6 @@ fn knowledge_flows_one_way() {
     let mut files = Vec::new();
     sources(&root, &mut files);
     let mut faults = Vec::new();
-    let is_test =
-        |file: &PathBuf| file.components().any(|part| ["tests", "tests.rs"].iter().any(|t| part.as_os_str() == *t));
     for file in files.iter().filter(|file| !is_test(file)) {
         let name = file.strip_prefix(&root).unwrap().with_extension("").display().to_string();
         let name = name.strip_suffix("/mod").unwrap_or(&name);

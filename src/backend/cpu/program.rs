@@ -1,0 +1,51 @@
+//! A kernel as the interpreter takes it.
+
+use std::sync::Arc;
+
+use super::global::Globals;
+use super::liveness::Liveness;
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::{BlockId, Module, Opcode};
+
+/// A kernel ready to be interpreted.
+#[derive(Debug)]
+pub struct Program(pub(super) Arc<Code>);
+
+/// What a program is: threads that run tile blocks of it share it.
+#[derive(Debug)]
+pub(super) struct Code {
+    pub(super) module: Module,
+    pub(super) body: BlockId,
+    pub(super) liveness: Liveness,
+    pub(super) globals: Globals,
+}
+
+impl Program {
+    /// Prepares the first entry of a verified module.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] names every op that has no meaning on a CPU (multimem), or says that there is
+    /// no entry.
+    pub fn compile(module: &Module) -> Result<Program> {
+        let Some(entry) = module.entries.first() else {
+            return Err(Error::Unsupported(vec![Diagnostic::new("the module has no kernel", None)]));
+        };
+        let mut refused = Vec::new();
+        module.walk(entry.body, &mut |id| {
+            let op = module.op(id);
+            if matches!(op.code, Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore) {
+                let message = format!("{} needs several GPUs; the cpu back end has none", op.code.spec().name);
+                refused.push(Diagnostic::new(message, module.location(op.loc).cloned()));
+            }
+        });
+        if !refused.is_empty() {
+            return Err(Error::Unsupported(refused));
+        }
+        Ok(Program(Arc::new(Code {
+            module: module.clone(),
+            body: entry.body,
+            liveness: Liveness::of(module, entry.body),
+            globals: Globals::of(module),
+        })))
+    }
+}

@@ -1,0 +1,22 @@
+//! Choices of the user.
+
+/// Choices of the user that overrule the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CompileOptions {
+    /// Warps of a tile block: a power of two from 1 to 32.
+    pub num_warps: Option<u32>,
+    /// Tile blocks that should fit on one multiprocessor at a time; fewer where its registers and warps do not allow it.
+    pub occupancy: Option<u32>,
+    /// Stages of shared memory of a loop whose loads feed a matrix product; 1: loads do not run ahead.
+    pub stages: Option<u32>,
+    /// Tile blocks of a cluster: with 2 or more, pairs share loads where they can.
+    pub num_ctas: Option<u32>,
+    /// May the kernel take tensor maps? Without them it runs for arrays that no map can describe, too.
+    pub tma: bool,
+}
+
+impl Default for CompileOptions {
+    fn default() -> CompileOptions {
+        CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: None, tma: true }
+    }
+}

@@ -1,0 +1,20 @@
+//! Going through all blocks of a kernel, adding ops.
+
+use crate::ir::{BlockId, Module, OpId};
+
+/// Takes a block's ops apart and puts them together again with what `rewrite` adds before each.
+pub(super) fn rewrite_blocks(
+    module: &mut Module,
+    block: BlockId,
+    rewrite: &mut impl FnMut(&mut Module, OpId, &mut Vec<OpId>),
+) {
+    let ops = std::mem::take(&mut module.block_mut(block).ops);
+    let mut out = Vec::with_capacity(ops.len());
+    for id in ops {
+        for region in module.op(id).regions.clone() {
+            rewrite_blocks(module, region, rewrite);
+        }
+        rewrite(module, id, &mut out);
+    }
+    module.block_mut(block).ops = out;
+}

@@ -1,0 +1,168 @@
+//! Which version of the bytecode a module needs.
+
+use super::attribute::late_default;
+use super::types::{number_row, ptr_attr_since};
+use super::version::Version;
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::table::{AttrSpec, FlagBit};
+use crate::ir::{Attr, AttrKind, Elem, Loc, Module, Op, OpId, Opcode, PtrAttr, Rounding, Type, TypeId};
+
+/// Something in a module that older versions lack.
+struct Need {
+    version: Version,
+    what: String,
+    loc: Loc,
+}
+
+/// The lowest version that holds a module.
+pub fn lowest_version(module: &Module) -> Version {
+    needs(module).iter().map(|need| need.version).max().unwrap_or(Version::V13_1)
+}
+
+/// Does `version` hold the module?
+///
+/// # Errors
+/// [`Error::Unsupported`] with everything that needs a later version, at the user's places.
+pub(super) fn check(module: &Module, version: Version) -> Result<()> {
+    let missing: Vec<Diagnostic> = needs(module)
+        .into_iter()
+        .filter(|need| need.version > version)
+        .map(|Need { version: needed, what, loc }| {
+            let message = format!("{what} needs Tile IR bytecode {needed} or later, but {version} was asked for");
+            Diagnostic::new(message, module.location(loc).cloned())
+        })
+        .collect();
+    if missing.is_empty() { Ok(()) } else { Err(Error::Unsupported(missing)) }
+}
+
+fn needs(module: &Module) -> Vec<Need> {
+    let mut needs =
+        Needs { module, all: Vec::new(), seen: vec![false; module.types().count()], used: used_values(module) };
+    for global in &module.globals {
+        needs.of_type(global.ty, Loc::UNKNOWN);
+        if global.private || global.constant {
+            needs.add(3, format!("visibility or constancy of global `{}`", global.name), Loc::UNKNOWN);
+        }
+    }
+    for entry in &module.entries {
+        needs.of_block(entry.body, entry.loc);
+        module.walk(entry.body, &mut |id| needs.of_op(id));
+    }
+    needs.all
+}
+
+struct Needs<'m> {
+    module: &'m Module,
+    all: Vec<Need>,
+    seen: Vec<bool>,
+    used: Vec<bool>,
+}
+
+fn used_values(module: &Module) -> Vec<bool> {
+    let mut used = vec![false; module.num_values()];
+    for entry in &module.entries {
+        module.walk(entry.body, &mut |id| module.op(id).operands.iter().for_each(|v| used[v.index()] = true));
+    }
+    used
+}
+
+impl Needs<'_> {
+    fn add(&mut self, minor: u8, what: String, loc: Loc) {
+        let version = Version::from_minor(minor).expect("a minor version of the op table");
+        if version > Version::V13_1 {
+            self.all.push(Need { version, what, loc });
+        }
+    }
+
+    fn of_block(&mut self, block: crate::ir::BlockId, loc: Loc) {
+        for &arg in &self.module.block(block).args {
+            self.of_type(self.module.ty_id(arg), loc);
+        }
+    }
+
+    fn of_op(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let spec = op.code.spec();
+        self.add(spec.since, format!("`{}`", spec.name), op.loc);
+        for bit in spec.flags.iter().filter(|_| spec.flags_since > spec.since) {
+            if is_set(op, bit) {
+                self.add(spec.flags_since, format!("`{}` of `{}`", bit_name(bit), spec.name), op.loc);
+            }
+        }
+        for attr in spec.attrs {
+            self.of_attr(op, attr);
+        }
+        // 13.1 has prints without results.
+        if op.code == Opcode::Print && op.results.iter().any(|v| self.used[v.index()]) {
+            self.add(2, format!("the token of `{}`", spec.name), op.loc);
+        }
+        for &result in &op.results {
+            self.of_type(self.module.ty_id(result), op.loc);
+        }
+        for &region in &op.regions {
+            self.of_block(region, op.loc);
+        }
+    }
+
+    fn of_attr(&mut self, op: &Op, spec: &AttrSpec) {
+        let Some(value) = op.attr(spec.kind) else { return };
+        let name = op.code.spec().name;
+        if spec.since > op.code.spec().since && *value != late_default(spec.kind, op) {
+            self.add(spec.since, format!("`{}` of `{name}`", spec.name), op.loc);
+        }
+        if *value == Attr::Rounding(Rounding::NearestAway) {
+            self.add(4, format!("rounding nearest_away of `{name}`"), op.loc);
+        }
+        if let Attr::Identities(all) = value {
+            all.iter().for_each(|literal| self.of_number(literal.dtype, op.loc));
+        }
+    }
+
+    fn of_number(&mut self, dtype: crate::dtype::DType, loc: Loc) {
+        self.add(number_row(dtype).since, format!("type {dtype}"), loc);
+    }
+
+    fn of_ptr_attr(&mut self, attr: Option<PtrAttr>, loc: Loc) {
+        if let Some(attr) = attr {
+            self.add(ptr_attr_since(attr), format!("pointer attribute `{}`", attr.name()), loc);
+        }
+    }
+
+    fn of_type(&mut self, id: TypeId, loc: Loc) {
+        if std::mem::replace(&mut self.seen[id.0 as usize], true) {
+            return;
+        }
+        match self.module.type_of(id) {
+            Type::Tile { elem: Elem::Num(dtype), .. } => self.of_number(*dtype, loc),
+            Type::Tile { elem: Elem::Ptr { pointee, attr }, .. } => {
+                self.of_number(*pointee, loc);
+                self.of_ptr_attr(*attr, loc);
+            }
+            Type::TensorView { elem, ptr_attr, .. } => {
+                self.of_number(*elem, loc);
+                self.of_ptr_attr(*ptr_attr, loc);
+            }
+            Type::PartitionView { view, .. } => self.of_type(*view, loc),
+            Type::StridedView { view, .. } | Type::GatherScatterView { view, .. } => {
+                self.add(3, "a strided or gather/scatter view".into(), loc);
+                self.of_type(*view, loc);
+            }
+            Type::Token => {}
+        }
+    }
+}
+
+pub(super) fn is_set(op: &Op, bit: &FlagBit) -> bool {
+    match bit {
+        FlagBit::Attr(kind) => op.attr(*kind).is_some(),
+        FlagBit::Operand(name) => !op.operand_group(name).is_empty(),
+    }
+}
+
+fn bit_name(bit: &FlagBit) -> String {
+    match bit {
+        FlagBit::Attr(AttrKind::Flag(flag)) => flag.name().to_string(),
+        FlagBit::Attr(kind) => format!("{kind:?}"),
+        FlagBit::Operand(name) => (*name).to_string(),
+    }
+}

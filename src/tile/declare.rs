@@ -1,0 +1,74 @@
+//! Arrays in a trace: their parameters, and what the launch knows about them.
+
+use super::array::ArrayHandle;
+use super::context::Trace;
+use super::described::ArrayData;
+use crate::dtype::DType;
+use crate::ir::{Attr, Opcode, Predicate, Type, Value};
+use crate::kernel::ArrayFacts;
+
+impl Trace {
+    /// Declares the parameters of an array and states what is known about them.
+    pub fn declare_array(&mut self, dtype: DType, rank: usize, facts: ArrayFacts) -> ArrayHandle {
+        let index = Type::scalar(if facts.index64 { DType::I64 } else { DType::I32 });
+        let base = self.param(Type::ptr(dtype));
+        let extents: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect();
+        let strides: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect();
+        let bit = |mask: u32, d: usize| mask >> d & 1 != 0;
+        let base = match facts.base_align {
+            0 | 1 => base,
+            align => self.assume_div_by(base, align.into()),
+        };
+        let known_extents = (0..rank).map(|d| {
+            let value = self.assume(extents[d], Predicate::Bounded { lower: Some(0), upper: None });
+            if bit(facts.extent_div16, d) { self.assume_div_by(value, 16) } else { value }
+        });
+        let extents = known_extents.collect();
+        let known_strides = (0..rank).map(|d| {
+            if bit(facts.unit_stride, d) {
+                return strides[d];
+            }
+            let value = self.assume(strides[d], Predicate::Bounded { lower: Some(0), upper: None });
+            if bit(facts.stride_div16, d) { self.assume_div_by(value, 16) } else { value }
+        });
+        let strides = known_strides.collect();
+        self.make_array(dtype, base, extents, strides, facts.unit_stride)
+    }
+
+    fn assume_div_by(&mut self, value: Value, divisor: u64) -> Value {
+        self.assume(value, Predicate::DivBy { divisor, every: None, along: None })
+    }
+
+    fn assume(&mut self, value: Value, predicate: Predicate) -> Value {
+        let ty = self.builder.module.ty_id(value);
+        self.emit(Opcode::Assume, &[&[value]], vec![Attr::Predicate(predicate)], Vec::new(), &[ty])[0]
+    }
+
+    /// An array with these extents and strides. Tile IR has no views without dimensions: an array without any is
+    /// seen as one with a dimension of extent 1.
+    pub fn make_array(
+        &mut self,
+        dtype: DType,
+        base: Value,
+        extents: Vec<Value>,
+        strides: Vec<Value>,
+        unit_stride: u32,
+    ) -> ArrayHandle {
+        let is_unit = |d: usize| unit_stride >> d & 1 != 0;
+        let ty = Type::TensorView {
+            elem: dtype,
+            shape: if extents.is_empty() { vec![Some(1)] } else { vec![None; extents.len()] },
+            strides: match strides.len() {
+                0 => vec![Some(1)],
+                rank => (0..rank).map(|d| is_unit(d).then_some(1)).collect(),
+            },
+            ptr_attr: None,
+        };
+        let view_type = self.builder.module.intern(ty);
+        let dynamic: Vec<Value> = (0..strides.len()).filter(|&d| !is_unit(d)).map(|d| strides[d]).collect();
+        let view =
+            self.emit(Opcode::MakeTensorView, &[&[base], &extents, &dynamic], Vec::new(), Vec::new(), &[view_type])[0];
+        self.arrays.push(ArrayData { base, extents, strides, unit_stride, view, view_type });
+        ArrayHandle { trace: self.id(), index: self.arrays.len() as u32 - 1 }
+    }
+}

@@ -1,0 +1,305 @@
+//! No two files of a room need each other, directly or through other files of the room.
+//!
+//! What a file needs is read off its `crate::`, `super::` and `self::` paths and those that start with a module of its
+//! own, followed through re-exports to the file that defines the name. A re-export alone is no need: the `mod.rs` of a
+//! room may name all of its files, and counts only where it holds code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use super::source::{code_of, is_name, is_test, sources, tokens};
+
+/// Folders whose files may still need each other.
+const EXCEPT: &[&str] = &["backend/ptx/lower", "backend/ptx/mma", "launch", "runtime"];
+
+/// The names of a module or item, from the root of the crate on.
+type Name = Vec<String>;
+
+/// A name that a `use` brings in.
+struct Use {
+    exported: bool,
+    /// As written, without what it is renamed to; ends with `*` for all names.
+    path: Name,
+    name: String,
+}
+
+/// A source file.
+struct File {
+    uses: Vec<Use>,
+    /// Names of items that it defines.
+    defines: BTreeSet<String>,
+    /// Its tokens, without `use` and `mod` lines.
+    body: Vec<String>,
+}
+
+struct Tree(BTreeMap<Name, File>);
+
+fn name_of(parts: &[&str]) -> Name {
+    parts.iter().map(|part| part.to_string()).collect()
+}
+
+impl File {
+    fn read(text: &str) -> File {
+        const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "macro_rules"];
+        let code = code_of(text);
+        let all = tokens(&code);
+        let mut file = File { uses: Vec::new(), defines: BTreeSet::new(), body: Vec::new() };
+        let (mut at, mut exported) = (0, false);
+        while at < all.len() {
+            match all[at] {
+                "pub" => {
+                    exported = true;
+                    at += 1;
+                    if all.get(at) == Some(&"(") {
+                        at += all[at..].iter().position(|&t| t == ")").unwrap() + 1;
+                    }
+                    continue;
+                }
+                // Not what an `impl Trait` captures.
+                "use" if all[at + 1] != "<" => at = file.use_tree(&all, at + 1, &[], exported),
+                "mod" if all.get(at + 2) == Some(&";") => at += 2,
+                word if ITEMS.contains(&word) => {
+                    let named = all[at + 1..].iter().find(|t| is_name(t) && **t != "mut" && !ITEMS.contains(t));
+                    file.defines.extend(named.map(|name| name.to_string()));
+                    at += 1;
+                }
+                token => {
+                    file.body.push(token.to_string());
+                    at += 1;
+                }
+            }
+            exported = false;
+        }
+        file
+    }
+
+    /// Reads one branch of a `use`, up to a `,`, `}` or `;`; gives where that stands.
+    fn use_tree(&mut self, all: &[&str], mut at: usize, prefix: &[&str], exported: bool) -> usize {
+        let mut path = prefix.to_vec();
+        loop {
+            match all[at] {
+                "{" => {
+                    at += 1;
+                    while all[at] != "}" {
+                        at = self.use_tree(all, at, &path, exported);
+                        at += usize::from(all[at] == ",");
+                    }
+                    return at + 1;
+                }
+                "::" => at += 1,
+                "," | "}" | ";" => break,
+                "as" => {
+                    self.bring(&path, all[at + 1], exported);
+                    return at + 2;
+                }
+                word => {
+                    path.push(word);
+                    at += 1;
+                }
+            }
+        }
+        if path.last() == Some(&"self") && path.len() > 1 {
+            path.pop();
+        }
+        if let Some(&name) = path.last() {
+            self.bring(&path, name, exported);
+        }
+        at
+    }
+
+    fn bring(&mut self, path: &[&str], name: &str, exported: bool) {
+        self.uses.push(Use { exported, path: name_of(path), name: name.to_string() });
+    }
+
+    fn mentions(&self, name: &str) -> bool {
+        self.body.iter().any(|token| token == name)
+    }
+
+    /// Names that follow `module::` in the body.
+    fn through<'a>(&'a self, module: &'a str) -> impl Iterator<Item = &'a String> {
+        let calls = move |w: &&[String]| w[0] == module && w[1] == "::" && is_name(&w[2]);
+        self.body.windows(3).filter(calls).map(|w| &w[2])
+    }
+}
+
+impl Tree {
+    fn read(root: &Path) -> Tree {
+        let mut paths = Vec::new();
+        sources(root, &mut paths);
+        let mut files = BTreeMap::new();
+        for path in paths.iter().filter(|path| !is_test(path)) {
+            let relative = path.strip_prefix(root).unwrap().with_extension("");
+            let mut name: Name = relative.iter().map(|part| part.to_str().unwrap().to_string()).collect();
+            if matches!(name.last().unwrap().as_str(), "mod" | "lib") {
+                name.pop();
+            }
+            files.insert(name, File::read(&fs::read_to_string(path).unwrap()));
+        }
+        Tree(files)
+    }
+
+    /// A path in the file `from` as a name; `None` where it leads out of the crate or to something local.
+    fn absolute(&self, from: &Name, path: &[String]) -> Option<Name> {
+        let join = |base: &[String], rest: &[String]| Some([base, rest].concat());
+        match path.first()?.as_str() {
+            "crate" => join(&[], &path[1..]),
+            "self" => join(from, &path[1..]),
+            "super" => {
+                let up = path.iter().take_while(|part| *part == "super").count();
+                join(&from[..from.len().checked_sub(up)?], &path[up..])
+            }
+            first => {
+                let child = [from.as_slice(), &[first.to_string()]].concat();
+                if self.0.contains_key(&child) { join(from, path) } else { None }
+            }
+        }
+    }
+
+    /// The file that defines a name: itself where the name is a module.
+    fn definition(&self, name: &[String], asked: &mut BTreeSet<Name>) -> Option<Name> {
+        let length = (0..=name.len()).rev().find(|&length| self.0.contains_key(&name[..length]))?;
+        let (module, rest) = name.split_at(length);
+        let (file, Some(item)) = (&self.0[module], rest.first()) else { return Some(module.to_vec()) };
+        if file.defines.contains(item) || !asked.insert(name.to_vec()) {
+            return Some(module.to_vec());
+        }
+        let module = module.to_vec();
+        let follow = |used: &Use, all: bool, asked: &mut BTreeSet<Name>| {
+            let path = &used.path[..used.path.len() - usize::from(all)];
+            let from = self.absolute(&module, path).filter(|from| !all || self.0.contains_key(from))?;
+            let found = self.definition(&[&from, &rest[usize::from(!all)..]].concat(), asked)?;
+            // What all names are brought from may lack this one.
+            let is_there = self.0[&found].defines.contains(item) || found.last() == Some(item);
+            (!all || is_there).then_some(found)
+        };
+        let direct = file.uses.iter().filter(|used| used.name == *item).find_map(|used| follow(used, false, asked));
+        direct.or_else(|| file.uses.iter().filter(|used| used.name == "*").find_map(|used| follow(used, true, asked)))
+    }
+
+    /// The files that a file needs, each with a path by which it does.
+    fn needs(&self, from: &Name) -> BTreeMap<Name, String> {
+        let file = &self.0[from];
+        let mut names: Vec<Name> = Vec::new();
+        for used in file.uses.iter().filter(|used| !used.exported || file.mentions(&used.name)) {
+            if let Some(all) = used.path.strip_suffix(&["*".to_string()]) {
+                let Some(module) = self.absolute(from, all) else { continue };
+                let Some(other) = self.0.get(&module) else { continue };
+                let words = file.body.iter().filter(|word| other.defines.contains(*word));
+                names.extend(words.map(|word| [&module[..], std::slice::from_ref(word)].concat()));
+                continue;
+            }
+            let Some(name) = self.absolute(from, &used.path) else { continue };
+            match self.0.contains_key(&name) {
+                true => {
+                    names.extend(file.through(&used.name).map(|item| [&name[..], std::slice::from_ref(item)].concat()))
+                }
+                false => names.push(name),
+            }
+        }
+        for start in 0..file.body.len() {
+            let is_start = start == 0 || file.body[start - 1] != "::";
+            let path: Name = file.body[start..].iter().take(12).cloned().collect();
+            let length = path
+                .iter()
+                .enumerate()
+                .take_while(|(i, token)| if i % 2 == 0 { is_name(token) } else { *token == "::" });
+            let path: Name = path[..length.count()].iter().step_by(2).cloned().collect();
+            if is_start && path.len() > 1 {
+                names.extend(self.absolute(from, &path));
+            }
+        }
+        let found =
+            names.into_iter().filter_map(|name| Some((self.definition(&name, &mut BTreeSet::new())?, name.join("::"))));
+        found.filter(|(file, _)| file != from && !file.is_empty()).collect()
+    }
+}
+
+/// The first names of a file: files that share them are of one room.
+fn room(name: &Name) -> &[String] {
+    let length = if name.first().is_some_and(|first| first == "backend") { 2 } else { 1 };
+    &name[..length.min(name.len())]
+}
+
+/// The files of rooms that need each other in a circle, each circle once, with the paths.
+fn circles(tree: &Tree, except: &[&str]) -> Vec<String> {
+    let excepted =
+        |name: &Name| except.iter().any(|folder| name.starts_with(&name_of(&folder.split('/').collect::<Vec<_>>())));
+    let files: Vec<&Name> = tree.0.keys().filter(|name| !name.is_empty() && !excepted(name)).collect();
+    let needs: BTreeMap<&Name, BTreeMap<Name, String>> = files.iter().map(|&name| (name, tree.needs(name))).collect();
+    let within = |from: &Name, to: &Name| room(from) == room(to) && needs.contains_key(to);
+    let reach = |from: &Name| {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![from.clone()]);
+        while let Some(next) = open.pop() {
+            for to in needs[&next].keys().filter(|to| within(&next, to)) {
+                if reached.insert(to.clone()) {
+                    open.push(to.clone());
+                }
+            }
+        }
+        reached
+    };
+    let reached: BTreeMap<&Name, BTreeSet<Name>> = files.iter().map(|&name| (name, reach(name))).collect();
+    let mut circles = BTreeSet::new();
+    for (name, all) in &reached {
+        let circle: Vec<&Name> =
+            files.iter().copied().filter(|&other| all.contains(other) && reached[other].contains(*name)).collect();
+        if circle.len() < 2 {
+            continue;
+        }
+        let mut text = String::new();
+        for from in &circle {
+            for (to, path) in needs[*from].iter().filter(|(to, _)| circle.contains(to)) {
+                text += &format!("  {} needs {} ({path})\n", from.join("/"), to.join("/"));
+            }
+        }
+        circles.insert(text);
+    }
+    circles.into_iter().collect()
+}
+
+#[test]
+fn no_two_files_of_a_room_need_each_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let circles = circles(&Tree::read(&root), EXCEPT);
+    assert!(circles.is_empty(), "what both sides need moves to a file of its own:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn circles_are_found() {
+    let tree = |files: &[(&str, &str)]| {
+        let file = |&(name, text): &(&str, &str)| (name_of(&name.split('/').collect::<Vec<_>>()), File::read(text));
+        Tree(files.iter().map(file).collect())
+    };
+    let found = |files: &[(&str, &str)]| circles(&tree(files), &["room/free"]).len();
+    let facade = ("room", "mod a;\nmod b;\npub use a::A;\npub use b::*;");
+    // Through re-exports of the room, which itself needs nobody.
+    assert_eq!(found(&[facade, ("room/a", "use super::B;\npub struct A(B);"), ("room/b", "pub struct B;")]), 0);
+    assert_eq!(
+        found(&[facade, ("room/a", "use super::B;\npub struct A(B);"), ("room/b", "pub struct B(crate::room::A);")]),
+        1
+    );
+    // A room that holds code.
+    let code = ("room", "mod a;\npub struct Held;\nfn f() { a::go() }");
+    assert_eq!(found(&[code, ("room/a", "use super::Held;\npub fn go() -> Held { todo!() }")]), 1);
+    assert_eq!(found(&[code, ("room/a", "pub fn go() {}")]), 0);
+    // Over three files, by a module that is brought in, and in a group.
+    let three = [
+        ("room/a", "use super::b;\nfn a() { b::b() }"),
+        ("room/b", "use super::{c::{self, C}};\npub fn b() -> C { c::c() }"),
+    ];
+    assert_eq!(found(&[three[0], three[1], ("room/c", "pub struct C;\npub fn c() -> C { super::a::a() }")]), 1);
+    assert_eq!(found(&[three[0], three[1], ("room/c", "pub struct C;\npub fn c() -> C { C }")]), 0);
+    // What is excepted, and what only tests need.
+    assert_eq!(
+        found(&[("room/free", "use super::b::B;\npub struct A;"), ("room/b", "pub struct B(super::free::A);")]),
+        0
+    );
+    assert_eq!(
+        found(&[
+            ("room/a", "use super::b::B;\npub struct A(B);"),
+            ("room/b", "pub struct B;\n#[cfg(test)]\nmod tests { use super::super::a::A; }")
+        ]),
+        0
+    );
+}
