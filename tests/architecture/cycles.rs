@@ -11,7 +11,7 @@ use std::path::Path;
 use super::source::{code_of, is_name, is_test, sources, tokens};
 
 /// Folders whose files may still need each other.
-const EXCEPT: &[&str] = &["backend/ptx/lower", "backend/ptx/mma", "launch", "runtime"];
+const EXCEPT: &[&str] = &["backend/ptx/lower"];
 
 /// The names of a module or item, from the root of the crate on.
 type Name = Vec<String>;

@@ -264,8 +264,9 @@ mod tests {
         assert_eq!(shared.allocate(2048, 1024).map(|b| b.offset), Some(0));
         assert!(shared.allocate(4097, 1024).is_none());
         shared.reserve(128, 128).unwrap();
-        assert_eq!(shared.allocate(200, 512).map(|b| b.offset), Some(3072));
-        assert_eq!(shared.allocate(1024, 512).map(|b| b.offset), Some(1024));
+        assert_eq!(shared.allocate(200, 512).map(|b| b.offset), Some(2048));
+        assert_eq!(shared.allocate(1024, 512).map(|b| b.offset), Some(3072));
+        assert_eq!(shared.allocate(200, 512).map(|b| b.offset), Some(512));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::super::builder::Builder;
 use super::super::inst::*;
 use super::operand::{Cursor, Loop};
-use super::{Kind, MmaPlan, MmaRequest, OperandPlan, ROW_BYTES, Source, of_rank};
+use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 
@@ -83,7 +83,7 @@ fn split(request: &MmaRequest) -> (Split, Split, Split, u32) {
     (batches, rows, columns, warps)
 }
 
-pub(super) fn plan(request: &MmaRequest) -> MmaPlan {
+pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     let [batch, m, n, k] = request.extents;
     let (batches, rows, columns, replicas) = split(request);
     let (batch_bits, row_bits, column_bits) = (batches.bits(), rows.bits(), columns.bits());
@@ -119,7 +119,7 @@ pub(super) fn plan(request: &MmaRequest) -> MmaPlan {
         OperandShape { shape: [batch, k, n], k_first: log_n, outer_first: 0, k_contiguous: request.b.k_contiguous };
     let right = side(request, right, &columns, &column_bits[0], &batch_bits[0], lane, warp);
     let plan = FmaPlan { acc: acc.clone(), left: left.0, right: right.0, batch: batch_bits[0].clone(), depth: log_k };
-    MmaPlan { a: left.1, b: right.1, acc, kind: Kind::Fma(Box::new(plan)) }
+    Planned { a: left.1, b: right.1, acc, plan }
 }
 
 /// Where the axes of an operand are.

@@ -2,8 +2,8 @@
 
 use super::super::builder::Builder;
 use super::super::inst::*;
-use super::operand::Cursor;
-use super::{Source, of_rank};
+use super::operand::{Cursor, round_to_tf32};
+use super::request::{Source, of_rank};
 use crate::layout::{Layout, SharedLayout, Tiling};
 
 /// How fragments come from shared memory.
@@ -205,7 +205,7 @@ impl<'a> Feed<'a> {
 
     fn round(&self, b: &mut Builder, word: Operand) -> Operand {
         let number = b.bitcast(word, RegClass::F32);
-        super::round_to_tf32(b, number).into()
+        round_to_tf32(b, number).into()
     }
 
     /// The words of the fragments that hold four neighbours along m (or n).

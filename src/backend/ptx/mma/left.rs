@@ -9,8 +9,7 @@
 use super::super::builder::Builder;
 use super::super::inst::*;
 use super::fragment::transpose_bytes_by;
-use super::operand::Cursor;
-use super::round_to_tf32;
+use super::operand::{Cursor, round_to_tf32};
 use super::staged::Staged;
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};

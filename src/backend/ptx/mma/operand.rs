@@ -4,7 +4,7 @@
 //! part once, and one register for each constant that overlaps it; the rest goes into the instruction.
 
 use super::super::builder::Builder;
-use super::super::inst::{Addr, Operand, Reg, RegClass, Ty};
+use super::super::inst::{Addr, CvtRound, Operand, Reg, RegClass, Ty};
 
 /// Fused multiply-adds that are emitted without a loop along k; a matrix instruction counts as four.
 pub(super) const UNROLL_LIMIT: usize = 2048;
@@ -114,4 +114,14 @@ impl Loop {
         let more = b.setp(super::super::inst::Cmp::Lt, Ty::U32, count, 1u32 << self.trips);
         b.bra_if(more, false, head, true);
     }
+}
+
+/// An f32 as the word of a tf32, rounded to nearest even.
+pub(super) fn round_to_tf32(b: &mut Builder, value: Operand) -> Reg {
+    if b.target.arch >= 90 {
+        return b.cvt(Ty::TF32, Ty::F32, CvtRound::Rn, value).reg();
+    }
+    let rounded = super::super::scalar::round_to_tf32(b, value);
+    let word = b.bitcast(rounded, RegClass::B32);
+    b.reg(word, RegClass::B32)
 }

@@ -5,7 +5,7 @@
 
 use super::super::builder::Builder;
 use super::super::inst::*;
-use super::{OperandSpec, Panels};
+use super::request::{OperandSpec, Panels};
 use crate::layout::SharedLayout;
 
 /// Bytes of k of one instruction.

@@ -4,7 +4,7 @@ use super::super::builder::Builder;
 use super::super::inst::*;
 use super::fragment::{Feed, Fragments};
 use super::operand::Loop;
-use super::{Kind, MmaPlan, MmaRequest, OperandPlan, ROW_BYTES, Source, of_rank};
+use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
 
@@ -60,7 +60,7 @@ fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
     Some((MmaTypes { d: acc, a, b: c, c: acc }, [staged_a, staged_b]))
 }
 
-pub(super) fn plan(request: &MmaRequest) -> Result<MmaPlan, String> {
+pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> {
     let MmaRequest { a, b, acc, .. } = request;
     let (types, staged) =
         types(request).ok_or_else(|| format!("no matrix product of {} and {} into {acc}", a.dtype, b.dtype))?;
@@ -85,11 +85,11 @@ pub(super) fn plan(request: &MmaRequest) -> Result<MmaPlan, String> {
         rounds: dtype == DType::TF32,
     };
     let [batch, m, n, _] = request.extents;
-    Ok(MmaPlan {
+    Ok(Planned {
         a: operand(&left, staged[0]),
         b: operand(&right, staged[1]),
         acc: full_acc.canonical().reshape(&of_rank([batch, m, n], request.rank)),
-        kind: Kind::Tensor(Box::new(TensorPlan { tiling, types, left, right, acc: full_acc })),
+        plan: TensorPlan { tiling, types, left, right, acc: full_acc },
     })
 }
 

@@ -4,6 +4,7 @@ use super::super::emit::{self, Param};
 use super::super::inst::*;
 use super::model::{Block, decode, encode};
 use super::*;
+use crate::target::Target;
 
 fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
     let [a, b, acc] = types;

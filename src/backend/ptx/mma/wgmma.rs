@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use super::super::builder::Builder;
 use super::super::inst::*;
 use super::left::{Gather, Left, ROWS, Rows, Strides};
+use super::request::{MmaRequest, OperandPlan, OperandSpec, Planned, Source, of_rank};
 use super::staged::{STEP_BYTES, Staged};
-use super::{Kind, MmaPlan, MmaRequest, OperandPlan, OperandSpec, Source, of_rank};
 use crate::dtype::DType;
 use crate::layout::Layout;
 
@@ -85,7 +85,7 @@ fn is_small(ty: Ty) -> bool {
 }
 
 /// The plan of a product that `wgmma` can do; `None` for any other.
-pub(super) fn plan(request: &MmaRequest) -> Option<MmaPlan> {
+pub(super) fn plan(request: &MmaRequest) -> Option<Planned<WgmmaPlan>> {
     let target = request.target;
     if target.arch != 90 || !target.accelerated || !request.num_warps.is_multiple_of(4) {
         return None;
@@ -98,7 +98,7 @@ pub(super) fn plan(request: &MmaRequest) -> Option<MmaPlan> {
     attempt(request, types, swapped, gathered).or_else(|| attempt(request, types, false, false))
 }
 
-fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool) -> Option<MmaPlan> {
+fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool) -> Option<Planned<WgmmaPlan>> {
     let [batch, m, n, k] = request.extents;
     let [rows, columns] = if swapped { [n, m] } else { [m, n] };
     let specs = if swapped { [&request.b, &request.a] } else { [&request.a, &request.b] };
@@ -170,7 +170,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
         rounds: false,
     };
     let [a, b] = if swapped { [right_operand, left_operand] } else { [left_operand, right_operand] };
-    Some(MmaPlan { a, b, acc, kind: Kind::Wgmma(Box::new(plan)) })
+    Some(Planned { a, b, acc, plan })
 }
 
 impl WgmmaPlan {
@@ -215,7 +215,7 @@ impl WgmmaPlan {
         self.apart.is_some()
     }
 
-    /// Issues the product; see [`MmaPlan::lower`]. Its groups are closed, not waited for. Without `accumulate`
+    /// Issues the product; see [`super::MmaPlan::lower`]. Its groups are closed, not waited for. Without `accumulate`
     /// the accumulator counts as zero and need not be written before.
     pub fn lower(
         &self,

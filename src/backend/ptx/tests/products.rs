@@ -113,7 +113,8 @@ fn tf32_is_rounded_by_the_copy_engine() {
 /// The code for sm_90a, and how many stages its streamed loads have.
 fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
     let module = Product::new([DType::F16, DType::F16, DType::F32], tile).module();
-    let [_, new] = check_with(&module, &options).try_into().expect("two targets");
+    let new = compile(&module, Target::SM_90A, &options).unwrap();
+    assemble(&new, Target::SM_90A);
     let stages = |way: &Way| if let Way::Streamed { stages, .. } = way { Some(*stages) } else { None };
     let stages = new.remarks.accesses().filter_map(|access| stages(&access.way)).collect();
     (new, stages)
