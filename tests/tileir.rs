@@ -184,6 +184,24 @@ fn common_indices_need_no_guard_but_a_check_of_the_launch() {
     assert_eq!((value(Bound::Grid(0)), value(tiles(1, 64)), value(tiles(2, 32)), value(tiles(6, 32))), (3, 2, 2, 1));
 }
 
+#[test]
+fn indices_that_are_promised_to_be_inside_need_no_guard() {
+    let code = |checked: bool| {
+        let kernel = move |at: Array<i32, 1>, x: Array<f32, 1>, y: ArrayMut<f32, 1>| {
+            // SAFETY: only text is made of this kernel.
+            let (load, store) =
+                unsafe { (LoadOptions::new().check_bounds(checked), ct::StoreOptions::new().check_bounds(checked)) };
+            let i = at.load_scalar(0);
+            y.store_with([i], x.load_with([i], [128], load), store);
+        };
+        let x = ArraySpec::<f32, 1>::new([4096]);
+        ct::code_tiled(kernel, (ArraySpec::new([1]), x, x.mutable()), target("sm_100")).expect("a kernel")
+    };
+    let (checked, promised) = (code(true), code(false));
+    assert!(checked.contains("cmpi") && checked.contains("if "), "{checked}");
+    assert!(!promised.contains("if ") && promised.contains("inbounds = [true]"), "{promised}");
+}
+
 /// Tiles of a matrix in an order of their own: `group` rows of tiles at a time, column by column.
 fn grouped(x: Array<f32, 2>, y: ArrayMut<f32, 2>, group: usize) {
     let [rows, columns] = [0, 1].map(|axis| y.num_tiles(axis, [8, 16]));

@@ -133,6 +133,10 @@ impl<E> MemoryCache<E> {
             slot.asked.store(now, Relaxed);
             Some(slot.clone())
         };
+        // Hashes of constants seldom collide: mostly the first one is it, and nothing is allocated.
+        if let Some(slot) = self.first(hash, words).and_then(|slot| find(&[slot])) {
+            return slot;
+        }
         let mut seen = self.candidates(hash, words);
         if let Some(slot) = find(&seen) {
             return slot;
@@ -155,6 +159,12 @@ impl<E> MemoryCache<E> {
                 },
             }
         }
+    }
+
+    /// The first slot with this key, apart from its identity.
+    fn first(&self, hash: u64, words: &[u64]) -> Option<Arc<Slot<E>>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.by_hash.get(&hash)?.iter().find(|slot| slot.has_key(hash, words)).cloned()
     }
 
     /// The slots with this key, apart from their identity.

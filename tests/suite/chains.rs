@@ -6,6 +6,8 @@
 //! On a GPU `CUTLET_CHAINS=k` takes every k-th operation as the inner one (6, since the driver's assembler needs two
 //! minutes for all: 1).
 
+#![allow(clippy::eq_op, reason = "an assembler may know what x - x is")]
+
 use std::hash::{Hash, Hasher};
 
 use anyhow::{Result, bail};

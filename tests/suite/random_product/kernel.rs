@@ -10,7 +10,7 @@ use super::form::{Epilogue, Form, Order, Walk, Way};
 pub const ENOUGH: f64 = 40.0;
 
 /// A tile of one operand: rows and columns at a tile index.
-fn operand<S: Element, A: Element>(
+fn operand<S, A>(
     array: Array<S, 2>,
     way: Way,
     at: (Scalar<i32>, Scalar<i32>),

@@ -10,8 +10,8 @@ use super::rewrite::rewrite_blocks;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, BlockId, CmpPred, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
-    Value,
+    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign,
+    Substitution, Type, Value,
 };
 use crate::pass::Facts;
 
@@ -94,8 +94,12 @@ fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, l
         _ => return Vec::new(),
     };
     let index = op.operand_group("index").to_vec();
+    let promised = match op.attr(AttrKind::Inbounds) {
+        Some(Attr::Inbounds(promised)) => promised.as_slice(),
+        _ => &[],
+    };
     let mut known = |d: &usize| {
-        facts.inside(module, view, *d, index[*d]) || {
+        promised.get(*d) == Some(&true) || facts.inside(module, view, *d, index[*d]) || {
             let limit = upper_bound(module, facts, params, index[*d])
                 .zip(known_count(module, params, view, *d, steps[*d]))
                 .map(|(index, count)| Limit { index, count })
