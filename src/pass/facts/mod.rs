@@ -47,6 +47,19 @@ impl Facts {
     }
 
     /// As [`Facts::analyze`], for grids of at most so many tile blocks along each axis.
+    ///
+    /// ```
+    /// use cutlet::ir::Module;
+    /// use cutlet::pass::Facts;
+    ///
+    /// let text = "entry @k() {\n  %x, %y, %z = get_tile_block_id : tile<i32>\n  return\n}\n";
+    /// let module = Module::parse("k", text)?;
+    /// let facts = Facts::analyze_within(&module, &module.entries[0], [100, 1, 1]);
+    /// let ids = &module.op(module.block(module.entries[0].body).ops[0]).results;
+    /// assert_eq!(facts.range(ids[0]).map(|range| range.hi), Some(99));
+    /// assert_eq!(facts.constant(ids[1]), Some(0));
+    /// # Ok::<(), cutlet::Diagnostic>(())
+    /// ```
     pub fn analyze_within(module: &Module, entry: &Entry, most_blocks: [u32; 3]) -> Facts {
         analyze::run(module, entry, most_blocks)
     }

@@ -1,5 +1,6 @@
 //! Random kernels: each is generated from its number, run like any other test, and compared to the last
-//! bit with an evaluation of its own in host arithmetic.
+//! bit with an evaluation of its own in host arithmetic. Two of three kernels come to the edges of types, arrays and
+//! ranges (`edges`); those whose number is one more than a multiple of three have the plain steps alone.
 //!
 //! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there are
 //! (60). A failing test names its number: `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone.
