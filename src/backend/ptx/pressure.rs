@@ -23,22 +23,31 @@ struct Block {
 }
 
 /// Numbers for virtual registers, and their widths in 32-bit registers.
-#[derive(Default)]
 struct Numbers {
-    of: HashMap<(u32, u32), usize>,
+    /// The first number of registers of 1, 16, 32 and 64 bits.
+    starts: [usize; 4],
     widths: Vec<u32>,
 }
 
 impl Numbers {
     /// Predicates have a file of their own: they get numbers, but no width.
-    fn get(&mut self, reg: Reg) -> usize {
-        let bits = reg.class.bits();
-        let next = self.widths.len();
-        let number = *self.of.entry((bits, reg.id)).or_insert(next);
-        if number == next {
-            self.widths.push(if bits == 1 { 0 } else { bits.div_ceil(32) });
+    fn of(function: &Function) -> Numbers {
+        let (mut starts, mut widths) = ([0; 4], Vec::new());
+        for (bank, width) in [0, 1, 1, 2].into_iter().enumerate() {
+            starts[bank] = widths.len();
+            widths.resize(widths.len() + function.registers[bank] as usize, width);
         }
-        number
+        Numbers { starts, widths }
+    }
+
+    fn get(&self, reg: Reg) -> usize {
+        let bank = match reg.class.bits() {
+            1 => 0,
+            16 => 1,
+            32 => 2,
+            _ => 3,
+        };
+        self.starts[bank] + reg.id as usize
     }
 
     /// Gives no width to what is computed from parameters, block numbers and constants in integers.
@@ -88,25 +97,20 @@ fn is_shared(special: Special) -> bool {
 /// 32-bit registers that hold values at the fullest point of a kernel. Numbers that all threads share are
 /// left out: they have registers of their own, one for a warp.
 pub fn live_registers(function: &Function) -> u32 {
-    let mut numbers = Numbers::default();
-    for inst in instructions(function) {
-        visit(inst, &mut |reg, _| {
-            numbers.get(reg);
-        });
-    }
+    let mut numbers = Numbers::of(function);
     numbers.leave_out_shared(function);
     let mut blocks = blocks(function);
-    follow(function, &mut blocks, &mut numbers);
+    follow(function, &mut blocks, &numbers);
     let mut live = Live { member: vec![false; numbers.widths.len()], weight: 0 };
     let mut most = 0;
     for block in &blocks {
         block.exit.iter().for_each(|&number| live.set(&numbers, number, true));
         most = most.max(live.weight);
         for line in function.lines[block.lines.clone()].iter().rev() {
-            step(line, &mut numbers, &mut live);
+            step(line, &numbers, &mut live);
             most = most.max(live.weight);
         }
-        live.clear(&function.lines[block.lines.clone()], &block.exit, &mut numbers);
+        live.clear(&function.lines[block.lines.clone()], &block.exit, &numbers);
     }
     most
 }
@@ -126,7 +130,7 @@ impl Live {
     }
 
     /// Nothing is live, of what these lines or the end of their block mention.
-    fn clear(&mut self, lines: &[Line], exit: &[usize], numbers: &mut Numbers) {
+    fn clear(&mut self, lines: &[Line], exit: &[usize], numbers: &Numbers) {
         exit.iter().for_each(|&number| self.member[number] = false);
         for line in lines {
             if let Line::Inst(inst) = line {
@@ -139,7 +143,7 @@ impl Live {
 
 /// Finds what is live after each block: every register that a block reads before it writes it is live from the writes
 /// before, and so goes back from block to block until one that writes it.
-fn follow(function: &Function, blocks: &mut [Block], numbers: &mut Numbers) {
+fn follow(function: &Function, blocks: &mut [Block], numbers: &Numbers) {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
     for (index, block) in blocks.iter().enumerate() {
         block.next.iter().for_each(|&next| before[next].push(index));
@@ -245,7 +249,7 @@ fn target(inst: &Inst) -> Option<Label> {
 }
 
 /// From what is live after a line to what is live before it.
-fn step(line: &Line, numbers: &mut Numbers, live: &mut Live) {
+fn step(line: &Line, numbers: &Numbers, live: &mut Live) {
     let Line::Inst(inst) = line else { return };
     // A guarded instruction may leave its result as it was.
     let kills = inst.guard.is_none();

@@ -152,6 +152,8 @@ pub struct Access {
     combined: HashMap<Vec<(usize, u32)>, Reg>,
     /// Threads that write, where several hold the same element.
     owner: Option<Reg>,
+    /// Slots come a few at a time, with other work between them.
+    in_pieces: bool,
 }
 
 impl Lowering<'_> {
@@ -321,6 +323,7 @@ impl Lowering<'_> {
             masks: HashMap::new(),
             combined: HashMap::new(),
             owner: None,
+            in_pieces: false,
         })
     }
 
@@ -400,13 +403,15 @@ impl Lowering<'_> {
     }
 
     /// The base plus coordinates along dimensions of run-time stride; each address is one sum away from
-    /// another one.
+    /// another one. In pieces it is one that was needed lately: of coordinates that are counted up, all but the lowest
+    /// bit. Else addresses of the first half would be held until the second one.
     fn dynamic_address(&mut self, access: &mut Access, coordinates: &[u32]) -> Operand {
         let Some(axis) = coordinates.iter().rposition(|&c| c != 0) else { return access.base };
         if let Some(&address) = access.addresses.get(coordinates) {
             return address;
         }
-        let bit = 1 << coordinates[axis].ilog2();
+        let coordinate = coordinates[axis];
+        let bit = if access.in_pieces { coordinate & coordinate.wrapping_neg() } else { 1 << coordinate.ilog2() };
         let mut rest = coordinates.to_vec();
         rest[axis] -= bit;
         let start = self.dynamic_address(access, &rest);
@@ -494,6 +499,11 @@ impl Access {
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector
+    }
+
+    /// Slots will be asked for a few at a time, in order.
+    pub fn go_in_pieces(&mut self) {
+        self.in_pieces = true;
     }
 
     /// What the accesses of a thread are, for people.

@@ -98,6 +98,7 @@ impl Lowering<'_> {
                 _ => {}
             }
         }
+        accesses.values_mut().for_each(memory::Access::go_in_pieces);
         let widest = accesses.values().map(memory::Access::vector).max().unwrap_or(1);
         let piece = strip.piece.max(widest);
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();

@@ -51,6 +51,7 @@ impl Lowering<'_> {
         if let Some(tile) = self.held(value, wanted) {
             return Ok(tile);
         }
+        self.get_operands(value, wanted)?;
         let slots = match self.inference.source(value) {
             Source::Concrete => {
                 let tile = self.concrete(value)?;
@@ -65,6 +66,38 @@ impl Lowering<'_> {
         };
         self.cached.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
         Ok(slots)
+    }
+
+    /// Computes what a virtual or free value is made of, one after another: chains of them may be longer than the stack.
+    fn get_operands(&mut self, value: Value, wanted: &Layout) -> Lowered {
+        let mut pending = self.missing_operands(value, wanted);
+        while let Some((operand, layout)) = pending.pop() {
+            let missing = self.missing_operands(operand, &layout);
+            if missing.is_empty() {
+                self.get(operand, &layout)?;
+            } else {
+                pending.push((operand, layout));
+                pending.extend(missing);
+            }
+        }
+        Ok(())
+    }
+
+    /// The virtual and free operands of such a value that are not there yet, the first one last.
+    fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
+        let Some(id) = self.module.defining_op(value) else { return Vec::new() };
+        let op = self.module.op(id);
+        let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume);
+        let operands = op.operands.iter().rev().filter(|&&operand| self.inference.num_elements(operand) > 1);
+        match self.inference.source(value) {
+            Source::Concrete => return Vec::new(),
+            Source::Free | Source::Virtual => {}
+        }
+        let layout = if renames { self.inference.demand(id, wanted) } else { wanted.clone() };
+        let missing = operands.filter(|&&operand| {
+            self.inference.source(operand) != Source::Concrete && self.held(operand, &layout).is_none()
+        });
+        missing.map(|&operand| (operand, layout.clone())).collect()
     }
 
     /// The value, if it is there in exactly this layout.
