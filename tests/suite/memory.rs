@@ -27,6 +27,7 @@ pub fn register(suite: &mut Suite) {
     suite.lean("memory/extents", extents);
     suite.lean("memory/elements", elements);
     suite.lean("memory/in_place", in_place);
+    suite.lean("memory/large", large);
     suite.test("memory/wide_indices", wide_indices);
 }
 
@@ -326,6 +327,23 @@ fn elements(session: Session) -> Result<()> {
         Want::exactly(source.map_or(0.0, |x| x * 2.0))
     };
     session.check_results("gathered elements", &y, &want, &|[i]| format!("of index {}", index[i]))
+}
+
+/// Many rows of run-time stride in one tile: their addresses are not all held at once.
+fn large(session: Session) -> Result<()> {
+    fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: [usize; 2]) {
+        let at = [ct::bid(0), ct::bid(1)];
+        y.store(at, x.load(at, tile) * 2.0 + 1.0);
+    }
+    for tile in [[512, 512], [4096, 64], [2048, 128]] {
+        let shape = [tile[0] + 3, tile[1] + 16];
+        let input = random::<f32>(17, shape[0] * shape[1], Spread::Whole(1000));
+        let x = session.array(&input, shape)?;
+        let mut y = session.unwritten::<f32, 2>(shape)?;
+        session.launch(kernel, [2, 2], (&x, &mut y, ct::Constant(tile)))?;
+        session.check("2 x + 1", &y, &|at| Want::exactly(2.0 * input[ravel(at, shape)] + 1.0))?;
+    }
+    Ok(())
 }
 
 /// Loads and stores of one array keep their order.

@@ -145,6 +145,33 @@ fn every_op_assembles() {
     }
 }
 
+/// What ptxas derives from these holds for all operands but some: of `abs` that it is not negative, of comparisons of
+/// magnitudes that they hold of NaN, of negated choices that a zero has no sign.
+#[test]
+fn nothing_is_emitted_that_ptxas_misreads() {
+    for target in [Target::SM_80, Target::SM_90A] {
+        let mut functions = Vec::new();
+        for (i, (op, operands, result)) in cases().iter().enumerate() {
+            functions.extend(kernel(target, &format!("op_{i}"), op, operands, *result));
+        }
+        for pred in [CmpPred::Lt, CmpPred::Le, CmpPred::Gt, CmpPred::Ge] {
+            let attrs = [Attr::CmpPred(pred), Attr::CmpOrder(CmpOrder::Ordered)];
+            let name = format!("compare_{pred:?}");
+            functions.extend(kernel(target, &name, &op(Opcode::CmpF, &attrs), &[DType::F32; 2], DType::I1));
+        }
+        for function in functions {
+            let name = function.name.clone();
+            let text = emit::module(target, &[], &[function]);
+            for word in ["abs.s64", "neg.f16", "neg.bf16", "setp.lt.f32", "setp.le.f32", "setp.gt.f32", "setp.ge.f32"] {
+                assert!(!text.contains(word), "{word} in {name}:\n{text}");
+            }
+        }
+        let magnitude = kernel(target, "magnitude", &op(Opcode::AbsI, &[]), &[DType::I32], DType::I32);
+        let text = emit::module(target, &[], &[magnitude.expect("magnitudes of integers")]);
+        assert!(!text.contains("abs."), "{text}");
+    }
+}
+
 #[test]
 fn pairs_assemble() {
     for target in [Target::SM_80, Target::SM_90A] {
