@@ -24,6 +24,9 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Module, OpId, Opcode, Padding, Rounding, Value};
 use crate::layout::Layout;
 
+/// Addresses of one thread in one tile that are too many to be held at once.
+const MANY_ADDRESSES: usize = 32;
+
 /// Which thread touches which element of an array, as far as it decides about races inside a block.
 #[derive(Clone, Debug, PartialEq)]
 struct Pattern {
@@ -501,9 +504,15 @@ impl Access {
         self.vector
     }
 
-    /// Slots will be asked for a few at a time, in order.
+    /// Slots will be asked for a few at a time, in order. That matters where a thread has many addresses.
     pub fn go_in_pieces(&mut self) {
-        self.in_pieces = true;
+        let Partition { tensor, tile, dim_map, .. } = &self.partition;
+        let moves = |image: u32| {
+            let moves_along = |axis: usize| AxisBits::of(tile, axis).coordinate(image) != 0;
+            (0..tile.len()).any(|axis| tensor.strides[dim_map[axis]].as_imm().is_none() && moves_along(axis))
+        };
+        let bits = self.layout.register_images().iter().filter(|&&image| moves(image)).count();
+        self.in_pieces = 1 << bits >= MANY_ADDRESSES;
     }
 
     /// What the accesses of a thread are, for people.
