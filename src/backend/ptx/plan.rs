@@ -56,7 +56,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
 }
 
 /// The products that values come from within an iteration.
-fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
+pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
     let mut seen = HashSet::new();
     let mut pending = values.to_vec();
     while let Some(value) = pending.pop() {

@@ -92,9 +92,15 @@ impl Builder {
     }
 
     /// Multiplications and unsigned divisions by powers of two as shifts and masks.
+    ///
+    /// Complements and negations are spelled as such: ptxas (13.0) takes 2³¹ - 1 that a loop complements by `xor` with
+    /// -1, or negates by `mul` with it or by `neg`, for a number that the loop leaves alone.
     fn strength_reduced(&mut self, op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
         let unsigned = !ty.is_signed();
+        let (first, second) = (fold::is_ones(a, ty), fold::is_ones(b, ty));
         Some(match op {
+            IntOp::Xor if ty.bits() >= 16 && (first || second) => self.int1(IntOp::Not, ty, if first { b } else { a }),
+            IntOp::MulLo if ty.bits() == 32 && (first || second) => self.negated(if first { b } else { a }),
             IntOp::MulLo => match (fold::log2(a, ty), fold::log2(b, ty)) {
                 (_, Some(log)) => self.shl(untyped(ty), a, log),
                 (Some(log), _) => self.shl(untyped(ty), b, log),

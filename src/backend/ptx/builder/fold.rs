@@ -48,9 +48,14 @@ pub(super) fn constant(op: IntOp, ty: Ty, a: i64, b: i64) -> Option<i64> {
     Some(wrap(value, if op == IntOp::MulWide { 64 } else { bits }))
 }
 
+/// Is this a constant all of whose bits are set?
+pub(super) fn is_ones(x: Operand, ty: Ty) -> bool {
+    x.as_imm().is_some_and(|v| wrap(v.into(), ty.bits()) == -1)
+}
+
 /// What `op(a, b)` is equal to, when one side is a constant that makes the operation trivial.
 pub(super) fn identity(op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
-    let ones = |x: Operand| x.as_imm().is_some_and(|v| wrap(v.into(), ty.bits()) == -1);
+    let ones = |x: Operand| is_ones(x, ty);
     let is = |x: Operand, value: i64| x.as_imm() == Some(value);
     match op {
         IntOp::Add | IntOp::Or | IntOp::Xor if is(a, 0) => Some(b),

@@ -255,3 +255,13 @@ fn hopper_forms_assemble() {
     b.ret();
     check(target, b);
 }
+
+#[test]
+fn complements_and_negations_are_spelled_as_such() {
+    let mut b = Builder::new(Target::SM_90A, "spelled", 32);
+    let x = b.special(Special::TidX);
+    b.xor(Ty::B32, x, -1i64);
+    b.mul(Ty::S32, -1i64, x);
+    let text = emit::module(Target::SM_90A, &[], &[b.finish()]);
+    assert!(!text.contains("xor") && !text.contains("mul") && text.matches("not.b32").count() == 2, "{text}");
+}

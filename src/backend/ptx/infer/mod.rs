@@ -158,6 +158,12 @@ impl<'m> Inference<'m> {
         self.module.shape(value).iter().product::<i64>() as usize
     }
 
+    /// 32-bit words of a tile value that a thread holds.
+    pub fn words_of(&self, value: Value) -> u32 {
+        let bits = self.module.dtype(value).storage_bits().min(32);
+        (self.natural_or_default(value).num_registers() as u32 * bits).div_ceil(32)
+    }
+
     /// The kind of a tile value.
     pub fn source(&self, value: Value) -> Source {
         if let Some(source) = self.sources.get(value.index()).copied().flatten() {

@@ -56,6 +56,7 @@ use crate::error::Diagnostic;
 use crate::ir::{BlockId, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
+use crate::target::Target;
 
 /// Why an op could not be lowered: a sentence; the place is added by the caller.
 pub type Lowered<T = ()> = Result<T, String>;
@@ -184,10 +185,14 @@ pub fn lower<'m>(
     let (shared_bytes, cluster) = (lowering.shared.used(), lowering.cluster());
     let (mut remarks, warps) = (lowering.remarks, lowering.inference.num_warps as u32);
     let multiplies = !lowering.inference.products.is_empty();
+    let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.options.occupancy);
     let mut function: Function = lowering.b.finish();
     // Products plan their registers themselves: for one block.
     if !multiplies && options.occupancy.is_none() {
         function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes));
+    }
+    if !streams && let Some(wished) = lowered_wish {
+        function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
     }
     let min_blocks = function.min_blocks.unwrap_or(1);
     remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
@@ -197,13 +202,42 @@ pub fn lower<'m>(
     Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster, params, layout, remarks })
 }
 
-/// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products that run on
-/// their own allow it.
+/// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
+/// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
 fn possible_occupancy(inference: &Inference<'_>, options: &CompileOptions) -> Option<u32> {
-    let plans = inference.products.values().flatten().filter(|plan| plan.is_asynchronous());
-    let registers = plans.map(|plan| plan.acc.num_registers() as u32 + ring::SPARE_REGISTERS).max().unwrap_or(0);
+    let module = inference.module();
+    let accumulator = |id: OpId| match inference.products.get(&id) {
+        Some(Ok(plan)) => plan.acc.num_registers() as u32,
+        _ => 0,
+    };
+    let registers = inference.products.keys().map(|&id| {
+        let operands = &module.op(id).operands[..2];
+        let computed = operands.iter().filter(|&&operand| !comes_from_memory(module, operand));
+        let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
+        let behind = super::plan::products_behind(module, operands);
+        accumulator(id) + words + behind.into_iter().map(accumulator).sum::<u32>() + ring::SPARE_REGISTERS
+    });
+    let registers = registers.max().unwrap_or(0);
     let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);
     options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
+}
+
+/// Is the value a load, perhaps in another form?
+fn comes_from_memory(module: &Module, value: Value) -> bool {
+    let Some(id) = module.defining_op(value) else { return false };
+    match module.op(id).code {
+        Opcode::LoadView => true,
+        Opcode::Permute | Opcode::Reshape | Opcode::Assume | Opcode::FToF => {
+            comes_from_memory(module, module.op(id).operands[0])
+        }
+        _ => false,
+    }
+}
+
+/// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
+fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
+    let needed = pressure::live_registers(function) * 3 / 4;
+    wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
