@@ -136,7 +136,7 @@ fn start<'m>(
         role: ring::Role::All,
         rings: None,
         peer: cluster::Peer::default(),
-        options: CompileOptions { occupancy: possible_occupancy(&inference, options), ..*options },
+        options: *options,
         facts: Rc::clone(&inference.facts),
         box_stores: HashMap::new(),
         boxes_stored: HashSet::new(),
@@ -160,6 +160,7 @@ pub fn lower<'m>(
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let target = inference.target;
     let mut lowering = start(module, entry, inference, name, options);
+    lowering.options.occupancy = lowering.possible_occupancy();
     let mut params = lowering.params(entry);
     lowering.start_box_stores(entry.body);
     let roles = lowering.plan_roles_within_wish(entry.body);
@@ -202,38 +203,6 @@ pub fn lower<'m>(
     Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster, params, layout, remarks })
 }
 
-/// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
-/// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
-fn possible_occupancy(inference: &Inference<'_>, options: &CompileOptions) -> Option<u32> {
-    let module = inference.module();
-    let accumulator = |id: OpId| match inference.products.get(&id) {
-        Some(Ok(plan)) => plan.acc.num_registers() as u32,
-        _ => 0,
-    };
-    let registers = inference.products.keys().map(|&id| {
-        let operands = &module.op(id).operands[..2];
-        let computed = operands.iter().filter(|&&operand| !comes_from_memory(module, operand));
-        let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
-        let behind = super::plan::products_behind(module, operands);
-        accumulator(id) + words + behind.into_iter().map(accumulator).sum::<u32>() + ring::SPARE_REGISTERS
-    });
-    let registers = registers.max().unwrap_or(0);
-    let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);
-    options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
-}
-
-/// Is the value a load, perhaps in another form?
-fn comes_from_memory(module: &Module, value: Value) -> bool {
-    let Some(id) = module.defining_op(value) else { return false };
-    match module.op(id).code {
-        Opcode::LoadView => true,
-        Opcode::Permute | Opcode::Reshape | Opcode::Assume | Opcode::FToF => {
-            comes_from_memory(module, module.op(id).operands[0])
-        }
-        _ => false,
-    }
-}
-
 /// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
     let needed = pressure::live_registers(function) * 3 / 4;
@@ -263,6 +232,26 @@ fn op_blocks(module: &Module, body: BlockId) -> Vec<Option<BlockId>> {
 }
 
 impl<'m> Lowering<'m> {
+    /// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
+    /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
+    fn possible_occupancy(&self) -> Option<u32> {
+        let inference = &self.inference;
+        let accumulator = |id: OpId| match inference.products.get(&id) {
+            Some(Ok(plan)) => plan.acc.num_registers() as u32,
+            _ => 0,
+        };
+        let registers = inference.products.keys().map(|&id| {
+            let operands = &self.module.op(id).operands[..2];
+            let computed = operands.iter().filter(|&&operand| self.load_behind(operand).is_none());
+            let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
+            let behind = super::plan::products_behind(self.module, operands);
+            accumulator(id) + words + behind.into_iter().map(accumulator).sum::<u32>() + ring::SPARE_REGISTERS
+        });
+        let registers = registers.max().unwrap_or(0);
+        let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);
+        self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
+    }
+
     /// Declares the entry parameters and loads them.
     fn params(&mut self, entry: &Entry) -> Vec<ParamKind> {
         let args = &self.module.block(entry.body).args;
