@@ -29,6 +29,7 @@ mod format;
 mod grid;
 mod harness;
 mod integer;
+mod large;
 mod memory;
 mod product;
 mod ptxas;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     float::register(&mut suite);
     sweep::register(&mut suite);
     integer::register(&mut suite);
+    large::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
     chains::register(&mut suite);

@@ -26,6 +26,7 @@ mod mma;
 mod options;
 mod plan;
 mod pressure;
+mod reload;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
@@ -111,6 +112,11 @@ fn build(
     options: &CompileOptions,
 ) -> std::result::Result<Compiled, Vec<Diagnostic>> {
     let warps = plan::num_warps(module, entry.body, options);
+    if let Some(module) = reload::reloaded(module, entry.body, warps) {
+        let entry = &module.entries[0];
+        let inference = infer::Inference::run(&module, entry, target, warps);
+        return lower::lower(&module, entry, inference, &symbol(&entry.name), options);
+    }
     let inference = infer::Inference::run(module, entry, target, warps);
     let name = symbol(&entry.name);
     if let Some(module) = rotated(module, &inference) {

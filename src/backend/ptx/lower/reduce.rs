@@ -39,6 +39,26 @@ impl Partials {
     }
 }
 
+/// A reduction that has seen some of its slots; its combiner commutes.
+pub struct RunningReduction {
+    id: OpId,
+    layout: Layout,
+    axis: AxisBits,
+    /// Slots of a piece differ in so many of the lowest register bits.
+    piece_bits: usize,
+    /// What is combined so far, one value an operand, in the slots that the bits off the axis tell apart.
+    slots: Vec<Option<Vec<Operand>>>,
+}
+
+impl RunningReduction {
+    /// The bits of a slot's number that are off the axis, side by side.
+    fn kept_bits(&self, slot: usize) -> usize {
+        let images = self.layout.register_images().iter().enumerate();
+        let kept = images.filter(|&(_, &image)| self.axis.coordinate(image) == 0);
+        kept.enumerate().map(|(to, (from, _))| (slot >> from & 1) << to).sum()
+    }
+}
+
 /// Parts of rows in shared memory, of one operand: side by side within a row.
 struct PartsInMemory {
     buffer: Buffer,
@@ -52,7 +72,7 @@ struct PartsInMemory {
 const LEAST_PARTS_FOR_LANES: usize = 8;
 
 /// Does the body combine its arguments with one commutative op?
-fn commutes(module: &Module, body: BlockId) -> bool {
+pub fn commutes(module: &Module, body: BlockId) -> bool {
     let block = module.block(body);
     let [op, end] = block.ops[..] else { return false };
     let (op, end) = (module.op(op), module.op(end));
@@ -62,10 +82,10 @@ fn commutes(module: &Module, body: BlockId) -> bool {
 }
 
 /// The hardware bits along the axis, with their bit of the coordinate, in the cheap order.
-fn axis_bits(layout: &Layout, axis: AxisBits) -> Vec<(Bit, u32)> {
-    let registers = layout.register_images().iter().map(|&image| (Bit::Register, axis.coordinate(image)));
-    let lanes = layout.lane_images().iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
-    let warps = layout.warp_images().iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
+fn axis_bits(partials: &Partials, axis: AxisBits) -> Vec<(Bit, u32)> {
+    let registers = partials.register.iter().map(|&image| (Bit::Register, axis.coordinate(image)));
+    let lanes = partials.lane.iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
+    let warps = partials.warp.iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
     registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
 }
 
@@ -74,20 +94,21 @@ impl Lowering<'_> {
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let body = op.regions[0];
         let layout = self.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
-        let mut partials = Partials {
-            dtypes: op.operands.iter().map(|&v| self.element_type(v)).collect(),
-            slots: Vec::with_capacity(op.operands.len()),
-            register: layout.register_images().to_vec(),
-            lane: layout.lane_images().to_vec(),
-            warp: layout.warp_images().to_vec(),
-        };
+        let mut partials = self.no_partials(id, &layout);
         for &operand in &op.operands {
             partials.slots.push(self.get(operand, &layout)?.to_vec());
         }
-        let mut steps = axis_bits(&layout, axis);
+        self.reduce_partials(id, partials, axis)
+    }
+
+    /// What is left to do of a reduction.
+    fn reduce_partials(&mut self, id: OpId, mut partials: Partials, axis: AxisBits) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let (body, layout) = (op.regions[0], self.inference.accesses[&id].clone());
+        let mut steps = axis_bits(&partials, axis);
         let ordered = !commutes(module, body);
         if ordered {
             steps.sort_by_key(|&(_, coordinate)| coordinate);
@@ -115,6 +136,58 @@ impl Lowering<'_> {
             self.tiles[result.index()] = Some(Tile { layout: reduced.clone(), slots: slots.into() });
         }
         Ok(())
+    }
+
+    fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
+        let operands = &self.module.op(id).operands;
+        Partials {
+            dtypes: operands.iter().map(|&v| self.element_type(v)).collect(),
+            slots: Vec::with_capacity(operands.len()),
+            register: layout.register_images().to_vec(),
+            lane: layout.lane_images().to_vec(),
+            warp: layout.warp_images().to_vec(),
+        }
+    }
+
+    /// A reduction whose operands come piece by piece, each of so many slots.
+    pub fn begin_reduction(&self, id: OpId, piece: usize) -> RunningReduction {
+        let layout = self.inference.accesses[&id].clone();
+        let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
+        let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
+        RunningReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
+    }
+
+    /// Takes the operands' slots from `start` on, one list an operand.
+    pub fn reduce_piece(&mut self, running: &mut RunningReduction, start: usize, values: Vec<Vec<Operand>>) -> Lowered {
+        let body = self.module.op(running.id).regions[0];
+        let axis = running.axis;
+        let mut partials = self.no_partials(running.id, &running.layout);
+        partials.register.truncate(running.piece_bits);
+        partials.slots = values;
+        let along: Vec<u32> =
+            partials.register.iter().map(|&image| axis.coordinate(image)).filter(|&c| c != 0).collect();
+        for coordinate in along {
+            self.reduce_registers(body, &mut partials, coordinate, axis)?;
+        }
+        let first = running.kept_bits(start);
+        for slot in 0..partials.slots[0].len() {
+            let new = partials.at(slot);
+            let combined = match running.slots[first | slot].take() {
+                Some(earlier) => self.combine(body, &earlier, &new)?,
+                None => new,
+            };
+            running.slots[first | slot] = Some(combined);
+        }
+        Ok(())
+    }
+
+    /// The pieces are all there.
+    pub fn end_reduction(&mut self, running: RunningReduction) -> Lowered {
+        let mut partials = self.no_partials(running.id, &running.layout);
+        partials.register.retain(|&image| running.axis.coordinate(image) == 0);
+        let slots: Vec<Vec<Operand>> = running.slots.into_iter().flatten().collect();
+        partials.slots = (0..partials.dtypes.len()).map(|of| slots.iter().map(|values| values[of]).collect()).collect();
+        self.reduce_partials(running.id, partials, running.axis)
     }
 
     /// The body of a reduction on one pair of values an operand: `left` has the lower coordinates.
