@@ -14,7 +14,7 @@ use crate::ir::{Attr, Opcode, Overflow, Padding, Type};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
 
 impl Trace {
-    fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> Raw {
+    pub(super) fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> Raw {
         self.at(visit.place);
         let rank = visit.shape.len();
         if !visit.check(self) {
@@ -36,7 +36,7 @@ impl Trace {
         self.raw(tile)
     }
 
-    fn store(&mut self, visit: &Visit<'_>, index: &[Component], tile: Raw) {
+    pub(super) fn store(&mut self, visit: &Visit<'_>, index: &[Component], tile: Raw) {
         self.at(visit.place);
         let rank = visit.shape.len();
         let tile = self.usable(tile, visit.place);
@@ -74,7 +74,7 @@ impl Trace {
         self.raw(value)
     }
 
-    fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
+    pub(super) fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
         self.at(visit.place);
         let ty = Type::scalar(DType::I32);
         let rank = visit.shape.len();
@@ -157,7 +157,7 @@ macro_rules! array_methods {
                 $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
             }
 
-            fn visit<'a>(
+            pub(super) fn visit<'a>(
                 self,
                 place: Place,
                 name: &'static str,

@@ -23,6 +23,7 @@ mod operand;
 mod reduce;
 mod shape;
 mod state;
+mod tiles;
 mod visit;
 
 pub use access::{LoadOptions, StoreOptions};
@@ -37,3 +38,4 @@ pub use mode::FloatMode;
 pub use operand::Operand;
 pub use reduce::Axes;
 pub use state::{State, Values};
+pub use tiles::Tiles;

@@ -43,6 +43,12 @@ impl Visit<'_> {
         if !t.legal_shape(place, name, self.shape) {
             return false;
         }
+        let unfit = |step: &i64| !(1..=i64::from(i32::MAX)).contains(step);
+        if let Some(axis) = self.steps().iter().position(unfit) {
+            let message = format!("`{name}`: a step of {} along axis {axis}", self.steps()[axis]);
+            t.report(place, message, &["tiles begin every so many elements: at least 1, less than 2^31"]);
+            return false;
+        }
         if self.dtype == DType::F4E2M1FN && self.shape.iter().all(|&e| e == 1) {
             let message = format!("`{name}` of a single {}: two of them share a byte", self.elem);
             t.report(place, message, &["take a tile with at least two elements along some axis"]);
