@@ -92,7 +92,7 @@ pub use backend::Hints;
 pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
-pub use kernel::Constant;
+pub use kernel::{ArrivesAs, Constant};
 pub use launch::{
     CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, RawLaunch, Remarks, code_ir, code_ptx, code_tiled,
     compile, export, launch,

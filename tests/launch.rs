@@ -111,6 +111,7 @@ fn captured_values_are_never_stale() -> ct::Result<()> {
 }
 
 #[test]
+#[allow(clippy::needless_borrows_for_generic_args)] // a reference to a kernel is one, too
 fn function_pointers_of_one_type_are_not_confused() -> ct::Result<()> {
     type Fill = fn(ct::ArrayMut<i32, 1>);
     fn ones(y: ct::ArrayMut<i32, 1>) {

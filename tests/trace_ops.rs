@@ -56,7 +56,7 @@ fn float_functions<T: Float>() {
                 y = y.sqrt_with(rounding).fma_with(x, x, rounding);
             }
             let s = y.sum(..).item();
-            y = y + s.exp().log().powi(2).atan2(s).fma(s, s);
+            y += s.exp().log().powi(2).atan2(s).fma(s, s);
             out.store([0, 0], y);
         },
         (input::<T, 2>(), output::<T, 2>()),

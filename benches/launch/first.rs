@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use cutlet as ct;
 use cutlet::element::f16;
-use cutlet::kernel::{Kernel, LaunchArgs};
+use cutlet::kernel::{ArrivesAs, Kernel};
 
 use super::{print, vadd};
 
@@ -52,7 +52,7 @@ pub fn of_this_process(device: ct::Device) -> ct::Result<()> {
 }
 
 /// `args`: the same arguments for each step, with arrays of their own for the results.
-fn measure<K, A>(
+fn measure<K, A, P>(
     device: ct::Device,
     whole: bool,
     kernel: K,
@@ -60,8 +60,8 @@ fn measure<K, A>(
     [first, second, third, fourth]: [A; 4],
 ) -> ct::Result<()>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced> + Copy,
+    K: Kernel<P> + Copy,
+    A: ArrivesAs<P>,
 {
     device.synchronize()?;
     let launch = |grid: ct::Grid, args: A| {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use cutlet::backend::tileir::Version;
-use cutlet::kernel::{Kernel, LaunchArgs};
+use cutlet::kernel::{ArrivesAs, Kernel};
 use cutlet::{Backend, Device, Format, Grid, Hints, Launch, Target};
 
 pub use data::{Expected, largest_error, normal};
@@ -106,10 +106,10 @@ impl Options {
     }
 
     /// Prints the code that was asked for, if any was, of a launch with these arguments.
-    pub fn emit<K, A>(&self, kernel: K, args: A) -> Result<()>
+    pub fn emit<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
         let code = match self.emit {
             None => return Ok(()),

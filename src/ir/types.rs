@@ -60,7 +60,8 @@ pub enum Type {
     TensorView { elem: DType, shape: Vec<Option<i64>>, strides: Vec<Option<i64>>, ptr_attr: Option<PtrAttr> },
     /// A tensor view cut into tiles; tile dimension d lies along tensor dimension `dim_map[d]`.
     PartitionView { tile: Vec<i32>, view: TypeId, dim_map: Vec<i32>, padding: Option<Padding> },
-    /// As a partition view, but tile i starts at element `i * traversal[d]`.
+    /// As a partition view, but tile i starts at element `i * traversal[d]`. An index may be negative: the part of the
+    /// tile that lies in the array is accessed, the rest is outside.
     StridedView { tile: Vec<i32>, traversal: Vec<i32>, view: TypeId, dim_map: Vec<i32>, padding: Option<Padding> },
     /// One dimension indexed element by element, the rest dense.
     GatherScatterView { tile: Vec<i32>, view: TypeId, sparse_dim: u32, padding: Option<Padding> },

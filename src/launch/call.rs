@@ -6,7 +6,7 @@ use super::remarks;
 use super::run::run;
 use super::specialise::specialise;
 use crate::error::Result;
-use crate::kernel::{Kernel, LaunchArgs, name_of, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, refuse_nested};
 
 /// Runs a kernel once for every tile block of a grid.
 ///
@@ -47,10 +47,10 @@ use crate::kernel::{Kernel, LaunchArgs, name_of, refuse_nested};
 /// # Panics
 /// When the kernel panics while it is traced.
 #[track_caller]
-pub fn launch<K, A>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
+pub fn launch<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
     Launch::new(grid).launch(kernel, args)
 }
@@ -65,13 +65,14 @@ impl Launch<'_> {
     /// # Panics
     /// As [`launch`].
     #[track_caller]
-    pub fn launch<K, A>(&self, kernel: K, args: A) -> Result<()>
+    pub fn launch<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
         refuse_nested(name_of::<K>)?;
-        let device = self.device(&args)?;
+        let args = Arguments::of(args);
+        let device = self.device(args.given())?;
         let wishes = self.wishes(device)?;
         let Some(grid) = self.grid.checked(wishes.generator)? else { return Ok(()) };
         let slot = specialise(&kernel, &args, device, wishes)?;
@@ -79,6 +80,6 @@ impl Launch<'_> {
         if remarks::wanted() {
             self.say_work(device, grid, &kernel, &args, executable.remarks());
         }
-        run(executable, self.stream, grid, &args)
+        run(executable, self.stream, grid, args.given())
     }
 }

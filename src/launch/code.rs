@@ -5,7 +5,7 @@ use super::compile::optimise;
 use super::ptx::generate;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Kernel, LaunchArgs, name_of, trace_kernel};
+use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, trace_kernel};
 use crate::target::Target;
 
 /// The Tile IR of a kernel after the passes, as text.
@@ -31,12 +31,12 @@ use crate::target::Target;
 /// # Panics
 /// When the kernel panics while it is traced.
 #[track_caller]
-pub fn code_ir<K, A>(kernel: K, args: A) -> Result<String>
+pub fn code_ir<K, A, P>(kernel: K, args: A) -> Result<String>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
-    Ok(traced(&kernel, &args)?.to_text(PrintOptions::default()))
+    Ok(traced(&kernel, &Arguments::of(args))?.to_text(PrintOptions::default()))
 }
 
 /// The PTX of a kernel for a target; arguments as for [`code_ir`].
@@ -61,10 +61,10 @@ where
 /// # Panics
 /// When the kernel panics while it is traced.
 #[track_caller]
-pub fn code_ptx<K, A>(kernel: K, args: A, target: Target) -> Result<String>
+pub fn code_ptx<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
     Launch::new(1).code_ptx(kernel, args, target)
 }
@@ -78,20 +78,20 @@ impl Launch<'_> {
     /// # Panics
     /// As [`code_ptx`].
     #[track_caller]
-    pub fn code_ptx<K, A>(&self, kernel: K, args: A, target: Target) -> Result<String>
+    pub fn code_ptx<K, A, P>(&self, kernel: K, args: A, target: Target) -> Result<String>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
-        Ok(generate(&traced(&kernel, &args)?, target, self.hints, true)?.text)
+        Ok(generate(&traced(&kernel, &Arguments::of(args))?, target, self.hints, true)?.text)
     }
 }
 
 #[track_caller]
-pub(super) fn traced<K, A>(kernel: &K, args: &A) -> Result<Module>
+pub(super) fn traced<K, A, P>(kernel: &K, args: &Arguments<A, P>) -> Result<Module>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
     let name = name_of::<K>();
     optimise(&name, trace_kernel(&name, kernel, args)?)

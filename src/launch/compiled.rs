@@ -1,5 +1,6 @@
 //! A compiled kernel in the hand: launched without a look-up, and asked what became of it.
 
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -11,7 +12,7 @@ use super::remarks::Remarks;
 use super::run::run;
 use super::specialise::{Specialised, key_of, specialise};
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, LaunchArgs, StoredConstant, name_of, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, StoredConstant, name_of, refuse_nested};
 use crate::runtime::Device;
 
 /// A kernel compiled for one form of its arguments, made by [`compile`].
@@ -27,6 +28,8 @@ pub struct CompiledKernel<Args> {
     wishes: Wishes,
     key: Box<[u64]>,
     constants: Vec<StoredConstant>,
+    /// What the arguments were, as types.
+    form: TypeId,
     args: PhantomData<fn(Args)>,
 }
 
@@ -51,10 +54,10 @@ pub struct CompiledKernel<Args> {
 /// # Panics
 /// As [`crate::launch`].
 #[track_caller]
-pub fn compile<K, A>(kernel: K, args: A) -> Result<CompiledKernel<A::Traced>>
+pub fn compile<K, A, P>(kernel: K, args: A) -> Result<CompiledKernel<P>>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
     Launch::new(1).compile(kernel, args)
 }
@@ -68,21 +71,23 @@ impl Launch<'_> {
     /// # Panics
     /// As [`crate::launch`].
     #[track_caller]
-    pub fn compile<K, A>(&self, kernel: K, args: A) -> Result<CompiledKernel<A::Traced>>
+    pub fn compile<K, A, P>(&self, kernel: K, args: A) -> Result<CompiledKernel<P>>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
         refuse_nested(name_of::<K>)?;
-        let device = self.device(&args)?;
+        let args = Arguments::of(args);
+        let device = self.device(args.given())?;
         let wishes = self.wishes(device)?;
         let slot = specialise(&kernel, &args, device, wishes)?;
         let mut key = key_of(device, wishes);
-        args.key(&mut key);
+        args.given().key(&mut key);
         let mut constants = Vec::new();
-        args.store_constants(&mut constants);
+        args.given().store_constants(&mut constants);
         let (name, key) = (name_of::<K>(), key.words().into());
-        Ok(CompiledKernel { name, slot, device, wishes, key, constants, args: PhantomData })
+        let form = Arguments::<A, P>::identity::<()>();
+        Ok(CompiledKernel { name, slot, device, wishes, key, constants, form, args: PhantomData })
     }
 
     /// Runs a compiled kernel; back end and hints of this launch do not matter.
@@ -90,16 +95,14 @@ impl Launch<'_> {
     /// # Errors
     /// As [`CompiledKernel::launch`].
     #[track_caller]
-    pub fn launch_compiled<Args>(
-        &self,
-        kernel: &CompiledKernel<Args>,
-        args: impl LaunchArgs<Traced = Args>,
-    ) -> Result<()> {
+    pub fn launch_compiled<A, Args>(&self, kernel: &CompiledKernel<Args>, args: A) -> Result<()>
+    where
+        A: ArrivesAs<Args>,
+    {
         refuse_nested(|| kernel.name.clone())?;
-        let device = self.device(&args)?;
-        let mut key = key_of(device, kernel.wishes);
-        args.key(&mut key);
-        if *key.words() != *kernel.key || !args.same_constants(&mut kernel.constants.iter()) {
+        let args = Arguments::of(args);
+        let device = self.device(args.given())?;
+        if !kernel.takes(&args, device) {
             return Err(Error::argument(format!(
                 "kernel `{}` was compiled for other arguments: for another device, other constants, or arrays that \
                  differ in the alignment of their address, in which strides are 1, in which extents and strides are \
@@ -108,11 +111,22 @@ impl Launch<'_> {
             )));
         }
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else { return Ok(()) };
-        run(kernel.executable(), self.stream, grid, &args)
+        run(kernel.executable(), self.stream, grid, args.given())
     }
 }
 
 impl<Args> CompiledKernel<Args> {
+    /// Are these arguments of the form that the kernel was compiled for?
+    fn takes<A: ArrivesAs<Args>>(&self, args: &Arguments<A, Args>, device: Device) -> bool {
+        let mut key = key_of(device, self.wishes);
+        args.given().key(&mut key);
+        let mut constants = self.constants.iter();
+        Arguments::<A, Args>::identity::<()>() == self.form
+            && *key.words() == *self.key
+            && args.given().same_constants(&mut constants)
+            && constants.as_slice().is_empty()
+    }
+
     fn executable(&self) -> &Executable {
         self.slot.get().expect("a slot that was specialised is filled")
     }
@@ -123,7 +137,7 @@ impl<Args> CompiledKernel<Args> {
     /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
     /// [`crate::launch`].
     #[track_caller]
-    pub fn launch(&self, grid: impl Into<Grid>, args: impl LaunchArgs<Traced = Args>) -> Result<()> {
+    pub fn launch<A: ArrivesAs<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
         Launch::new(grid).launch_compiled(self, args)
     }
 
@@ -172,10 +186,10 @@ impl<Args> CompiledKernel<Args> {
     /// # Errors
     /// [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
     /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
-    pub fn raw(&self, args: impl LaunchArgs<Traced = Args>) -> Result<Option<RawLaunch>> {
+    pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
         let Executable::Gpu(code) = self.executable() else { return Ok(None) };
         let mut words = Vec::new();
-        args.pack(&mut |word| words.push(word));
+        args.give().pack(&mut |word| words.push(word));
         RawLaunch::new(&self.slot, code, words).map(Some)
     }
 

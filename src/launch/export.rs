@@ -14,7 +14,7 @@ use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Kernel, LaunchArgs};
+use crate::kernel::{Arguments, ArrivesAs, Kernel};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -156,10 +156,10 @@ impl Exported {
 /// # Panics
 /// When the kernel panics while it is traced.
 #[track_caller]
-pub fn export<K, A>(kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
+pub fn export<K, A, P>(kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
     Launch::new(1).export(kernel, args, target, format)
 }
@@ -173,12 +173,13 @@ where
 /// # Panics
 /// As [`export`].
 #[track_caller]
-pub fn code_tiled<K, A>(kernel: K, args: A, target: Target) -> Result<String>
+pub fn code_tiled<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
-    let compiled = tileir::compile(&traced(&kernel, &args)?, target, &tileir::CompileOptions::default())?;
+    let compiled =
+        tileir::compile(&traced(&kernel, &Arguments::of(args))?, target, &tileir::CompileOptions::default())?;
     Ok(compiled.module.to_text(PrintOptions::default()))
 }
 
@@ -191,12 +192,12 @@ impl Launch<'_> {
     /// # Panics
     /// As [`export`].
     #[track_caller]
-    pub fn export<K, A>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
+    pub fn export<K, A, P>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
-        let source = Source { module: traced(&kernel, &args)?, target, format, hints: self.hints };
+        let source = Source { module: traced(&kernel, &Arguments::of(args))?, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)
     }
 }

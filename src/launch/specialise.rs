@@ -12,7 +12,7 @@ use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_wor
 use crate::cache::trace::hash_trace;
 use crate::error::Result;
 use crate::ir::Module;
-use crate::kernel::{Kernel, LaunchArgs, StoredConstant, WordWriter, name_of, trace_kernel};
+use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, StoredConstant, WordWriter, name_of, trace_kernel};
 use crate::runtime::Device;
 
 /// A specialisation; compiled, once it has left this file.
@@ -48,17 +48,22 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
 /// Those of tracing and compiling, when nothing fits.
 #[inline]
 #[track_caller]
-pub(super) fn specialise<K, A>(kernel: &K, args: &A, device: Device, wishes: Wishes) -> Result<Specialised>
+pub(super) fn specialise<K, A, P>(
+    kernel: &K,
+    args: &Arguments<A, P>,
+    device: Device,
+    wishes: Wishes,
+) -> Result<Specialised>
 where
-    A: LaunchArgs,
-    K: Kernel<A::Traced>,
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
 {
     // A value that has no size is known by its type: a function item, a closure that captures nothing.
     if size_of::<K>() > 0 {
         let name = name_of::<K>();
         return specialise_trace(&name, trace_kernel(&name, kernel, args)?, device, wishes);
     }
-    let slot = slot_of_type::<K, A>(args, device, wishes);
+    let slot = slot_of_type::<K, A, P>(args, device, wishes);
     if slot.get().is_none() {
         // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
         let name = name_of::<K>();
@@ -69,19 +74,23 @@ where
 
 /// The slot of a kernel that its type identifies; it may be empty.
 #[inline]
-fn slot_of_type<K, A: LaunchArgs>(args: &A, device: Device, wishes: Wishes) -> Specialised {
+fn slot_of_type<K, A: ArrivesAs<P>, P>(args: &Arguments<A, P>, device: Device, wishes: Wishes) -> Specialised {
+    let given = args.given();
     let mut key = key_of(device, wishes);
-    args.key(&mut key);
-    let id = typeid::of::<K>();
+    given.key(&mut key);
+    let id = Arguments::<A, P>::identity::<K>();
     let mut seed = FxHasher::default();
     id.hash(&mut seed);
     let hash = hash_words(seed.finish(), key.words());
-    let same_constants = |stored: &[StoredConstant]| args.same_constants(&mut stored.iter());
+    let same_constants = |stored: &[StoredConstant]| {
+        let mut stored = stored.iter();
+        given.same_constants(&mut stored) && stored.as_slice().is_empty()
+    };
     let wanted = Wanted::Type(id, &same_constants);
     recent(hash, key.words(), &wanted).unwrap_or_else(|| {
         shared(hash, key.words(), &wanted, &|| {
             let mut constants = Vec::new();
-            args.store_constants(&mut constants);
+            given.store_constants(&mut constants);
             Identity::Type(id, constants)
         })
     })

@@ -4,7 +4,7 @@ use super::choices::Launch;
 use super::code::traced;
 use super::remarks::Remarks;
 use crate::error::Result;
-use crate::kernel::{Kernel, LaunchArgs, WordWriter};
+use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, WordWriter};
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
 
@@ -32,35 +32,41 @@ impl Launch<'_> {
     /// # Panics
     /// When the kernel panics while it is traced.
     #[track_caller]
-    pub fn work<K, A>(&self, kernel: K, args: A) -> Result<Work>
+    pub fn work<K, A, P>(&self, kernel: K, args: A) -> Result<Work>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
-        self.work_over(grid, &kernel, &args)
+        self.work_over(grid, &kernel, &Arguments::of(args))
     }
 
     #[track_caller]
-    fn work_over<K, A>(&self, grid: [u32; 3], kernel: &K, args: &A) -> Result<Work>
+    fn work_over<K, A, P>(&self, grid: [u32; 3], kernel: &K, args: &Arguments<A, P>) -> Result<Work>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
         let module = traced(kernel, args)?;
         let mut words = WordWriter::default();
-        args.pack(&mut |word| words.push(word));
+        args.given().pack(&mut |word| words.push(word));
         Ok(Work::of(&module, &module.entries[0], grid, words.words()))
     }
 
     /// Says, once for each compiled kernel, what this launch does and how fast that could be.
     #[cold]
     #[track_caller]
-    pub(super) fn say_work<K, A>(&self, device: Device, grid: [u32; 3], kernel: &K, args: &A, remarks: &Remarks)
-    where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+    pub(super) fn say_work<K, A, P>(
+        &self,
+        device: Device,
+        grid: [u32; 3],
+        kernel: &K,
+        args: &Arguments<A, P>,
+        remarks: &Remarks,
+    ) where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
         if !remarks.is_first_launch() {
             return;

@@ -2,10 +2,15 @@
 //!
 //! They mean what they mean in Rust: integer division truncates, `%` has the sign of the dividend, `>>`
 //! keeps the sign of signed integers. Integers wrap on overflow; a quotient by zero is 0, a remainder the dividend. Each line of the table at the end gives
-//! every combination of tile, scalar and host value. There are no assigning forms (`+=`): the
-//! state of a loop goes in and comes out by value.
+//! every combination of tile, scalar and host value. (A host `usize` stands only on the right: on the left it would be a second type that the
+//! literal in `(2 * n).max(m)` could have, and rustc would ask for annotations.) The assigning
+//! forms (`+=`) are for Rust loops, which are unrolled while the kernel is traced: the state of a loop that happens when
+//! it runs goes in and comes out by value.
 
-use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
+use std::ops::{
+    Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign, Mul, MulAssign,
+    Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
+};
 
 use super::operand::{Operand, elementwise, operand, uniform, value};
 use crate::dtype::DType;
@@ -65,7 +70,7 @@ fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: S
 }
 
 macro_rules! operators {
-    ($($trait:ident $method:ident $symbol:literal $bound:ident: $($literal:ident)+;)+) => {$(
+    ($($trait:ident $method:ident $assign:ident $assigned:ident $symbol:literal $bound:ident: $($literal:ident)+;)+) => {$(
         impl<T: $bound, const R: usize, B: Operand<Tile<T, R>>> $trait<B> for Tile<T, R> {
             type Output = Tile<T, R>;
             #[track_caller]
@@ -85,6 +90,18 @@ macro_rules! operators {
             #[track_caller]
             fn $method(self, rhs: B) -> Scalar<T> {
                 binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
+            }
+        }
+        impl<T: $bound, const R: usize, B: Operand<Tile<T, R>>> $assign<B> for Tile<T, R> {
+            #[track_caller]
+            fn $assigned(&mut self, rhs: B) {
+                *self = $trait::$method(*self, rhs);
+            }
+        }
+        impl<T: $bound, B: Operand<Scalar<T>>> $assign<B> for Scalar<T> {
+            #[track_caller]
+            fn $assigned(&mut self, rhs: B) {
+                *self = $trait::$method(*self, rhs);
             }
         }
         $(operators!(@literal $trait $method $symbol $literal $literal);)+
@@ -116,16 +133,16 @@ macro_rules! operators {
 }
 
 operators! {
-    Add add "+" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
-    Sub sub "-" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
-    Mul mul "*" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
-    Div div "/" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
-    Rem rem "%" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
-    BitAnd bitand "&" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
-    BitOr bitor "|" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
-    BitXor bitxor "^" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
-    Shl shl "<<" Int: i8 i16 i32 i64 u8 u16 u32 u64;
-    Shr shr ">>" Int: i8 i16 i32 i64 u8 u16 u32 u64;
+    Add add AddAssign add_assign "+" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Sub sub SubAssign sub_assign "-" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Mul mul MulAssign mul_assign "*" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Div div DivAssign div_assign "/" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    Rem rem RemAssign rem_assign "%" Number: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64;
+    BitAnd bitand BitAndAssign bitand_assign "&" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
+    BitOr bitor BitOrAssign bitor_assign "|" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
+    BitXor bitxor BitXorAssign bitxor_assign "^" Bits: i8 i16 i32 i64 u8 u16 u32 u64 bool;
+    Shl shl ShlAssign shl_assign "<<" Int: i8 i16 i32 i64 u8 u16 u32 u64;
+    Shr shr ShrAssign shr_assign ">>" Int: i8 i16 i32 i64 u8 u16 u32 u64;
 }
 
 #[track_caller]

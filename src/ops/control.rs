@@ -4,7 +4,7 @@
 //! variable does not compile, because it would be traced only once. What is decided by host values is
 //! decided while tracing: ordinary `if` and `for` do that.
 
-use super::access::IntoIndex;
+use super::index::RangeEnd;
 use super::state::{State, Values};
 use crate::dtype::DType;
 use crate::element::Element;
@@ -43,7 +43,7 @@ const ONE: Source = Source::Literal(1);
 ///     ct::for_each(tiles, (), |i, ()| out.store(i, ct::zeros([128])));
 /// }
 /// ```
-pub fn range(start: impl IntoIndex, end: impl IntoIndex) -> StepRange {
+pub fn range(start: impl RangeEnd, end: impl RangeEnd) -> StepRange {
     StepRange(Bounds([start.into_index(), end.into_index(), ONE]))
 }
 
@@ -67,7 +67,7 @@ impl StepRange {
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
-    pub fn step(self, step: impl IntoIndex) -> StepRange {
+    pub fn step(self, step: impl RangeEnd) -> StepRange {
         let [start, end, _] = self.0.0;
         StepRange(Bounds([start, end, step.into_index()]))
     }

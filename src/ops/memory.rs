@@ -3,124 +3,18 @@
 //! An array is seen as a grid of tiles of one shape; an index counts **tiles**, not elements. What lies
 //! outside of the array reads as padding (zero unless stated) and is not written.
 
-use super::access::{Access, LoadOptions, StoreOptions, TileIndex};
+use super::access::{Access, LoadOptions, StoreOptions};
 use super::construct::extents;
+use super::index::{Component, TileIndex};
+use super::visit::Visit;
 use crate::dtype::DType;
 use crate::element::{Element, Whole};
 use crate::ir::table::Effect;
-use crate::ir::{Attr, Opcode, Overflow, Padding, Type, Value};
-use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
-
-/// Is every axis named once?
-pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
-    order.len() == rank && (0..rank).all(|axis| order.contains(&axis))
-}
-
-/// Does this element type have the padding value?
-fn can_pad(dtype: DType, padding: Padding) -> bool {
-    use DType::{BF16, F4E2M1FN, F8E5M2, F8E8M0FNU, F16, F32, F64, TF32};
-    match padding {
-        Padding::Zero => true,
-        Padding::NegZero => dtype.is_float() && dtype != F8E8M0FNU,
-        Padding::NaN => dtype.is_float() && dtype != F4E2M1FN,
-        Padding::PosInf | Padding::NegInf => matches!(dtype, F16 | BF16 | F32 | F64 | TF32 | F8E5M2),
-    }
-}
-
-/// One load or store of a tile: where, how, and in whose words.
-struct Visit<'a> {
-    place: Place,
-    name: &'static str,
-    array: ArrayHandle,
-    elem: &'static str,
-    dtype: DType,
-    shape: &'a [i64],
-    access: &'a Access,
-    padding: Option<Padding>,
-}
-
-impl Visit<'_> {
-    fn check(&self, t: &mut Trace) -> bool {
-        let (place, name) = (self.place, self.name);
-        if !t.legal_shape(place, name, self.shape) {
-            return false;
-        }
-        if self.dtype == DType::F4E2M1FN && self.shape.iter().all(|&e| e == 1) {
-            let message = format!("`{name}` of a single {}: two of them share a byte", self.elem);
-            t.report(place, message, &["take a tile with at least two elements along some axis"]);
-        }
-        if let Some(padding) = self.padding
-            && !can_pad(self.dtype, padding)
-        {
-            let message = format!("`{name}`: padding `{padding:?}` does not exist for {}", self.elem);
-            t.report(place, message, &["pad with `Padding::Zero`, or load and replace with `select`"]);
-        }
-        if let Some(latency) = self.access.latency
-            && !(1..=10).contains(&latency)
-        {
-            t.report(
-                place,
-                format!("`{name}`: latency {latency} is not between 1 and 10"),
-                &["leave it out unless measurements ask for it"],
-            );
-        }
-        true
-    }
-
-    /// The extents of the tile in the view: one of 1 where the array has no dimensions.
-    fn extents(&self) -> &[i64] {
-        if self.shape.is_empty() { &[1] } else { self.shape }
-    }
-
-    fn dim_map(&self, t: &mut Trace) -> Vec<i32> {
-        let rank = self.shape.len();
-        let in_order = (0..self.extents().len() as i32).collect();
-        match &self.access.order {
-            Some(order) if !is_permutation(order, rank) => {
-                let axes = rank.checked_sub(1).map_or("no axes".into(), |last| format!("the axes 0 to {last}"));
-                let message = format!("`{}`: order {order:?} is not a permutation of {axes}", self.name);
-                t.report(self.place, message, &["name each axis of the array once"]);
-                in_order
-            }
-            Some(order) if rank > 0 => order.iter().map(|&d| d as i32).collect(),
-            Some(_) | None => in_order,
-        }
-    }
-
-    /// The partition view, recorded; `None` after a problem.
-    fn view(&self, t: &mut Trace) -> Option<Value> {
-        let dim_map = self.dim_map(t);
-        let (tensor, tensor_type) = t.array_view(self.array, self.place)?;
-        let ty = t.builder.module.intern(Type::PartitionView {
-            tile: self.extents().iter().map(|&e| e as i32).collect(),
-            view: tensor_type,
-            dim_map,
-            padding: self.padding,
-        });
-        Some(t.emit(Opcode::MakePartitionView, &[&[tensor]], vec![], vec![], &[ty])[0])
-    }
-}
+use crate::ir::{Attr, Opcode, Overflow, Padding, Type};
+use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
 
 impl Trace {
-    /// The tensor view of an array and its type; `None` after a problem.
-    fn array_view(&mut self, array: ArrayHandle, place: Place) -> Option<(Value, crate::ir::TypeId)> {
-        if array.trace != self.id() {
-            let way_out = "arrays exist only while their kernel is traced: do not keep them in statics or cells";
-            self.report(place, "this array belongs to another kernel trace", &[way_out]);
-            return None;
-        }
-        let data = &self.arrays[array.index as usize];
-        let (view, view_type) = (data.view, data.view_type);
-        let raw = self.raw(view);
-        self.usable(raw, place).map(|view| (view, view_type))
-    }
-
-    fn indices(&mut self, place: Place, sources: &[Source]) -> Option<Vec<Value>> {
-        let sources = if sources.is_empty() { &[Source::Extent(0)] } else { sources };
-        sources.iter().map(|&source| self.scalar(place, source, DType::I32)).collect()
-    }
-
-    fn load(&mut self, visit: &Visit<'_>, index: &[Source]) -> Raw {
+    pub(super) fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> Raw {
         self.at(visit.place);
         let rank = visit.shape.len();
         if !visit.check(self) {
@@ -130,8 +24,7 @@ impl Trace {
         if !self.admits(visit.place, Effect::Read, rank) {
             return self.poison(ty);
         }
-        let Some(indices) = self.indices(visit.place, index) else { return self.poison(ty) };
-        let Some(view) = visit.view(self) else { return self.poison(ty) };
+        let Some((view, indices)) = visit.locate(self, index) else { return self.poison(ty) };
         let loaded = self.builder.module.intern(Type::tile(visit.dtype, visit.extents()));
         let types = [loaded, self.builder.module.intern(Type::Token)];
         let attrs = visit.access.attrs(indices.len());
@@ -143,15 +36,15 @@ impl Trace {
         self.raw(tile)
     }
 
-    fn store(&mut self, visit: &Visit<'_>, index: &[Source], tile: Raw) {
+    pub(super) fn store(&mut self, visit: &Visit<'_>, index: &[Component], tile: Raw) {
         self.at(visit.place);
         let rank = visit.shape.len();
         let tile = self.usable(tile, visit.place);
         if !visit.check(self) || !self.admits(visit.place, Effect::Write, rank) {
             return;
         }
-        let Some(indices) = self.indices(visit.place, index) else { return };
-        let (Some(view), Some(tile)) = (visit.view(self), tile) else { return };
+        let Some((view, indices)) = visit.locate(self, index) else { return };
+        let Some(tile) = tile else { return };
         let tile = match rank {
             0 => self.put(Opcode::Reshape, &[tile], vec![], visit.dtype, &[1]),
             _ => tile,
@@ -181,7 +74,7 @@ impl Trace {
         self.raw(value)
     }
 
-    fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
+    pub(super) fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
         self.at(visit.place);
         let ty = Type::scalar(DType::I32);
         let rank = visit.shape.len();
@@ -196,24 +89,6 @@ impl Trace {
         let types = vec![self.builder.module.intern(ty); rank];
         let values = self.emit(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &types);
         self.raw(values[axis])
-    }
-
-    fn permute_array(&mut self, array: ArrayHandle, place: Place, dtype: DType, order: &[usize]) -> ArrayHandle {
-        self.at(place);
-        if self.array_view(array, place).is_none() {
-            return array;
-        }
-        let data = self.arrays[array.index as usize].clone();
-        if !is_permutation(order, data.extents.len()) {
-            let message =
-                format!("`permute`: {order:?} is not a permutation of the axes 0 to {}", data.extents.len() - 1);
-            self.report(place, message, &["name each axis of the array once"]);
-            return array;
-        }
-        let unit = order.iter().enumerate().map(|(d, &from)| (data.unit_stride >> from & 1) << d).sum();
-        let extents = order.iter().map(|&d| data.extents[d]).collect();
-        let strides = order.iter().map(|&d| data.strides[d]).collect();
-        self.make_array(dtype, data.base, extents, strides, unit)
     }
 }
 
@@ -232,7 +107,7 @@ macro_rules! array_methods {
             pub fn load_with(self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Tile<T, R> {
                 let shape = extents(shape);
                 let visit = self.visit(here(), "load", &shape, &options.access, Some(options.padding));
-                Tile::from_raw(record(|t| t.load(&visit, &index.into_indices())))
+                Tile::from_raw(record(|t| t.load(&visit, &index.components())))
             }
 
             /// The element at an element index; zero outside of the array.
@@ -282,7 +157,7 @@ macro_rules! array_methods {
                 $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
             }
 
-            fn visit<'a>(
+            pub(super) fn visit<'a>(
                 self,
                 place: Place,
                 name: &'static str,
@@ -290,7 +165,8 @@ macro_rules! array_methods {
                 access: &'a Access,
                 padding: Option<Padding>,
             ) -> Visit<'a> {
-                Visit { place, name, array: self.handle, elem: T::NAME, dtype: T::DTYPE, shape, access, padding }
+                let (array, elem, dtype) = (self.handle, T::NAME, T::DTYPE);
+                Visit { place, name, array, elem, dtype, shape, step: None, access, padding }
             }
         }
     };
@@ -298,22 +174,57 @@ macro_rules! array_methods {
 array_methods!(Array);
 array_methods!(ArrayMut);
 
+/// What can be stored into an array of `T` with `R` axes: a [`Tile<T, R>`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored into an array of `{T}` with {R} axes",
+    note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)` \
+            and `.reshape(..)` change the axes; for one element: `store_scalar`"
+)]
+pub trait Stores<T, const R: usize>: Copy {
+    #[doc(hidden)]
+    fn stored(self) -> Raw;
+}
+
+impl<T: Element, const R: usize> Stores<T, R> for Tile<T, R> {
+    fn stored(self) -> Raw {
+        self.raw()
+    }
+}
+
+/// What [`Array::store`] asks for, and nothing is.
+#[diagnostic::on_unimplemented(
+    message = "an `Array` can only be read: `store`, `scatter` and atomics need an `ArrayMut`",
+    note = "take an `ArrayMut<T, R>` in the kernel's parameters and pass `&mut array` at the launch"
+)]
+pub trait Writable {}
+
+impl<T: Element, const R: usize> Array<T, R> {
+    /// Not for an [`Array`].
+    #[doc(hidden)]
+    pub fn store<I, V>(self, _index: I, _value: V)
+    where
+        Self: Writable,
+    {
+        unreachable!("nothing is `Writable`")
+    }
+}
+
 impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Writes a tile at a tile index: along each axis to the elements from `index * extent` on. What lies
     /// outside of the array is not written.
     #[track_caller]
-    pub fn store(self, index: impl TileIndex<R>, tile: Tile<T, R>) {
+    pub fn store(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
         self.store_with(index, tile, StoreOptions::default());
     }
 
     /// [`ArrayMut::store`] with axis order, bounds check and hints as stated.
     #[track_caller]
-    pub fn store_with(self, index: impl TileIndex<R>, tile: Tile<T, R>, options: StoreOptions) {
-        let place = here();
+    pub fn store_with(self, index: impl TileIndex<R>, tile: impl Stores<T, R>, options: StoreOptions) {
+        let (place, tile) = (here(), tile.stored());
         record(|t| {
-            let shape = t.shape(tile.raw());
+            let shape = t.shape(tile);
             let visit = self.visit(place, "store", &shape, &options.access, None);
-            t.store(&visit, &index.into_indices(), tile.raw());
+            t.store(&visit, &index.components(), tile);
         });
     }
 

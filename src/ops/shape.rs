@@ -3,7 +3,7 @@
 //! Element order is row-major: the last axis runs fastest.
 
 use super::construct::extents;
-use super::memory::is_permutation;
+use super::visit::is_permutation;
 use crate::dtype::DType;
 use crate::element::{Element, Whole};
 use crate::ir::table::Effect;

@@ -15,7 +15,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArrayFacts, LaunchArg, WordWriter};
+use crate::kernel::{ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::tile::{Array, ArrayMut, Tracer};
 
 /// Alignment of addresses that the compiled code can profit from, in bytes.
@@ -93,6 +93,8 @@ macro_rules! array_argument {
                 pack(address_of::<T, R>(&self.memory, &self.layout), &self.layout, params);
             }
         }
+
+        arrives_as_it_is! { [T: Element, const R: usize] $ty => $traced<T, R>; }
     )+};
 }
 
@@ -188,6 +190,11 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
         pack(self.address, &self.layout, params);
     }
+}
+
+arrives_as_it_is! {
+    [T: Element, const R: usize] ArraySpec<T, R> => Array<T, R>;
+    [T: Element, const R: usize] ArraySpecMut<T, R> => ArrayMut<T, R>;
 }
 
 impl<T: Element, const R: usize> Sealed for ArraySpecMut<T, R> {}

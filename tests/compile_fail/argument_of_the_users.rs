@@ -1,6 +1,6 @@
 //! What unsafe code relies on cannot be claimed by others: an argument that writes through a shared reference.
 
-use cutlet::kernel::{LaunchArg, WordWriter};
+use cutlet::kernel::{ArrivesAs, LaunchArg, WordWriter};
 use cutlet::prelude::*;
 
 struct Shared<'a>(&'a cutlet::DeviceArray<i32, 1>);
@@ -15,6 +15,18 @@ impl LaunchArg for Shared<'_> {
     }
     fn pack(&self, params: &mut dyn FnMut(u64)) {
         self.0.pack(params)
+    }
+}
+
+struct Other<'a>(&'a cutlet::DeviceArray<i32, 1>);
+
+impl<'a> ArrivesAs<ArrayMut<i32, 1>> for Other<'a> {
+    type Given = &'a cutlet::DeviceArray<i32, 1>;
+    fn give(self) -> Self::Given {
+        self.0
+    }
+    fn arrive(traced: Array<i32, 1>) -> ArrayMut<i32, 1> {
+        traced
     }
 }
 

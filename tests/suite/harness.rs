@@ -14,7 +14,7 @@ use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::verify;
-use cutlet::kernel::{Kernel, LaunchArgs};
+use cutlet::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg};
 use cutlet::{Device, DeviceArray, Target};
 use libtest_mimic::{Completion, Failed, Trial};
 
@@ -93,10 +93,10 @@ impl Session {
 
     /// Launches and waits; or compiles and assembles.
     #[track_caller]
-    pub fn launch<K, A, const N: usize>(self, kernel: K, grid: [usize; N], args: A) -> Result<()>
+    pub fn launch<K, A, P, const N: usize>(self, kernel: K, grid: [usize; N], args: A) -> Result<()>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
         [usize; N]: Into<ct::Grid>,
     {
         self.launch_with(ct::Hints::default(), kernel, grid, args)
@@ -104,10 +104,16 @@ impl Session {
 
     /// [`Session::launch`] with hints.
     #[track_caller]
-    pub fn launch_with<K, A, const N: usize>(self, hints: ct::Hints, kernel: K, grid: [usize; N], args: A) -> Result<()>
+    pub fn launch_with<K, A, P, const N: usize>(
+        self,
+        hints: ct::Hints,
+        kernel: K,
+        grid: [usize; N],
+        args: A,
+    ) -> Result<()>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
         [usize; N]: Into<ct::Grid>,
     {
         let launch = ct::Launch::new(grid).hints(hints);
@@ -122,9 +128,10 @@ impl Session {
             }
             Session::InterpretTileIr(target) => {
                 let mut words = Vec::new();
-                args.pack(&mut |word| words.push(word));
+                let args = Arguments::of(args);
+                args.given().pack(&mut |word| words.push(word));
                 let mut memory = Memory::new();
-                args.memory(&mut |used| {
+                args.given().memory(&mut |used| {
                     let start = std::ptr::with_exposed_provenance_mut(used.memory().address() as usize);
                     // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
                     unsafe { memory.add(start, used.memory().len(), used.writes()) };

@@ -39,6 +39,7 @@ mod reduce;
 mod shape;
 mod sweep;
 mod tileiras;
+mod views;
 
 use std::process::ExitCode;
 
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     chains::register(&mut suite);
     shape::register(&mut suite);
     memory::register(&mut suite);
+    views::register(&mut suite);
     reduce::register(&mut suite);
     product::register(&mut suite);
     boxes::register(&mut suite);

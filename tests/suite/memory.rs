@@ -38,7 +38,7 @@ fn tile_index<T: Element, const R: usize>(array: Array<T, R>, tile: [usize; R]) 
     for axis in (0..R).rev() {
         let count = array.num_tiles(axis, tile);
         index[axis] = rest % count;
-        rest = rest / count;
+        rest /= count;
     }
     index
 }

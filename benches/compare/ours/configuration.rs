@@ -5,7 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use cutlet as ct;
-use cutlet::kernel::{Kernel, LaunchArgs};
+use cutlet::kernel::{ArrivesAs, Kernel};
 use cutlet::{Backend, Device, Exported, Format, Hints, Target};
 
 /// What is done with a configuration.
@@ -36,10 +36,10 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// Does with a kernel what the call is for.
-    pub fn run<K, A>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
+    pub fn run<K, A, P>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
-        A: LaunchArgs,
-        K: Kernel<A::Traced>,
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
     {
         let launch = ct::Launch::new(grid).hints(self.hints);
         match &mut self.step {

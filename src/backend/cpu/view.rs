@@ -1,7 +1,8 @@
 //! Which elements a tile of a view touches, and moving them between memory and tiles.
 //!
-//! A tile index outside of the index space, negative ones included, touches nothing: loads give padding
-//! (zero where the view names none), stores and atomics do nothing.
+//! What lies outside of the array is not touched: loads give padding (zero where the view names none), stores and
+//! atomics do nothing. So does a tile index outside of the index space, but that the tiles of a strided view that
+//! overlap may begin before the array and reach into it.
 
 use super::memory::{Cell, Span};
 use super::value::{Array, Width, Word, Words, with_width};
@@ -34,14 +35,13 @@ pub(super) fn index_space(view: &Type, array: &Array) -> Vec<i64> {
 
 /// The element positions that a tile dimension covers, each with its tensor dimension; `None` is outside.
 fn positions(view: &Type, array: &Array, index: &[Index]) -> Vec<(usize, Vec<Option<i64>>)> {
-    let space = index_space(view, array);
     let inside = |d: usize, p: i64| (0..array.shape[d]).contains(&p).then_some(p);
     let regular = |tile: &[i32], step: &[i32], dim_map: &[i32]| {
         let axis = |d: usize| {
             let dim = dim_map[d] as usize;
             let Index::One(i) = index[d] else { unreachable!("a scalar index") };
-            let first = (0..space[d]).contains(&i).then(|| i * step[d] as i64);
-            (dim, (0..tile[d] as i64).map(|j| inside(dim, first? + j)).collect())
+            let first = i.checked_mul(step[d].into());
+            (dim, (0..tile[d] as i64).map(|j| inside(dim, first?.checked_add(j)?)).collect())
         };
         (0..tile.len()).map(axis).collect()
     };

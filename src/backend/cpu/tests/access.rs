@@ -87,7 +87,9 @@ fn strided_and_gathered_tiles() {
     // Overlapping tiles: row 4, columns 3 to 6, then the index space ends.
     let ours = load_tile(dtype, &mut array, &[5, 7], &[7, 1], &[2, 4], &[4, 1], strided).unwrap();
     assert_eq!(ours, [131, 132, 133, 134, 0, 0, 0, 0]);
-    for outside in [[-1, 0], [5, 0], [0, 3]] {
+    let ours = load_tile(dtype, &mut array, &[5, 7], &[7, 1], &[2, 4], &[-1, -1], strided).unwrap();
+    assert_eq!(ours, [0, 0, 0, 0, 0, 0, 0, 100], "from row -1, column -3 on");
+    for outside in [[-2, 0], [0, -2], [5, 0], [0, 3]] {
         let ours = load_tile(dtype, &mut array, &[5, 7], &[7, 1], &[2, 4], &outside, strided).unwrap();
         assert_eq!(ours, [0; 8], "{outside:?}");
     }

@@ -22,14 +22,22 @@ pub struct ViewShape {
     pub elem: DType,
     /// Tile extents.
     pub tile: Vec<i64>,
+    /// Elements from one tile to the next.
+    pub steps: Vec<i64>,
     /// Tensor dimension of each tile dimension.
     pub dim_map: Vec<usize>,
+    /// Largest power of two that is known to divide the position of a tile's first element.
+    starts: Vec<u64>,
 }
 
 impl ViewShape {
-    /// Follows a partition view to the tensor view that it cuts.
+    /// Follows a partition or strided view to the tensor view that it cuts.
     pub fn of(module: &Module, view: Value) -> Option<ViewShape> {
-        let Type::PartitionView { tile, view: tensor_type, dim_map, .. } = module.ty(view) else { return None };
+        let (tile, steps, tensor_type, dim_map) = match module.ty(view) {
+            Type::PartitionView { tile, view, dim_map, .. } => (tile, tile, view, dim_map),
+            Type::StridedView { tile, traversal, view, dim_map, .. } => (tile, traversal, view, dim_map),
+            _ => return None,
+        };
         let Type::TensorView { elem, .. } = module.type_of(*tensor_type) else { return None };
         let make = module.op(module.defining_op(view)?);
         let tensor = module.defining_op(make.operands[0])?;
@@ -37,8 +45,29 @@ impl ViewShape {
             tensor,
             elem: *elem,
             tile: tile.iter().map(|&e| i64::from(e)).collect(),
+            steps: steps.iter().map(|&e| i64::from(e)).collect(),
             dim_map: as_axes(dim_map),
+            starts: steps.iter().map(|&step| 1 << step.trailing_zeros()).collect(),
         })
+    }
+
+    /// As [`ViewShape::of`], for tiles at this index.
+    pub fn at(module: &Module, facts: &Facts, view: Value, index: &[Value]) -> Option<ViewShape> {
+        let mut shape = ViewShape::of(module, view)?;
+        for (start, &index) in shape.starts.iter_mut().zip(index) {
+            *start = start.saturating_mul(facts.divisor(index).max(1));
+        }
+        Some(shape)
+    }
+
+    /// Do tiles begin with whole bytes along `axis`?
+    pub fn begins_whole(&self, axis: usize) -> bool {
+        self.starts[axis] >= self.least_vector() as u64
+    }
+
+    /// Do tiles lie side by side, so that each element belongs to one place in one tile?
+    pub fn is_partition(&self) -> bool {
+        self.tile == self.steps
     }
 
     /// The value of the stride of tensor dimension `dim`, or its constant.
@@ -72,6 +101,7 @@ impl ViewShape {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
         let mut vector = VECTOR_BYTES.min(facts.divisor(base) as usize) / size.max(1);
+        vector = vector.min(usize::try_from(self.starts[axis]).unwrap_or(usize::MAX));
         for (other, &dim) in self.dim_map.iter().enumerate() {
             if other != axis {
                 vector = vector.min(self.stride_divisor(module, facts, dim) as usize);
@@ -127,12 +157,12 @@ impl Inference<'_> {
         let mut found = Vec::new();
         module.walk(body, &mut |id| {
             let op = module.op(id);
-            let view = match op.code {
-                Opcode::LoadView => op.group(0)[0],
-                Opcode::StoreView => op.group(1)[0],
+            let (view, index) = match op.code {
+                Opcode::LoadView => (op.group(0)[0], op.group(1)),
+                Opcode::StoreView => (op.group(1)[0], op.group(2)),
                 _ => return,
             };
-            let Some(view) = ViewShape::of(module, view) else { return };
+            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
             let order = memory_order(module, &view);
             let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
             let least = view.least_vector();
@@ -155,7 +185,7 @@ impl Inference<'_> {
         let op = module.op(id);
         let value = op.group(0)[0];
         let Some(layout) = self.natural(value) else { return };
-        let Some(view) = ViewShape::of(module, op.group(1)[0]) else { return };
+        let Some(view) = ViewShape::at(module, &self.facts, op.group(1)[0], op.group(2)) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
         let coalesced = &self.accesses[&id];
         let enough = RUN_BYTES.min(self.run_length(&view, coalesced) * size);

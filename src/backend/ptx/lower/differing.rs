@@ -150,7 +150,10 @@ pub fn known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut Ha
         Def::Arg(block, _) => block == body,
         Def::Result(id, _) => {
             let op = module.op(id);
-            let views = matches!(op.code, GetTensorShape | GetIndexSpaceShape | MakeTensorView | MakePartitionView);
+            let views = matches!(
+                op.code,
+                GetTensorShape | GetIndexSpaceShape | MakeTensorView | MakePartitionView | MakeStridedView
+            );
             let known = views || computes(op.code) || matches!(op.code, GetTileBlockId | GetNumTileBlocks);
             known
                 && module.block(body).ops.contains(&id)

@@ -131,6 +131,25 @@ pub fn root(module: &Module, view: Value) -> Value {
     value
 }
 
+/// The elements of a tile that lie in the array, along a dimension and seen from the thread's coordinate (B32).
+#[derive(Clone, Copy)]
+enum Limit {
+    /// Those before this one.
+    Before(Operand),
+    /// Those whose sum with `from` is, as an unsigned number, below `count`: of tiles that may begin before the array.
+    Within { from: Operand, count: Operand },
+}
+
+/// How a tile lies in the array along a dimension.
+struct Place {
+    /// Position of the first element.
+    start: Operand,
+    /// Elements of the tile before the array (B32), where there can be any.
+    before: Option<Operand>,
+    /// Elements from the start of the tile to the end of the array (B32), if that is checked; 0 for an index outside.
+    rem: Option<Operand>,
+}
+
 /// The part of an access that all of its vectors share.
 pub struct Access {
     partition: Partition,
@@ -140,9 +159,9 @@ pub struct Access {
     otherwise: u64,
     /// Address of the thread's element in slot 0 (B64).
     base: Operand,
-    /// Elements from the thread's coordinate to the end of the array, by tile dimension (B32, signed); none along
-    /// those that the tile is promised to be inside of.
-    limits: Vec<Option<Operand>>,
+    /// Where the array is, from the thread's coordinate, by tile dimension; none along those that the tile is promised to
+    /// be inside of.
+    limits: Vec<Option<Limit>>,
     /// Elements inside the array from the start of the tile, by tile dimension, as the limits.
     inside: Vec<Option<Operand>>,
     /// Slots of one vector.
@@ -247,7 +266,7 @@ impl Lowering<'_> {
             _ => return None,
         };
         let pattern = match (ViewShape::of(self.module, view), self.inference.accesses.get(&id)) {
-            (Some(shape), Some(layout)) => {
+            (Some(shape), Some(layout)) if shape.is_partition() => {
                 Some(Pattern { tensor: shape.tensor, tile: shape.tile, dim_map: shape.dim_map, layout: layout.clone() })
             }
             _ => None,
@@ -272,24 +291,33 @@ impl Lowering<'_> {
         };
         let is_promised = |axis: usize| promised.get(axis) == Some(&true);
         let partition = self.partition(view)?;
-        let shape = ViewShape::of(module, view).ok_or("only partition views can be accessed")?;
+        let shape = ViewShape::at(module, &self.facts, view, indices).ok_or("only partition views can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
         let ty = tensor.index_type();
         let (mut limits, mut inside) = (Vec::new(), Vec::new());
         let mut offset: Operand = Operand::Imm(0);
+        let mut offset_before = None;
         for (axis, &index) in indices.iter().enumerate() {
             let dim = partition.dim_map[axis];
-            let index = self.index_operand(index, tensor.wide)?;
-            let start = self.b.mul(ty, index, partition.steps[axis]);
-            let rem = (!is_promised(axis)).then(|| self.inside(&partition, axis, index, start));
+            let place = self.place(&partition, axis, index, !is_promised(axis))?;
             let thread = self.thread_coordinate(layout, axis);
-            limits.push(rem.map(|rem| self.b.sub(Ty::S32, rem, thread)));
-            inside.push(rem);
+            limits.push(place.rem.map(|rem| self.limit(rem, place.before, thread)));
+            inside.push(place.rem.map(|rem| self.inside_from_start(rem, place.before)));
             let thread = if tensor.wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), thread) } else { thread };
-            let position = self.b.add(ty, start, thread);
-            offset = self.b.mad(ty, position, tensor.strides[dim], offset);
+            let position = self.b.add(ty, place.start, thread);
+            if place.before.is_some() && !tensor.wide {
+                // Far before the array, while other elements of the thread are inside: more than 31 bits.
+                let wide = self.b.mul_wide(Ty::S32, position, tensor.strides[dim]);
+                offset_before = Some(offset_before.map_or(wide, |sum| self.b.add(Ty::S64, sum, wide)));
+            } else {
+                offset = self.b.mad(ty, position, tensor.strides[dim], offset);
+            }
         }
-        let base = self.element_address(&tensor, offset)?;
+        if let Some(before) = offset_before {
+            let offset64 = self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), offset);
+            offset = self.b.add(Ty::S64, offset64, before);
+        }
+        let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
         let contiguous = contiguous_axis(module, &shape);
         let mut vector = 1;
         let mut ragged = None;
@@ -309,6 +337,9 @@ impl Lowering<'_> {
             }
             if ragged.take().is_some() {
                 vector = 2;
+            }
+            if contiguous.is_some_and(|axis| !shape.begins_whole(axis)) {
+                return Err(format!("two {} share a byte, and this tile may begin with the second one", tensor.elem));
             }
         }
         Ok(Access {
@@ -350,28 +381,88 @@ impl Lowering<'_> {
         }
     }
 
-    /// How many elements of the tile lie inside along an axis (B32): 0 for an index outside.
-    fn inside(&mut self, partition: &Partition, axis: usize, index: Operand, start: Operand) -> Operand {
+    /// How the tile at an index lies in the array along an axis.
+    fn place(&mut self, partition: &Partition, axis: usize, index: Value, checked: bool) -> Lowered<Place> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
+        let reach = match self.facts.range(index) {
+            Some(range) if range.lo >= 0 => 0,
+            _ if !checked => 0,
+            _ => partition.tiles_before(axis),
+        };
+        let index = match reach {
+            0 => self.index_operand(index, tensor.wide)?,
+            _ => self.signed_index(index, tensor.wide)?,
+        };
+        let start = self.b.mul(signed, index, partition.steps[axis]);
+        if !checked {
+            return Ok(Place { start, before: None, rem: None });
+        }
         let extent = tensor.extents[partition.dim_map[axis]];
         let count = self.num_tiles(partition, axis);
-        let valid = self.b.setp(Cmp::Lt, unsigned, index, count);
+        // From the first tile on that reaches into the array.
+        let (from_first, count) = match reach {
+            0 => (index, count),
+            _ => (self.b.add(signed, index, reach), self.b.add(unsigned, count, reach)),
+        };
+        let valid = self.b.setp(Cmp::Lt, unsigned, from_first, count);
         let rem = self.b.sub(signed, extent, start);
         let rem = if tensor.wide {
-            // A tile has at most 2^24 elements: more than that inside is as good as 2^24.
-            let clamped = self.b.min(Ty::S64, rem, 1i64 << 24);
+            // A tile has at most 2^24 elements: more than that inside is as good as 2^25 of them.
+            let clamped = self.b.min(Ty::S64, rem, 1i64 << 25);
             self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), clamped)
         } else {
             rem
         };
-        self.b.select(RegClass::B32, valid, rem, 0)
+        let rem = self.b.select(RegClass::B32, valid, rem, 0);
+        let before = (reach > 0).then(|| {
+            let negative = self.b.sub(signed, 0, start);
+            let before = self.b.max(signed, negative, 0);
+            // Less than a tile where the index is valid.
+            let before = if tensor.wide { self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), before) } else { before };
+            self.b.select(RegClass::B32, valid, before, 0)
+        });
+        Ok(Place { start, before, rem: Some(rem) })
     }
 
-    /// `base + offset * element size`, where `offset` counts elements.
-    fn element_address(&mut self, tensor: &super::view::TensorView, offset: Operand) -> Lowered<Operand> {
+    /// The limit of the elements of a thread whose coordinate in the tile is `thread`.
+    fn limit(&mut self, rem: Operand, before: Option<Operand>, thread: Operand) -> Limit {
+        match before {
+            None => Limit::Before(self.b.sub(Ty::S32, rem, thread)),
+            Some(before) => {
+                let count = self.b.sub(Ty::S32, rem, before);
+                Limit::Within { from: self.b.sub(Ty::S32, thread, before), count: self.b.max(Ty::S32, count, 0) }
+            }
+        }
+    }
+
+    /// How many elements of the tile lie inside from its start on (B32): 0 where it starts before the array.
+    fn inside_from_start(&mut self, rem: Operand, before: Option<Operand>) -> Operand {
+        match before {
+            None => rem,
+            Some(before) => {
+                let starts_inside = self.b.setp(Cmp::Eq, Ty::S32, before, 0);
+                self.b.select(RegClass::B32, starts_inside, rem, 0)
+            }
+        }
+    }
+
+    /// A tile index in the width of the view's index type, as a signed number; one that does not fit is as far outside
+    /// as there are numbers.
+    fn signed_index(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
+        if self.module.dtype(index) != DType::I64 || wide {
+            return self.index_operand(index, wide);
+        }
+        let operand = self.scalar(index)?;
+        let low = self.b.max(Ty::S64, operand, i64::from(i32::MIN));
+        let fitting = self.b.min(Ty::S64, low, i64::from(i32::MAX));
+        Ok(self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), fitting))
+    }
+
+    /// `base + offset * element size`, where `offset` counts elements, in 64 bits if it is `wide`.
+    fn element_address(&mut self, tensor: &super::view::TensorView, offset: Operand, wide: bool) -> Lowered<Operand> {
         let bits = tensor.elem.storage_bits();
-        let bytes = if tensor.wide {
+        let bytes = if wide {
             if bits < 8 { self.b.shr(Ty::S64, offset, 1) } else { self.b.mul(Ty::S64, offset, i64::from(bits / 8)) }
         } else if bits < 8 {
             let half = self.b.shr(Ty::S32, offset, 1);
@@ -453,8 +544,13 @@ impl Lowering<'_> {
             let single = match access.masks.get(&(axis, coordinate)) {
                 Some(&single) => single,
                 None => {
-                    let limit = access.limits[axis].expect("a limit along an axis that is checked");
-                    let single = self.b.setp(Cmp::Gt, Ty::S32, limit, coordinate);
+                    let single = match access.limits[axis].expect("a limit along an axis that is checked") {
+                        Limit::Before(limit) => self.b.setp(Cmp::Gt, Ty::S32, limit, coordinate),
+                        Limit::Within { from, count } => {
+                            let position = self.b.add(Ty::S32, from, coordinate);
+                            self.b.setp(Cmp::Lt, Ty::U32, position, count)
+                        }
+                    };
                     access.masks.insert((axis, coordinate), single);
                     single
                 }

@@ -337,7 +337,7 @@ impl<'m> Lowering<'m> {
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
-            MakePartitionView => self.alias_view(op),
+            MakePartitionView | MakeStridedView => self.alias_view(op),
             LoadView if self.is_streamed(id) => self.streamed_load(id),
             LoadView if self.staged.contains_key(&op.results[0]) => Ok(()),
             LoadView if self.is_own(id) => self.load_own(id),
@@ -365,7 +365,6 @@ impl<'m> Lowering<'m> {
             | Alloca
             | MmaFScaled
             | MakeGatherScatterView
-            | MakeStridedView
             | AtomicRedView
             | Insert
             | GdcLaunchDependents

@@ -60,6 +60,7 @@ impl Lowering<'_> {
             | Opcode::Permute
             | Opcode::MakeTensorView
             | Opcode::MakePartitionView
+            | Opcode::MakeStridedView
             | Opcode::MakeToken
             | Opcode::JoinTokens => Role::Scalar,
             code if is_elementwise(code) => {

@@ -46,7 +46,7 @@ impl Lowering<'_> {
         if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
             return None;
         }
-        let shape = ViewShape::of(module, view)?;
+        let shape = ViewShape::of(module, view).filter(ViewShape::is_partition)?;
         let element = map_element(shape.elem, round_tf32)?;
         let base = module.op(shape.tensor).group(0)[0];
         if shape.tile.len() > MAX_RANK || !self.facts.divisor(base).is_multiple_of(GRAIN) {

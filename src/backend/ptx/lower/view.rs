@@ -44,6 +44,13 @@ pub struct Partition {
     pub padding: Option<Padding>,
 }
 
+impl Partition {
+    /// Tiles before the first one that reach into the array along an axis: where tiles overlap.
+    pub fn tiles_before(&self, axis: usize) -> i64 {
+        (self.tile[axis] - 1) / self.steps[axis]
+    }
+}
+
 impl Lowering<'_> {
     /// `make_tensor_view`: notes the scalars.
     pub fn make_tensor_view(&mut self, id: OpId) -> Lowered {
@@ -80,14 +87,14 @@ impl Lowering<'_> {
     /// The cut that a view value describes.
     pub fn partition(&self, view: Value) -> Lowered<Partition> {
         let tensor = self.views.get(&view).cloned().ok_or("the view is unknown")?;
-        match self.module.ty(view) {
-            Type::PartitionView { tile, dim_map, padding, .. } => {
-                let tile: Vec<i64> = tile.iter().map(|&e| i64::from(e)).collect();
-                let dim_map = dim_map.iter().map(|&d| d as usize).collect();
-                Ok(Partition { tensor, steps: tile.clone(), tile, dim_map, padding: *padding })
-            }
-            _ => Err("only partition views can be accessed".to_owned()),
-        }
+        let (tile, steps, dim_map, padding) = match self.module.ty(view) {
+            Type::PartitionView { tile, dim_map, padding, .. } => (tile, tile, dim_map, *padding),
+            Type::StridedView { tile, traversal, dim_map, padding, .. } => (tile, traversal, dim_map, *padding),
+            _ => return Err("only partition and strided views have tiles".to_owned()),
+        };
+        let wide = |list: &[i32]| list.iter().map(|&e| i64::from(e)).collect();
+        let dim_map = dim_map.iter().map(|&d| d as usize).collect();
+        Ok(Partition { tensor, tile: wide(tile), steps: wide(steps), dim_map, padding })
     }
 
     /// `get_tensor_shape`, `get_index_space_shape`.

@@ -222,7 +222,7 @@ fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, val
 }
 
 /// What a load outside reads, as a bit pattern.
-fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
+pub(super) fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
     let padding = match module.ty(view) {
         Type::PartitionView { padding, .. } | Type::StridedView { padding, .. } => padding.unwrap_or(Padding::Zero),
         _ => Padding::Zero,

@@ -14,6 +14,7 @@ mod bounds;
 mod index;
 mod limit;
 mod loops;
+mod overlap;
 mod padding;
 mod probe;
 mod promise;
@@ -35,7 +36,10 @@ use crate::pass;
 pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
     let mut promises = Promises::default();
     for entry in module.entries.clone() {
-        let facts = grid::facts(module, &entry);
+        let mut facts = grid::facts(module, &entry);
+        if overlap::run(module, &entry, &facts) {
+            facts = grid::facts(module, &entry);
+        }
         let mut wrapping = loops::wrapping(module, &entry, &facts);
         let of_entry = bounds::run(module, &entry, &facts, guards, &mut wrapping);
         promises.limits.extend(of_entry.limits);

@@ -1,0 +1,232 @@
+//! One argument of a launch: its key, its parameters, its traced value.
+
+use std::any::Any;
+use std::hash::{Hash, Hasher};
+
+use super::tuples::for_each_tuple;
+use super::words::WordWriter;
+use crate::backend::ParamWord;
+use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
+use crate::runtime::MemoryUse;
+use crate::tile::{Scalar, Tracer};
+
+/// What the launch knows about an array and compiles in.
+///
+/// Part of the specialisation key; the trace states it as `assume` ops and constant strides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ArrayFacts {
+    /// Extents and strides are i64 (else i32): chosen when an element offset may not fit 31 bits.
+    pub index64: bool,
+    /// The base address is a multiple of this many bytes: 16, or the element size.
+    pub base_align: u32,
+    /// Bit d: the stride of dimension d is 1.
+    pub unit_stride: u32,
+    /// Bit d: the extent of dimension d is a multiple of 16.
+    pub extent_div16: u32,
+    /// Bit d: the stride of dimension d is a multiple of 16 elements.
+    pub stride_div16: u32,
+}
+
+/// A constant argument kept with a compiled kernel, to be compared with later launches.
+pub type StoredConstant = Box<dyn Any + Send + Sync>;
+
+pub(crate) mod sealed {
+    /// What may be an argument of a launch. See the head of [`super`].
+    pub trait Sealed {}
+}
+
+use self::sealed::Sealed;
+
+/// An argument that a launch handles: an array or a view of one, a number, a [`Constant`], a tuple or list of arguments.
+///
+/// Sealed: a launch trusts that the methods agree with each other. Other types are taken apart into such ones by
+/// [`ArrivesAs`](super::ArrivesAs).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a launch",
+    note = "arrays are passed by reference: `&array` arrives as `Array`, `&mut array` as `ArrayMut`",
+    note = "numbers of the types of elements arrive as `Scalar`; `ct::Constant(x)` arrives as `x`, for `usize`, flags, \
+            enums, shapes",
+    note = "tuples, arrays and `Vec` of arguments are arguments; so are structs named in `ct::args!`"
+)]
+pub trait LaunchArg: Sealed {
+    /// What the kernel function receives.
+    type Traced;
+
+    /// Writes everything that the compiled code depends on; constants write a hash. No allocation.
+    fn key(&self, key: &mut WordWriter);
+
+    /// Appends clones of the constants of this argument.
+    fn store_constants(&self, _out: &mut Vec<StoredConstant>) {}
+
+    /// Compares the constants of this argument with stored ones, in order.
+    fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
+        true
+    }
+
+    /// Declares the entry parameters of this argument and gives the traced value.
+    fn trace(&self, tracer: &mut crate::tile::Tracer) -> Self::Traced;
+
+    /// Visits the memory behind the arrays of this argument: what a launch checks for its device and orders
+    /// on its stream.
+    fn memory(&self, _visit: &mut dyn FnMut(MemoryUse<'_>)) {}
+
+    /// Writes the parameter words, in the order in which [`LaunchArg::trace`] declares them.
+    fn pack(&self, params: &mut dyn FnMut(ParamWord));
+}
+
+macro_rules! scalar_argument {
+    ($($name:ident)+) => {$(
+        impl Sealed for $name {}
+
+        impl LaunchArg for $name {
+            type Traced = Scalar<$name>;
+
+            #[inline]
+            fn key(&self, _key: &mut WordWriter) {}
+
+            fn trace(&self, tracer: &mut Tracer) -> Scalar<$name> {
+                tracer.scalar()
+            }
+
+            #[inline]
+            fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+                params(Element::to_bits(*self))
+            }
+        }
+    )+};
+}
+scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
+
+/// What may be compiled in.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a `Constant`",
+    note = "a constant is compared and hashed: `Hash + Eq + Clone + Send + Sync + 'static`",
+    note = "a float is passed as a number, `2.0`, and arrives as `Scalar<f32>`; its bits can be a constant: \
+            `ct::Constant(x.to_bits())`"
+)]
+pub trait ConstantValue: Hash + Eq + Clone + Send + Sync + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<X: Hash + Eq + Clone + Send + Sync + 'static> ConstantValue for X {}
+
+/// A value that is compiled into the kernel: tile extents, a flag, an enum, a configuration.
+///
+/// The kernel receives the value itself, an ordinary Rust value, and each different value is compiled
+/// once. Use it for everything that decides the shape of the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Constant<X>(pub X);
+
+impl<X> Sealed for Constant<X> {}
+
+impl<X: ConstantValue> LaunchArg for Constant<X> {
+    type Traced = X;
+
+    #[inline]
+    fn key(&self, key: &mut WordWriter) {
+        let mut hasher = rustc_hash::FxHasher::default();
+        self.0.hash(&mut hasher);
+        key.push(hasher.finish());
+    }
+
+    fn store_constants(&self, out: &mut Vec<StoredConstant>) {
+        out.push(Box::new(self.0.clone()));
+    }
+
+    #[inline]
+    fn same_constants(&self, stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
+        stored.next().and_then(|other| other.downcast_ref::<X>()) == Some(&self.0)
+    }
+
+    fn trace(&self, _tracer: &mut Tracer) -> X {
+        self.0.clone()
+    }
+
+    #[inline]
+    fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {}
+}
+
+/// What lists of arguments have in common.
+macro_rules! list_methods {
+    () => {
+        fn store_constants(&self, out: &mut Vec<StoredConstant>) {
+            self.iter().for_each(|arg| arg.store_constants(out));
+        }
+        #[inline]
+        fn same_constants(&self, stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
+            self.iter().all(|arg| arg.same_constants(stored))
+        }
+        fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+            self.iter().for_each(|arg| arg.memory(visit));
+        }
+        #[inline]
+        fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+            self.iter().for_each(|arg| arg.pack(params));
+        }
+    };
+}
+
+impl<A: LaunchArg> Sealed for Vec<A> {}
+
+/// Its length is compiled in.
+impl<A: LaunchArg> LaunchArg for Vec<A> {
+    type Traced = Vec<A::Traced>;
+
+    #[inline]
+    fn key(&self, key: &mut WordWriter) {
+        key.push(self.len() as u64);
+        self.iter().for_each(|arg| arg.key(key));
+    }
+    list_methods!();
+    fn trace(&self, tracer: &mut Tracer) -> Vec<A::Traced> {
+        self.iter().map(|arg| arg.trace(tracer)).collect()
+    }
+}
+
+impl<A: LaunchArg, const N: usize> Sealed for [A; N] {}
+
+impl<A: LaunchArg, const N: usize> LaunchArg for [A; N] {
+    type Traced = [A::Traced; N];
+
+    #[inline]
+    fn key(&self, key: &mut WordWriter) {
+        self.iter().for_each(|arg| arg.key(key));
+    }
+    list_methods!();
+    fn trace(&self, tracer: &mut Tracer) -> [A::Traced; N] {
+        self.each_ref().map(|arg| arg.trace(tracer))
+    }
+}
+
+macro_rules! tuples {
+    ($(($($arg:ident $_param:ident $index:tt),*))+) => {$(
+        impl<$($arg: LaunchArg),*> Sealed for ($($arg,)*) {}
+
+        #[allow(clippy::unused_unit)]
+        impl<$($arg: LaunchArg),*> LaunchArg for ($($arg,)*) {
+            type Traced = ($($arg::Traced,)*);
+
+            #[inline]
+            fn key(&self, _key: &mut WordWriter) {
+                $(self.$index.key(_key);)*
+            }
+            fn store_constants(&self, _out: &mut Vec<StoredConstant>) {
+                $(self.$index.store_constants(_out);)*
+            }
+            #[inline]
+            fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
+                true $(&& self.$index.same_constants(_stored))*
+            }
+            fn trace(&self, _tracer: &mut Tracer) -> Self::Traced {
+                ($(self.$index.trace(_tracer),)*)
+            }
+            fn memory(&self, _visit: &mut dyn FnMut(MemoryUse<'_>)) {
+                $(self.$index.memory(_visit);)*
+            }
+            #[inline]
+            fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {
+                $(self.$index.pack(_params);)*
+            }
+        }
+    )+};
+}
+for_each_tuple!(tuples);

@@ -1,0 +1,258 @@
+//! What the host gives and what the kernel takes.
+
+use std::any::TypeId;
+
+use super::argument::{Constant, ConstantValue, LaunchArg};
+use super::tuples::for_each_tuple;
+use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
+use crate::tile::{Scalar, Tracer};
+
+/// A launch gives `Self` where the kernel's parameter is `P`.
+///
+/// | given | arrives as |
+/// |---|---|
+/// | `&DeviceArray`, `&DeviceView`, `DeviceView`, `ArraySpec` | `Array<T, R>` |
+/// | `&mut DeviceArray`, `&mut DeviceViewMut`, `DeviceViewMut`, `ArraySpecMut` | `ArrayMut<T, R>` |
+/// | a number | `Scalar` of its type; an f64 also as `Scalar<f16>` and `Scalar<bf16>`, rounded once |
+/// | [`Constant<X>`](Constant) | `X` |
+/// | tuple, `[A; N]`, `Vec<A>` | tuple, `[P; N]`, `Vec<P>` |
+/// | a struct named in [`args!`](crate::args) | the same struct, with what its fields arrive as |
+///
+/// The compiled code is kept by the kernel's type and by the arguments that are given, so `arrive` has to be a pure
+/// function.
+#[diagnostic::on_unimplemented(
+    message = "the launch gives `{Self}` where the kernel takes `{P}`: the one does not arrive as the other",
+    label = "the kernel takes `{P}` here",
+    note = "what decides the shape of the code (`usize`, tile extents, flags) is given as `ct::Constant(x)` and arrives \
+            as `x`",
+    note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`)"
+)]
+pub trait ArrivesAs<P> {
+    /// The argument that the launch handles in the place of this one.
+    type Given: LaunchArg;
+
+    /// Do all types with this `Given` arrive as `P` in the same way? Those of this crate do.
+    #[doc(hidden)]
+    const PLAIN: bool = false;
+
+    /// Takes the value apart: once for each launch.
+    fn give(self) -> Self::Given;
+
+    /// Makes the kernel's parameter of what the parts arrive as: once for each trace.
+    fn arrive(traced: <Self::Given as LaunchArg>::Traced) -> P;
+}
+
+/// The arguments of a launch, as it handles them.
+pub struct Arguments<A: ArrivesAs<P>, P> {
+    given: A::Given,
+}
+
+impl<A: ArrivesAs<P>, P> Arguments<A, P> {
+    /// Takes the arguments apart.
+    #[inline]
+    pub fn of(args: A) -> Arguments<A, P> {
+        Arguments { given: args.give() }
+    }
+
+    /// What the launch handles.
+    #[inline]
+    pub fn given(&self) -> &A::Given {
+        &self.given
+    }
+
+    /// Declares the parameters and gives what the kernel takes.
+    pub(super) fn trace(&self, tracer: &mut Tracer) -> P {
+        A::arrive(self.given.trace(tracer))
+    }
+
+    /// What code for a kernel of type `K` depends on beside the words and constants of a key: the kernel, and which
+    /// parameters it has.
+    #[inline]
+    pub(crate) fn identity<K>() -> TypeId {
+        type Traced<G> = fn(<G as LaunchArg>::Traced);
+        if A::PLAIN {
+            typeid::of::<(fn(K), Traced<A::Given>)>()
+        } else {
+            typeid::of::<(fn(K), Traced<A::Given>, fn(A))>()
+        }
+    }
+}
+
+/// Arguments that were taken apart are as good as they were before.
+#[diagnostic::do_not_recommend]
+impl<A: ArrivesAs<P>, P> ArrivesAs<P> for Arguments<A, P> {
+    type Given = A::Given;
+    const PLAIN: bool = A::PLAIN;
+
+    #[inline]
+    fn give(self) -> A::Given {
+        self.given
+    }
+
+    fn arrive(traced: <A::Given as LaunchArg>::Traced) -> P {
+        A::arrive(traced)
+    }
+}
+
+/// Arguments that a launch handles as they are.
+macro_rules! arrives_as_it_is {
+    ($([$($generics:tt)*] $ty:ty => $traced:ty;)+) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<$($generics)*> $crate::kernel::ArrivesAs<$traced> for $ty {
+            type Given = Self;
+            const PLAIN: bool = true;
+
+            #[inline]
+            fn give(self) -> Self {
+                self
+            }
+
+            fn arrive(traced: $traced) -> $traced {
+                traced
+            }
+        }
+    )+};
+}
+pub(crate) use arrives_as_it_is;
+
+macro_rules! numbers {
+    ($($name:ident)+) => { arrives_as_it_is! { $([] $name => Scalar<$name>;)+ } };
+}
+numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
+arrives_as_it_is! { [X: ConstantValue] Constant<X> => X; }
+
+macro_rules! half_literals {
+    ($($name:ident)+) => {$(
+        #[diagnostic::do_not_recommend]
+        impl ArrivesAs<Scalar<$name>> for f64 {
+            type Given = $name;
+            const PLAIN: bool = true;
+
+            #[inline]
+            fn give(self) -> $name {
+                <$name as Element>::from_f64(self)
+            }
+
+            fn arrive(traced: Scalar<$name>) -> Scalar<$name> {
+                traced
+            }
+        }
+    )+};
+}
+half_literals!(f16 bf16);
+
+impl<P, A: ArrivesAs<P>> ArrivesAs<Vec<P>> for Vec<A> {
+    type Given = Vec<A::Given>;
+    const PLAIN: bool = A::PLAIN;
+
+    #[inline]
+    fn give(self) -> Self::Given {
+        self.into_iter().map(A::give).collect()
+    }
+
+    fn arrive(traced: Vec<<A::Given as LaunchArg>::Traced>) -> Vec<P> {
+        traced.into_iter().map(A::arrive).collect()
+    }
+}
+
+impl<P, A: ArrivesAs<P>, const N: usize> ArrivesAs<[P; N]> for [A; N] {
+    type Given = [A::Given; N];
+    const PLAIN: bool = A::PLAIN;
+
+    #[inline]
+    fn give(self) -> Self::Given {
+        self.map(A::give)
+    }
+
+    fn arrive(traced: [<A::Given as LaunchArg>::Traced; N]) -> [P; N] {
+        traced.map(A::arrive)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($given:ident $param:ident $index:tt),*))+) => {$(
+        #[allow(clippy::unused_unit)]
+        impl<$($param, $given: ArrivesAs<$param>),*> ArrivesAs<($($param,)*)> for ($($given,)*) {
+            type Given = ($($given::Given,)*);
+            const PLAIN: bool = true $(&& $given::PLAIN)*;
+
+            #[inline]
+            fn give(self) -> Self::Given {
+                ($(self.$index.give(),)*)
+            }
+
+            fn arrive(_traced: ($(<$given::Given as LaunchArg>::Traced,)*)) -> ($($param,)*) {
+                ($($given::arrive(_traced.$index),)*)
+            }
+        }
+    )+};
+}
+for_each_tuple!(tuples);
+
+/// Makes a struct whose fields have types of their own an argument of launches.
+///
+/// The struct is generic over the types of its fields, one parameter a field and in their order. With what can be
+/// launched in its fields it is what the host gives, with what those arrive as it is what the kernel takes; so it may
+/// lie in tuples, lists and other such structs, and is as good for [`crate::ArraySpec`] as for arrays. Up to 16 fields;
+/// no bounds at the struct itself. (Structs that loops carry are named in [`state!`](crate::state).)
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// struct Norm<X, W, E, C> {
+///     x: X,
+///     weight: W,
+///     eps: E,
+///     tile: C,
+/// }
+/// ct::args!(Norm<X, W, E, C> { x, weight, eps, tile });
+///
+/// fn scale(p: Norm<Array<f32, 2>, Array<f32, 1>, Scalar<f32>, usize>, out: ArrayMut<f32, 2>) {
+///     let i = ct::bid(0);
+///     let row = p.x.load((i, 0), [1, p.tile]);
+///     out.store((i, 0), row * p.weight.load(0, [p.tile]).unsqueeze(0) + p.eps);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, w) = (device.full([2, 8], 3.0)?, device.full([8], 2.0)?);
+/// let mut y = device.zeros([2, 8])?;
+/// ct::launch(scale, 2, (Norm { x: &x, weight: &w, eps: 0.5, tile: ct::Constant(8) }, &mut y))?;
+/// assert_eq!(y.to_vec()?, [6.5; 16]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[macro_export]
+macro_rules! args {
+    ($name:ident<$($param:ident),+ $(,)?> { $($field:ident),+ $(,)? }) => {
+        $crate::args!(@pair $name [] [$($param)+] [$($field)+] [Arriving0 Arriving1 Arriving2 Arriving3 Arriving4 Arriving5 Arriving6 Arriving7 Arriving8 Arriving9 Arriving10 Arriving11 Arriving12 Arriving13 Arriving14 Arriving15]);
+    };
+    // Puts together what is given, what arrives, and the field.
+    (@pair $name:ident [$($done:tt)*] [$given:ident $($givens:ident)*] [$field:ident $($fields:ident)*]
+        [$param:ident $($params:ident)*]) => {
+        $crate::args!(@pair $name [$($done)* ($given $param $field)] [$($givens)*] [$($fields)*] [$($params)*]);
+    };
+    (@pair $name:ident [$(($given:ident $param:ident $field:ident))+] [] [] [$($rest:ident)*]) => {
+        impl<$($param, $given: $crate::kernel::ArrivesAs<$param>),+> $crate::kernel::ArrivesAs<$name<$($param),+>>
+            for $name<$($given),+>
+        {
+            type Given = ($($given::Given,)+);
+            const PLAIN: bool = true $(&& $given::PLAIN)+;
+
+            fn give(self) -> Self::Given {
+                ($($crate::kernel::ArrivesAs::<$param>::give(self.$field),)+)
+            }
+
+            fn arrive(
+                ($($field,)+): <Self::Given as $crate::kernel::LaunchArg>::Traced,
+            ) -> $name<$($param),+> {
+                $name { $($field: <$given as $crate::kernel::ArrivesAs<$param>>::arrive($field)),+ }
+            }
+        }
+    };
+    (@pair $name:ident [$($done:tt)*] [$($givens:ident)*] [$($fields:ident)*] [$($params:ident)*]) => {
+        compile_error!(concat!(
+            "`args!(", stringify!($name), "<..> { .. })` takes one type parameter for each field, in their order, and \
+             at most 16 fields"
+        ));
+    };
+}

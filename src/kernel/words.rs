@@ -1,0 +1,77 @@
+//! Words of a key or of parameters, written without allocation.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+/// The most words of a specialisation key or of parameters that a launch handles without allocating.
+pub const INLINE_WORDS: usize = 96;
+
+/// Words written one after another, without allocation up to [`INLINE_WORDS`].
+pub struct WordWriter {
+    /// The first `len` are written, unless `spill` is in use. Not zeroed beforehand: that would take
+    /// longer than the rest of a key.
+    inline: [MaybeUninit<u64>; INLINE_WORDS],
+    len: usize,
+    /// All words, once there are more than fit inline.
+    spill: Vec<u64>,
+}
+
+impl Default for WordWriter {
+    #[inline]
+    fn default() -> Self {
+        WordWriter { inline: [const { MaybeUninit::uninit() }; INLINE_WORDS], len: 0, spill: Vec::new() }
+    }
+}
+
+impl fmt::Debug for WordWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.words()).finish()
+    }
+}
+
+impl WordWriter {
+    /// Appends a word.
+    #[inline]
+    pub fn push(&mut self, word: u64) {
+        match self.inline.get_mut(self.len) {
+            Some(place) if self.spill.is_empty() => {
+                place.write(word);
+                self.len += 1;
+            }
+            _ => self.push_spilled(word),
+        }
+    }
+
+    #[cold]
+    fn push_spilled(&mut self, word: u64) {
+        if self.spill.is_empty() {
+            self.spill = self.words().to_vec();
+        }
+        self.spill.push(word);
+    }
+
+    /// The words so far.
+    #[inline]
+    pub fn words(&self) -> &[u64] {
+        if self.spill.is_empty() {
+            // SAFETY: the first `len` words are written.
+            unsafe { std::slice::from_raw_parts(self.inline.as_ptr().cast::<u64>(), self.len) }
+        } else {
+            &self.spill
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_beyond_the_inline_ones_are_kept() {
+        for count in [0, 1, INLINE_WORDS, INLINE_WORDS + 1, 3 * INLINE_WORDS] {
+            let mut writer = WordWriter::default();
+            (0..count as u64).for_each(|word| writer.push(word));
+            assert!(writer.words().iter().copied().eq(0..count as u64), "{count}");
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Tile indices: what counts tiles, and what counts elements.
+
+use super::operand::Operand;
+use crate::dtype::DType;
+use crate::element::{Element, Int};
+use crate::ir::{Attr, Opcode, Overflow, Sign, Value};
+use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace};
+
+/// An integer of an index, and how its bits are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    source: Source,
+    dtype: DType,
+    sign: Sign,
+}
+
+/// Which unit a component of a tile index counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Component {
+    /// Tiles.
+    Tiles(Number),
+    /// Elements: the first one of the tile.
+    Elements(Number),
+    /// The position of each element of the tile along this axis.
+    Sparse(Number),
+}
+
+impl Number {
+    fn of<I: Element>(source: Source) -> Number {
+        Number { source, dtype: I::DTYPE, sign: if I::SIGNED { Sign::Signed } else { Sign::Unsigned } }
+    }
+
+    fn host(number: i64) -> Number {
+        match i32::try_from(number) {
+            Ok(small) => Number::of::<i32>(Source::Literal(small.to_bits())),
+            Err(_) => Number::of::<i64>(Source::Literal(number.to_bits())),
+        }
+    }
+
+    fn extent(number: usize) -> Number {
+        Number::of::<i32>(Source::Extent(number))
+    }
+}
+
+/// One component of a tile index: an integer (i32, i64 or usize), a `Scalar` of any integer type, a one-element tile of
+/// integers, or [`at`] for one that counts elements.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tile index",
+    note = "an index is an integer, a `Scalar` of an integer, or `ct::at(position)` to count elements instead of tiles"
+)]
+pub trait IntoIndex: Copy {
+    #[doc(hidden)]
+    fn component(self) -> Component;
+}
+
+impl IntoIndex for i32 {
+    fn component(self) -> Component {
+        Component::Tiles(Number::host(self.into()))
+    }
+}
+impl IntoIndex for i64 {
+    fn component(self) -> Component {
+        Component::Tiles(Number::host(self))
+    }
+}
+impl IntoIndex for usize {
+    fn component(self) -> Component {
+        Component::Tiles(Number::extent(self))
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<I: Int> IntoIndex for Scalar<I> {
+    fn component(self) -> Component {
+        Component::Tiles(Number::of::<I>(Source::Value(self.raw())))
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<I: Int, const R: usize> IntoIndex for Tile<I, R> {
+    fn component(self) -> Component {
+        Component::Tiles(Number::of::<I>(Source::Value(self.raw())))
+    }
+}
+impl IntoIndex for At {
+    fn component(self) -> Component {
+        self.0
+    }
+}
+
+/// A component of a tile index that counts elements; made by [`at`].
+#[derive(Clone, Copy, Debug)]
+pub struct At(Component);
+
+/// Counts elements instead of tiles, along one axis of a tile index.
+///
+/// A number or scalar is the position of the tile's first element, which may lie anywhere, also before the array. A tile
+/// with one axis holds the position of each element, as many as the tile has along this axis; at most one component of
+/// an index is such a tile, and the other axes stay dense. As ever, what lies outside of the array reads as padding and
+/// is not written. Where the positions of a store meet one element twice, one of them wins.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// // The sum of each element and its neighbour on the left.
+/// fn pairs(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let first = ct::bid(0) * 4;
+///     y.store(ct::bid(0), x.load(ct::at(first), [4]) + x.load(ct::at(first - 1), [4]));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.array(&[1, 2, 3, 4, 5, 6], [6])?;
+/// let mut y = device.zeros([6])?;
+/// ct::launch(pairs, 2, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 3, 5, 7, 9, 11]);
+///
+/// // Rows of a table.
+/// fn rows(table: Array<i32, 2>, ids: Array<i64, 1>, out: ArrayMut<i32, 2>) {
+///     let ids = ids.load(0, [4]);
+///     out.store((0, 0), table.load((ct::at(ids), 0), [4, 2]));
+/// }
+///
+/// let (table, ids) = (device.array(&[1, 2, 3, 4, 5, 6], [3, 2])?, device.array(&[2, 0, 9, 2], [4])?);
+/// let mut out = device.zeros([4, 2])?;
+/// ct::launch(rows, 1, (&table, &ids, &mut out))?;
+/// assert_eq!(out.to_vec()?, [5, 6, 1, 2, 0, 0, 5, 6]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub fn at(position: impl Position) -> At {
+    At(position.position())
+}
+
+/// A position in elements: an integer (i32, i64 or usize), a `Scalar`, or a [`Tile`] with one axis, of integers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an element position",
+    note = "a position is an integer, a `Scalar` or a `Tile` with one axis, of integers"
+)]
+pub trait Position: Copy {
+    #[doc(hidden)]
+    fn position(self) -> Component;
+}
+
+impl Position for i32 {
+    fn position(self) -> Component {
+        Component::Elements(Number::host(self.into()))
+    }
+}
+impl Position for i64 {
+    fn position(self) -> Component {
+        Component::Elements(Number::host(self))
+    }
+}
+impl Position for usize {
+    fn position(self) -> Component {
+        Component::Elements(Number::extent(self))
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<I: Int> Position for Scalar<I> {
+    fn position(self) -> Component {
+        Component::Elements(Number::of::<I>(Source::Value(self.raw())))
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<I: Int> Position for Tile<I, 1> {
+    fn position(self) -> Component {
+        Component::Sparse(Number::of::<I>(Source::Value(self.raw())))
+    }
+}
+
+/// A tile index of `R` components: an array `[i, j]`, a tuple `(i, 0)` where the types differ, or for
+/// `R = 1` the component itself.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an index of {R} components",
+    note = "write `[i, j]`, or `(i, 0)` where scalars and host numbers are mixed"
+)]
+pub trait TileIndex<const R: usize>: Copy {
+    #[doc(hidden)]
+    fn components(self) -> [Component; R];
+}
+
+impl<I: IntoIndex, const R: usize> TileIndex<R> for [I; R] {
+    fn components(self) -> [Component; R] {
+        self.map(I::component)
+    }
+}
+
+macro_rules! single_index {
+    ($([$($generics:tt)*] $ty:ty;)+) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<$($generics)*> TileIndex<1> for $ty {
+            fn components(self) -> [Component; 1] {
+                [self.component()]
+            }
+        }
+    )+};
+}
+single_index! { [I: Int] Scalar<I>; [I: Int, const N: usize] Tile<I, N>; [] i32; [] i64; [] usize; [] At; }
+
+macro_rules! tuple_index {
+    ($($rank:literal: $($name:ident $index:tt),+;)+) => {$(
+        impl<$($name: IntoIndex),+> TileIndex<$rank> for ($($name,)+) {
+            fn components(self) -> [Component; $rank] {
+                [$(self.$index.component()),+]
+            }
+        }
+    )+};
+}
+tuple_index! {
+    1: A 0;
+    2: A 0, B 1;
+    3: A 0, B 1, C 2;
+    4: A 0, B 1, C 2, D 3;
+    5: A 0, B 1, C 2, D 3, E 4;
+    6: A 0, B 1, C 2, D 3, E 4, F 5;
+    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+}
+
+/// An end or step of a range: `Scalar<i32>`, `i32`, `usize`, or a one-element `Tile<i32, N>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an end of a range",
+    note = "the ends of a range are a `Scalar<i32>`, an i32 or a usize; convert others with `.cast::<i32>()`"
+)]
+pub trait RangeEnd: Copy {
+    #[doc(hidden)]
+    fn into_index(self) -> Source;
+}
+
+impl RangeEnd for Scalar<i32> {
+    fn into_index(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl<const R: usize> RangeEnd for Tile<i32, R> {
+    fn into_index(self) -> Source {
+        Source::Value(self.raw())
+    }
+}
+impl RangeEnd for i32 {
+    fn into_index(self) -> Source {
+        Operand::<Scalar<i32>>::source(self)
+    }
+}
+impl RangeEnd for usize {
+    fn into_index(self) -> Source {
+        Source::Extent(self)
+    }
+}
+
+impl Component {
+    /// What it counts, as a number.
+    pub(crate) fn number(self) -> Number {
+        match self {
+            Component::Tiles(number) | Component::Elements(number) | Component::Sparse(number) => number,
+        }
+    }
+}
+
+impl Trace {
+    /// A component as an i32 or i64 scalar, the same number read as signed; `None` after a problem.
+    pub(crate) fn index_scalar(&mut self, place: Place, number: Number) -> Option<Value> {
+        let value = self.scalar(place, number.source, number.dtype)?;
+        Some(self.index_width(value, number))
+    }
+
+    /// Where the tile of this number starts, in elements, as [`Trace::index_scalar`]; in i64, where the product does
+    /// not wrap.
+    pub(crate) fn scaled_index(&mut self, place: Place, number: Number, step: i64) -> Option<Value> {
+        let host = match number.source {
+            Source::Literal(bits) if number.dtype == DType::I32 => Some((bits as u32 as i32).into()),
+            Source::Literal(bits) => Some(bits as i64),
+            Source::Extent(extent) => i64::try_from(extent).ok(),
+            Source::Value(_) => None,
+        };
+        if let Some(product) = host.and_then(|host| step.checked_mul(host)) {
+            return self.index_scalar(place, Number::host(product));
+        }
+        let index = self.index_scalar(place, number)?;
+        let wide = match self.builder.module.dtype(index) {
+            DType::I64 => index,
+            _ => self.extended(index, Sign::Signed, DType::I64),
+        };
+        let step = self.splat(DType::I64, step as u64, &[]);
+        Some(self.put(Opcode::MulI, &[wide, step], vec![Attr::Overflow(Overflow::None)], DType::I64, &[]))
+    }
+
+    /// A list of positions as an i32 or i64 tile, the same numbers read as signed; `None` after a problem.
+    pub(crate) fn index_tile(&mut self, place: Place, number: Number) -> Option<Value> {
+        let Source::Value(raw) = number.source else { return self.index_scalar(place, number) };
+        let value = self.usable(raw, place)?;
+        Some(self.index_width(value, number))
+    }
+
+    fn index_width(&mut self, value: Value, number: Number) -> Value {
+        match (number.dtype.bits(), number.sign) {
+            (32, Sign::Signed) | (64, _) => value,
+            (32, Sign::Unsigned) => self.extended(value, Sign::Unsigned, DType::I64),
+            (_, sign) => self.extended(value, sign, DType::I32),
+        }
+    }
+
+    /// An integer in a wider type.
+    pub(crate) fn extended(&mut self, value: Value, sign: Sign, to: DType) -> Value {
+        let shape = self.builder.module.shape(value).to_vec();
+        self.put(Opcode::ExtI, &[value], vec![Attr::Sign(sign)], to, &shape)
+    }
+
+    /// Scalars of one type: i64, if one of them is.
+    pub(crate) fn of_one_width(&mut self, values: &mut [Value]) {
+        if values.iter().any(|&value| self.builder.module.dtype(value) == DType::I64) {
+            for value in values {
+                if self.builder.module.dtype(*value) != DType::I64 {
+                    *value = self.extended(*value, Sign::Signed, DType::I64);
+                }
+            }
+        }
+    }
+}

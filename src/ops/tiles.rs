@@ -1,0 +1,153 @@
+//! The tiles of an array as one object: made once, with shape, step and options.
+
+use super::access::{LoadOptions, StoreOptions};
+use super::construct::{extents, full};
+use super::control::{StepRange, range};
+use super::index::TileIndex;
+use super::operand::Operand;
+use super::visit::Visit;
+use crate::element::Element;
+use crate::ir::Padding;
+use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, here, record};
+
+/// The tiles of an [`Array`] or [`ArrayMut`]: a shape, where they begin, and how they are accessed; made by
+/// [`Array::tiles`].
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// /// Sums of windows of 4 elements that begin every 2 elements.
+/// fn windows(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let windows = x.tiles([4]).step([2]);
+///     ct::for_each(windows.along(0), (), |i, ()| y.tiles([1]).store(i, windows.load(i).sum(0)));
+/// }
+///
+/// let x = ct::Device::cpu().array(&[1, 2, 3, 4, 5, 6, 7], [7])?;
+/// let mut y = ct::Device::cpu().zeros([4])?;
+/// ct::launch(windows, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [10, 18, 18, 7]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles<A, const R: usize> {
+    array: A,
+    shape: [usize; R],
+    step: [usize; R],
+    order: Option<[usize; R]>,
+    padding: Padding,
+    latency: Option<u32>,
+    allow_tma: Option<bool>,
+    checked: bool,
+}
+
+impl<A, const R: usize> Tiles<A, R> {
+    /// Tile `(i, j)` begins at element `(i * step[0], j * step[1])`: tiles overlap where the step is smaller than the
+    /// extent, and leave gaps where it is larger. Components of an index by [`at`](crate::at) do not count steps.
+    pub fn step(mut self, step: [usize; R]) -> Self {
+        self.step = step;
+        self
+    }
+
+    /// Axis `d` of the tile lies along axis `order[d]` of the array; so do component `d` of the index and of the step.
+    pub fn order(mut self, order: [usize; R]) -> Self {
+        self.order = Some(order);
+        self
+    }
+
+    /// What loads read outside of the array; zero unless stated. All but `Zero` are for floats that have the value.
+    pub fn padding(mut self, padding: Padding) -> Self {
+        self.padding = padding;
+        self
+    }
+
+    /// As [`LoadOptions::latency`].
+    pub fn latency(mut self, latency: u32) -> Self {
+        self.latency = Some(latency);
+        self
+    }
+
+    /// As [`LoadOptions::allow_tma`].
+    pub fn allow_tma(mut self, allow: bool) -> Self {
+        self.allow_tma = Some(allow);
+        self
+    }
+
+    /// `false` is a promise that no element of the tiles that are accessed lies outside of the array.
+    ///
+    /// # Safety
+    /// As [`LoadOptions::check_bounds`].
+    pub unsafe fn check_bounds(mut self, check: bool) -> Self {
+        self.checked = check;
+        self
+    }
+
+    fn load_options(&self) -> LoadOptions {
+        let mut options = LoadOptions::new().padding(self.padding);
+        options = self.order.iter().fold(options, |options, order| options.order(*order));
+        options = self.latency.iter().fold(options, |options, &latency| options.latency(latency));
+        options = self.allow_tma.iter().fold(options, |options, &allow| options.allow_tma(allow));
+        // SAFETY: the caller of `Tiles::check_bounds` has promised it.
+        unsafe { options.check_bounds(self.checked) }
+    }
+
+    fn store_options(&self) -> StoreOptions {
+        StoreOptions { access: self.load_options().access }
+    }
+}
+
+macro_rules! tiles_of {
+    ($name:ident) => {
+        impl<T: Element, const R: usize> $name<T, R> {
+            /// The tiles of this shape, to be accessed by tile index: side by side unless [`Tiles::step`] says otherwise.
+            pub fn tiles(self, shape: [usize; R]) -> Tiles<Self, R> {
+                let (order, latency, allow_tma) = (None, None, None);
+                let padding = Padding::Zero;
+                Tiles { array: self, shape, step: shape, order, padding, latency, allow_tma, checked: true }
+            }
+        }
+
+        impl<T: Element, const R: usize> Tiles<$name<T, R>, R> {
+            /// How many tiles begin inside of the array along an axis.
+            #[track_caller]
+            pub fn num_tiles(self, axis: usize) -> Scalar<i32> {
+                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
+                let visit = Visit {
+                    step: Some(&step),
+                    ..self.array.visit(here(), "num_tiles", &shape, &options.access, Some(self.padding))
+                };
+                Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
+            }
+
+            /// The tile indices along an axis, for a loop: from 0 to below [`Self::num_tiles`].
+            #[track_caller]
+            pub fn along(self, axis: usize) -> StepRange {
+                range(0, self.num_tiles(axis))
+            }
+
+            /// The tile at an index; elements outside of the array read as padding.
+            #[track_caller]
+            pub fn load(self, index: impl TileIndex<R>) -> Tile<T, R> {
+                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
+                let visit = Visit {
+                    step: Some(&step),
+                    ..self.array.visit(here(), "load", &shape, &options.access, Some(self.padding))
+                };
+                Tile::from_raw(record(|t| t.load(&visit, &index.components())))
+            }
+        }
+    };
+}
+tiles_of!(Array);
+tiles_of!(ArrayMut);
+
+impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
+    /// Writes a tile at an index; a scalar or a host value fills it. What lies outside of the array is not written.
+    #[track_caller]
+    pub fn store(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
+        let tile = full(self.shape, tile);
+        let (shape, step, options) = (extents(self.shape), extents(self.step), self.store_options());
+        let visit = Visit { step: Some(&step), ..self.array.visit(here(), "store", &shape, &options.access, None) };
+        record(|t| t.store(&visit, &index.components(), tile.raw()));
+    }
+}
