@@ -9,7 +9,9 @@ use crate::dtype::DType;
 use crate::element::{Element, Whole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Type, Value};
-use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
+use crate::tile::{
+    Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record,
+};
 
 /// Is every axis named once?
 pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
@@ -104,15 +106,19 @@ impl Visit<'_> {
 impl Trace {
     /// The tensor view of an array and its type; `None` after a problem.
     fn array_view(&mut self, array: ArrayHandle, place: Place) -> Option<(Value, crate::ir::TypeId)> {
+        self.array_data(array, place).map(|data| (data.view, data.view_type))
+    }
+
+    /// What is known of an array; `None` after a problem.
+    pub(crate) fn array_data(&mut self, array: ArrayHandle, place: Place) -> Option<ArrayData> {
         if array.trace != self.id() {
             let way_out = "arrays exist only while their kernel is traced: do not keep them in statics or cells";
             self.report(place, "this array belongs to another kernel trace", &[way_out]);
             return None;
         }
-        let data = &self.arrays[array.index as usize];
-        let (view, view_type) = (data.view, data.view_type);
-        let raw = self.raw(view);
-        self.usable(raw, place).map(|view| (view, view_type))
+        let data = self.arrays[array.index as usize].clone();
+        let raw = self.raw(data.view);
+        self.usable(raw, place).map(|_| data)
     }
 
     fn indices(&mut self, place: Place, sources: &[Source]) -> Option<Vec<Value>> {

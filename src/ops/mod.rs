@@ -7,10 +7,13 @@
 
 mod access;
 mod arithmetic;
+mod atomic;
 mod compare;
 mod construct;
 mod control;
 mod convert;
+mod entry;
+mod gather;
 mod grid;
 mod integer;
 mod map;
@@ -19,17 +22,24 @@ mod memory;
 mod mma;
 mod mode;
 mod operand;
+mod order;
+mod places;
 mod reduce;
 mod shape;
 mod state;
 
 pub use access::{IntoIndex, LoadOptions, StoreOptions, TileIndex};
+pub use atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg};
 pub use compare::select;
 pub use construct::{arange, full, ones, scalar, zeros};
 pub use control::{Condition, LoopRange, StepRange, for_each, for_each_while, if_else, if_then, range, while_loop};
+pub use entry::{Entry, EntryMut};
+pub use gather::{GatherOptions, ScatterOptions};
 pub use grid::{bid, num_blocks};
 pub use mma::{MatrixRank, Rank, matmul, mma, mma_fast_acc};
 pub use mode::FloatMode;
 pub use operand::Operand;
+pub use order::Scope;
+pub use places::{AxisIndex, GatherIndex, Span, span};
 pub use reduce::Axes;
 pub use state::{State, Values};

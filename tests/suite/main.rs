@@ -16,6 +16,7 @@
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
+mod atomic;
 mod boxes;
 mod cast;
 mod chains;
@@ -26,6 +27,7 @@ mod elementwise;
 mod examples;
 mod float;
 mod format;
+mod gather;
 mod grid;
 mod harness;
 mod integer;
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
     chains::register(&mut suite);
     shape::register(&mut suite);
     memory::register(&mut suite);
+    gather::register(&mut suite);
+    atomic::register(&mut suite);
     reduce::register(&mut suite);
     product::register(&mut suite);
     boxes::register(&mut suite);
