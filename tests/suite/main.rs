@@ -32,6 +32,7 @@ mod grid;
 mod harness;
 mod integer;
 mod memory;
+mod order;
 mod product;
 mod ptxas;
 mod random;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
     memory::register(&mut suite);
     gather::register(&mut suite);
     atomic::register(&mut suite);
+    order::register(&mut suite);
     reduce::register(&mut suite);
     product::register(&mut suite);
     boxes::register(&mut suite);
