@@ -16,6 +16,7 @@
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
+mod atomic;
 mod boxes;
 mod cast;
 mod chains;
@@ -26,11 +27,13 @@ mod elementwise;
 mod examples;
 mod float;
 mod format;
+mod gather;
 mod grid;
 mod harness;
 mod integer;
 mod large;
 mod memory;
+mod order;
 mod product;
 mod ptxas;
 mod random;
@@ -62,6 +65,9 @@ fn main() -> ExitCode {
     shape::register(&mut suite);
     memory::register(&mut suite);
     views::register(&mut suite);
+    gather::register(&mut suite);
+    atomic::register(&mut suite);
+    order::register(&mut suite);
     reduce::register(&mut suite);
     product::register(&mut suite);
     boxes::register(&mut suite);

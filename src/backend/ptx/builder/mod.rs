@@ -125,6 +125,14 @@ impl Builder {
         result
     }
 
+    /// [`Builder::guarded`] where there is a guard.
+    pub fn guarded_if<T>(&mut self, pred: Option<Reg>, body: impl FnOnce(&mut Builder) -> T) -> T {
+        match pred {
+            Some(pred) => self.guarded(pred, false, body),
+            None => body(self),
+        }
+    }
+
     /// Is an instruction pushed now guarded?
     pub fn is_guarded(&self) -> bool {
         self.guard.is_some()

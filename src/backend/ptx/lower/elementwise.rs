@@ -40,6 +40,9 @@ impl Lowering<'_> {
     /// An elementwise op on `count` slots of its operands. Slots with equal operands share a result.
     pub fn apply(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
         let op = self.module.op(id);
+        if op.code == Opcode::Offset {
+            return self.offset(id, operands, count);
+        }
         let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.element_type(v)).collect();
         let types = ScalarTypes { operands: &dtypes, result: self.element_type(op.results[0]) };
         let mut known: HashMap<Vec<OperandKey>, Operand> = HashMap::new();

@@ -6,6 +6,7 @@
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
+//! * `pointer`, `atomic` — accesses by pointers; atomics, orders;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `reduce` — within a thread, across lanes, across warps;
@@ -18,6 +19,7 @@
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
 
+mod atomic;
 mod box_store;
 mod cluster;
 mod control;
@@ -26,6 +28,7 @@ mod differing;
 mod elementwise;
 mod memory;
 mod pipeline;
+mod pointer;
 mod product;
 mod reduce;
 mod ring;
@@ -343,6 +346,10 @@ impl<'m> Lowering<'m> {
             LoadView if self.is_own(id) => self.load_own(id),
             LoadView => self.load_view(id),
             StoreView => self.store_view(id),
+            LoadPtr => self.load_ptr(id),
+            StorePtr => self.store_ptr(id),
+            AtomicRmw => self.atomic_rmw(id),
+            AtomicCas => self.atomic_cas(id),
             MakeToken | JoinTokens => Ok(()),
             MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
@@ -351,15 +358,11 @@ impl<'m> Lowering<'m> {
             If => self.branches(id),
             Break | Continue | Yield | Return => self.terminator(id),
             Assert
-            | AtomicCas
-            | AtomicRmw
             | Cat
             | Extract
             | GetGlobal
-            | LoadPtr
             | Print
             | Scan
-            | StorePtr
             | Pack
             | Unpack
             | Alloca
