@@ -285,7 +285,9 @@ ops! {
     AddF 2 "addf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]) commutative();
     AddI 3 "addi" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]) commutative();
     AndI 4 "andi" 1 => binary(Class::IntBinary) commutative();
-    Assert 5 "assert" 1 => results(Fixed(0)) attrs(&[attr(K::Text, "message")]) operands(&[one("condition")]) effect(Other);
+    // Values of the message are ours: what Tile IR cannot say is said by a print before (see `backend/tileir/legalize`).
+    Assert 5 "assert" 1 => results(Fixed(0)) attrs(&[attr(K::Text, "message")])
+        operands(&[one("condition"), many("args")]) effect(Other);
     Assume 6 "assume" 1 => attrs(&[attr(K::Predicate, "predicate")]) operands(&[one("value")]);
     AtomicCas 7 "atomic_cas_tko" 1 => results(Fixed(2)) flags(MASK_TOKEN) attrs(&[ORDER, SCOPE])
         operands(&[one("pointers"), one("cmp"), one("val"), opt("mask"), opt("token")]) segmented() effect(ReadWrite);

@@ -9,7 +9,7 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
 use crate::runtime::driver::sys::CUtensorMap;
-use crate::runtime::{MemoryUse, Stream, StreamHandle};
+use crate::runtime::{FailureNote, MemoryUse, Stream, StreamHandle};
 
 /// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device.
 #[inline]
@@ -57,7 +57,8 @@ fn launch_gpu(
     if code.params.len() <= INLINE_WORDS {
         let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
         let pointers = &mut pointers[..code.params.len()];
-        for (to, pointer) in pointers.iter_mut().zip(param_pointers(&code.params, words, maps)) {
+        for (to, pointer) in pointers.iter_mut().zip(param_pointers(&code.params, words, maps, code.failure.as_deref()))
+        {
             to.write(pointer);
         }
         // SAFETY: as above; every element was written.
@@ -66,23 +67,27 @@ fn launch_gpu(
             code.kernel.launch(stream, grid, pointers)
         }
     } else {
-        let mut pointers: Vec<*mut c_void> = param_pointers(&code.params, words, maps).collect();
+        let mut pointers: Vec<*mut c_void> =
+            param_pointers(&code.params, words, maps, code.failure.as_deref()).collect();
         // SAFETY: as above.
         unsafe { code.kernel.launch(stream, grid, &mut pointers) }
     }
 }
 
-/// Where the kernel's parameters lie, in order. `maps`: the tensor maps among them, in order.
+/// Where the kernel's parameters lie, in order. `maps`: the tensor maps among them, in order; `failure`: the note of a
+/// kernel that has assertions.
 #[inline]
 pub(super) fn param_pointers<'a>(
     params: &'a [ParamKind],
     words: &'a [ParamWord],
     maps: &'a [CUtensorMap],
+    failure: Option<&'a FailureNote>,
 ) -> impl Iterator<Item = *mut c_void> + 'a {
     let mut maps = maps.iter();
     params.iter().map(move |kind| match kind {
         // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
         ParamKind::Word { index, .. } => (&raw const words[*index as usize]).cast_mut().cast::<c_void>(),
+        ParamKind::Failure => failure.expect("a note for assertions").address(),
         ParamKind::TensorMap(_) => {
             let map = maps.next().expect("a map for each of the kernel's tensor maps");
             (&raw const *map).cast_mut().cast::<c_void>()

@@ -426,6 +426,7 @@ impl Trace {
         let problem = match effect {
             Effect::Pure => "works on tiles",
             Effect::Region => "has control flow or a reduction of its own",
+            Effect::Other => "is seen outside of the kernel",
             _ => "reads or writes memory",
         };
         self.report(

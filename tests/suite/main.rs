@@ -16,6 +16,7 @@
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
+mod assert;
 mod boxes;
 mod cast;
 mod chains;
@@ -30,6 +31,7 @@ mod grid;
 mod harness;
 mod integer;
 mod memory;
+mod print;
 mod product;
 mod ptxas;
 mod random;
@@ -45,6 +47,9 @@ use harness::Suite;
 use libtest_mimic::{Arguments, FormatSetting, Trial};
 
 fn main() -> ExitCode {
+    if let Some(code) = print::child() {
+        return code;
+    }
     let mut arguments = Arguments::from_args();
     if arguments.format.is_none() && !arguments.list {
         arguments.format = Some(FormatSetting::Terse);
@@ -62,6 +67,8 @@ fn main() -> ExitCode {
     product::register(&mut suite);
     boxes::register(&mut suite);
     control::register(&mut suite);
+    assert::register(&mut suite);
+    print::register(&mut suite);
     grid::register(&mut suite);
     examples::register(&mut suite);
     random::register(&mut suite);
