@@ -242,6 +242,8 @@ const ORDER: AttrSpec = attr(K::MemOrder, "memory_ordering_semantics");
 const SCOPE: AttrSpec = attr(K::MemScope, "memory_scope");
 const SCOPE_OPT: AttrSpec = attr_opt(K::MemScope, "memory_scope");
 const HINTS_OPT: AttrSpec = attr_opt(K::Hints, "optimization_hints");
+/// Ours, for our own back ends: in no version of the bytecode.
+const OUR_HINTS: AttrSpec = AttrSpec { kind: K::Hints, name: "optimization_hints", optional: true, since: u8::MAX };
 const FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::FlushToZero))];
 const NAN_FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::PropagateNan)), BitAttr(K::Flag(Flag::FlushToZero))];
 const MASK_TOKEN: &[FlagBit] = &[BitOperand("mask"), BitOperand("token")];
@@ -316,6 +318,7 @@ ops! {
     Fma 40 "fma" 1 => operands(&[one("lhs"), one("rhs"), one("acc")]) class(Class::FloatTernary)
         flags(FTZ) attrs(&[ROUNDING]);
     For 41 "for" 1 => results(Variable) flags(&[BitAttr(K::Flag(Flag::UnsignedCmp))]) flags_since(2)
+        attrs(&[OUR_HINTS])
         operands(&[one("lower_bound"), one("upper_bound"), one("step"), many("init_values")]) total()
         regions(1) effect(Region);
     FToF 42 "ftof" 1 => cast() attrs(&[ROUNDING]);

@@ -79,6 +79,6 @@ impl Launch<'_> {
         if remarks::wanted() {
             self.say_work(device, grid, &kernel, &args, executable.remarks());
         }
-        run(executable, self.stream, grid, &args)
+        run(executable, self.stream, grid, wishes.dependent, &args)
     }
 }

@@ -108,7 +108,7 @@ impl Launch<'_> {
             )));
         }
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else { return Ok(()) };
-        run(kernel.executable(), self.stream, grid, &args)
+        run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, &args)
     }
 }
 

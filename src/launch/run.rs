@@ -12,11 +12,13 @@ use crate::runtime::driver::sys::CUtensorMap;
 use crate::runtime::{FailureNote, MemoryUse, Stream, StreamHandle};
 
 /// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device.
+/// `dependent`: it may start while the kernel before it runs.
 #[inline]
 pub(super) fn run(
     executable: &Executable,
     stream: Option<&Stream>,
     grid: [u32; 3],
+    dependent: bool,
     args: &impl LaunchArg,
 ) -> Result<()> {
     let mut words = WordWriter::default();
@@ -24,7 +26,7 @@ pub(super) fn run(
     match executable {
         Executable::Gpu(code) => {
             let own = stream.and_then(Stream::as_gpu);
-            launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), grid, words.words(), args)
+            launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), (grid, dependent), words.words(), args)
         }
         Executable::Cpu(program, _) => launch_cpu(program, grid, &words, args),
     }
@@ -34,7 +36,7 @@ pub(super) fn run(
 fn launch_gpu(
     code: &GpuCode,
     stream: &StreamHandle,
-    grid: [u32; 3],
+    (grid, dependent): ([u32; 3], bool),
     words: &[ParamWord],
     args: &impl LaunchArg,
 ) -> Result<()> {
@@ -64,13 +66,13 @@ fn launch_gpu(
         // SAFETY: as above; every element was written.
         unsafe {
             let pointers = std::slice::from_raw_parts_mut(pointers.as_mut_ptr().cast(), pointers.len());
-            code.kernel.launch(stream, grid, pointers)
+            code.kernel.launch(stream, grid, dependent, pointers)
         }
     } else {
         let mut pointers: Vec<*mut c_void> =
             param_pointers(&code.params, words, maps, code.failure.as_deref()).collect();
         // SAFETY: as above.
-        unsafe { code.kernel.launch(stream, grid, &mut pointers) }
+        unsafe { code.kernel.launch(stream, grid, dependent, &mut pointers) }
     }
 }
 

@@ -5,10 +5,11 @@
 //! (state 0).
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use super::driver::sys::CUdeviceptr;
+use super::failures::Noted;
 use super::gpu::Gpu;
 use crate::error::{Error, Result};
 
@@ -57,7 +58,8 @@ impl FailureNote {
             }
         }
         let note = Arc::new(FailureNote { gpu, host: host.cast(), words, address, explain: Box::new(explain) });
-        gpu.failures.add(&note);
+        let noted: Weak<FailureNote> = Arc::downgrade(&note);
+        gpu.failures.add(noted);
         Ok(note)
     }
 
@@ -66,8 +68,9 @@ impl FailureNote {
     pub fn address(&self) -> *mut c_void {
         (&raw const self.address).cast_mut().cast()
     }
+}
 
-    /// The failure that is noted, if there is one; the note is free again.
+impl Noted for FailureNote {
     fn take(&self) -> Option<Error> {
         // SAFETY: the words are allocated while this lives, and are only reached through atomics here.
         let words = unsafe { std::slice::from_raw_parts(self.host, self.words) };
@@ -84,48 +87,9 @@ impl Drop for FailureNote {
     fn drop(&mut self) {
         // The kernel is unloaded, and so has ended; nobody has looked at its note since.
         if let Some(error) = self.take() {
-            self.gpu.failures.lost.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+            self.gpu.failures.keep(error);
         }
         // SAFETY: allocated by this object, freed once. A failure means that the context is lost.
         let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.host_free(self.host.cast()) });
-    }
-}
-
-/// The notes of all kernels on a GPU.
-#[derive(Default)]
-pub(crate) struct Failures {
-    /// Has there ever been a kernel with assertions?
-    any: AtomicBool,
-    notes: Mutex<Vec<Weak<FailureNote>>>,
-    /// Failures of kernels that are gone.
-    lost: Mutex<Vec<Error>>,
-}
-
-impl Failures {
-    fn add(&self, note: &Arc<FailureNote>) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.retain(|note| note.strong_count() > 0);
-        notes.push(Arc::downgrade(note));
-        self.any.store(true, Ordering::Release);
-    }
-
-    /// What the host learns after it has waited for work: one failure of those that are noted.
-    ///
-    /// # Errors
-    /// [`Error::Execution`] for an assertion that failed.
-    #[inline]
-    pub fn check(&self) -> Result<()> {
-        if self.any.load(Ordering::Acquire) { self.look() } else { Ok(()) }
-    }
-
-    #[cold]
-    fn look(&self) -> Result<()> {
-        if let Some(error) = self.lost.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Err(error);
-        }
-        // Not under the lock: the last handle of a note may go here, and the note then locks what it is in.
-        let notes: Vec<Arc<FailureNote>> =
-            self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
-        notes.iter().find_map(|note| note.take()).map_or(Ok(()), Err)
     }
 }

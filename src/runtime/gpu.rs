@@ -16,7 +16,7 @@ use super::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags, CUmemAllocationHandleType, CUmemAllocationType,
     CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_flags,
 };
-use super::failure::Failures;
+use super::failures::Failures;
 use super::order::Queue;
 use crate::error::{Error, Result};
 use crate::target::Target;

@@ -8,6 +8,7 @@ mod array;
 mod device;
 pub mod driver;
 mod failure;
+mod failures;
 mod gpu;
 mod host;
 mod memory;

@@ -60,6 +60,7 @@ fn holds(session: Session) -> Result<()> {
 
 /// One value fails in one block.
 fn scalar(session: Session) -> Result<()> {
+    const PLACE: u32 = line!() + 3;
     fn kernel(limit: Scalar<i64>) {
         let (block, n) = (ct::bid(1), ct::bid(1).cast::<i64>() * 10_000_000_000);
         ct::assert!(
@@ -68,11 +69,10 @@ fn scalar(session: Session) -> Result<()> {
             block.cast::<f32>() / 2.0
         );
     }
-    let place = line!() - 2;
     let error = failure(session, || session.launch(kernel, [1, 20], (70_000_000_000i64,)))?;
     check(session, error, |error| {
         let message = "assertion failed: n = +70000000000 of 104c533c00, 100 %, in block 7, half: 3.50";
-        error.contains(&format!("assert.rs:{place}:9: {message}\n  in tile block (0, 7, 0)"))
+        error.contains(&format!("assert.rs:{PLACE}:9: {message}\n  in tile block (0, 7, 0)"))
     })
 }
 

@@ -25,6 +25,7 @@ mod control;
 mod convert;
 mod differing;
 mod elementwise;
+mod exits;
 mod memory;
 mod pipeline;
 mod print;
@@ -377,6 +378,10 @@ impl<'m> Lowering<'m> {
             If => self.branches(id),
             Break | Continue | Yield | Return => self.terminator(id),
             Print => self.print(id),
+            GdcWait | GdcLaunchDependents => {
+                self.dependent_launch(op.code);
+                Ok(())
+            }
             Assert => self.assertion(id),
             AtomicCas
             | AtomicRmw
@@ -394,12 +399,22 @@ impl<'m> Lowering<'m> {
             | MakeStridedView
             | AtomicRedView
             | Insert
-            | GdcLaunchDependents
-            | GdcWait
             | MemoryFenceAlias
             | MultimemLoadReduce
             | MultimemReduce
             | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+        }
+    }
+
+    /// `griddepcontrol`, from sm_90 on.
+    fn dependent_launch(&mut self, code: Opcode) {
+        match code {
+            _ if self.b.target.arch < 90 => {}
+            Opcode::GdcWait => self.b.grid_dependency_wait(),
+            _ => {
+                // Dependents may see what was stored before only once this grid has ended: nothing else to wait for.
+                self.b.grid_dependency_launch();
+            }
         }
     }
 

@@ -182,7 +182,7 @@ impl Lowering<'_> {
         let options = &self.options;
         let threads = (self.inference.num_warps as u32 + self.producer_warps()) * WARP;
         let able = target.arch == 90 && target.accelerated && threads <= MOST_THREADS;
-        if !able || !options.tma || options.stages == Some(1) || self.has_print(body) {
+        if !able || !options.tma || options.stages == Some(1) || self.has_print(body) || self.leaves_amid(body) {
             return None;
         }
         let structure = self.structure(body);

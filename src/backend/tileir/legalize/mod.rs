@@ -43,6 +43,7 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
         promises.probe = promises.probe.or(of_entry.probe);
         arithmetic::run(module, &entry, &facts);
         assertion::run(module, &entry);
+        loops::drop_hints(module, &entry);
         padding::run(module, &entry);
         loops::widen(module, &entry, &wrapping);
     }
