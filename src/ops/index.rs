@@ -1,6 +1,5 @@
 //! Tile indices: what counts tiles, and what counts elements.
 
-use super::operand::Operand;
 use crate::dtype::DType;
 use crate::element::{Element, Int};
 use crate::ir::{Attr, Opcode, Overflow, Sign, Value};
@@ -214,37 +213,6 @@ tuple_index! {
     6: A 0, B 1, C 2, D 3, E 4, F 5;
     7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
     8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
-}
-
-/// An end or step of a range: `Scalar<i32>`, `i32`, `usize`, or a one-element `Tile<i32, N>`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an end of a range",
-    note = "the ends of a range are a `Scalar<i32>`, an i32 or a usize; convert others with `.cast::<i32>()`"
-)]
-pub trait RangeEnd: Copy {
-    #[doc(hidden)]
-    fn into_index(self) -> Source;
-}
-
-impl RangeEnd for Scalar<i32> {
-    fn into_index(self) -> Source {
-        Source::Value(self.raw())
-    }
-}
-impl<const R: usize> RangeEnd for Tile<i32, R> {
-    fn into_index(self) -> Source {
-        Source::Value(self.raw())
-    }
-}
-impl RangeEnd for i32 {
-    fn into_index(self) -> Source {
-        Operand::<Scalar<i32>>::source(self)
-    }
-}
-impl RangeEnd for usize {
-    fn into_index(self) -> Source {
-        Source::Extent(self)
-    }
 }
 
 impl Component {

@@ -7,6 +7,8 @@
 mod attention;
 #[path = "../../examples/batched_matmul.rs"]
 mod batched_matmul;
+#[path = "../../examples/hello.rs"]
+mod hello;
 #[path = "../../examples/layernorm.rs"]
 mod layernorm;
 #[path = "../../examples/layernorm_backward.rs"]
@@ -44,6 +46,7 @@ pub fn register(suite: &mut Suite) {
     }
     suite.test("example/emit", emit);
     each! {
+        hello: ("--x" "3" "--y" "1");
         vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
         saxpy: ("--n" "5000" "--alpha=-2.5");
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");

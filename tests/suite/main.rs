@@ -16,6 +16,7 @@
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
+mod assert;
 mod atomic;
 mod boxes;
 mod cast;
@@ -23,9 +24,11 @@ mod chains;
 mod compare;
 mod control;
 mod data;
+mod dependent;
 mod elementwise;
 mod examples;
 mod float;
+mod flow;
 mod format;
 mod gather;
 mod grid;
@@ -34,6 +37,7 @@ mod integer;
 mod large;
 mod memory;
 mod order;
+mod print;
 mod product;
 mod ptxas;
 mod random;
@@ -50,6 +54,9 @@ use harness::Suite;
 use libtest_mimic::{Arguments, FormatSetting, Trial};
 
 fn main() -> ExitCode {
+    if let Some(code) = print::child() {
+        return code;
+    }
     let mut arguments = Arguments::from_args();
     if arguments.format.is_none() && !arguments.list {
         arguments.format = Some(FormatSetting::Terse);
@@ -72,6 +79,10 @@ fn main() -> ExitCode {
     product::register(&mut suite);
     boxes::register(&mut suite);
     control::register(&mut suite);
+    dependent::register(&mut suite);
+    flow::register(&mut suite);
+    assert::register(&mut suite);
+    print::register(&mut suite);
     grid::register(&mut suite);
     examples::register(&mut suite);
     random::register(&mut suite);

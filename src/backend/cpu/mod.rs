@@ -40,6 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use memory::Memory;
 pub(crate) use pool::num_threads;
+pub(crate) use print::failure;
 pub use program::Program;
 
 use self::eval::{Fault, Machine};

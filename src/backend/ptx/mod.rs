@@ -12,6 +12,7 @@
 
 #[cfg(test)]
 mod assemble;
+mod assertion;
 mod boxed;
 #[allow(dead_code)]
 mod builder;
@@ -35,6 +36,7 @@ pub mod tensor_map;
 #[cfg(test)]
 mod tests;
 
+pub use assertion::{Assertion, NoteField, note_words};
 pub use options::CompileOptions;
 
 use crate::error::{Diagnostic, Error, Result};
@@ -54,6 +56,8 @@ pub enum ParamKind {
         /// Width in bytes: 1, 2, 4 or 8.
         bytes: u32,
     },
+    /// The address of the note of a failed assertion (see [`Assertion`]): 8 bytes.
+    Failure,
     /// A tensor map, made at each launch: 128 bytes, aligned to 64.
     TensorMap(TensorMap),
 }
@@ -75,6 +79,8 @@ pub struct Compiled {
     pub cluster: u32,
     /// Kernel parameters in order.
     pub params: Vec<ParamKind>,
+    /// Its assertions, by their numbers in a note.
+    pub assertions: Vec<Assertion>,
     /// The register layouts, as text for people.
     pub layout: String,
     /// What became of the kernel, for people.

@@ -189,7 +189,7 @@ fn assertions_name_the_place_and_the_lowest_block() {
     let limit = int(&mut b, 5);
     let fine = compare(&mut b, x, CmpPred::Lt, limit);
     b.set_location(&Location { file: "kernel.rs".into(), line: 3, column: 4 });
-    b.op(Opcode::Assert, &[&[fine]], vec![Attr::Text("x < 5".into())], vec![], &[]);
+    b.op(Opcode::Assert, &[&[fine], &[]], vec![Attr::Text("x < 5".into())], vec![], &[]);
     finish(&mut b);
     for _ in 0..20 {
         let message = fault(launch(&b.module, [64, 1, 1], &mut []));

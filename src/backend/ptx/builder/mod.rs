@@ -9,6 +9,7 @@
 mod arith;
 mod fold;
 mod memory;
+mod print;
 mod tensor;
 mod warp;
 
@@ -44,6 +45,8 @@ impl Builder {
             cluster: None,
             registers: [0; 4],
             tables: Vec::new(),
+            texts: Vec::new(),
+            frame_bytes: 0,
             lines: Vec::new(),
         };
         Builder { target, function, guard: None, labels: 0 }

@@ -196,6 +196,9 @@ impl Lowering<'_> {
         let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
         self.b.bra_if(enter, true, end, true);
         self.b.place(head);
+        if self.stays_rolled(id) {
+            self.b.pragma("nounroll");
+        }
         self.single(args[0], counter.into());
         self.mirror_counter(id, counter, ty)?;
         for (&arg, fixed) in args[1..].iter().zip(&carried) {

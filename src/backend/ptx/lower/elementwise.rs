@@ -124,6 +124,8 @@ impl OperandKey {
             Operand::Special(special) => OperandKey::Other(128, special as u64),
             Operand::Smem => OperandKey::Other(129, 0),
             Operand::Param(index) => OperandKey::Other(130, u64::from(index)),
+            Operand::Text(index) => OperandKey::Other(132, u64::from(index)),
+            Operand::Frame => OperandKey::Other(133, 0),
             Operand::Table(table) => OperandKey::Other(131, table.name.as_ptr() as u64),
         }
     }

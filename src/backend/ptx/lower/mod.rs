@@ -19,6 +19,7 @@
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
 
+mod assert;
 mod atomic;
 mod box_store;
 mod cluster;
@@ -26,9 +27,11 @@ mod control;
 mod convert;
 mod differing;
 mod elementwise;
+mod exits;
 mod memory;
 mod pipeline;
 mod pointer;
+mod print;
 mod product;
 mod reduce;
 mod ring;
@@ -46,8 +49,9 @@ mod view;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::assertion::Assertion;
 use super::builder::Builder;
-use super::emit::{self, Function};
+use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, Ty};
 use super::pressure;
@@ -107,6 +111,9 @@ pub struct Lowering<'m> {
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
     thread: thread::ThreadCache,
+    /// The parameter that names the note of a failed assertion, in a kernel that has some, and these so far.
+    failure: Option<Operand>,
+    assertions: Vec<Assertion>,
     use_counts: Vec<u32>,
     /// The block that each op stands in.
     op_blocks: Vec<Option<BlockId>>,
@@ -145,6 +152,8 @@ fn start<'m>(
         boxes_stored: HashSet::new(),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),
+        failure: None,
+        assertions: Vec::new(),
         use_counts: use_counts(module, entry.body),
         op_blocks: op_blocks(module, entry.body),
         errors: Vec::new(),
@@ -187,6 +196,7 @@ pub fn lower<'m>(
     params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let layout = lowering.layout_text(entry.body);
     let (shared_bytes, cluster) = (lowering.shared.used(), lowering.cluster());
+    let assertions = lowering.assertions;
     let (mut remarks, warps) = (lowering.remarks, lowering.inference.num_warps as u32);
     let multiplies = !lowering.inference.products.is_empty();
     let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.options.occupancy);
@@ -203,7 +213,18 @@ pub fn lower<'m>(
     remarks.finish(&function, warps);
     let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
-    Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster, params, layout, remarks })
+    Ok(Compiled {
+        text,
+        entry: name.to_owned(),
+        threads,
+        min_blocks,
+        shared_bytes,
+        cluster,
+        params,
+        assertions,
+        layout,
+        remarks,
+    })
 }
 
 /// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
@@ -271,6 +292,12 @@ impl<'m> Lowering<'m> {
             };
             kinds.push(ParamKind::Word { index: index as u32, bytes });
             self.tiles[arg.index()] = Some(Tile { layout: layout.clone(), slots: Rc::from([value]) });
+        }
+        let mut asserts = false;
+        self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);
+        if asserts {
+            self.failure = Some(self.b.param(Param::Scalar(Ty::U64)));
+            kinds.push(ParamKind::Failure);
         }
         kinds
     }
@@ -357,11 +384,15 @@ impl<'m> Lowering<'m> {
             Loop => self.endless_loop(id),
             If => self.branches(id),
             Break | Continue | Yield | Return => self.terminator(id),
-            Assert
-            | Cat
+            Print => self.print(id),
+            GdcWait | GdcLaunchDependents => {
+                self.dependent_launch(op.code);
+                Ok(())
+            }
+            Assert => self.assertion(id),
+            Cat
             | Extract
             | GetGlobal
-            | Print
             | Scan
             | Pack
             | Unpack
@@ -370,12 +401,22 @@ impl<'m> Lowering<'m> {
             | MakeGatherScatterView
             | AtomicRedView
             | Insert
-            | GdcLaunchDependents
-            | GdcWait
             | MemoryFenceAlias
             | MultimemLoadReduce
             | MultimemReduce
             | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+        }
+    }
+
+    /// `griddepcontrol`, from sm_90 on.
+    fn dependent_launch(&mut self, code: Opcode) {
+        match code {
+            _ if self.b.target.arch < 90 => {}
+            Opcode::GdcWait => self.b.grid_dependency_wait(),
+            _ => {
+                // Dependents may see what was stored before only once this grid has ended: nothing else to wait for.
+                self.b.grid_dependency_launch();
+            }
         }
     }
 
