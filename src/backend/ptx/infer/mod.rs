@@ -18,11 +18,17 @@
 //! where it is used.
 
 mod access;
+mod pieces;
+mod repack;
+mod scan;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis};
+pub use pieces::{block_layout, block_number, doubled};
+pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
+pub use scan::{AxisBit, ScanOrder};
 
 use super::mma::MmaPlan;
 use crate::ir::table::Class;
@@ -142,7 +148,7 @@ impl<'m> Inference<'m> {
             }
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
-            Opcode::StoreView | Opcode::Reduce => self.accesses.get(&id).cloned(),
+            Opcode::StoreView | Opcode::Reduce | Opcode::Scan => self.accesses.get(&id).cloned(),
             code if is_elementwise(code) => of(op.results[0]),
             _ => None,
         }
@@ -304,6 +310,11 @@ impl<'m> Inference<'m> {
             }
             Opcode::StoreView => self.store(id),
             Opcode::Reduce => self.reduce(id),
+            Opcode::Scan => self.scan(id),
+            Opcode::Cat => self.cat(id),
+            Opcode::Pack | Opcode::Unpack => self.repack(id),
+            Opcode::Extract => self.extract(id),
+            Opcode::Insert => self.insert(id),
             Opcode::MmaF | Opcode::MmaI => {
                 let plan = self.plan_product(id);
                 let layout = match &plan {

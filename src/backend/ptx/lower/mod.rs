@@ -8,7 +8,8 @@
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
-//! * `reduce` — within a thread, across lanes, across warps;
+//! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
+//! * `reduce`, `scan` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
@@ -25,12 +26,15 @@ mod convert;
 mod differing;
 mod elementwise;
 mod memory;
+mod pieces;
 mod pipeline;
 mod product;
 mod reduce;
+mod repack;
 mod ring;
 mod roles;
 mod run;
+mod scan;
 mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
@@ -346,6 +350,11 @@ impl<'m> Lowering<'m> {
             MakeToken | JoinTokens => Ok(()),
             MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
+            Scan => self.scan(id),
+            Cat => self.cat(id),
+            Pack | Unpack => self.repack(id),
+            Extract => self.extract(id),
+            Insert => self.insert(id),
             For => self.for_loop(id),
             Loop => self.endless_loop(id),
             If => self.branches(id),
@@ -353,21 +362,15 @@ impl<'m> Lowering<'m> {
             Assert
             | AtomicCas
             | AtomicRmw
-            | Cat
-            | Extract
             | GetGlobal
             | LoadPtr
             | Print
-            | Scan
             | StorePtr
-            | Pack
-            | Unpack
             | Alloca
             | MmaFScaled
             | MakeGatherScatterView
             | MakeStridedView
             | AtomicRedView
-            | Insert
             | GdcLaunchDependents
             | GdcWait
             | MemoryFenceAlias

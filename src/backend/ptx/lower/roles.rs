@@ -525,7 +525,7 @@ impl Lowering<'_> {
                         converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
                     }
                 }
-                Opcode::Reduce => converts = converts.max(4 << 10),
+                Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
                 code if is_elementwise(code) => {
                     let Some(layout) = self.inference.layout(op.results[0]) else { return };
                     let each = op.operands.iter().map(|&operand| self.conversion_bytes(operand, layout));
