@@ -787,3 +787,104 @@ fn messages_that_cannot_be() {
     assert_eq!(count("a tile of shape [2, 8] in the message, and the condition has shape []"), 1, "{text}");
     assert_eq!(count("takes only elementwise operations on scalars, and this operation is seen outside"), 1, "{text}");
 }
+
+#[test]
+fn scanned_axis() {
+    let text = problems(|| {
+        let _ = tile(4, 8).cumsum(2);
+    });
+    assert_eq!(
+        text,
+        "\
+<cumsum(2)>: `cumsum` along axis 2 of a tile of shape [4, 8]
+  axes are counted from 0"
+    );
+}
+
+#[test]
+fn tiles_reduced_together_have_one_shape() {
+    let text = problems(|| {
+        let _ = ct::reduce((tile(4, 8), tile(4, 1)), 1, (0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::reduce((tile(4, 8), tile(4, 1)), 1, (0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1))>: `reduce` of tiles with shapes [4, 8] and [4, 1]
+  the shapes must be equal: use `broadcast_to`"
+    );
+}
+
+#[test]
+fn pieces_that_do_not_fit() {
+    let text = problems(|| {
+        let _ = ct::cat([tile(4, 8), tile(2, 8)], 1);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::cat([tile(4, 8), tile(2, 8)], 1)>: `cat` along axis 1 of tiles with shapes [4, 8] and [2, 8]
+  the extents of the other axes must be equal"
+    );
+    let text = problems(|| {
+        let _ = ct::cat([tile(4, 8), tile(4, 8), tile(4, 8)], 1);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::cat([tile(4, 8), tile(4, 8), tile(4, 8)], 1)>: `cat`: extent 24 of axis 1 in tile shape [4, 24]
+  extents of tiles are powers of two: take 32 and let loads pad (stores drop what lies outside)"
+    );
+    let text = problems(|| {
+        let [_, _, _] = tile(4, 8).split(1);
+    });
+    assert_eq!(
+        text,
+        "\
+<split(1)>: `split` into 3 parts along axis 1 of a tile of shape [4, 8]
+  the number of parts divides the extent"
+    );
+    let text = problems(|| {
+        let _ = tile(4, 8).extract([0, 3], [4, 4]);
+    });
+    assert_eq!(
+        text,
+        "\
+<extract([0, 3], [4, 4])>: `extract`: number 3 along axis 1, where there are 2
+  they are counted from 0"
+    );
+    let text = problems(|| {
+        let _ = tile(4, 8).insert([0, 0], tile(4, 16));
+    });
+    assert_eq!(
+        text,
+        "\
+<insert([0, 0], tile(4, 16))>: `insert`: parts of shape [4, 16] of a tile of shape [4, 8]
+  each extent of the part divides that of the tile"
+    );
+}
+
+#[test]
+fn tables_of_another_length() {
+    let text = problems(|| {
+        let _ = ct::from_slice([4], &[1, 2, 3]);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::from_slice([4], &[1, 2, 3])>: `from_slice`: 3 elements for a tile of shape [4]
+  one element for each place, row-major"
+    );
+}
+
+#[test]
+fn vector_of_another_length() {
+    let text = problems(|| {
+        let _ = ct::matvec(tile(4, 8), tile(4, 1).squeeze(1));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::matvec(tile(4, 8), tile(4, 1).squeeze(1))>: `matvec` of f32 [4, 8] and f32 [4]
+  the vector is as long as the axis of the matrix that it meets: the last one in `matvec`, the first one in `vecmat`"
+    );
+}

@@ -39,6 +39,16 @@ impl Number {
     fn extent(number: usize) -> Number {
         Number::of::<i32>(Source::Extent(number))
     }
+
+    /// The number, if the host knows it.
+    pub fn known(self) -> Option<i64> {
+        match self.source {
+            Source::Literal(bits) if self.dtype == DType::I32 => Some((bits as u32 as i32).into()),
+            Source::Literal(bits) => Some(bits as i64),
+            Source::Extent(extent) => i64::try_from(extent).ok(),
+            Source::Value(_) => None,
+        }
+    }
 }
 
 /// One component of a tile index: an integer (i32, i64 or usize), a `Scalar` of any integer type, a one-element tile of
@@ -234,13 +244,7 @@ impl Trace {
     /// Where the tile of this number starts, in elements, as [`Trace::index_scalar`]; in i64, where the product does
     /// not wrap.
     pub(crate) fn scaled_index(&mut self, place: Place, number: Number, step: i64) -> Option<Value> {
-        let host = match number.source {
-            Source::Literal(bits) if number.dtype == DType::I32 => Some((bits as u32 as i32).into()),
-            Source::Literal(bits) => Some(bits as i64),
-            Source::Extent(extent) => i64::try_from(extent).ok(),
-            Source::Value(_) => None,
-        };
-        if let Some(product) = host.and_then(|host| step.checked_mul(host)) {
+        if let Some(product) = number.known().and_then(|host| step.checked_mul(host)) {
             return self.index_scalar(place, Number::host(product));
         }
         let index = self.index_scalar(place, number)?;

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "examples are programs; what their `main` calls is tested")]
 
+#[path = "../../examples/argmax.rs"]
+mod argmax;
 #[path = "../../examples/attention.rs"]
 mod attention;
 #[path = "../../examples/batched_matmul.rs"]
@@ -23,6 +25,8 @@ mod softmax;
 mod transpose;
 #[path = "../../examples/vadd.rs"]
 mod vadd;
+#[path = "../../examples/welford.rs"]
+mod welford;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -50,6 +54,8 @@ pub fn register(suite: &mut Suite) {
         vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
         saxpy: ("--n" "5000" "--alpha=-2.5");
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
+        argmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
+        welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")

@@ -19,16 +19,22 @@
 
 mod access;
 mod kind;
+mod pieces;
 mod pointer;
+mod repack;
 mod run;
+mod scan;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis};
 pub use kind::is_elementwise;
+pub use pieces::{block_layout, block_number, doubled};
 pub use pointer::{mask_of, pointers_of};
+pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
 use run::PointerRun;
+pub use scan::{AxisBit, ScanOrder};
 
 use super::mma::MmaPlan;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
@@ -150,7 +156,9 @@ impl<'m> Inference<'m> {
             }
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
-            Opcode::StoreView | Opcode::Reduce | Opcode::LoadPtr | Opcode::StorePtr => self.accesses.get(&id).cloned(),
+            Opcode::StoreView | Opcode::Reduce | Opcode::Scan | Opcode::LoadPtr | Opcode::StorePtr => {
+                self.accesses.get(&id).cloned()
+            }
             code if is_elementwise(code) => of(op.results[0]),
             _ => None,
         }
@@ -316,6 +324,11 @@ impl<'m> Inference<'m> {
             Opcode::StoreView => self.store(id),
             Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => self.pointer_access(id),
             Opcode::Reduce => self.reduce(id),
+            Opcode::Scan => self.scan(id),
+            Opcode::Cat => self.cat(id),
+            Opcode::Pack | Opcode::Unpack => self.repack(id),
+            Opcode::Extract => self.extract(id),
+            Opcode::Insert => self.insert(id),
             Opcode::MmaF | Opcode::MmaI => {
                 let plan = self.plan_product(id);
                 let layout = match &plan {

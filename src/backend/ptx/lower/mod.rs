@@ -9,7 +9,8 @@
 //! * `pointer`, `atomic` — accesses by pointers; atomics, orders;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
-//! * `reduce` — within a thread, across lanes, across warps;
+//! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
+//! * `reduce`, `scan` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
@@ -29,14 +30,17 @@ mod differing;
 mod elementwise;
 mod exits;
 mod memory;
+mod pieces;
 mod pipeline;
 mod pointer;
 mod print;
 mod product;
 mod reduce;
+mod repack;
 mod ring;
 mod roles;
 mod run;
+mod scan;
 mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
@@ -380,6 +384,11 @@ impl<'m> Lowering<'m> {
             MakeToken | JoinTokens => Ok(()),
             MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
+            Scan => self.scan(id),
+            Cat => self.cat(id),
+            Pack | Unpack => self.repack(id),
+            Extract => self.extract(id),
+            Insert => self.insert(id),
             For => self.for_loop(id),
             Loop => self.endless_loop(id),
             If => self.branches(id),
@@ -390,17 +399,11 @@ impl<'m> Lowering<'m> {
                 Ok(())
             }
             Assert => self.assertion(id),
-            Cat
-            | Extract
-            | GetGlobal
-            | Scan
-            | Pack
-            | Unpack
+            GetGlobal
             | Alloca
             | MmaFScaled
             | MakeGatherScatterView
             | AtomicRedView
-            | Insert
             | MemoryFenceAlias
             | MultimemLoadReduce
             | MultimemReduce

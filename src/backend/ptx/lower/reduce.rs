@@ -11,7 +11,7 @@ use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ShflMode, Space, Special,
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, OpId};
+use crate::ir::{BlockId, Module, OpId, Value};
 use crate::layout::Layout;
 
 /// A hardware bit, by kind and position.
@@ -71,14 +71,15 @@ struct PartsInMemory {
 /// Fewer parts than this are cheaper to read with one or two wide accesses in every thread.
 const LEAST_PARTS_FOR_LANES: usize = 8;
 
-/// Does the body combine its arguments with one commutative op?
+/// Does the body combine each pair of arguments with one commutative op?
 pub fn commutes(module: &Module, body: BlockId) -> bool {
     let block = module.block(body);
-    let [op, end] = block.ops[..] else { return false };
-    let (op, end) = (module.op(op), module.op(end));
-    let [element, accumulator] = block.args[..] else { return false };
-    let args = [[element, accumulator], [accumulator, element]];
-    op.code.spec().commutative && end.operands == op.results && args.iter().any(|pair| op.operands[..] == pair[..])
+    let Some((&end, _)) = block.ops.split_last() else { return false };
+    let by_one_op = |(value, pair): (&Value, &[Value])| {
+        let Some(op) = module.defining_op(*value).map(|id| module.op(id)) else { return false };
+        op.code.spec().commutative && (op.operands == pair || op.operands.iter().rev().eq(pair))
+    };
+    module.op(end).operands.iter().zip(block.args.chunks(2)).all(by_one_op)
 }
 
 /// The hardware bits along the axis, with their bit of the coordinate, in the cheap order.
@@ -191,7 +192,7 @@ impl Lowering<'_> {
     }
 
     /// The body of a reduction on one pair of values an operand: `left` has the lower coordinates.
-    fn combine(&mut self, body: BlockId, left: &[Operand], right: &[Operand]) -> Lowered<Vec<Operand>> {
+    pub fn combine(&mut self, body: BlockId, left: &[Operand], right: &[Operand]) -> Lowered<Vec<Operand>> {
         let module = self.module;
         let block = module.block(body);
         let mark = self.mark();
@@ -322,8 +323,8 @@ impl Lowering<'_> {
         for place in &places {
             self.shared.read(place.buffer);
         }
-        match self.lanes_for_parts(partials, parts).filter(|_| !ordered) {
-            Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes),
+        match self.lanes_for_parts(partials, parts) {
+            Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes, ordered),
             None => self.combine_by_threads(body, partials, &places, parts),
         }
     }
@@ -343,6 +344,7 @@ impl Lowering<'_> {
         partials: &mut Partials,
         places: &[PartsInMemory],
         lanes: &[usize],
+        ordered: bool,
     ) -> Lowered {
         for (list, place) in places.iter().enumerate() {
             let size = vector::run_bytes(place.dtype, 1);
@@ -358,7 +360,7 @@ impl Lowering<'_> {
                 partials.slots[list][slot] = read[0];
             }
         }
-        lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, false))
+        lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, ordered))
     }
 
     /// Every thread reads all parts of its rows.

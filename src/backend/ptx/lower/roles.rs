@@ -526,7 +526,7 @@ impl Lowering<'_> {
                         converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
                     }
                 }
-                Opcode::Reduce => converts = converts.max(4 << 10),
+                Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
                 Opcode::Print => converts = converts.max(PRINT_BYTES),
                 code if is_elementwise(code) => {
                     let Some(layout) = self.inference.layout(op.results[0]) else { return };
