@@ -729,7 +729,7 @@ fn flow_of_another_loop() {
     assert_eq!(
         text,
         "\
-<flow.break_if(i.eq(j), ()))>: `break_if` is for a loop around the one that it stands in
+<break_if(i.eq(j), ()))>: `break_if` is for a loop around the one that it stands in
   <ct::for_each_flow(..4, (), |i, (), flow| {>: the loop that it is for
   <ct::for_each(..3, (), |j, ()| flow.break_if(i.eq(j), ()))>: the loop that it stands in
   give the condition out in the state of the inner loop, and ask for it there"
