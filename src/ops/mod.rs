@@ -38,7 +38,7 @@ pub use control::{Condition, LoopRange, StepRange, for_each, for_each_while, if_
 pub use dense::{Dense, astile, from_slice};
 pub use grid::{bid, num_blocks};
 pub use map::from_fn;
-pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, vecmat};
+pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, mma_scaled, vecmat};
 pub use mode::FloatMode;
 pub use narrow::Packed;
 pub use operand::Operand;
