@@ -111,6 +111,28 @@ pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
     type Acc: Number;
 }
 
+/// An operand of `mma_scaled` together with the type of its scales.
+#[diagnostic::on_unimplemented(
+    message = "there is no scaled matrix multiply of `{Self}` with scales `{Scale}`",
+    note = "f8e4m3fn and f8e5m2 with f8e8m0fnu; f4e2m1fn with f8e8m0fnu or f8e4m3fn"
+)]
+pub trait ScaledInput<Scale: Element>: Element {
+    /// How many elements along k may share a scale.
+    const BLOCKS: &'static [usize];
+}
+impl ScaledInput<f8e8m0fnu> for f8e4m3fn {
+    const BLOCKS: &'static [usize] = &[32];
+}
+impl ScaledInput<f8e8m0fnu> for f8e5m2 {
+    const BLOCKS: &'static [usize] = &[32];
+}
+impl ScaledInput<f8e8m0fnu> for f4e2m1fn {
+    const BLOCKS: &'static [usize] = &[16, 32];
+}
+impl ScaledInput<f8e4m3fn> for f4e2m1fn {
+    const BLOCKS: &'static [usize] = &[16];
+}
+
 /// Numeric conversion to `U`; exists for every pair of element types.
 pub trait CastTo<U: Element>: Element {}
 impl<T: Element, U: Element> CastTo<U> for T {}

@@ -1,9 +1,9 @@
 //! Matrix multiply-accumulate.
 
 use crate::dtype::DType;
-use crate::element::{Element, MatmulInput, MmaInput};
+use crate::element::{Element, MatmulInput, MmaInput, ScaledInput};
 use crate::ir::table::Effect;
-use crate::ir::{Attr, Flag, Opcode, Sign, Type};
+use crate::ir::{Attr, Flag, Opcode, Sign, Type, Value};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
 /// Names a rank for the compiler's messages.
@@ -225,4 +225,96 @@ fn refused<T: Element>(place: Place, name: &str, what: String, extent: usize) ->
                    one in `vecmat`";
     let ty = Type::tile(T::DTYPE, [extent as i64]);
     Tile::from_raw(record(|t| t.fail(place, ty, format!("`{name}` of {what}"), &[way_out])))
+}
+
+/// `acc + (a · scales) · (b · scales)` for matrices whose elements share scales in blocks along k: mxfp8, mxfp4, nvfp4.
+///
+/// Shapes: a `[m, k]` with scales `[m, k / block]`, b `[k, n]` with scales `[k / block, n]`, acc `[m, n]`, or all with
+/// one more axis in front. Blocks of 32, for `f4e2m1fn` also of 16 (with scales of `f8e4m3fn`, which are not to be
+/// negative, only of 16).
+///
+/// The ptx back end multiplies the operands with their scales first and makes them bf16. That is exact, but for
+/// results below 2^-126, which lose bits, and from 2^128 on, which overflow; the sums are those of a product of bf16
+/// into f32. (Tile IR has the scale type on sm_100 and later only.)
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// type Scales = Array<f8e8m0fnu, 2>;
+///
+/// fn kernel((a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>), (s, t): (Scales, Scales), c: ArrayMut<f32, 2>) {
+///     let (a, b) = (a.load([0, 0], [16, 64]), b.load([0, 0], [64, 8]));
+///     let (s, t) = (s.load([0, 0], [16, 2]), t.load([0, 0], [2, 8]));
+///     c.store([0, 0], ct::mma_scaled(a, s, b, t, ct::zeros([16, 8])));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let one = f8e4m3fn::from_f32(1.0);
+/// let (a, b) = (device.full([16, 64], one)?, device.full([64, 8], one)?);
+/// let scale = |x| f8e8m0fnu::from_f32(x);
+/// let (s, t) = (device.full([16, 2], scale(4.0))?, device.full([2, 8], scale(0.5))?);
+/// let mut c = device.zeros([16, 8])?;
+/// ct::launch(kernel, 1, ((&a, &b), (&s, &t), &mut c))?;
+/// assert_eq!(c.to_vec()?, [128.0; 128]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn mma_scaled<A, S, const R: usize>(
+    a: Tile<A, R>,
+    a_scale: Tile<S, R>,
+    b: Tile<A, R>,
+    b_scale: Tile<S, R>,
+    acc: Tile<f32, R>,
+) -> Tile<f32, R>
+where
+    A: ScaledInput<S>,
+    S: Element,
+    Rank<R>: MatrixRank,
+{
+    let (place, kinds) = (here(), Kinds::of::<A, A, f32>());
+    let operands = [a.raw(), b.raw(), acc.raw(), a_scale.raw(), b_scale.raw()];
+    Tile::from_raw(record(|t| t.mma_scaled(place, &kinds, operands, S::NAME, A::BLOCKS)))
+}
+
+impl Trace {
+    fn mma_scaled(&mut self, place: Place, kinds: &Kinds, operands: [Raw; 5], scale: &str, blocks: &[usize]) -> Raw {
+        self.at(place);
+        let [a, b, acc, a_scale, b_scale] = operands.map(|raw| self.shape(raw));
+        let ty = Type::tile(kinds.acc, acc.as_slice());
+        let values: Option<Vec<Value>> = operands.iter().map(|&raw| self.usable(raw, place)).collect();
+        let Some(values) = values else { return self.poison(ty) };
+        let Some(product) = self.product_shape(place, "mma_scaled", kinds, operands[0], operands[1]) else {
+            return self.poison(ty);
+        };
+        let r = a.len();
+        let elem = kinds.elem[0];
+        if product != acc || a[..r - 2] != b[..r - 2] {
+            let message = format!("`mma_scaled` of {elem} {a:?} and {b:?} into an accumulator f32 {acc:?}");
+            return self.fail(place, ty, message, &["the accumulator has the shape of the product, and one batch"]);
+        }
+        let k = a[r - 1];
+        let fits = |block: &&usize| {
+            let count = k / **block as i64;
+            let of_a = [&a[..r - 1], &[count]].concat();
+            let of_b = [&b[..r - 2], &[count, b[r - 1]]].concat();
+            k % **block as i64 == 0 && a_scale == of_a && b_scale == of_b
+        };
+        if !blocks.iter().any(|block| fits(&block)) {
+            let message =
+                format!("`mma_scaled` of {elem} {a:?} and {b:?} with scales {scale} {a_scale:?} and {b_scale:?}");
+            let sizes: Vec<String> = blocks.iter().map(usize::to_string).collect();
+            let way_out = format!(
+                "a scale belongs to {} elements along k: the scales of a are [m, k / block], those of b [k / block, n]",
+                sizes.join(" or ")
+            );
+            return self.fail(place, ty, message, &[&way_out]);
+        }
+        if !self.admits(place, Effect::Pure, r) {
+            return self.poison(ty);
+        }
+        let value = self.put(Opcode::MmaFScaled, &values, vec![], kinds.acc, &acc);
+        self.raw(value)
+    }
 }

@@ -62,7 +62,7 @@ pub use grid::{bid, num_blocks};
 pub use index::{At, IntoIndex, Position, TileIndex, at};
 pub use map::from_fn;
 pub use memory::Stores;
-pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, vecmat};
+pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, mma_scaled, vecmat};
 pub use mode::FloatMode;
 pub use narrow::Packed;
 pub use operand::Operand;

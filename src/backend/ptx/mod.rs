@@ -31,6 +31,7 @@ mod reload;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
+mod scaled;
 mod shared;
 pub mod tensor_map;
 #[cfg(test)]
@@ -99,6 +100,8 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             None,
         )]));
     };
+    let expanded = scaled::expanded(module);
+    let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     build(module, entry, target, options).or_else(|problems| {
         if !options.tma {
             return Err(Error::Unsupported(problems));

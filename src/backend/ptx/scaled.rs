@@ -1,0 +1,88 @@
+//! Products of scaled blocks, by conversion: each operand times its scales becomes bf16, whose products the tensor
+//! cores of every target sum in f32.
+//!
+//! A 4- or 8-bit float times a power of two has at most 4 significant bits, a 4-bit float times an 8-bit one at most
+//! 6, and bf16 has 8 with the exponents of f32: nothing is rounded but what lies below 2^-126, and only what f32 does
+//! not hold either overflows.
+
+use crate::dtype::DType;
+use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Rounding, Substitution, Type, Value};
+
+/// The module with such products expanded, if it has any.
+pub fn expanded(module: &Module) -> Option<Module> {
+    let body = module.entries.first()?.body;
+    let mut found = false;
+    module.walk(body, &mut |id| found |= module.op(id).code == Opcode::MmaFScaled);
+    if !found {
+        return None;
+    }
+    let mut module = module.clone();
+    let mut values = Substitution::new();
+    expand_block(&mut module, body, &mut values);
+    values.apply(&mut module, body);
+    Some(module)
+}
+
+fn expand_block(module: &mut Module, block: BlockId, values: &mut Substitution) {
+    let ops = std::mem::take(&mut module.block_mut(block).ops);
+    let mut out = Vec::with_capacity(ops.len());
+    for id in ops {
+        for region in module.op(id).regions.clone() {
+            expand_block(module, region, values);
+        }
+        if module.op(id).code != Opcode::MmaFScaled {
+            out.push(id);
+            continue;
+        }
+        let op = module.op(id).clone();
+        let mut expansion = Expansion { module, out: &mut out, op: id };
+        let [a, b, acc, a_scale, b_scale] = [0, 1, 2, 3, 4].map(|i| op.operands[i]);
+        let rank = expansion.module.shape(a).len();
+        let a = expansion.scaled(a, a_scale, rank - 1);
+        let b = expansion.scaled(b, b_scale, rank - 2);
+        let shape = expansion.module.shape(acc).to_vec();
+        let product = expansion.put(Opcode::MmaF, &[a, b, acc], vec![], DType::F32, &shape);
+        values.replace(op.results[0], product);
+    }
+    module.block_mut(block).ops = out;
+}
+
+/// Ops in the place of one.
+struct Expansion<'a> {
+    module: &'a mut Module,
+    out: &'a mut Vec<OpId>,
+    op: OpId,
+}
+
+impl Expansion<'_> {
+    fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
+        let ty = self.module.intern(Type::tile(dtype, shape));
+        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let loc = self.module.op(self.op).loc;
+        let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], loc);
+        self.out.push(id);
+        self.module.op(id).results[0]
+    }
+
+    fn cast(&mut self, value: Value, to: DType) -> Value {
+        let shape = self.module.shape(value).to_vec();
+        self.put(Opcode::FToF, &[value], vec![Attr::Rounding(Rounding::NearestEven)], to, &shape)
+    }
+
+    /// An operand times its scales, each of which belongs to a block of elements along `axis`.
+    fn scaled(&mut self, value: Value, scale: Value, axis: usize) -> Value {
+        let shape = self.module.shape(value).to_vec();
+        let wide = self.cast(value, DType::F32);
+        let scale = self.cast(scale, DType::F32);
+        let mut apart = self.module.shape(scale).to_vec();
+        let blocks = apart[axis];
+        apart.insert(axis + 1, 1);
+        let scale = self.put(Opcode::Reshape, &[scale], vec![], DType::F32, &apart);
+        apart[axis + 1] = shape[axis] / blocks;
+        let scale = self.put(Opcode::Broadcast, &[scale], vec![], DType::F32, &apart);
+        let scale = self.put(Opcode::Reshape, &[scale], vec![], DType::F32, &shape);
+        let nearest = vec![Attr::Rounding(Rounding::NearestEven)];
+        let product = self.put(Opcode::MulF, &[wide, scale], nearest, DType::F32, &shape);
+        self.cast(product, DType::BF16)
+    }
+}
