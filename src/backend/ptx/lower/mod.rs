@@ -337,7 +337,7 @@ impl<'m> Lowering<'m> {
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
-            MakePartitionView | MakeStridedView => self.alias_view(op),
+            MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
             LoadView if self.is_streamed(id) => self.streamed_load(id),
             LoadView if self.staged.contains_key(&op.results[0]) => Ok(()),
             LoadView if self.is_own(id) => self.load_own(id),
@@ -350,29 +350,11 @@ impl<'m> Lowering<'m> {
             Loop => self.endless_loop(id),
             If => self.branches(id),
             Break | Continue | Yield | Return => self.terminator(id),
-            Assert
-            | AtomicCas
-            | AtomicRmw
-            | Cat
-            | Extract
-            | GetGlobal
-            | LoadPtr
-            | Print
-            | Scan
-            | StorePtr
-            | Pack
-            | Unpack
-            | Alloca
-            | MmaFScaled
-            | MakeGatherScatterView
-            | AtomicRedView
-            | Insert
-            | GdcLaunchDependents
-            | GdcWait
-            | MemoryFenceAlias
-            | MultimemLoadReduce
-            | MultimemReduce
-            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            Assert | AtomicCas | AtomicRmw | Cat | Extract | GetGlobal | LoadPtr | Print | Scan | StorePtr | Pack
+            | Unpack | Alloca | MmaFScaled | AtomicRedView | Insert | GdcLaunchDependents | GdcWait
+            | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+                Err("the ptx back end has no lowering for this op".to_owned())
+            }
         }
     }
 
