@@ -17,6 +17,8 @@ mod matmul;
 mod saxpy;
 #[path = "../../examples/softmax.rs"]
 mod softmax;
+#[path = "../../examples/stencil.rs"]
+mod stencil;
 #[path = "../../examples/transpose.rs"]
 mod transpose;
 #[path = "../../examples/vadd.rs"]
@@ -47,6 +49,7 @@ pub fn register(suite: &mut Suite) {
         vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
         saxpy: ("--n" "5000" "--alpha=-2.5");
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
+        stencil: ("--m" "64" "--n" "256") ("--m" "101" "--n" "77") ("--m" "33" "--n" "60" "--tile" "8" "32");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")
