@@ -108,7 +108,7 @@ pub trait MmaInput<Rhs: Element, Acc: Element>: Element {}
 )]
 pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
     /// f32 for floats of up to 32 bits, f64 for f64, i32 for integers.
-    type Acc: Element;
+    type Acc: Number;
 }
 
 /// Numeric conversion to `U`; exists for every pair of element types.

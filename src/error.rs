@@ -136,7 +136,7 @@ pub enum Error {
     /// There is no such device, or no driver.
     #[error("{0}")]
     NoDevice(String),
-    /// A kernel did something that has no meaning (found by the cpu back end while it ran).
+    /// An assertion of a kernel failed, or it did something that has no meaning (which the cpu back end finds).
     #[error("{0}")]
     Execution(Diagnostic),
     /// A file could not be read or written.

@@ -426,13 +426,13 @@ fn branches_differ() {
 #[test]
 fn step_is_not_positive() {
     let text = problems(|| {
-        ct::for_each(ct::range(8, 0).step(-1), (), |_, ()| ());
+        ct::for_each(ct::range(8, 0).step(0), (), |_, ()| ());
     });
     assert_eq!(
         text,
         "\
-<ct::for_each(ct::range(8, 0).step(-1), (), |_, ()| ())>: `for_each`: the step is -1 and must be positive
-  to run backwards, compute `last - i` in the body"
+<ct::for_each(ct::range(8, 0).step(0), (), |_, ()| ())>: `for_each`: the step is 0
+  a range goes up or down by 1 at least"
     );
 }
 
@@ -717,4 +717,174 @@ fn a_panic_in_a_kernel_leaves_no_trace() {
     assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"of the user"));
     assert!(!ct::tile::is_tracing());
     traced::trace(|| assert_eq!(tile(2, 2).len(), 4), ());
+}
+
+#[test]
+fn flow_of_another_loop() {
+    let text = problems(|| {
+        ct::for_each_flow(..4, (), |i, (), flow| {
+            ct::for_each(..3, (), |j, ()| flow.break_if(i.eq(j), ()));
+        });
+    });
+    assert_eq!(
+        text,
+        "\
+<flow.break_if(i.eq(j), ()))>: `break_if` is for a loop around the one that it stands in
+  <ct::for_each_flow(..4, (), |i, (), flow| {>: the loop that it is for
+  <ct::for_each(..3, (), |j, ()| flow.break_if(i.eq(j), ()))>: the loop that it stands in
+  give the condition out in the state of the inner loop, and ask for it there"
+    );
+    let text = problems(|| {
+        let kept = Cell::new(None);
+        ct::for_each_flow(..4, (), |_, (), flow| kept.set(Some(flow)));
+        kept.get().unwrap().continue_if(ct::bid(0).eq(0), ());
+    });
+    assert!(text.contains(">: `continue_if`: the loop has ended\n") && text.contains(">: this loop\n"), "{text}");
+}
+
+#[test]
+fn loop_without_an_end() {
+    let text = problems(|| ct::loop_flow((), |(), _| ()));
+    assert!(text.contains("`loop_flow`: nothing ends the loop\n  call `flow.break_if(condition, state)`"), "{text}");
+}
+
+#[test]
+fn bodies_nested_too_deeply() {
+    fn deeper(n: Scalar<i32>) {
+        ct::if_then(n.gt(0), || deeper(n - 1));
+    }
+    let text = problems(|| deeper(ct::bid(0)));
+    assert!(text.contains("`if_then`: bodies are nested deeper than 200\n  a function that calls itself"), "{text}");
+    fn fibonacci(n: Scalar<i32>) -> Scalar<i32> {
+        ct::if_else(n.lt(2), || n, || fibonacci(n - 1) + 1)
+    }
+    let caught = std::panic::catch_unwind(|| {
+        problems(|| {
+            let _ = fibonacci(ct::bid(0));
+        })
+    });
+    assert!(caught.is_err(), "the kernel is stopped");
+}
+
+#[test]
+fn messages_that_cannot_be() {
+    let text = problems(|| {
+        let (x, wide) = (tile(4, 1), tile(2, 8));
+        ct::println!("{x:^8}");
+        ct::println!("{:*>8}", x);
+        ct::print(format_args!("a \0 {x}"));
+        ct::assert!(x.gt(0.0), "{wide}");
+        ct::assert!(ct::bid(0).gt(0), "{wide}");
+        let _ = x.map(|x| {
+            ct::println!("{x}");
+            x
+        });
+    });
+    let count = |part: &str| text.matches(part).count();
+    assert_eq!(count("values of the kernel are aligned left or right, and filled with blanks"), 2, "{text}");
+    assert_eq!(count("there is a NUL in the text"), 1, "{text}");
+    assert_eq!(count("a tile of shape [2, 8] in the message, and the condition has shape [4, 1]"), 1, "{text}");
+    assert_eq!(count("a tile of shape [2, 8] in the message, and the condition has shape []"), 1, "{text}");
+    assert_eq!(count("takes only elementwise operations on scalars, and this operation is seen outside"), 1, "{text}");
+}
+
+#[test]
+fn scanned_axis() {
+    let text = problems(|| {
+        let _ = tile(4, 8).cumsum(2);
+    });
+    assert_eq!(
+        text,
+        "\
+<cumsum(2)>: `cumsum` along axis 2 of a tile of shape [4, 8]
+  axes are counted from 0"
+    );
+}
+
+#[test]
+fn tiles_reduced_together_have_one_shape() {
+    let text = problems(|| {
+        let _ = ct::reduce((tile(4, 8), tile(4, 1)), 1, (0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::reduce((tile(4, 8), tile(4, 1)), 1, (0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1))>: `reduce` of tiles with shapes [4, 8] and [4, 1]
+  the shapes must be equal: use `broadcast_to`"
+    );
+}
+
+#[test]
+fn pieces_that_do_not_fit() {
+    let text = problems(|| {
+        let _ = ct::cat([tile(4, 8), tile(2, 8)], 1);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::cat([tile(4, 8), tile(2, 8)], 1)>: `cat` along axis 1 of tiles with shapes [4, 8] and [2, 8]
+  the extents of the other axes must be equal"
+    );
+    let text = problems(|| {
+        let _ = ct::cat([tile(4, 8), tile(4, 8), tile(4, 8)], 1);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::cat([tile(4, 8), tile(4, 8), tile(4, 8)], 1)>: `cat`: extent 24 of axis 1 in tile shape [4, 24]
+  extents of tiles are powers of two: take 32 and let loads pad (stores drop what lies outside)"
+    );
+    let text = problems(|| {
+        let [_, _, _] = tile(4, 8).split(1);
+    });
+    assert_eq!(
+        text,
+        "\
+<split(1)>: `split` into 3 parts along axis 1 of a tile of shape [4, 8]
+  the number of parts divides the extent"
+    );
+    let text = problems(|| {
+        let _ = tile(4, 8).extract([0, 3], [4, 4]);
+    });
+    assert_eq!(
+        text,
+        "\
+<extract([0, 3], [4, 4])>: `extract`: number 3 along axis 1, where there are 2
+  they are counted from 0"
+    );
+    let text = problems(|| {
+        let _ = tile(4, 8).insert([0, 0], tile(4, 16));
+    });
+    assert_eq!(
+        text,
+        "\
+<insert([0, 0], tile(4, 16))>: `insert`: parts of shape [4, 16] of a tile of shape [4, 8]
+  each extent of the part divides that of the tile"
+    );
+}
+
+#[test]
+fn tables_of_another_length() {
+    let text = problems(|| {
+        let _ = ct::from_slice([4], &[1, 2, 3]);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::from_slice([4], &[1, 2, 3])>: `from_slice`: 3 elements for a tile of shape [4]
+  one element for each place, row-major"
+    );
+}
+
+#[test]
+fn vector_of_another_length() {
+    let text = problems(|| {
+        let _ = ct::matvec(tile(4, 8), tile(4, 1).squeeze(1));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::matvec(tile(4, 8), tile(4, 1).squeeze(1))>: `matvec` of f32 [4, 8] and f32 [4]
+  the vector is as long as the axis of the matrix that it meets: the last one in `matvec`, the first one in `vecmat`"
+    );
 }

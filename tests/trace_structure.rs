@@ -126,7 +126,7 @@ fn while_loops_leave_through_a_break() {
         (4i32, output::<i32, 1>()),
     );
     let loops = all(&module, Opcode::Loop);
-    assert_eq!(loops.iter().map(|op| op.results.len()).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(loops.iter().map(|op| op.results.len()).collect::<Vec<_>>(), [1, 1]);
     assert_eq!(all(&module, Opcode::Break).len(), 3);
 }
 

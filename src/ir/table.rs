@@ -242,6 +242,8 @@ const ORDER: AttrSpec = attr(K::MemOrder, "memory_ordering_semantics");
 const SCOPE: AttrSpec = attr(K::MemScope, "memory_scope");
 const SCOPE_OPT: AttrSpec = attr_opt(K::MemScope, "memory_scope");
 const HINTS_OPT: AttrSpec = attr_opt(K::Hints, "optimization_hints");
+/// Ours, for our own back ends: in no version of the bytecode.
+const OUR_HINTS: AttrSpec = AttrSpec { kind: K::Hints, name: "optimization_hints", optional: true, since: u8::MAX };
 const FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::FlushToZero))];
 const NAN_FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::PropagateNan)), BitAttr(K::Flag(Flag::FlushToZero))];
 const MASK_TOKEN: &[FlagBit] = &[BitOperand("mask"), BitOperand("token")];
@@ -285,7 +287,9 @@ ops! {
     AddF 2 "addf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]) commutative();
     AddI 3 "addi" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]) commutative();
     AndI 4 "andi" 1 => binary(Class::IntBinary) commutative();
-    Assert 5 "assert" 1 => results(Fixed(0)) attrs(&[attr(K::Text, "message")]) operands(&[one("condition")]) effect(Other);
+    // Values of the message are ours: what Tile IR cannot say is said by a print before (see `backend/tileir/legalize`).
+    Assert 5 "assert" 1 => results(Fixed(0)) attrs(&[attr(K::Text, "message")])
+        operands(&[one("condition"), many("args")]) effect(Other);
     Assume 6 "assume" 1 => attrs(&[attr(K::Predicate, "predicate")]) operands(&[one("value")]);
     AtomicCas 7 "atomic_cas_tko" 1 => results(Fixed(2)) flags(MASK_TOKEN) attrs(&[ORDER, SCOPE])
         operands(&[one("pointers"), one("cmp"), one("val"), opt("mask"), opt("token")]) segmented() effect(ReadWrite);
@@ -314,6 +318,7 @@ ops! {
     Fma 40 "fma" 1 => operands(&[one("lhs"), one("rhs"), one("acc")]) class(Class::FloatTernary)
         flags(FTZ) attrs(&[ROUNDING]);
     For 41 "for" 1 => results(Variable) flags(&[BitAttr(K::Flag(Flag::UnsignedCmp))]) flags_since(2)
+        attrs(&[OUR_HINTS])
         operands(&[one("lower_bound"), one("upper_bound"), one("step"), many("init_values")]) total()
         regions(1) effect(Region);
     FToF 42 "ftof" 1 => cast() attrs(&[ROUNDING]);

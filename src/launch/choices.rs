@@ -15,6 +15,8 @@ pub(super) struct Wishes {
     pub hints: Hints,
     /// The back end that makes the code.
     pub generator: Backend,
+    /// May it start while the kernel before it runs?
+    pub dependent: bool,
 }
 
 /// A launch with choices: stream, back end, hints.
@@ -38,12 +40,13 @@ pub struct Launch<'s> {
     pub(super) stream: Option<&'s Stream>,
     pub(super) backend: Option<Backend>,
     pub(super) hints: Hints,
+    pub(super) dependent: bool,
 }
 
 impl<'s> Launch<'s> {
     /// A launch over a grid, without further choices.
     pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
-        Launch { grid: grid.into(), stream: None, backend: None, hints: Hints::default() }
+        Launch { grid: grid.into(), stream: None, backend: None, hints: Hints::default(), dependent: false }
     }
 
     /// Queues on this stream.
@@ -62,6 +65,24 @@ impl<'s> Launch<'s> {
     /// Passes wishes to the code generator.
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {
         self.hints = hints;
+        self
+    }
+
+    /// Lets the kernel begin while the one before it on the stream still runs: as soon as the tile blocks of that one
+    /// have called [`grid_dependency_control_launch_dependents`](crate::grid_dependency_control_launch_dependents) or
+    /// ended. It waits for that one's end, and sees what it wrote, from
+    /// [`grid_dependency_control_wait`](crate::grid_dependency_control_wait) on; a kernel that does not call that waits
+    /// before all else. On GPUs before sm_90 and on the cpu device this is a launch as any other.
+    ///
+    /// The choice belongs to the compiled kernel: a [`CompiledKernel`](crate::CompiledKernel) has it if it was compiled
+    /// with it.
+    ///
+    /// # Safety
+    /// What a kernel does before it waits must not depend on what the kernel before it writes, nor write what that one
+    /// uses.
+    #[must_use]
+    pub unsafe fn programmatic_dependent_launch(mut self) -> Launch<'s> {
+        self.dependent = true;
         self
     }
 
@@ -104,13 +125,16 @@ impl<'s> Launch<'s> {
     #[inline]
     pub(super) fn wishes(&self, device: Device) -> Result<Wishes> {
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
-        let Some(gpu) = device.as_gpu() else { return Ok(Wishes { hints: self.hints, generator: Backend::Cpu }) };
+        let Some(gpu) = device.as_gpu() else {
+            return Ok(Wishes { hints: self.hints, generator: Backend::Cpu, dependent: false });
+        };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
             (None, Some(asked)) => *asked,
             (None, None) => *ASKED.get_or_init(|| Backend::from_env().ok().flatten()),
         };
-        Ok(Wishes { hints: self.hints, generator: generator(asked, || driver_compiles(gpu)) })
+        let dependent = self.dependent && gpu.target().arch >= 90;
+        Ok(Wishes { hints: self.hints, generator: generator(asked, || driver_compiles(gpu)), dependent })
     }
 
     #[inline]

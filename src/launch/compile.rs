@@ -9,7 +9,7 @@ use super::{ptx, tileir};
 use crate::backend::cpu;
 use crate::backend::tileir::Guards;
 use crate::error::{Error, Result};
-use crate::ir::{Module, verify};
+use crate::ir::{Module, Opcode, Type, verify};
 use crate::pass;
 use crate::runtime::{Backend, Device};
 
@@ -28,9 +28,24 @@ pub(super) fn optimise(name: &str, mut module: Module) -> Result<Module> {
     Ok(module)
 }
 
+/// Lets a kernel that never waits for the one before it do so before all else.
+fn wait_first(module: &mut Module) {
+    let Some((body, loc)) = module.entries.first().map(|entry| (entry.body, entry.loc)) else { return };
+    let mut waits = false;
+    module.walk(body, &mut |id| waits |= module.op(id).code == Opcode::GdcWait);
+    if !waits {
+        let token = module.intern(Type::Token);
+        let wait = module.add_op(Opcode::GdcWait, &[&[]], vec![], vec![], &[token], loc);
+        module.block_mut(body).ops.insert(0, wait);
+    }
+}
+
 /// Compiles a trace for a device.
 pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Executable> {
-    let module = optimise(name, module)?;
+    let mut module = optimise(name, module)?;
+    if wishes.dependent {
+        wait_first(&mut module);
+    }
     let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
     dump.write_module(&module)?;
     match device.as_gpu() {

@@ -111,7 +111,7 @@ impl Launch<'_> {
             )));
         }
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else { return Ok(()) };
-        run(kernel.executable(), self.stream, grid, args.given())
+        run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, args.given())
     }
 }
 

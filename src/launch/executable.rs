@@ -1,6 +1,6 @@
 //! A compiled kernel: code with what a launch has to pass and to check, and its other forms.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::promise::Checks;
 use super::remarks::Remarks;
@@ -8,7 +8,7 @@ use super::tensor_map::{Encoded, TensorMaps};
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
-use crate::runtime::GpuKernel;
+use crate::runtime::{FailureNote, GpuKernel};
 
 /// A compiled kernel.
 pub(crate) enum Executable {
@@ -35,6 +35,8 @@ pub(crate) struct GpuCode {
     pub promises: Option<Box<Promised>>,
     /// The tensor maps among the parameters.
     pub maps: Option<Box<Mapped>>,
+    /// Where it notes assertions that fail. (Behind the kernel: dropped when that has ended.)
+    pub failure: Option<Arc<FailureNote>>,
 }
 
 /// The tensor maps of a kernel, and the kernels for launches that it is not for.

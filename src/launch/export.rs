@@ -8,8 +8,8 @@ use super::grid::Grid;
 use super::promise::Checks;
 use super::ptx::generate;
 use super::tileir::assembled;
-use crate::backend::ptx::ParamKind;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
+use crate::backend::ptx::{self, ParamKind};
 use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
@@ -49,6 +49,9 @@ pub struct ExportedParam {
 /// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of
 /// [`export`] had them, and every [`Limit`].
 ///
+/// PTX of a kernel with assertions takes one address more: 0, and failures are not noticed; or that of
+/// [`Exported::failure_bytes`] zeroed bytes, whose first word (u32) is 2 after a failure.
+///
 /// PTX for sm_90 and later may take tensor maps after these parameters: 128 bytes each, passed by value at an
 /// alignment of 64. The launcher makes them from the parameters before them: [`TensorMap::resolve`] takes those
 /// as words, in the order above, and gives what `cuTensorMapEncodeTiled` asks for (element strides of 1, no
@@ -66,6 +69,8 @@ pub struct Exported {
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
+    /// Bytes of a note of a failed assertion: of PTX with assertions, else 0.
+    pub failure_bytes: u32,
     /// What must hold at each launch, so that no tile lies outside of its array, as far as it is a comparison of
     /// two numbers; [`Exported::fits`] is all of it.
     pub limits: Vec<Limit>,
@@ -221,6 +226,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
         params: code.params.iter().map(param).collect(),
         threads: 1,
         shared_bytes: 0,
+        failure_bytes: 0,
         limits: code.promises.limits.clone(),
         checks: Arc::new(Checks::new(code.promises, &code.params)),
         source,
@@ -237,6 +243,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
         &ParamKind::Word { index, bytes } => {
             ExportedParam { bytes, pointer: pointers[index as usize].pointer, tensor_map: None }
         }
+        ParamKind::Failure => ExportedParam { bytes: 8, pointer: true, tensor_map: None },
         ParamKind::TensorMap(map) => ExportedParam { bytes: MAP_BYTES, pointer: false, tensor_map: Some(map.clone()) },
     };
     Ok(Exported {
@@ -245,6 +252,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
         params: code.params.iter().map(param).collect(),
         threads: code.threads,
         shared_bytes: code.shared_bytes,
+        failure_bytes: ptx::note_words(&code.assertions) as u32 * 4,
         limits: Vec::new(),
         checks: Arc::new(Checks::new(Promises::default(), &pointers)),
         source,

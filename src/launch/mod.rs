@@ -20,6 +20,7 @@ mod compiled;
 mod dump;
 mod executable;
 mod export;
+mod failure;
 mod grid;
 mod hints;
 mod promise;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::dump::Dump;
 use super::executable::{GpuCode, Mapped, Other};
+use super::failure;
 use super::hints::check_hints;
 use super::remarks::Remarks;
 use super::source::Source;
@@ -65,7 +66,8 @@ pub(super) fn compile(
         Box::new(Mapped { maps, plain, single })
     });
     let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log))?;
-    Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps })
+    let failure = failure::note(gpu, code.assertions)?;
+    Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps, failure })
 }
 
 /// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole

@@ -1,6 +1,7 @@
 //! A compiled kernel in the driver's terms, for launches that are not made by this crate.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use super::executable::GpuCode;
 use super::run::param_pointers;
@@ -9,6 +10,7 @@ use super::tensor_map::Encoded;
 use crate::backend::ParamWord;
 use crate::backend::ptx::ParamKind;
 use crate::error::Result;
+use crate::runtime::FailureNote;
 
 /// What `cuLaunchKernel` takes for a kernel and its arguments, made by
 /// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid as long as this is. Its grid has to be
@@ -25,6 +27,7 @@ pub struct RawLaunch {
     kinds: Vec<ParamKind>,
     words: Vec<ParamWord>,
     maps: Option<Encoded>,
+    failure: Option<Arc<FailureNote>>,
     /// Keeps the code on the GPU.
     _kernel: Specialised,
 }
@@ -43,12 +46,14 @@ impl RawLaunch {
             kinds: code.params.clone(),
             words,
             maps,
+            failure: code.failure.clone(),
             _kernel: kernel.clone(),
         })
     }
 
     /// A pointer to each parameter, in order; valid as long as this is.
     pub fn params(&mut self) -> Vec<*mut c_void> {
-        param_pointers(&self.kinds, &self.words, self.maps.as_deref().unwrap_or_default()).collect()
+        let maps = self.maps.as_deref().unwrap_or_default();
+        param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref()).collect()
     }
 }

@@ -9,14 +9,16 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
 use crate::runtime::driver::sys::CUtensorMap;
-use crate::runtime::{MemoryUse, Stream, StreamHandle};
+use crate::runtime::{FailureNote, MemoryUse, Stream, StreamHandle};
 
 /// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device.
+/// `dependent`: it may start while the kernel before it runs.
 #[inline]
 pub(super) fn run(
     executable: &Executable,
     stream: Option<&Stream>,
     grid: [u32; 3],
+    dependent: bool,
     args: &impl LaunchArg,
 ) -> Result<()> {
     let mut words = WordWriter::default();
@@ -24,7 +26,7 @@ pub(super) fn run(
     match executable {
         Executable::Gpu(code) => {
             let own = stream.and_then(Stream::as_gpu);
-            launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), grid, words.words(), args)
+            launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), (grid, dependent), words.words(), args)
         }
         Executable::Cpu(program, _) => launch_cpu(program, grid, &words, args),
     }
@@ -34,7 +36,7 @@ pub(super) fn run(
 fn launch_gpu(
     code: &GpuCode,
     stream: &StreamHandle,
-    grid: [u32; 3],
+    (grid, dependent): ([u32; 3], bool),
     words: &[ParamWord],
     args: &impl LaunchArg,
 ) -> Result<()> {
@@ -57,32 +59,37 @@ fn launch_gpu(
     if code.params.len() <= INLINE_WORDS {
         let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
         let pointers = &mut pointers[..code.params.len()];
-        for (to, pointer) in pointers.iter_mut().zip(param_pointers(&code.params, words, maps)) {
+        for (to, pointer) in pointers.iter_mut().zip(param_pointers(&code.params, words, maps, code.failure.as_deref()))
+        {
             to.write(pointer);
         }
         // SAFETY: as above; every element was written.
         unsafe {
             let pointers = std::slice::from_raw_parts_mut(pointers.as_mut_ptr().cast(), pointers.len());
-            code.kernel.launch(stream, grid, pointers)
+            code.kernel.launch(stream, grid, dependent, pointers)
         }
     } else {
-        let mut pointers: Vec<*mut c_void> = param_pointers(&code.params, words, maps).collect();
+        let mut pointers: Vec<*mut c_void> =
+            param_pointers(&code.params, words, maps, code.failure.as_deref()).collect();
         // SAFETY: as above.
-        unsafe { code.kernel.launch(stream, grid, &mut pointers) }
+        unsafe { code.kernel.launch(stream, grid, dependent, &mut pointers) }
     }
 }
 
-/// Where the kernel's parameters lie, in order. `maps`: the tensor maps among them, in order.
+/// Where the kernel's parameters lie, in order. `maps`: the tensor maps among them, in order; `failure`: the note of a
+/// kernel that has assertions.
 #[inline]
 pub(super) fn param_pointers<'a>(
     params: &'a [ParamKind],
     words: &'a [ParamWord],
     maps: &'a [CUtensorMap],
+    failure: Option<&'a FailureNote>,
 ) -> impl Iterator<Item = *mut c_void> + 'a {
     let mut maps = maps.iter();
     params.iter().map(move |kind| match kind {
         // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
         ParamKind::Word { index, .. } => (&raw const words[*index as usize]).cast_mut().cast::<c_void>(),
+        ParamKind::Failure => failure.expect("a note for assertions").address(),
         ParamKind::TensorMap(_) => {
             let map = maps.next().expect("a map for each of the kernel's tensor maps");
             (&raw const *map).cast_mut().cast::<c_void>()

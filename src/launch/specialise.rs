@@ -36,7 +36,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     let hints = wishes.hints;
     let mut key = WordWriter::default();
-    key.push(device.id() << 8 | wishes.generator as u64);
+    key.push(device.id() << 8 | u64::from(wishes.dependent) << 7 | wishes.generator as u64);
     key.push(word(hints.num_warps) << 32 | word(hints.stages));
     key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
     key

@@ -64,7 +64,7 @@ pub(super) fn compile(
                     Box::new(Promised { checks, guarded: guarded(source) })
                 });
                 let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new())?;
-                return Ok(GpuCode { kernel, params, remarks, promises, maps: None });
+                return Ok(GpuCode { kernel, params, remarks, promises, maps: None, failure: None });
             }
             Err(problem) => tried.push(problem),
         }

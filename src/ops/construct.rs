@@ -152,3 +152,50 @@ fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]
     }
     t.raw(value)
 }
+
+/// The index of each element along an axis: 0, 1, 2, … there, the same along the others.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn lower_triangle(y: ArrayMut<i32, 2>) {
+///     let (row, column) = (ct::indices([4, 4], 0), ct::indices([4, 4], 1));
+///     y.store([0, 0], row.ge(column).select(1, 0));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([4, 4])?;
+/// ct::launch(lower_triangle, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
+    let (place, extents) = (here(), extents(shape));
+    Tile::from_raw(record(|t| {
+        t.at(place);
+        if !t.legal_shape(place, "indices", &extents) {
+            return t.poison(Type::tile(DType::I32, vec![1; R]));
+        }
+        if axis >= R {
+            let message = format!("`indices` along axis {axis} of a tile of shape {shape:?}");
+            return t.fail(place, Type::tile(DType::I32, extents), message, &["axes are counted from 0"]);
+        }
+        if !t.admits(place, Effect::Pure, R) {
+            return t.poison(Type::tile(DType::I32, extents));
+        }
+        let value = t.count_along(&extents, axis);
+        t.raw(value)
+    }))
+}
+
+impl Trace {
+    /// An index along an axis of a tile of this shape.
+    pub(super) fn count_along(&mut self, shape: &[i64], axis: usize) -> Value {
+        let line = self.put(Opcode::Iota, &[], vec![], DType::I32, &[shape[axis]]);
+        let one: Vec<i64> = (0..shape.len()).map(|d| if d == axis { shape[d] } else { 1 }).collect();
+        let line = if shape.len() == 1 { line } else { self.put(Opcode::Reshape, &[line], vec![], DType::I32, &one) };
+        self.stretch(line, shape)
+    }
+}

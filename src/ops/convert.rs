@@ -32,13 +32,13 @@ fn to_bool(t: &mut Trace, x: Value, from: Kind, shape: &[i64]) -> Value {
 /// An element type and how its integers are read. (A value rather than a type parameter: `convert` is
 /// compiled once, not for each pair of types.)
 #[derive(Clone, Copy)]
-struct Kind {
-    dtype: DType,
-    signed: bool,
+pub(super) struct Kind {
+    pub dtype: DType,
+    pub signed: bool,
 }
 
 impl Kind {
-    fn of<T: Element>() -> Kind {
+    pub(super) fn of<T: Element>() -> Kind {
         Kind { dtype: T::DTYPE, signed: T::SIGNED }
     }
 
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-fn convert(t: &mut Trace, x: Value, source: Kind, target: Kind, shape: &[i64]) -> Value {
+pub(super) fn convert(t: &mut Trace, x: Value, source: Kind, target: Kind, shape: &[i64]) -> Value {
     let (from, to) = (source.dtype, target.dtype);
     let (source_sign, target_sign) = (source.sign(), target.sign());
     let nearest = Attr::Rounding(Rounding::NearestEven);

@@ -1,6 +1,5 @@
 //! Tile indices: what counts tiles, and what counts elements.
 
-use super::operand::Operand;
 use crate::dtype::DType;
 use crate::element::{Element, Int};
 use crate::ir::{Attr, Opcode, Overflow, Sign, Value};
@@ -39,6 +38,16 @@ impl Number {
 
     fn extent(number: usize) -> Number {
         Number::of::<i32>(Source::Extent(number))
+    }
+
+    /// The number, if the host knows it.
+    pub fn known(self) -> Option<i64> {
+        match self.source {
+            Source::Literal(bits) if self.dtype == DType::I32 => Some((bits as u32 as i32).into()),
+            Source::Literal(bits) => Some(bits as i64),
+            Source::Extent(extent) => i64::try_from(extent).ok(),
+            Source::Value(_) => None,
+        }
     }
 }
 
@@ -216,37 +225,6 @@ tuple_index! {
     8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
 }
 
-/// An end or step of a range: `Scalar<i32>`, `i32`, `usize`, or a one-element `Tile<i32, N>`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an end of a range",
-    note = "the ends of a range are a `Scalar<i32>`, an i32 or a usize; convert others with `.cast::<i32>()`"
-)]
-pub trait RangeEnd: Copy {
-    #[doc(hidden)]
-    fn into_index(self) -> Source;
-}
-
-impl RangeEnd for Scalar<i32> {
-    fn into_index(self) -> Source {
-        Source::Value(self.raw())
-    }
-}
-impl<const R: usize> RangeEnd for Tile<i32, R> {
-    fn into_index(self) -> Source {
-        Source::Value(self.raw())
-    }
-}
-impl RangeEnd for i32 {
-    fn into_index(self) -> Source {
-        Operand::<Scalar<i32>>::source(self)
-    }
-}
-impl RangeEnd for usize {
-    fn into_index(self) -> Source {
-        Source::Extent(self)
-    }
-}
-
 impl Component {
     /// What it counts, as a number.
     pub(crate) fn number(self) -> Number {
@@ -266,13 +244,7 @@ impl Trace {
     /// Where the tile of this number starts, in elements, as [`Trace::index_scalar`]; in i64, where the product does
     /// not wrap.
     pub(crate) fn scaled_index(&mut self, place: Place, number: Number, step: i64) -> Option<Value> {
-        let host = match number.source {
-            Source::Literal(bits) if number.dtype == DType::I32 => Some((bits as u32 as i32).into()),
-            Source::Literal(bits) => Some(bits as i64),
-            Source::Extent(extent) => i64::try_from(extent).ok(),
-            Source::Value(_) => None,
-        };
-        if let Some(product) = host.and_then(|host| step.checked_mul(host)) {
+        if let Some(product) = number.known().and_then(|host| step.checked_mul(host)) {
             return self.index_scalar(place, Number::host(product));
         }
         let index = self.index_scalar(place, number)?;

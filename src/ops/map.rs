@@ -148,3 +148,32 @@ impl<T: Whole, const R: usize> Tile<T, R> {
         Tile::from_raw(map_tiles(place, "zip_map", "the closure of `zip_map`", &[self.raw(), other.raw()], out, &body))
     }
 }
+
+/// A tile of a function of the index: `from_fn([n, m], |[i, j]| …)`. The function is traced once; it takes
+/// elementwise operations on scalars, as that of [`Tile::map`].
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(y: ArrayMut<i32, 2>) {
+///     y.store([0, 0], ct::from_fn([2, 4], |[i, j]| 10 * i + j));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2, 4])?;
+/// ct::launch(kernel, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [0, 1, 2, 3, 10, 11, 12, 13]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn from_fn<T: Whole, const R: usize>(
+    shape: [usize; R],
+    function: impl Fn([Scalar<i32>; R]) -> Scalar<T>,
+) -> Tile<T, R> {
+    let place = here();
+    let numbers: [Raw; R] = std::array::from_fn(|axis| super::construct::indices(shape, axis).raw());
+    let out = record(|t| Type::tile(T::DTYPE, t.shape(numbers[0])));
+    let body = |x: &[Raw]| function(std::array::from_fn(|axis| Scalar::from_raw(x[axis]))).raw();
+    Tile::from_raw(map_tiles(place, "from_fn", "the closure of `from_fn`", &numbers, out, &body))
+}

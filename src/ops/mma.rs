@@ -41,13 +41,13 @@ impl Trace {
     fn product_shape(&mut self, place: Place, name: &str, kinds: &Kinds, lhs: Raw, rhs: Raw) -> Option<Vec<i64>> {
         let (a, b) = (self.shape(lhs), self.shape(rhs));
         let r = a.len();
-        let batch = &a[..r - 2];
-        if a[r - 1] == b[r - 2] && *batch == b[..r - 2] {
-            return Some([batch, &[a[r - 2], b[r - 1]]].concat());
+        let batches = a[..r - 2].iter().zip(&b[..r - 2]);
+        if a[r - 1] == b[r - 2] && batches.clone().all(|(x, y)| x == y || *x == 1 || *y == 1) {
+            return Some(batches.map(|(x, y)| *x.max(y)).chain([a[r - 2], b[r - 1]]).collect());
         }
         let way_out = match r {
             2 => "a is [m, k], b is [k, n]: the last extent of a is the first one of b (`.transpose()` exchanges them)",
-            _ => "a is [batch, m, k], b is [batch, k, n]",
+            _ => "a is [batch, m, k], b is [batch, k, n]; one matrix for all of a batch is [1, m, k] or [1, k, n]",
         };
         let [x, y, _] = kinds.elem;
         self.report(place, format!("`{name}` of {x} {a:?} and {y} {b:?}"), &[way_out]);
@@ -79,6 +79,12 @@ impl Trace {
             true => (Opcode::MmaF, vec![]),
             false => (Opcode::MmaI, vec![Attr::SignLhs(kinds.sign[0]), Attr::SignRhs(kinds.sign[1])]),
         };
+        // One matrix for all of a batch.
+        let [a, b] = [a, b].map(|value| {
+            let own = self.builder.module.shape(value);
+            let full = [&shape[..shape.len() - 2], &own[own.len() - 2..]].concat();
+            self.stretch(value, &full)
+        });
         let value = self.put(code, &[a, b, c], attrs, kinds.acc, &shape);
         self.raw(value)
     }
@@ -86,7 +92,8 @@ impl Trace {
 
 /// `acc + a · b` for matrices, or for each matrix of a batch.
 ///
-/// Shapes: a `[m, k]`, b `[k, n]`, acc `[m, n]`, or all with one more axis in front. Element types: see
+/// Shapes: a `[m, k]`, b `[k, n]`, acc `[m, n]`, or all with one more axis in front, where `[1, m, k]` or `[1, k, n]`
+/// is one matrix for all of the batch. Element types: see
 /// [`MmaInput`]; integer accumulation wraps. Nothing is converted implicitly: f32 operands multiply in full
 /// f32 precision, `.cast::<tf32>()` selects the tensor cores' format.
 ///
@@ -157,4 +164,65 @@ where
         let acc = t.raw(zero);
         t.mma(place, &kinds, [a.raw(), b.raw(), acc], false)
     }))
+}
+
+/// `a · x` of a matrix and a vector, in the natural accumulator type (see [`matmul`]): each row of `a` times `x`,
+/// summed. Products and sums are those of the accumulator type, to which the elements are converted first.
+///
+/// Shapes: a `[m, k]`, x `[k]`; the result is `[m]`.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(a: Array<f16, 2>, x: Array<f16, 1>, y: ArrayMut<f32, 1>) {
+///     let (a, x) = (a.load([0, 0], [2, 4]), x.load(0, [4]));
+///     y.store(0, ct::matvec(a, x));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let a: Vec<f16> = (0..8).map(|i| f16::from_f32(i as f32)).collect();
+/// let (a, x) = (device.array(&a, [2, 4])?, device.full([4], f16::from_f32(0.5))?);
+/// let mut y = device.zeros([2])?;
+/// ct::launch(kernel, 1, (&a, &x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [3.0, 11.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn matvec<A, B>(a: Tile<A, 2>, x: Tile<B, 1>) -> Tile<A::Acc, 1>
+where
+    A: MatmulInput<B>,
+    B: Element,
+{
+    let (place, [m, k]) = (here(), a.shape());
+    if x.shape() != [k] {
+        return refused(place, "matvec", format!("{} [{m}, {k}] and {} {:?}", A::NAME, B::NAME, x.shape()), m);
+    }
+    (a.cast::<A::Acc>() * x.cast::<A::Acc>().unsqueeze(0)).sum(1).squeeze(1)
+}
+
+/// `x · a` of a vector and a matrix, in the natural accumulator type: each column of `a` times `x`, summed as in
+/// [`matvec`].
+///
+/// Shapes: x `[k]`, a `[k, n]`; the result is `[n]`.
+#[track_caller]
+#[must_use]
+pub fn vecmat<A, B>(x: Tile<A, 1>, a: Tile<B, 2>) -> Tile<A::Acc, 1>
+where
+    A: MatmulInput<B>,
+    B: Element,
+{
+    let (place, [k, n]) = (here(), a.shape());
+    if x.shape() != [k] {
+        return refused(place, "vecmat", format!("{} {:?} and {} [{k}, {n}]", A::NAME, x.shape(), B::NAME), n);
+    }
+    (x.cast::<A::Acc>().unsqueeze(1) * a.cast::<A::Acc>()).sum(0).squeeze(0)
+}
+
+fn refused<T: Element>(place: Place, name: &str, what: String, extent: usize) -> Tile<T, 1> {
+    let way_out = "the vector is as long as the axis of the matrix that it meets: the last one in `matvec`, the first \
+                   one in `vecmat`";
+    let ty = Type::tile(T::DTYPE, [extent as i64]);
+    Tile::from_raw(record(|t| t.fail(place, ty, format!("`{name}` of {what}"), &[way_out])))
 }

@@ -58,6 +58,12 @@ const ROOT: Roundings = Roundings { all: DIRECTED, f32: &[Rounding::Approx] };
 const NONE: Roundings = Roundings { all: &[], f32: &[] };
 
 impl FloatMode {
+    /// The attributes of an addition.
+    #[track_caller]
+    pub(super) fn of_addition<T: Element>(self, place: Place, name: &str) -> Vec<Attr> {
+        self.attrs::<T>(place, name, &ARITHMETIC)
+    }
+
     /// The attributes; reports what does not exist.
     #[track_caller]
     fn attrs<T: Element>(self, place: Place, name: &str, roundings: &Roundings) -> Vec<Attr> {

@@ -1,16 +1,18 @@
 //! Reductions along one or several axes. The reduced axes stay, with extent 1.
 //!
-//! **Order of the closure's arguments.** `reduce(axis, identity, |acc, x| …)` gets the accumulator first and
-//! the element second, as `Iterator::fold` does. (The IR's body has them as pairs element, accumulator.) The
-//! closure must be associative and commutative and `identity` neutral for it: elements are combined in an
-//! unspecified order, the same on every run of one compiled kernel, and the identity may come in anywhere.
+//! **Order.** `reduce(axis, identity, |acc, x| …)` gets the accumulator first and the element second, as
+//! `Iterator::fold` does. (The IR's body has them as pairs element, accumulator.) The closure must be associative,
+//! and need not be commutative: neighbouring runs of elements are combined, the earlier one on the left; of several
+//! axes in row-major order. `identity` must be neutral: it may come in anywhere, or not at all. How the elements are
+//! grouped is not specified, but the same on every run of one compiled kernel.
 
 use super::arithmetic::sign;
-
-use crate::element::{Element, Float, Number, Whole};
-use crate::ir::table::Effect;
-use crate::ir::{Attr, Flag, Literal, Opcode, Overflow, Rounding, Type, Value};
-use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, here, in_region, record};
+use super::fold::{ByOp, Fold};
+use super::mode::FloatMode;
+use super::tile_set::TileSet;
+use crate::element::{Bits, Element, Float, Int, Number, Whole};
+use crate::ir::{Attr, Flag, Opcode, Overflow, Rounding};
+use crate::tile::{Handle, Raw, Region, Scalar, Tile, here};
 
 /// The axes of a reduction: one (`1`), several (`[0, 2]`) or all (`..`).
 pub trait Axes {
@@ -34,80 +36,6 @@ impl Axes for std::ops::RangeFull {
     }
 }
 
-/// What combines an accumulator with an element: a recorded closure of the user, or one op.
-type Combine<'a> = &'a dyn Fn(Raw, Raw) -> Raw;
-
-/// One reduction: where, in whose words, of what.
-struct Reduction<'a> {
-    place: Place,
-    name: &'static str,
-    region: Region,
-    identity: Literal,
-    combine: Combine<'a>,
-}
-
-impl Reduction<'_> {
-    /// Checks, reduces axis after axis (the last one first), restores the axes with extent 1.
-    fn record(&self, source: Raw, axes: Vec<usize>) -> Raw {
-        let dtype = self.identity.dtype;
-        let shape = record(|t| t.shape(source));
-        let kept: Vec<i64> = (0..shape.len()).map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect();
-        let ty = Type::tile(dtype, kept.as_slice());
-        let start = record(|t| {
-            t.at(self.place);
-            if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
-                let message = format!("`{}` along axis {axis} of a tile of shape {shape:?}", self.name);
-                t.report(self.place, message, &["axes are counted from 0"]);
-                return None;
-            }
-            if let Some(axis) = axes.iter().find(|&&axis| axes.iter().filter(|&&other| other == axis).count() > 1) {
-                let message = format!("`{}` along axes {axes:?} names axis {axis} more than once", self.name);
-                t.report(self.place, message, &["`..` stands for all axes"]);
-                return None;
-            }
-            let usable = t.usable(source, self.place)?;
-            t.admits(self.place, Effect::Region, shape.len()).then_some(usable)
-        });
-        let Some(start) = start else { return record(|t| t.poison(ty)) };
-        let mut order = axes;
-        order.sort_unstable_by(|a, b| b.cmp(a));
-        let reduced = order.into_iter().try_fold(start, |value, axis| self.along(value, axis));
-        record(|t| {
-            let Some(value) = reduced else { return t.poison(ty) };
-            let value = match t.builder.module.shape(value) == kept {
-                true => value,
-                false => t.put(Opcode::Reshape, &[value], vec![], dtype, &kept),
-            };
-            t.raw(value)
-        })
-    }
-
-    /// One `reduce` op; `None` after a problem in the body.
-    fn along(&self, value: Value, axis: usize) -> Option<Value> {
-        let dtype = self.identity.dtype;
-        let (element, accumulator) = record(|t| {
-            let scalar = t.builder.module.intern(Type::scalar(dtype));
-            let args = t.open(self.region, &[scalar, scalar]);
-            (t.raw(args[0]), t.raw(args[1]))
-        });
-        let combined = in_region(|| (self.combine)(accumulator, element));
-        record(|t| {
-            t.at(self.place);
-            let combined = t.usable(combined, self.place);
-            if let Some(combined) = combined {
-                t.emit(Opcode::Yield, &[&[combined]], vec![], vec![], &[]);
-            }
-            let body = t.close();
-            combined?;
-            let mut shape = t.builder.module.shape(value).to_vec();
-            shape.remove(axis);
-            let ty = t.builder.module.intern(Type::tile(dtype, shape));
-            let attrs = vec![Attr::Dim(axis as u32), Attr::Identities(vec![self.identity])];
-            Some(t.emit(Opcode::Reduce, &[&[value]], attrs, vec![body], &[ty])[0])
-        })
-    }
-}
-
 /// A reduction whose body is one op.
 #[track_caller]
 fn reduce_by<T: Element, const R: usize>(
@@ -118,26 +46,15 @@ fn reduce_by<T: Element, const R: usize>(
     code: Opcode,
     attrs: &[Attr],
 ) -> Tile<T, R> {
-    let place = here();
-    let combine = |acc: Raw, element: Raw| {
-        record(|t| {
-            // In the order of the body's arguments; the ops are commutative.
-            let operands = [element, acc].map(|raw| t.usable(raw, place).expect("arguments of the body"));
-            let value = t.put(code, &operands, attrs.to_vec(), T::DTYPE, &[]);
-            t.raw(value)
-        })
-    };
-    let region = Region { what: "the body of a reduction", place, scalar_only: true };
-    let identity = Literal { dtype: T::DTYPE, bits: identity.to_bits() };
-    let reduction = Reduction { place, name, region, identity, combine: &combine };
-    Tile::from_raw(reduction.record(tile.raw(), axes.axes(R)))
+    let by = ByOp { name, code, attrs, identity };
+    Tile::from_raw(by.fold("the body of a reduction", |fold| fold.reduce(&[tile.raw()], axes.axes(R))[0]))
 }
 
 const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 const WRAP: Attr = Attr::Overflow(Overflow::None);
 
 /// The smallest and the largest value of a type, infinities included.
-fn limits<T: Element>() -> (T, T) {
+pub(super) fn limits<T: Element>() -> (T, T) {
     match (T::DTYPE.is_float(), T::SIGNED) {
         (true, _) => (T::from_f64(f64::NEG_INFINITY), T::from_f64(f64::INFINITY)),
         (false, true) => {
@@ -160,6 +77,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// }
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn sum(self, axes: impl Axes) -> Self {
         let zero = T::from_f64(0.0);
         match T::DTYPE.is_float() {
@@ -170,6 +88,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// The product along axes, accumulated in `T` itself.
     #[track_caller]
+    #[must_use]
     pub fn prod(self, axes: impl Axes) -> Self {
         let one = T::from_f64(1.0);
         match T::DTYPE.is_float() {
@@ -181,6 +100,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// The largest element along axes. A NaN is ignored; where there are only NaNs the result is -∞ or NaN.
     /// (`a.max(b)` is the larger of two tiles' elements.)
     #[track_caller]
+    #[must_use]
     pub fn reduce_max(self, axes: impl Axes) -> Self {
         let least = limits::<T>().0;
         match T::DTYPE.is_float() {
@@ -192,6 +112,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// The smallest element along axes. A NaN is ignored; where there are only NaNs the result is +∞ or NaN.
     /// (`a.min(b)` is the smaller of two tiles' elements.)
     #[track_caller]
+    #[must_use]
     pub fn reduce_min(self, axes: impl Axes) -> Self {
         let largest = limits::<T>().1;
         match T::DTYPE.is_float() {
@@ -204,6 +125,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
 impl<T: Float, const R: usize> Tile<T, R> {
     /// The largest element along axes; NaN where there is one.
     #[track_caller]
+    #[must_use]
     pub fn reduce_max_nan(self, axes: impl Axes) -> Self {
         let attrs = [Attr::Flag(Flag::PropagateNan)];
         reduce_by("reduce_max_nan", self, axes, limits::<T>().0, Opcode::MaxF, &attrs)
@@ -211,6 +133,7 @@ impl<T: Float, const R: usize> Tile<T, R> {
 
     /// The smallest element along axes; NaN where there is one.
     #[track_caller]
+    #[must_use]
     pub fn reduce_min_nan(self, axes: impl Axes) -> Self {
         let attrs = [Attr::Flag(Flag::PropagateNan)];
         reduce_by("reduce_min_nan", self, axes, limits::<T>().1, Opcode::MinF, &attrs)
@@ -220,22 +143,132 @@ impl<T: Float, const R: usize> Tile<T, R> {
 impl<const R: usize> Tile<bool, R> {
     /// Is any element along the axes true?
     #[track_caller]
+    #[must_use]
     pub fn any(self, axes: impl Axes) -> Self {
         reduce_by("any", self, axes, false, Opcode::OrI, &[])
     }
 
     /// Are all elements along the axes true?
     #[track_caller]
+    #[must_use]
     pub fn all(self, axes: impl Axes) -> Self {
         reduce_by("all", self, axes, true, Opcode::AndI, &[])
     }
+
+    /// How many elements along the axes are true?
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn positive(x: Array<f32, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.load(0, [4]).gt(0.0).count(0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[1.0f32, -1.0, 0.0, 5.0], [4])?;
+    /// let mut y = device.zeros([1])?;
+    /// ct::launch(positive, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn count(self, axes: impl Axes) -> Tile<i32, R> {
+        self.sum_as::<i32>(axes)
+    }
+}
+
+impl<T: Float, const R: usize> Tile<T, R> {
+    /// [`sum`](Tile::sum) whose additions round and flush as stated.
+    #[track_caller]
+    #[must_use]
+    pub fn sum_with(self, axes: impl Axes, mode: impl Into<FloatMode>) -> Self {
+        let attrs = mode.into().of_addition::<T>(here(), "sum_with");
+        reduce_by("sum_with", self, axes, T::from_f64(0.0), Opcode::AddF, &attrs)
+    }
+}
+
+impl<T: Element, const R: usize> Tile<T, R> {
+    /// The sum along axes, accumulated in `U`: each element is converted first, as by [`cast`](Tile::cast).
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn row_sums(x: Array<f16, 2>, y: ArrayMut<f32, 2>) {
+    ///     y.store([0, 0], x.load([0, 0], [2, 4]).sum_as::<f32>(1));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.full([2, 4], f16::from_f32(40000.0))?;
+    /// let mut y = device.zeros([2, 1])?;
+    /// ct::launch(row_sums, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [160000.0; 2]); // more than an f16 holds
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sum_as<U: Number>(self, axes: impl Axes) -> Tile<U, R> {
+        self.cast::<U>().sum(axes)
+    }
+
+    /// The product along axes, accumulated in `U`: each element is converted first, as by [`cast`](Tile::cast).
+    #[track_caller]
+    #[must_use]
+    pub fn prod_as<U: Number>(self, axes: impl Axes) -> Tile<U, R> {
+        self.cast::<U>().prod(axes)
+    }
+}
+
+impl<T: Int, const R: usize> Tile<T, R> {
+    /// The exclusive or of all elements along axes.
+    #[track_caller]
+    #[must_use]
+    pub fn reduce_xor(self, axes: impl Axes) -> Self {
+        reduce_by("reduce_xor", self, axes, T::from_bits(0), Opcode::XorI, &[])
+    }
+
+    /// The bits that all elements along axes have.
+    #[track_caller]
+    #[must_use]
+    pub fn reduce_and(self, axes: impl Axes) -> Self {
+        reduce_by("reduce_and", self, axes, T::from_bits(ones::<T>()), Opcode::AndI, &[])
+    }
+
+    /// The bits that any element along axes has.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn bits(x: Array<u32, 1>, y: ArrayMut<u32, 1>) {
+    ///     let x = x.load(0, [4]);
+    ///     y.store(0, ct::cat([x.reduce_or(0), x.reduce_and(0), x.reduce_xor(0), x.reduce_max(0)], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[0b1001u32, 0b1011, 0b1101, 0b1000], [4])?;
+    /// let mut y = device.zeros([4])?;
+    /// ct::launch(bits, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [0b1111, 0b1000, 0b0111, 0b1101]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn reduce_or(self, axes: impl Axes) -> Self {
+        reduce_by("reduce_or", self, axes, T::from_bits(0), Opcode::OrI, &[])
+    }
+}
+
+/// All bits of a type.
+fn ones<T: Bits>() -> u64 {
+    u64::MAX >> (64 - T::DTYPE.bits())
 }
 
 impl<T: Whole, const R: usize> Tile<T, R> {
-    /// Combines the elements along axes with a function of accumulator and element.
-    ///
-    /// `combine` is traced once; it must be associative and commutative, and `identity` neutral for it. It takes
-    /// only elementwise operations on scalars (also on scalars from outside).
+    /// Combines the elements along axes with a function of accumulator and element; see [`reduce`](crate::reduce),
+    /// which takes several tiles at once.
     ///
     /// ```
     /// use cutlet as ct;
@@ -246,12 +279,86 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// }
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn reduce(self, axes: impl Axes, identity: T, combine: impl Fn(Scalar<T>, Scalar<T>) -> Scalar<T>) -> Self {
-        let place = here();
-        let untyped = |acc: Raw, x: Raw| combine(Scalar::from_raw(acc), Scalar::from_raw(x)).raw();
-        let region = Region { what: "the closure of `reduce`", place, scalar_only: true };
-        let identity = Literal { dtype: T::DTYPE, bits: identity.to_bits() };
-        let reduction = Reduction { place, name: "reduce", region, identity, combine: &untyped };
-        Tile::from_raw(reduction.record(self.raw(), axes.axes(R)))
+        reduce_axes(self, axes.axes(R), identity, combine)
     }
+}
+
+/// The number of axes of the first tile.
+fn rank(raws: &[Raw]) -> usize {
+    crate::tile::record(|t| t.shape(raws[0]).len())
+}
+
+#[track_caller]
+fn reduce_axes<X: TileSet>(
+    tiles: X,
+    axes: Vec<usize>,
+    identity: X::Identity,
+    combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
+) -> X {
+    let place = here();
+    let region = Region { what: "the closure of `reduce`", place, scalar_only: true };
+    let (mut raws, mut identities) = (Vec::new(), Vec::new());
+    tiles.raws(&mut raws);
+    X::identities(identity, &mut identities);
+    let combine = untyped::<X>(&combine);
+    let fold = Fold { place, name: "reduce", region, identities, combine: &combine };
+    X::rebuild(&mut fold.reduce(&raws, axes).into_iter())
+}
+
+/// The user's closure on recorded values.
+pub(super) fn untyped<X: TileSet>(
+    combine: &impl Fn(X::Elements, X::Elements) -> X::Elements,
+) -> impl Fn(&[Raw], &[Raw]) -> Vec<Raw> {
+    move |accumulators, elements| {
+        let of = |raws: &[Raw]| X::elements(&mut raws.iter().copied());
+        let mut combined = Vec::with_capacity(elements.len());
+        X::yields(combine(of(accumulators), of(elements)), &mut combined);
+        combined
+    }
+}
+
+/// Combines the elements of one tile, or of several at once, along axes.
+///
+/// `tiles` is a tile or a tuple or array of tiles of one shape (up to 8 in a tuple, which nest); `axes` one axis, an
+/// array of axes or `..`. `combine(accumulator, element)` gets one element of each tile, in the same form, and is
+/// traced once. It must be **associative, and need not be commutative**: elements are combined in their order, the
+/// earlier ones on the left, along several axes in row-major order. `identity` must be neutral for it. Inside go
+/// elementwise operations on scalars (also on scalars from outside). The reduced axes stay, with extent 1.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// /// The largest element of each row and its column; of equal ones the last.
+/// fn last_largest(x: Array<i32, 2>, value: ArrayMut<i32, 2>, column: ArrayMut<i32, 2>) {
+///     let x = x.load([0, 0], [2, 4]);
+///     let columns = ct::indices([2, 4], 1);
+///     let (v, c) = ct::reduce((x, columns), 1, (i32::MIN, -1), |(va, ca), (vb, cb)| {
+///         let later = vb.ge(va);
+///         (later.select(vb, va), later.select(cb, ca))
+///     });
+///     value.store([0, 0], v);
+///     column.store([0, 0], c);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.array(&[3, 9, 9, 1, -5, -7, -5, -6], [2, 4])?;
+/// let (mut value, mut column) = (device.zeros([2, 1])?, device.zeros([2, 1])?);
+/// ct::launch(last_largest, 1, (&x, &mut value, &mut column))?;
+/// assert_eq!((value.to_vec()?, column.to_vec()?), (vec![9, -5], vec![2, 2]));
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn reduce<X: TileSet>(
+    tiles: X,
+    axes: impl Axes,
+    identity: X::Identity,
+    combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
+) -> X {
+    let mut raws = Vec::new();
+    tiles.raws(&mut raws);
+    reduce_axes(tiles, axes.axes(rank(&raws)), identity, combine)
 }

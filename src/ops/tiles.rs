@@ -2,9 +2,9 @@
 
 use super::access::{LoadOptions, StoreOptions};
 use super::construct::{extents, full};
-use super::control::{StepRange, range};
 use super::index::TileIndex;
 use super::operand::Operand;
+use super::range::{StepRange, range};
 use super::visit::Visit;
 use crate::element::Element;
 use crate::ir::Padding;
@@ -121,7 +121,7 @@ macro_rules! tiles_of {
 
             /// The tile indices along an axis, for a loop: from 0 to below [`Self::num_tiles`].
             #[track_caller]
-            pub fn along(self, axis: usize) -> StepRange {
+            pub fn along(self, axis: usize) -> StepRange<i32> {
                 range(0, self.num_tiles(axis))
             }
 

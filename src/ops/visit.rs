@@ -4,7 +4,7 @@ use super::access::Access;
 use super::index::Component;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, TypeId, Value};
-use crate::tile::{ArrayHandle, Place, Trace};
+use crate::tile::{ArrayData, ArrayHandle, Place, Trace};
 
 /// Is every axis named once?
 pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
@@ -184,15 +184,19 @@ fn narrow(extents: &[i64]) -> Vec<i32> {
 impl Trace {
     /// The tensor view of an array and its type; `None` after a problem.
     pub(super) fn array_view(&mut self, array: ArrayHandle, place: Place) -> Option<(Value, TypeId)> {
+        self.array_data(array, place).map(|data| (data.view, data.view_type))
+    }
+
+    /// What is known of an array; `None` after a problem.
+    pub(crate) fn array_data(&mut self, array: ArrayHandle, place: Place) -> Option<ArrayData> {
         if array.trace != self.id() {
             let way_out = "arrays exist only while their kernel is traced: do not keep them in statics or cells";
             self.report(place, "this array belongs to another kernel trace", &[way_out]);
             return None;
         }
-        let data = &self.arrays[array.index as usize];
-        let (view, view_type) = (data.view, data.view_type);
-        let raw = self.raw(view);
-        self.usable(raw, place).map(|view| (view, view_type))
+        let data = self.arrays[array.index as usize].clone();
+        let raw = self.raw(data.view);
+        self.usable(raw, place).map(|_| data)
     }
 
     /// The array with its axes in another order; the same one after a problem.

@@ -9,6 +9,7 @@ mod dce;
 mod facts;
 mod fold_facts;
 mod licm;
+mod relax;
 mod rotate;
 mod work;
 
@@ -43,6 +44,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "licm", run: licm::run },
     Pass { name: "cse", run: cse::run },
     Pass { name: "dce", run: dce::run },
+    Pass { name: "relax", run: relax::run },
 ];
 
 /// Runs all passes in order on a verified module; the result verifies and means the same.

@@ -156,14 +156,15 @@ impl Device {
     /// Waits until all work on this device is done.
     ///
     /// # Errors
-    /// [`Error::Driver`] when some of this work failed.
+    /// [`Error::Driver`] when some of this work failed, [`Error::Execution`] when an assertion in it did.
     pub fn synchronize(&self) -> Result<()> {
         match self.0 {
             Kind::Cpu => Ok(()),
             Kind::Gpu(gpu) => {
                 gpu.make_current()?;
                 // SAFETY: the context is current.
-                unsafe { gpu.driver.context_synchronize() }
+                unsafe { gpu.driver.context_synchronize() }?;
+                gpu.failures.check()
             }
         }
     }

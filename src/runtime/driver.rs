@@ -115,6 +115,13 @@ driver_table! {
     free = "cuMemFree_v2"(address: CUdeviceptr);
     /// Fills bytes in stream order.
     fill_bytes = "cuMemsetD8Async"(address: CUdeviceptr, byte: c_uchar, bytes: usize, stream: CUstream);
+    /// Allocates host memory that GPUs reach.
+    host_alloc = "cuMemHostAlloc"(address: *mut *mut c_void, bytes: usize, flags: c_uint);
+    /// The address of such memory on the GPU of the current context.
+    host_device_pointer = "cuMemHostGetDevicePointer_v2"(
+        address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
+    /// Frees it.
+    host_free = "cuMemFreeHost"(address: *mut c_void);
     /// Copies to the device in stream order.
     copy_to_device = "cuMemcpyHtoDAsync_v2"(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
     /// Copies to the host in stream order.

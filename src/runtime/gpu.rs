@@ -16,6 +16,7 @@ use super::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags, CUmemAllocationHandleType, CUmemAllocationType,
     CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_flags,
 };
+use super::failures::Failures;
 use super::order::Queue;
 use crate::error::{Error, Result};
 use crate::target::Target;
@@ -36,6 +37,8 @@ pub(crate) struct Gpu {
     clock: f64,
     /// Bytes that memory moves in a second.
     memory_rate: f64,
+    /// Assertions that failed.
+    pub(crate) failures: Failures,
     default_stream: OnceLock<StreamHandle>,
 }
 
@@ -117,6 +120,7 @@ impl Gpu {
             memory_rate: 2e3
                 * f64::from(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
                 * f64::from(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)? / 8),
+            failures: Failures::default(),
             default_stream: OnceLock::new(),
         }));
         let stream = StreamHandle::new(gpu)?;
@@ -229,7 +233,8 @@ impl GpuStream {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.gpu.make_current()?;
         // SAFETY: the stream is alive.
-        unsafe { self.gpu.driver.stream_synchronize(self.raw) }
+        unsafe { self.gpu.driver.stream_synchronize(self.raw) }?;
+        self.gpu.failures.check()
     }
 }
 

@@ -302,32 +302,41 @@ impl GpuKernel {
         self.cluster
     }
 
-    /// Queues the kernel on a stream.
+    /// Queues the kernel on a stream. `dependent`: it may start while the kernel before it runs (sm_90 and later).
     ///
     /// # Safety
     /// `params` are pointers to values of the kernel's parameters; addresses among them are of memory
     /// of this GPU that stays allocated until the work is done.
     #[inline]
-    pub unsafe fn launch(&self, stream: &GpuStream, grid: [u32; 3], params: &mut [*mut c_void]) -> Result<()> {
+    pub unsafe fn launch(
+        &self,
+        stream: &GpuStream,
+        grid: [u32; 3],
+        dependent: bool,
+        params: &mut [*mut c_void],
+    ) -> Result<()> {
         let gpu = self.loaded.gpu;
         gpu.make_current()?;
         let [x, y, z] = grid;
         let (driver, params, extra) = (gpu.driver, params.as_mut_ptr(), std::ptr::null_mut());
-        if self.cluster <= 1 {
+        if self.cluster <= 1 && !dependent {
             let (threads, shared) = (self.threads, self.shared_bytes);
             // SAFETY: promised by the caller.
             return unsafe {
                 driver.launch_kernel(self.function, x, y, z, threads, 1, 1, shared, stream.raw, params, extra)
             };
         }
-        let mut attribute = CUlaunchAttribute {
-            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            pad: [0; 4],
-            value: CUlaunchAttributeValue { pad: [0; 64] },
-        };
-        attribute.value.clusterDim.x = self.cluster;
-        attribute.value.clusterDim.y = 1;
-        attribute.value.clusterDim.z = 1;
+        use CUlaunchAttributeID::*;
+        let attribute = |id| CUlaunchAttribute { id, pad: [0; 4], value: CUlaunchAttributeValue { pad: [0; 64] } };
+        let mut attributes = [
+            attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
+            attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION),
+        ];
+        attributes[0].value.programmaticStreamSerializationAllowed = 1;
+        attributes[1].value.clusterDim.x = self.cluster;
+        attributes[1].value.clusterDim.y = 1;
+        attributes[1].value.clusterDim.z = 1;
+        let chosen = &mut attributes[usize::from(!dependent)..if self.cluster > 1 { 2 } else { 1 }];
         let config = CUlaunchConfig {
             gridDimX: x,
             gridDimY: y,
@@ -337,10 +346,10 @@ impl GpuKernel {
             blockDimZ: 1,
             sharedMemBytes: self.shared_bytes,
             hStream: stream.raw,
-            attrs: &mut attribute,
-            numAttrs: 1,
+            attrs: chosen.as_mut_ptr(),
+            numAttrs: chosen.len() as c_uint,
         };
-        // SAFETY: promised by the caller; the attribute lives until the call returns.
+        // SAFETY: promised by the caller; the attributes live until the call returns.
         unsafe { driver.launch_kernel_ex(&config, self.function, params, extra) }
     }
 }

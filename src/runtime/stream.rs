@@ -62,7 +62,8 @@ impl Stream {
     /// Waits until all work of this stream is done.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work, or earlier work on the device, failed.
+    /// [`Error::Driver`] when this work, or earlier work on the device, failed; [`Error::Execution`] when an assertion
+    /// did.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             StreamKind::Cpu => Ok(()),
@@ -146,14 +147,15 @@ impl Event {
     /// Waits until this point is reached.
     ///
     /// # Errors
-    /// [`Error::Driver`] when work before it failed.
+    /// [`Error::Driver`] when work before it failed, [`Error::Execution`] when an assertion did.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             EventKind::Cpu(_) => Ok(()),
             EventKind::Gpu(event) => {
                 event.gpu.make_current()?;
                 // SAFETY: the event is alive.
-                unsafe { event.gpu.driver.event_synchronize(event.raw) }
+                unsafe { event.gpu.driver.event_synchronize(event.raw) }?;
+                event.gpu.failures.check()
             }
         }
     }

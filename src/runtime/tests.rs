@@ -67,7 +67,7 @@ fn add(kernel: &GpuKernel, data: &mut DeviceArray<u32, 1>, stream: &Stream, cycl
     let (mut address, mut n, mut cycles) = (data.address(), N as u32, cycles);
     let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut n).cast(), (&raw mut cycles).cast()];
     // SAFETY: the parameters are those of the kernel; the array is freed in the order of its streams.
-    unsafe { kernel.launch(queue, [N.div_ceil(128) as u32, 1, 1], &mut params) }
+    unsafe { kernel.launch(queue, [N.div_ceil(128) as u32, 1, 1], false, &mut params) }
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn fault_alone() -> Result<()> {
     let (mut address, mut n, mut cycles) = (64u64, 1u32, 0u64);
     let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut n).cast(), (&raw mut cycles).cast()];
     // SAFETY: not sound at all: the address is wild. The fault is what this test is about.
-    unsafe { kernel.launch(stream.as_gpu().expect("a stream of a GPU"), [1, 1, 1], &mut params) }?;
+    unsafe { kernel.launch(stream.as_gpu().expect("a stream of a GPU"), [1, 1, 1], false, &mut params) }?;
     let error = stream.synchronize().expect_err("the kernel faults");
     assert!(error.to_string().contains("launched earlier"), "{error}");
     assert!(data.to_vec().is_err() && add(&kernel, &mut data, &stream, 0).is_err());

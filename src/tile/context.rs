@@ -61,6 +61,16 @@ pub(crate) struct Region {
     pub scalar_only: bool,
 }
 
+/// A loop whose body is being recorded.
+#[derive(Debug)]
+struct Looping {
+    place: Place,
+    /// The values that it carries, as they were given to it.
+    carried: Vec<Raw>,
+    /// Does its body leave it before its end?
+    leaves: bool,
+}
+
 /// The state of one kernel being traced.
 #[derive(Debug)]
 pub(crate) struct Trace {
@@ -73,6 +83,10 @@ pub(crate) struct Trace {
     homes: Vec<BlockId>,
     poisoned: FxHashSet<Value>,
     regions: FxHashMap<BlockId, Region>,
+    /// The loops whose bodies are open, by the blocks of these.
+    loops: FxHashMap<BlockId, Looping>,
+    /// How often bodies were asked for that are nested too deeply.
+    too_deep: u32,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -185,6 +199,8 @@ impl Trace {
             homes: Vec::new(),
             poisoned: FxHashSet::default(),
             regions: FxHashMap::default(),
+            loops: FxHashMap::default(),
+            too_deep: 0,
             diagnostics: Vec::new(),
         }
     }
@@ -210,6 +226,13 @@ impl Trace {
         self.push(notes.iter().fold(start, |d, note| d.note(*note)));
     }
 
+    /// Reports a problem together with other places.
+    pub fn report_with(&mut self, place: Place, message: String, others: &[(Place, &str)], way_out: &str) {
+        let start = Diagnostic::new(message, Some(location(place)));
+        let with = others.iter().fold(start, |d, (place, note)| d.note_at(*note, Some(location(place))));
+        self.push(with.note(way_out));
+    }
+
     fn push(&mut self, diagnostic: Diagnostic) {
         if !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
@@ -230,11 +253,6 @@ impl Trace {
         self.poisoned.insert(value);
         self.settle(&[value], block);
         self.raw(value)
-    }
-
-    /// A poisoned scalar.
-    pub fn poison_scalar(&mut self, dtype: DType) -> Raw {
-        self.poison(Type::scalar(dtype))
     }
 
     /// The tile type behind a handle; of a value of another trace, some tile of its rank.
@@ -339,6 +357,46 @@ impl Trace {
         self.builder.end_block()
     }
 
+    /// The innermost block is the body of a loop.
+    pub fn begin_loop(&mut self, block: BlockId, place: Place, carried: Vec<Raw>) {
+        self.loops.insert(block, Looping { place, carried, leaves: false });
+    }
+
+    /// The body of a loop is closed. Does it leave the loop early?
+    pub fn end_loop(&mut self, block: BlockId) -> bool {
+        self.loops.remove(&block).is_some_and(|looping| looping.leaves)
+    }
+
+    /// The innermost loop that is open: its block, its place, and what it carries.
+    pub fn innermost_loop(&self) -> Option<(BlockId, Place, &[Raw])> {
+        let open = self.builder.open_blocks().iter().rev();
+        let mut loops = open.filter_map(|block| Some((*block, self.loops.get(block)?)));
+        loops.next().map(|(block, looping)| (block, looping.place, looping.carried.as_slice()))
+    }
+
+    /// Is this the body of a loop that is open?
+    pub fn is_open_loop(&self, block: BlockId) -> bool {
+        self.loops.contains_key(&block)
+    }
+
+    /// Something in the body of this loop leaves it.
+    pub fn leave_loop(&mut self, block: BlockId) {
+        if let Some(looping) = self.loops.get_mut(&block) {
+            looping.leaves = true;
+        }
+    }
+
+    /// Something leaves all loops that are open.
+    pub fn leave_all_loops(&mut self) {
+        self.loops.values_mut().for_each(|looping| looping.leaves = true);
+    }
+
+    /// Counts how often a body is asked for inside of more than `most` others.
+    pub fn nest_too_deeply(&mut self, most: usize) -> u32 {
+        self.too_deep += u32::from(self.builder.open_blocks().len() > most);
+        self.too_deep
+    }
+
     /// Marks values (arguments of an open block) as poisoned.
     pub fn taint(&mut self, values: &[Value]) {
         self.poisoned.extend(values);
@@ -426,6 +484,7 @@ impl Trace {
         let problem = match effect {
             Effect::Pure => "works on tiles",
             Effect::Region => "has control flow or a reduction of its own",
+            Effect::Other => "is seen outside of the kernel",
             _ => "reads or writes memory",
         };
         self.report(

@@ -12,7 +12,6 @@ use self::sealed::Handle;
 /// A tile is an immutable value, recorded while the kernel is traced; every operation gives a new one.
 /// Its extents are powers of two, at most 2^24 elements in all, and known while tracing
 /// ([`Tile::shape`]). `Copy`: handing it on costs nothing.
-#[derive(Debug)]
 pub struct Tile<T, const R: usize> {
     raw: Raw,
     element: PhantomData<T>,
@@ -22,7 +21,6 @@ pub struct Tile<T, const R: usize> {
 ///
 /// Works in arithmetic with scalars, tiles and host literals, and wherever a tile is wanted by
 /// broadcasting.
-#[derive(Debug)]
 pub struct Scalar<T> {
     raw: Raw,
     element: PhantomData<T>,

@@ -16,6 +16,7 @@ pub use array::{Array, ArrayMut};
 pub(crate) use broadcast::{Arg, ElementwiseBody};
 pub use context::is_tracing;
 pub(crate) use context::{Place, Raw, Region, Source, Trace, here, in_region, record};
+pub(crate) use described::ArrayData;
 pub(crate) use handle::sealed::Handle;
 pub use handle::{Scalar, Tile, TileLike};
 pub use tracer::Tracer;

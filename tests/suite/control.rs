@@ -23,7 +23,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("control/captures", captures);
 }
 
-/// Bounds from the host, from the grid and from memory; steps, also such as are not positive or lead beyond the last
+/// Bounds from the host, from the grid and from memory; steps, also such as are 0, go down or lead beyond the last
 /// number; empty and reversed ranges; loops that may be left early.
 fn ranges(session: Session) -> Result<()> {
     fn kernel(bounds: Array<i32, 1>, y: ArrayMut<i32, 2>) {
@@ -31,7 +31,7 @@ fn ranges(session: Session) -> Result<()> {
         let [start, end, step] = [0, 1, 2].map(|i| bounds.load_scalar(row * 3 + i));
         let dynamic = ct::for_each(ct::range(start, end).step(step), ct::scalar(1), |i, acc| acc * 3 + i);
         let from_host = ct::for_each(0..7, ct::scalar(0), |i, acc| acc + i * i);
-        let by_threes = ct::for_each(ct::range(-4, 11usize).step(3), ct::scalar(0), |i, acc| acc * 2 + i);
+        let by_threes = ct::for_each(ct::range(-4, 11).step(3), ct::scalar(0), |i, acc| acc * 2 + i);
         let empty = ct::for_each(5..5, ct::scalar(-1), |i, acc| acc + i);
         let by_grid = ct::for_each(..ct::num_blocks(0), ct::scalar(0), |i, acc| acc + i * (row + 1));
         let start_value = (ct::scalar(0), ct::scalar(1));
@@ -68,7 +68,7 @@ fn ranges(session: Session) -> Result<()> {
     let by = |start: i32, end: i32, step: i32| {
         let mut numbers = Vec::new();
         let mut i = i64::from(start);
-        while i < i64::from(end) && step > 0 {
+        while (i < i64::from(end) && step > 0) || (i > i64::from(end) && step < 0) {
             numbers.push(i as i32);
             i += i64::from(step);
         }

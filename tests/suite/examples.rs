@@ -3,10 +3,14 @@
 
 #![allow(dead_code, reason = "examples are programs; what their `main` calls is tested")]
 
+#[path = "../../examples/argmax.rs"]
+mod argmax;
 #[path = "../../examples/attention.rs"]
 mod attention;
 #[path = "../../examples/batched_matmul.rs"]
 mod batched_matmul;
+#[path = "../../examples/hello.rs"]
+mod hello;
 #[path = "../../examples/layernorm.rs"]
 mod layernorm;
 #[path = "../../examples/layernorm_backward.rs"]
@@ -23,6 +27,8 @@ mod stencil;
 mod transpose;
 #[path = "../../examples/vadd.rs"]
 mod vadd;
+#[path = "../../examples/welford.rs"]
+mod welford;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -46,10 +52,13 @@ pub fn register(suite: &mut Suite) {
     }
     suite.test("example/emit", emit);
     each! {
+        hello: ("--x" "3" "--y" "1");
         vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
         saxpy: ("--n" "5000" "--alpha=-2.5");
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
         stencil: ("--m" "64" "--n" "256") ("--m" "101" "--n" "77") ("--m" "33" "--n" "60" "--tile" "8" "32");
+        argmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
+        welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")

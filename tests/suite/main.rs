@@ -16,25 +16,36 @@
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 #![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
+mod assert;
+mod atomic;
 mod boxes;
 mod cast;
 mod chains;
 mod compare;
 mod control;
 mod data;
+mod dependent;
 mod elementwise;
 mod examples;
 mod float;
+mod flow;
 mod format;
+mod gather;
 mod grid;
 mod harness;
 mod integer;
+mod large;
 mod memory;
+mod narrow;
+mod order;
+mod pieces;
+mod print;
 mod product;
 mod ptxas;
 mod random;
 mod random_product;
 mod reduce;
+mod scan;
 mod shape;
 mod sweep;
 mod tileiras;
@@ -46,6 +57,9 @@ use harness::Suite;
 use libtest_mimic::{Arguments, FormatSetting, Trial};
 
 fn main() -> ExitCode {
+    if let Some(code) = print::child() {
+        return code;
+    }
     let mut arguments = Arguments::from_args();
     if arguments.format.is_none() && !arguments.list {
         arguments.format = Some(FormatSetting::Terse);
@@ -54,16 +68,27 @@ fn main() -> ExitCode {
     float::register(&mut suite);
     sweep::register(&mut suite);
     integer::register(&mut suite);
+    large::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
     chains::register(&mut suite);
     shape::register(&mut suite);
     memory::register(&mut suite);
     views::register(&mut suite);
+    gather::register(&mut suite);
+    atomic::register(&mut suite);
+    order::register(&mut suite);
     reduce::register(&mut suite);
+    scan::register(&mut suite);
+    pieces::register(&mut suite);
+    narrow::register(&mut suite);
     product::register(&mut suite);
     boxes::register(&mut suite);
     control::register(&mut suite);
+    dependent::register(&mut suite);
+    flow::register(&mut suite);
+    assert::register(&mut suite);
+    print::register(&mut suite);
     grid::register(&mut suite);
     examples::register(&mut suite);
     random::register(&mut suite);

@@ -54,6 +54,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("product/pairs/batch", pairs_of_a_batch);
     suite.test("product/rounded", rounded);
     suite.test("product/matmul", natural);
+    suite.test("product/one_for_all", one_for_all);
+    suite.test("product/vectors", vectors);
     suite.test("product/chained", chained);
     suite.test("product/branches", branches);
     suite.test("product/unhindered", unhindered);
@@ -70,6 +72,50 @@ where
         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
     });
     c.store([i, j], acc);
+}
+
+/// One matrix for all of a batch, on either side.
+fn one_for_all(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 3>, b: Array<f16, 3>, c: ArrayMut<f32, 3>, d: ArrayMut<f32, 3>) {
+        let (a, b) = (a.load([0, 0, 0], [4, 16, 32]), b.load([0, 0, 0], [1, 32, 8]));
+        c.store([0, 0, 0], ct::mma(a, b, ct::zeros([4, 16, 8])));
+        d.store([0, 0, 0], ct::matmul(b.transpose(), a.transpose()));
+    }
+    let (a, b) = (random::<f16>(1, 4 * 16 * 32, Spread::Whole(4)), random::<f16>(2, 32 * 8, Spread::Whole(4)));
+    let (x, y) = (session.array(&a, [4, 16, 32])?, session.array(&b, [1, 32, 8])?);
+    let (mut c, mut d) = (session.unwritten([4, 16, 8])?, session.unwritten([4, 8, 16])?);
+    session.launch(kernel, [1], (&x, &y, &mut c, &mut d))?;
+    let want = |n: usize, i: usize, j: usize| {
+        let each = (0..32).map(|k| a[(n * 16 + i) * 32 + k].to_f64() * b[k * 8 + j].to_f64());
+        Want::SumOf(each.sum())
+    };
+    session.check("right", &c, &|[n, i, j]| want(n, i, j))?;
+    session.check("left", &d, &|[n, j, i]| want(n, i, j))
+}
+
+/// Matrices times vectors, from both sides.
+fn vectors(session: Session) -> Result<()> {
+    fn kernel(
+        a: Array<f16, 2>,
+        b: Array<i8, 2>,
+        x: Array<f16, 1>,
+        y: Array<u8, 1>,
+        c: ArrayMut<f32, 1>,
+        d: ArrayMut<i32, 1>,
+    ) {
+        c.store(0, ct::matvec(a.load([0, 0], [64, 128]), x.load(0, [128])));
+        d.store(0, ct::vecmat(y.load(0, [64]), b.load([0, 0], [64, 128])));
+    }
+    let (a, x) = (random::<f16>(3, 64 * 128, Spread::Whole(9)), random::<f16>(4, 128, Spread::Whole(9)));
+    let (b, y) = (random::<i8>(5, 64 * 128, Spread::Any), random::<u8>(6, 64, Spread::Any));
+    let arrays = (session.array(&a, [64, 128])?, session.array(&b, [64, 128])?);
+    let (of_x, of_y) = (session.array(&x, [128])?, session.array(&y, [64])?);
+    let (mut c, mut d) = (session.unwritten([64])?, session.unwritten([128])?);
+    session.launch(kernel, [1], (&arrays.0, &arrays.1, &of_x, &of_y, &mut c, &mut d))?;
+    session.check("matvec", &c, &|[i]| Want::SumOf((0..128).map(|k| a[i * 128 + k].to_f64() * x[k].to_f64()).sum()))?;
+    session.check("vecmat", &d, &|[j]| {
+        Want::exactly((0..64).map(|k| i32::from(y[k]) * i32::from(b[k * 128 + j])).sum::<i32>())
+    })
 }
 
 /// Two products an iteration, with branches between them beside which the second one of the iteration before may go on

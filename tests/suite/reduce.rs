@@ -2,6 +2,7 @@
 //! warps.
 
 use anyhow::Result;
+use cutlet as ct;
 use cutlet::element::Whole;
 use cutlet::prelude::*;
 
@@ -24,6 +25,11 @@ pub fn register(suite: &mut Suite) {
     suite.test("reduce/bool", logical);
     suite.test("reduce/closures", closures);
     suite.test("reduce/several_axes", several_axes);
+    each!(positions: f64 f32 f16 bf16 i8 i32 i64 u8 u64);
+    each!(bits: i8 i32 u16 u64);
+    suite.test("reduce/order", order);
+    suite.test("reduce/several_tiles", several_tiles);
+    suite.test("reduce/wider", wider);
 }
 
 /// Which axes of a matrix are reduced.
@@ -215,4 +221,200 @@ fn several_axes(session: Session) -> Result<()> {
     session.check("sum along 1 and 2", &w, &|[i, _, _]| {
         Want::exactly(sum(&mut (0..128).map(|n| [i, n / 16, n % 16])).wrapping_mul(2))
     })
+}
+
+/// The first of the largest and smallest elements, among many equal ones; NaNs by both rules.
+fn positions<T: Comparable + Number>(session: Session) -> Result<()> {
+    fn kernel<T: Number>(
+        x: Array<T, 2>,
+        rows: ArrayMut<i32, 2>,
+        columns: ArrayMut<i32, 2>,
+        all: ArrayMut<i32, 2>,
+        (tile, largest): ([usize; 2], bool),
+    ) {
+        let x = x.load([0, 0], tile);
+        let (at, value) = if largest { x.argmax_with_value(1) } else { x.argmin_with_value(1) };
+        // The value is there, too: it is the extreme one, or what comes of NaNs alone.
+        let extreme = if largest { x.reduce_max(1) } else { x.reduce_min(1) };
+        rows.store([0, 0], (value.eq(extreme) | value.ne(value)).select(at, -1));
+        columns.store([0, 0], if largest { x.argmax(0) } else { x.argmin(0) });
+        all.store([0, 0], if largest { x.argmax(..) } else { x.argmin(..) });
+    }
+    for (number, tile) in TILES.into_iter().enumerate() {
+        let largest = number % 2 == 0;
+        // The corners repeat themselves, NaNs among them; the first row has nothing else.
+        let mut data = random::<T>(9, tile[0] * tile[1], Spread::Corners);
+        let nan = T::from_f64(f64::NAN);
+        data[..tile[1]].iter_mut().for_each(|x| *x = nan);
+        let x = session.array(&data, tile)?;
+        let mut rows = session.unwritten::<i32, 2>([tile[0], 1])?;
+        let mut columns = session.unwritten::<i32, 2>([1, tile[1]])?;
+        let mut all = session.unwritten::<i32, 2>([1, 1])?;
+        session.launch(kernel::<T>, [1], (&x, &mut rows, &mut columns, &mut all, Constant((tile, largest))))?;
+        let first = |values: &mut dyn Iterator<Item = T>| {
+            let mut best: Option<(i32, T)> = None;
+            for (at, x) in (0..).zip(values) {
+                let better = |y: T| match T::DTYPE.is_float() {
+                    true => {
+                        if largest {
+                            x.to_f64() > y.to_f64()
+                        } else {
+                            x.to_f64() < y.to_f64()
+                        }
+                    }
+                    false => {
+                        if largest {
+                            value(x) > value(y)
+                        } else {
+                            value(x) < value(y)
+                        }
+                    }
+                };
+                if !(T::DTYPE.is_float() && x.to_f64().is_nan()) && best.is_none_or(|(_, y)| better(y)) {
+                    best = Some((at, x));
+                }
+            }
+            Want::exactly(best.map_or(0, |(at, _)| at))
+        };
+        session.check(&format!("rows of {tile:?}"), &rows, &|[i, _]| {
+            first(&mut (0..tile[1]).map(|j| data[ravel([i, j], tile)]))
+        })?;
+        session.check(&format!("columns of {tile:?}"), &columns, &|[_, j]| {
+            first(&mut (0..tile[0]).map(|i| data[ravel([i, j], tile)]))
+        })?;
+        session.check(&format!("all of {tile:?}"), &all, &|_| first(&mut data.iter().copied()))?;
+    }
+    nan_positions(session)
+}
+
+fn nan_positions(session: Session) -> Result<()> {
+    fn kernel(x: Array<f32, 2>, largest: ArrayMut<i32, 2>, smallest: ArrayMut<i32, 2>, count: ArrayMut<i32, 2>) {
+        let x = x.load([0, 0], [4, 512]);
+        largest.store([0, 0], x.argmax_nan(1));
+        smallest.store([0, 0], x.argmin_nan(1));
+        count.store([0, 0], x.ne(x).count(1));
+    }
+    let mut data = random::<f32>(10, 4 * 512, Spread::Moderate);
+    for (at, x) in data.iter_mut().enumerate() {
+        // No NaN in the first row, two in the second, all in the third.
+        if matches!(at, 900 | 1000) || (1024..1536).contains(&at) {
+            *x = f32::NAN;
+        }
+    }
+    let x = session.array(&data, [4, 512])?;
+    let [mut largest, mut smallest, mut count] =
+        [session.unwritten([4, 1])?, session.unwritten([4, 1])?, session.unwritten([4, 1])?];
+    session.launch(kernel, [1], (&x, &mut largest, &mut smallest, &mut count))?;
+    let row = |i: usize| &data[i * 512..][..512];
+    let position = |i: usize, better: &dyn Fn(f32, f32) -> bool| {
+        let nan = row(i).iter().position(|x| x.is_nan());
+        let best = (1..512).fold(0, |best, j| if better(row(i)[j], row(i)[best]) { j } else { best });
+        Want::exactly(nan.unwrap_or(best) as i32)
+    };
+    session.check("argmax_nan", &largest, &|[i, _]| position(i, &|a, b| a > b))?;
+    session.check("argmin_nan", &smallest, &|[i, _]| position(i, &|a, b| a < b))?;
+    session.check("count", &count, &|[i, _]| Want::exactly(row(i).iter().filter(|x| x.is_nan()).count() as i32))
+}
+
+fn bits<T: Int + Whole>(session: Session) -> Result<()> {
+    let input = |count| random::<T>(12, count, Spread::Any);
+    let fold = |values: &[T], start: u64, combine: fn(u64, u64) -> u64| {
+        let mask = u64::MAX >> (64 - T::DTYPE.bits());
+        Want::Bits(values.iter().map(|x| x.to_bits()).fold(start & mask, combine))
+    };
+    check::<T>(session, "reduce_xor", by!(reduce_xor), &input, &|v| fold(v, 0, |a, b| a ^ b))?;
+    check::<T>(session, "reduce_or", by!(reduce_or), &input, &|v| fold(v, 0, |a, b| a | b))?;
+    check::<T>(session, "reduce_and", by!(reduce_and), &input, &|v| fold(v, u64::MAX, |a, b| a & b))
+}
+
+/// Maps x -> a x + b one after another, packed into one number: associative, not commutative.
+fn order(session: Session) -> Result<()> {
+    let after = |first: i64, second: i64| {
+        let halves = |x: i64| (x as i32, (x >> 32) as i32);
+        let ((a, b), (c, d)) = (halves(first), halves(second));
+        let (slope, offset) = (a.wrapping_mul(c), c.wrapping_mul(b).wrapping_add(d));
+        i64::from(slope as u32) | i64::from(offset) << 32
+    };
+    let op: Reduction<i64> = by!(reduce, 1, |first, second| {
+        let low = |x: Scalar<i64>| x.cast::<i32>();
+        let high = |x: Scalar<i64>| (x >> 32).cast::<i32>();
+        let slope = low(first) * low(second);
+        let offset = low(second) * high(first) + high(second);
+        slope.cast::<u32>().cast::<i64>() | (offset.cast::<i64>() << 32)
+    });
+    check(session, "maps", op, &|count| random(13, count, Spread::Any), &|values| {
+        Want::exactly(values.iter().copied().fold(1, after))
+    })
+}
+
+/// Count, mean and squared deviations at once; and the last of the largest with its place.
+fn several_tiles(session: Session) -> Result<()> {
+    fn kernel(
+        x: Array<f32, 2>,
+        mean: ArrayMut<f32, 2>,
+        squares: ArrayMut<f32, 2>,
+        last: ArrayMut<i32, 2>,
+        tile: [usize; 2],
+    ) {
+        let x = x.load([0, 0], tile);
+        let start = (x, ct::zeros(tile), ct::ones(tile));
+        let (m, s, _) = ct::reduce(start, 1, (0.0, 0.0, 0.0), |(ma, sa, na), (mb, sb, nb)| {
+            let n = na + nb;
+            let share = n.eq(0.0).select(0.0, nb / n);
+            let step = mb - ma;
+            (ma + step * share, sa + sb + step * step * na * share, n)
+        });
+        mean.store([0, 0], m);
+        squares.store([0, 0], s);
+        let [(value, at)] =
+            ct::reduce([(x.cast::<i32>(), ct::indices(tile, 1))], 1, [(i32::MIN, -1)], |[(va, ia)], [(vb, ib)]| {
+                let later = vb.ge(va);
+                [(later.select(vb, va), later.select(ib, ia))]
+            });
+        last.store([0, 0], at + 10_000 * value);
+    }
+    for tile in TILES {
+        let data = random::<f32>(14, tile[0] * tile[1], Spread::Between(-4.0, 9.0));
+        let x = session.array(&data, tile)?;
+        let (mut mean, mut squares) = (session.unwritten([tile[0], 1])?, session.unwritten([tile[0], 1])?);
+        let mut last = session.unwritten([tile[0], 1])?;
+        session.launch(kernel, [1], (&x, &mut mean, &mut squares, &mut last, Constant(tile)))?;
+        let row = |i: usize| data[i * tile[1]..][..tile[1]].iter().map(|&x| f64::from(x));
+        let average = |i: usize| row(i).sum::<f64>() / tile[1] as f64;
+        session.check("mean", &mean, &|[i, _]| Want::Within { value: average(i), error: 1e-5 })?;
+        session.check("squares", &squares, &|[i, _]| {
+            let value = row(i).map(|x| (x - average(i)).powi(2)).sum::<f64>();
+            Want::Within { value, error: 1e-5 * (value + 1.0) }
+        })?;
+        session.check("last", &last, &|[i, _]| {
+            let whole: Vec<i32> = row(i).map(|x| x as i32).collect();
+            let most = *whole.iter().max().expect("a row");
+            let at = whole.iter().rposition(|&x| x == most).expect("it is there");
+            Want::exactly(at as i32 + 10_000 * most)
+        })?;
+    }
+    Ok(())
+}
+
+/// Sums and products in another type, and with a stated rounding.
+fn wider(session: Session) -> Result<()> {
+    fn kernel(x: Array<f16, 2>, y: Array<i8, 2>, a: ArrayMut<f32, 2>, b: ArrayMut<i64, 2>, c: ArrayMut<f32, 2>) {
+        let (x, y) = (x.load([0, 0], [8, 128]), y.load([0, 0], [8, 128]));
+        a.store([0, 0], x.sum_as::<f32>(1));
+        b.store([0, 0], y.prod_as::<i64>(1) + y.sum_as::<i64>(1));
+        c.store([0, 0], x.cast::<f32>().sum_with(1, Rounding::Zero));
+    }
+    let x: Vec<f16> = random(15, 8 * 128, Spread::Whole(2000));
+    let y: Vec<i8> = random(16, 8 * 128, Spread::Any);
+    let (x_array, y_array) = (session.array(&x, [8, 128])?, session.array(&y, [8, 128])?);
+    let (mut a, mut b) = (session.unwritten([8, 1])?, session.unwritten([8, 1])?);
+    let mut c = session.unwritten([8, 1])?;
+    session.launch(kernel, [1], (&x_array, &y_array, &mut a, &mut b, &mut c))?;
+    let sum = |i: usize| x[i * 128..][..128].iter().map(|x| x.to_f64()).sum::<f64>();
+    session.check("sum_as f32", &a, &|[i, _]| Want::SumOf(sum(i)))?;
+    session.check("prod_as and sum_as i64", &b, &|[i, _]| {
+        let row = y[i * 128..][..128].iter().map(|&x| i64::from(x));
+        Want::exactly(row.clone().fold(1i64, |a, b| a.wrapping_mul(b)).wrapping_add(row.sum()))
+    })?;
+    session.check("sum_with", &c, &|[i, _]| Want::SumOf(sum(i)))
 }

@@ -488,10 +488,15 @@ impl<'p> Machine<'p> {
             Some(Attr::Text(text)) => &**text,
             _ => "",
         };
-        Err(match words.len() {
-            1 => format!("assertion failed: {text}"),
-            _ => format!("assertion failed: {text} (element {index} of {:?})", self.dims(op.operands[0])),
-        })
+        let element = |&value: &Value| {
+            let words = self.tile(value);
+            (self.module().dtype(value), words.get(if words.len() == 1 { 0 } else { index }))
+        };
+        let values: Vec<_> = op.group(1).iter().map(element).collect();
+        let extents = self.dims(op.operands[0]);
+        let strides = shape::strides_of(&extents);
+        let place: Vec<usize> = strides.iter().zip(&extents).map(|(stride, extent)| index / stride % extent).collect();
+        Err(print::failure(text, &values, (words.len() > 1).then_some(&*place))?)
     }
 
     fn print(&mut self, op: &Op) -> Result<(), String> {

@@ -16,13 +16,26 @@ use super::memory::{Memory, Span};
 use super::program::Code;
 use super::shape::{along_axis, set_along_axis};
 use super::value::{Array, Val, Words};
-use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
+use crate::ir::table::Effect;
+use crate::ir::{Attr, AttrKind, BlockId, Flag, Loc, MemOrder, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub loc: Option<Loc>,
     pub message: String,
+}
+
+impl Fault {
+    /// The block waited for one that failed.
+    fn abandoned() -> Fault {
+        Fault { loc: None, message: String::new() }
+    }
+
+    /// Did the block stop because of another one?
+    pub fn is_abandoned(&self) -> bool {
+        self.message.is_empty()
+    }
 }
 
 impl From<String> for Fault {
@@ -52,12 +65,18 @@ pub(super) struct Machine<'p> {
     /// The memory of `alloca`s in the blocks that are open.
     pub allocations: Vec<Box<[AtomicU64]>>,
     frame: Vec<Val>,
+    /// Lets other blocks go on; false when there is nothing more to wait for.
+    wait: &'p dyn Fn() -> bool,
 }
 
+/// Turns of a loop after which a block that reads what others write lets them go on.
+const PATIENCE: u32 = 16;
+
 impl<'p> Machine<'p> {
-    pub fn new(program: &'p Code, memory: &'p Memory, grid: [u32; 3]) -> Machine<'p> {
+    pub fn new(program: &'p Code, memory: &'p Memory, grid: [u32; 3], wait: &'p dyn Fn() -> bool) -> Machine<'p> {
         let frame = vec![Val::Dead; program.module.num_values()];
-        Machine { program, memory, grid, id: [0; 3], printed: String::new(), allocations: Vec::new(), frame }
+        let (printed, allocations) = (String::new(), Vec::new());
+        Machine { program, memory, grid, id: [0; 3], printed, allocations, frame, wait }
     }
 
     /// Runs the kernel for one tile block.
@@ -221,7 +240,12 @@ impl<'p> Machine<'p> {
 
     pub fn run_loop(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         let mut carried = self.take_all(id);
+        let mut turns = 0;
         loop {
+            turns += 1;
+            if turns % PATIENCE == 0 && reads_shared(self.module(), op.regions[0]) && !(self.wait)() {
+                return Err(Fault::abandoned());
+            }
             self.bind(op.regions[0], carried);
             match self.run_block(op.regions[0])? {
                 Flow::Continue(values) => carried = values,
@@ -320,6 +344,17 @@ impl<'p> Machine<'p> {
             other => unreachable!("a region ends with yield, got {other:?}"),
         }
     }
+}
+
+/// Does a loop read memory that other blocks may write at the same time?
+fn reads_shared(module: &Module, body: BlockId) -> bool {
+    let mut found = false;
+    module.walk(body, &mut |id| {
+        let op = module.op(id);
+        let is_weak = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak));
+        found |= matches!(op.code.spec().effect, Effect::Read | Effect::ReadWrite) && !is_weak;
+    });
+    found
 }
 
 /// Does every op of a region work lane by lane, so that it can run on slices?

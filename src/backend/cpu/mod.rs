@@ -1,8 +1,8 @@
 //! The cpu back end: an interpreter, the definition of what every op means.
 //!
 //! It knows the IR and shares no code with other back ends, which are compared with it. Tile blocks run in
-//! parallel, each alone on one thread, started in the order of the grid (x fastest), so a block may wait for
-//! lower ones. Results are the same from run to run, as far as the kernel's own races and atomics allow.
+//! parallel, each alone on one thread, started in the order of the grid (x fastest). A block may wait for others by
+//! reading memory in a loop: all blocks are started then, and take turns. Results are the same from run to run, as far as the kernel's own races and atomics allow.
 //!
 //! What other targets leave open is settled here: accesses outside of the launch's memory and broken promises
 //! (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out; a quotient by zero is 0, a
@@ -33,12 +33,14 @@ mod shape;
 mod value;
 mod view;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use memory::Memory;
 pub(crate) use pool::num_threads;
+pub(crate) use print::failure;
 pub use program::Program;
 
 use self::eval::{Fault, Machine};
@@ -81,7 +83,7 @@ impl Program {
         let blocks = launch.blocks();
         if options.sequential || blocks <= 1 {
             let progress = Progress::default();
-            launch.work(&progress);
+            launch.work(&progress, &|| ());
             return launch.finish(&progress, options);
         }
         let (code, params, memory) = (self.0.clone(), params.into(), memory.clone());
@@ -98,6 +100,9 @@ impl Code {
         Error::Execution(Diagnostic::new(fault.message, place).note(format!("in tile block ({x}, {y}, {z})")))
     }
 }
+
+/// A block that waits so often has others started.
+const WAITS: u32 = 64;
 
 /// One launch.
 struct Launch<'a> {
@@ -117,9 +122,9 @@ struct SharedLaunch {
 }
 
 impl pool::Shared for SharedLaunch {
-    fn work(&self) {
+    fn work(&self, reinforce: &dyn Fn()) {
         let SharedLaunch { code, grid, params, memory, progress } = self;
-        Launch { code, grid: *grid, params, memory }.work(progress);
+        Launch { code, grid: *grid, params, memory }.work(progress, reinforce);
     }
 }
 
@@ -146,6 +151,18 @@ impl Progress {
         (number < blocks && number <= self.lowest_fault.load(Relaxed)).then_some(number)
     }
 
+    /// A block waits for what others do: they get time, and where some have not been started, a thread. False if one has failed: what the
+    /// block waits for may never come.
+    fn wait(&self, blocks: u64, reinforce: Option<&dyn Fn()>) -> bool {
+        if let Some(reinforce) = reinforce
+            && self.next.load(Relaxed) < blocks
+        {
+            reinforce();
+        }
+        std::thread::yield_now();
+        self.lowest_fault.load(Relaxed) == u64::MAX
+    }
+
     fn outcome(&self) -> MutexGuard<'_, Outcome> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,12 +178,17 @@ struct Outcome {
 
 impl Launch<'_> {
     /// Takes blocks, lowest first, until there are none: what every thread does.
-    fn work(&self, progress: &Progress) {
+    fn work(&self, progress: &Progress, reinforce: &dyn Fn()) {
         let mut next = progress.next_block(self.blocks());
         if next.is_none() {
             return;
         }
-        let mut machine = Machine::new(self.code, self.memory, self.grid);
+        let waits = Cell::new(0u32);
+        let wait = || {
+            waits.set(waits.get().wrapping_add(1));
+            progress.wait(self.blocks(), waits.get().is_multiple_of(WAITS).then_some(reinforce))
+        };
+        let mut machine = Machine::new(self.code, self.memory, self.grid, &wait);
         let arguments = self.arguments();
         while let Some(number) = next {
             self.run_block(&mut machine, &arguments, number, progress);
@@ -193,7 +215,9 @@ impl Launch<'_> {
         if !printed.is_empty() {
             outcome.printed.insert(number, printed);
         }
-        if let Err(fault) = result {
+        if let Err(fault) = result
+            && !fault.is_abandoned()
+        {
             progress.lowest_fault.fetch_min(number, Relaxed);
             if outcome.fault.as_ref().is_none_or(|(lowest, _)| number < *lowest) {
                 outcome.fault = Some((number, fault));

@@ -4,6 +4,9 @@
 //! while rayon waits it runs other tasks of the pool, which may launch, too, one on top of the other until
 //! the stack ends. So the caller works itself, and then sleeps until its helpers are done; a helper that comes
 //! after that finds nothing to do.
+//!
+//! A part that waits for what another one will do asks for reinforcements: threads of their own, so that every part is
+//! begun, and the system's scheduler sees to it that none starves.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,9 +16,13 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Work that any number of threads do together: each takes parts of it until there are none left.
 pub(super) trait Shared: Send + Sync + 'static {
-    /// Takes parts and does them, until no part is left that nobody has taken.
-    fn work(&self);
+    /// Takes parts and does them, until no part is left that nobody has taken. A part that waits for others calls
+    /// `reinforce` if there are some that nobody has taken.
+    fn work(&self, reinforce: &dyn Fn());
 }
+
+/// Most threads that waiting parts may ask for.
+const MOST_REINFORCEMENTS: usize = 4096;
 
 /// Who is at work.
 #[derive(Default)]
@@ -27,6 +34,8 @@ struct Team {
 #[derive(Default)]
 struct State {
     helpers: usize,
+    /// Threads beyond those of the pool, ever.
+    reinforcements: usize,
     /// The caller found nothing left to take: whoever comes now is too late.
     closed: bool,
     panic: Option<Box<dyn Any + Send>>,
@@ -37,14 +46,36 @@ impl Team {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn help(&self, work: &impl Shared) {
+    fn help(self: &Arc<Self>, work: &Arc<impl Shared>) {
         let mut state = self.state();
         if state.closed {
             return;
         }
         state.helpers += 1;
         drop(state);
-        let result = catch_unwind(AssertUnwindSafe(|| work.work()));
+        self.helping(work);
+    }
+
+    /// One thread more, if the system gives one.
+    fn reinforce(self: &Arc<Self>, work: &Arc<impl Shared>) {
+        let mut state = self.state();
+        if state.reinforcements >= MOST_REINFORCEMENTS {
+            return;
+        }
+        // Counted here: the team may not close before the thread has begun.
+        state.helpers += 1;
+        state.reinforcements += 1;
+        drop(state);
+        let (team, shared) = (self.clone(), work.clone());
+        let thread = std::thread::Builder::new().name("cutlet cpu waits".into());
+        if thread.spawn(move || team.helping(&shared)).is_err() {
+            self.state().helpers -= 1;
+            self.changed.notify_all();
+        }
+    }
+
+    fn helping(self: &Arc<Self>, work: &Arc<impl Shared>) {
+        let result = catch_unwind(AssertUnwindSafe(|| work.work(&|| self.reinforce(work))));
         let mut state = self.state();
         state.helpers -= 1;
         state.panic = state.panic.take().or(result.err());
@@ -64,17 +95,16 @@ impl Team {
 
 /// Does the work on this thread and on at most `helpers` others; returns when all of it is done.
 pub(super) fn run(work: &Arc<impl Shared>, helpers: usize) {
-    if helpers == 0 {
-        return work.work();
-    }
     let team = Arc::new(Team::default());
-    if let Some(pool) = pool() {
+    if helpers > 0
+        && let Some(pool) = pool()
+    {
         for _ in 0..helpers.min(pool.current_num_threads() - 1) {
             let (team, work) = (team.clone(), work.clone());
-            pool.spawn(move || team.help(&*work));
+            pool.spawn(move || team.help(&work));
         }
     }
-    let own = catch_unwind(AssertUnwindSafe(|| work.work()));
+    let own = catch_unwind(AssertUnwindSafe(|| work.work(&|| team.reinforce(work))));
     // Also after a panic nobody may be left who uses what this call has borrowed.
     if let Some(panic) = own.err().or(team.close()) {
         resume_unwind(panic);
@@ -106,7 +136,7 @@ mod tests {
     }
 
     impl Shared for Parts {
-        fn work(&self) {
+        fn work(&self, _: &dyn Fn()) {
             loop {
                 let part = self.next.fetch_add(1, SeqCst);
                 if part >= self.count {
@@ -131,6 +161,35 @@ mod tests {
                 run(&work, helpers);
                 assert_eq!(work.done.load(SeqCst), count, "{helpers} helpers");
             }
+        }
+    }
+
+    /// Each part waits until all have begun.
+    struct Meeting {
+        begun: AtomicUsize,
+        count: usize,
+    }
+
+    impl Shared for Meeting {
+        fn work(&self, reinforce: &dyn Fn()) {
+            while self.begun.load(SeqCst) < self.count {
+                if self.begun.fetch_add(1, SeqCst) >= self.count {
+                    return;
+                }
+                while self.begun.load(SeqCst) < self.count {
+                    reinforce();
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_that_wait_do_not_starve_others() {
+        for count in [1, 2, 40] {
+            let work = Arc::new(Meeting { begun: AtomicUsize::new(0), count });
+            run(&work, 1);
+            assert!(work.begun.load(SeqCst) >= count);
         }
     }
 

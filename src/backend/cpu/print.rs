@@ -48,6 +48,22 @@ pub(super) fn format(text: &str, tiles: &[Printed]) -> Result<String, String> {
     Ok(out)
 }
 
+/// What an assertion says that fails. `format` has conversions for `values` (their bits), or is plain text if there are
+/// none; `element` is the place of the condition that is false, unless the condition is one value.
+///
+/// # Errors
+/// As [`format`].
+pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usize]>) -> Result<String, String> {
+    let words: Vec<Words> = values.iter().map(|&(dtype, bits)| Words::W64(vec![bits]).cut(dtype)).collect();
+    let values = values.iter().zip(&words);
+    let values: Vec<Printed> =
+        values.map(|(&(dtype, _), words)| Printed { elem: Elem::Num(dtype), shape: &[], words }).collect();
+    let text = if values.is_empty() { text.to_owned() } else { format(text, &values)? };
+    let colon = if text.is_empty() { "" } else { ": " };
+    let element = element.map(|element| format!(" (element {element:?})")).unwrap_or_default();
+    Ok(format!("assertion failed{colon}{text}{element}"))
+}
+
 /// Nested brackets around the elements, `, ` between them; a scalar stands bare.
 fn nest(shape: &[usize], next: &mut usize, out: &mut String, element: &mut impl FnMut(usize, &mut String)) {
     let Some((&count, inner)) = shape.split_first() else {

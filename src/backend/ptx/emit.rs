@@ -57,6 +57,10 @@ pub struct Function {
     pub registers: [u32; 4],
     /// Constant arrays that the body reads.
     pub tables: Vec<&'static Table>,
+    /// Formats of what is printed; [`Operand::Text`] names them by position.
+    pub texts: Vec<String>,
+    /// Bytes of a thread's frame in local memory, [`Operand::Frame`].
+    pub frame_bytes: u32,
     /// The body.
     pub lines: Vec<Line>,
 }
@@ -82,6 +86,15 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
     for Table { name, words } in tables {
         let list: Vec<String> = words.iter().map(|word| format!("0x{word:x}")).collect();
         let _ = writeln!(out, ".const .align 8 .b64 {name}[{}] = {{{}}};", words.len(), list.join(","));
+    }
+    let texts: Vec<&String> = functions.iter().flat_map(|function| &function.texts).collect();
+    if !texts.is_empty() {
+        let _ = writeln!(out, ".extern .func (.param .b32 count) vprintf (.param .b64 text, .param .b64 values);");
+    }
+    for (index, text) in texts.into_iter().enumerate() {
+        // As numbers: a text may have any characters. It ends with a NUL.
+        let bytes: Vec<String> = text.bytes().chain([0]).map(|byte| byte.to_string()).collect();
+        let _ = writeln!(out, ".global .align 1 .b8 text{index}[{}] = {{{}}};", bytes.len(), bytes.join(","));
     }
     for function in functions {
         let _ = write!(out, "\n{function}");
@@ -121,6 +134,9 @@ impl Display for Function {
                 writeln!(f, "    .reg .{ty} %{letter}<{count}>;")?;
             }
         }
+        if self.frame_bytes > 0 {
+            writeln!(f, "    .local .align 8 .b8 frame[{}];", self.frame_bytes)?;
+        }
         for line in &self.lines {
             writeln!(f, "{line}")?;
         }
@@ -141,6 +157,12 @@ impl Display for Line {
 
 impl Display for Inst {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let (Opcode::Printf, [text, values]) = (self.op, &self.srcs[..]) {
+            // Parameters of a call are declared in a scope of their own.
+            write!(f, "{{ .param .b64 text; .param .b64 values; .param .b32 count; ")?;
+            write!(f, "st.param.b64 [text], {text}; st.param.b64 [values], {values}; ")?;
+            return write!(f, "call (count), vprintf, (text, values); }}");
+        }
         if let Some((pred, negated)) = self.guard {
             write!(f, "@{}{pred} ", if negated { "!" } else { "" })?;
         }
@@ -202,6 +224,8 @@ impl Display for Operand {
             Operand::Smem => f.write_str("smem"),
             Operand::Table(table) => f.write_str(table.name),
             Operand::Param(index) => write!(f, "arg{index}"),
+            Operand::Text(index) => write!(f, "text{index}"),
+            Operand::Frame => f.write_str("frame"),
         }
     }
 }
@@ -415,6 +439,8 @@ impl Opcode {
             Opcode::CvtaToGlobal => "cvta.to.global.u64",
             Opcode::CvtaToShared => "cvta.to.shared.u64",
             Opcode::CvtaParam => "cvta.param.u64",
+            Opcode::CvtaFromGlobal => "cvta.global.u64",
+            Opcode::CvtaFromLocal => "cvta.local.u64",
             Opcode::CpAsyncCommit => "cp.async.commit_group",
             Opcode::CpAsyncWait => "cp.async.wait_group",
             Opcode::CpAsyncMbarrierArrive => "cp.async.mbarrier.arrive.noinc.shared.b64",

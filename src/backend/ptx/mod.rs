@@ -12,6 +12,7 @@
 
 #[cfg(test)]
 mod assemble;
+mod assertion;
 mod boxed;
 #[allow(dead_code)]
 mod builder;
@@ -26,6 +27,7 @@ mod mma;
 mod options;
 mod plan;
 mod pressure;
+mod reload;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
@@ -34,6 +36,7 @@ pub mod tensor_map;
 #[cfg(test)]
 mod tests;
 
+pub use assertion::{Assertion, NoteField, note_words};
 pub use options::CompileOptions;
 
 use crate::error::{Diagnostic, Error, Result};
@@ -53,6 +56,8 @@ pub enum ParamKind {
         /// Width in bytes: 1, 2, 4 or 8.
         bytes: u32,
     },
+    /// The address of the note of a failed assertion (see [`Assertion`]): 8 bytes.
+    Failure,
     /// A tensor map, made at each launch: 128 bytes, aligned to 64.
     TensorMap(TensorMap),
 }
@@ -74,6 +79,8 @@ pub struct Compiled {
     pub cluster: u32,
     /// Kernel parameters in order.
     pub params: Vec<ParamKind>,
+    /// Its assertions, by their numbers in a note.
+    pub assertions: Vec<Assertion>,
     /// The register layouts, as text for people.
     pub layout: String,
     /// What became of the kernel, for people.
@@ -111,6 +118,11 @@ fn build(
     options: &CompileOptions,
 ) -> std::result::Result<Compiled, Vec<Diagnostic>> {
     let warps = plan::num_warps(module, entry.body, options);
+    if let Some(module) = reload::reloaded(module, entry.body, warps) {
+        let entry = &module.entries[0];
+        let inference = infer::Inference::run(&module, entry, target, warps);
+        return lower::lower(&module, entry, inference, &symbol(&entry.name), options);
+    }
     let inference = infer::Inference::run(module, entry, target, warps);
     let name = symbol(&entry.name);
     if let Some(module) = rotated(module, &inference) {

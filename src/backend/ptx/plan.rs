@@ -146,8 +146,20 @@ impl Sizes {
     }
 }
 
+/// Registers of a multiprocessor.
+const REGISTERS: u64 = 1 << 16;
+
+/// Most registers of a thread.
+const MOST_REGISTERS: u64 = 255;
+
+/// Would a tile of so many 32-bit words a thread leave too few registers for anything else?
+pub fn fills_registers(words: u64, warps: u32) -> bool {
+    let each = MOST_REGISTERS.min(REGISTERS / u64::from(warps * WARP));
+    words > each * 3 / 4
+}
+
 /// Elements and bytes of a tile; none of a value that is not one.
-fn extent(module: &Module, value: Value) -> (u64, u64) {
+pub fn extent(module: &Module, value: Value) -> (u64, u64) {
     let Type::Tile { elem, shape } = module.ty(value) else { return (0, 0) };
     let count = shape.iter().product::<i64>() as u64;
     let bits = match elem {

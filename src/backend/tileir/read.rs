@@ -305,6 +305,8 @@ impl Body<'_, '_> {
             let count = match (spec.counting, group.arity) {
                 (_, Arity::One) => 1,
                 (Counting::Total, _) => std::mem::take(&mut rest),
+                // A list without a count is one that Tile IR does not have.
+                (Counting::Plain, Arity::Many) => 0,
                 (_, Arity::Many) => self.input.count(1, "operands")?,
                 (_, Arity::Optional) => present.contains(&FlagKey::Operand(group.name)).into(),
             };

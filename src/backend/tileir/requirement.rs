@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use crate::dtype::DType;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Elem, Loc, Module, Opcode, Type, TypeId};
+use crate::ir::{AtomicMode, Attr, AttrKind, Elem, Loc, Module, Opcode, Type, TypeId, Value};
 use crate::target::Target;
 
 /// Does the target have everything that the module uses?
@@ -42,10 +42,19 @@ impl Search<'_> {
         if let Some(archs) = op_archs(op.code) {
             self.need(format!("`{}`", op.code.spec().name), &archs, op.loc);
         }
+        if op.attr(AttrKind::AtomicMode) == Some(&Attr::AtomicMode(AtomicMode::AddF))
+            && op.operands.iter().any(|&v| *self.module.ty(v) == Type::tile(DType::BF16, self.shape(v)))
+        {
+            self.need("element type bf16 of an atomic addition".to_string(), &(90..=u32::MAX), op.loc);
+        }
         op.results.iter().for_each(|&value| self.of_type(self.module.ty_id(value), op.loc));
         for &region in &op.regions {
             self.module.block(region).args.iter().for_each(|&arg| self.of_type(self.module.ty_id(arg), op.loc));
         }
+    }
+
+    fn shape(&self, value: Value) -> Vec<i64> {
+        self.module.ty(value).as_tile().map_or_else(Vec::new, |(_, shape)| shape.to_vec())
     }
 
     fn of_type(&mut self, ty: TypeId, loc: Loc) {

@@ -209,7 +209,8 @@ impl Parser<'_> {
                 self.cursor.expect(",")?;
                 let message = vec![Attr::Text(self.cursor.quoted()?.into())];
                 self.result_types()?;
-                self.plain(code, &operands, message, &[])
+                let (condition, args) = operands.split_at(operands.len().min(1));
+                self.add(code, &[condition, args], message, &[])
             }
             Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => {
                 let operands = self.values()?;

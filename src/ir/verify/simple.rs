@@ -74,8 +74,16 @@ pub(super) fn alloca(rule: &OpRule) -> Rule {
 }
 
 pub(super) fn assertion(rule: &OpRule) -> Rule {
-    let condition = rule.op.operands[0];
-    demand(matches!(rule.tile(condition), Ok((Elem::Num(DType::I1), _))), || rule.expected(condition, "a tile of i1"))
+    let condition = rule.op.group(0)[0];
+    demand(matches!(rule.tile(condition), Ok((Elem::Num(DType::I1), _))), || rule.expected(condition, "a tile of i1"))?;
+    let (args, shape) = (rule.op.group(1), rule.module.shape(condition));
+    for &arg in args {
+        let (_, own) = rule.tile(arg)?;
+        demand(own.is_empty() || own == shape, || rule.expected(arg, "a scalar, or of the shape of the condition"))?;
+    }
+    // Without values the message is plain text.
+    let count = if args.is_empty() { 0 } else { conversions(text(rule))? };
+    demand(count == args.len(), || format!("{count} conversions in the message, but {} values", args.len()))
 }
 
 /// Ops on tokens alone, with at least so many operands.

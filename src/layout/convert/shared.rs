@@ -37,7 +37,9 @@ pub struct SharedPlan {
 }
 
 impl SharedPlan {
-    pub(super) fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> SharedPlan {
+    /// The trip for elements of `element_bits` with at most `budget` bytes where the layouts allow splitting the tile into
+    /// rounds; the layouts are for one shape and as many warps.
+    pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> SharedPlan {
         let element_bytes = element_bits.div_ceil(8) as usize;
         let columns = Columns::new(source, destination, element_bytes, budget);
         let bits = source.num_elements().ilog2();

@@ -40,7 +40,7 @@ impl Extreme {
     }
 }
 
-/// Numbers from `start` to below an end by a step; few, but perhaps the last ones of i32.
+/// Numbers from `start` to before an end by a step; few, but perhaps the last ones of i32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
     pub start: i32,
@@ -56,10 +56,9 @@ impl Range {
     /// The numbers, where these are the values of `shorter` and `wider`.
     pub fn numbers(self, shorter: i128, wider: i128) -> Vec<i32> {
         let (end, step) = (i128::from(self.end) - (shorter & 3), i128::from(self.step) + (wider & 1));
-        let next = |i: &i128| (step > 0).then_some(i + step);
-        let all = std::iter::successors(Some(i128::from(self.start)), next);
-        let count = if step > 0 { usize::MAX } else { 0 };
-        all.take(count).take_while(|&i| i < end).map(|i| i as i32).collect()
+        let before = |i: i128| (step > 0 && i < end) || (step < 0 && i > end);
+        let all = std::iter::successors(Some(i128::from(self.start)), |i| Some(i + step));
+        all.take_while(|&i| before(i)).map(|i| i as i32).collect()
     }
 }
 

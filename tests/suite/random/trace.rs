@@ -268,7 +268,7 @@ fn over(range: &Range, values: &[Value]) -> ct::StepRange {
     let range_of = ct::range(range.start, end);
     match range.wider {
         None if range.step > 0 => range_of.step(range.step),
-        // Only the host's numbers have to be positive.
+        // Only the host's numbers may not be 0.
         None => range_of.step(ct::scalar(range.step)),
         Some(id) => range_of.step(ct::scalar(range.step) + (number(values[id]) & 1)),
     }

@@ -60,7 +60,7 @@ fn the_last_blocks_of_the_largest_grid() {
         // SAFETY: the buffer outlives the run and nobody else has it.
         unsafe { memory.add(buffer.address() as *mut u8, 16, true) };
         let pointer = Val::tile(Words::W64(vec![buffer.address().wrapping_sub(16 * u64::from(block))]));
-        Machine::new(&program.0, &memory, grid).run([block, 0, 0], &[pointer]).unwrap();
+        Machine::new(&program.0, &memory, grid, &|| true).run([block, 0, 0], &[pointer]).unwrap();
         let want: Vec<u64> = (0..4).map(|i| if i < written { block.into() } else { 7 }).collect();
         assert_eq!(buffer.all(DType::I32, 4), want, "block {block}");
     }
@@ -189,7 +189,7 @@ fn assertions_name_the_place_and_the_lowest_block() {
     let limit = int(&mut b, 5);
     let fine = compare(&mut b, x, CmpPred::Lt, limit);
     b.set_location(&Location { file: "kernel.rs".into(), line: 3, column: 4 });
-    b.op(Opcode::Assert, &[&[fine]], vec![Attr::Text("x < 5".into())], vec![], &[]);
+    b.op(Opcode::Assert, &[&[fine], &[]], vec![Attr::Text("x < 5".into())], vec![], &[]);
     finish(&mut b);
     for _ in 0..20 {
         let message = fault(launch(&b.module, [64, 1, 1], &mut []));

@@ -87,12 +87,27 @@ impl Builder {
         values: &[Operand],
     ) -> Reg {
         let dst = self.fresh(ty.class());
+        self.atom_to(dst, op, ty, space, order, addr, values);
+        dst
+    }
+
+    /// [`Builder::atom`] into an existing register.
+    #[allow(clippy::too_many_arguments)]
+    pub fn atom_to(
+        &mut self,
+        dst: Reg,
+        op: AtomOp,
+        ty: Ty,
+        space: Space,
+        order: (Sem, Scope),
+        addr: &Addr,
+        values: &[Operand],
+    ) {
         let mut srcs = vec![Arg::Mem(addr.clone())];
         for &value in values {
             srcs.push(self.reg(value, ty.class()).into());
         }
         self.push(Opcode::Atom { op, ty, space, sem: order.0, scope: order.1 }, vec![dst.into()], srcs);
-        dst
     }
 
     /// An atomic without result, of 1, 2, 4 or 8 neighbours.

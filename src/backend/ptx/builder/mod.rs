@@ -9,6 +9,7 @@
 mod arith;
 mod fold;
 mod memory;
+mod print;
 mod tensor;
 mod warp;
 
@@ -44,6 +45,8 @@ impl Builder {
             cluster: None,
             registers: [0; 4],
             tables: Vec::new(),
+            texts: Vec::new(),
+            frame_bytes: 0,
             lines: Vec::new(),
         };
         Builder { target, function, guard: None, labels: 0 }
@@ -123,6 +126,14 @@ impl Builder {
         let result = body(self);
         self.guard = None;
         result
+    }
+
+    /// [`Builder::guarded`] where there is a guard.
+    pub fn guarded_if<T>(&mut self, pred: Option<Reg>, body: impl FnOnce(&mut Builder) -> T) -> T {
+        match pred {
+            Some(pred) => self.guarded(pred, false, body),
+            None => body(self),
+        }
     }
 
     /// Is an instruction pushed now guarded?

@@ -12,7 +12,7 @@ pub const VECTOR_BYTES: usize = 16;
 
 /// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient: a sector,
 /// which is written without being read.
-const RUN_BYTES: usize = 32;
+pub(super) const RUN_BYTES: usize = 32;
 
 /// What is known of a view before code exists: the tensor view's op and the tile's place in it.
 pub struct ViewShape {

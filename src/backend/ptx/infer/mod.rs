@@ -1,8 +1,8 @@
 //! Layout inference: a register layout for every tile value.
 //!
 //! Values come in three kinds ([`Source`]):
-//! * **free**: constants, index ranges and elementwise work on those; computed in whatever layout a
-//!   user asks for, so they have none of their own;
+//! * **free**: constants, index ranges and elementwise work on those, and what only addresses that run through
+//!   memory are made of; computed in whatever layout a user asks for, so they have none of their own;
 //! * **virtual**: `broadcast`, `reshape`, `permute` and `assume`, which only rename elements: a demand
 //!   for the result is a demand for the operand ([`Inference::demand`]), and the operand's layout
 //!   gives the result's ([`Inference::natural`]);
@@ -18,14 +18,25 @@
 //! where it is used.
 
 mod access;
+mod kind;
+mod pieces;
+mod pointer;
+mod repack;
+mod run;
+mod scan;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis};
+pub use kind::is_elementwise;
+pub use pieces::{block_layout, block_number, doubled};
+pub use pointer::{mask_of, pointers_of};
+pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
+use run::PointerRun;
+pub use scan::{AxisBit, ScanOrder};
 
 use super::mma::MmaPlan;
-use crate::ir::table::Class;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
@@ -40,11 +51,6 @@ pub enum Source {
     Virtual,
     /// Computed once, in its own layout.
     Concrete,
-}
-
-/// True for ops that work element by element on operands of one shape.
-pub fn is_elementwise(code: Opcode) -> bool {
-    code.spec().class != Class::Own || matches!(code, Opcode::Select | Opcode::PowI | Opcode::Offset)
 }
 
 /// The result of inference.
@@ -64,6 +70,10 @@ pub struct Inference<'m> {
     pub products: HashMap<OpId, Result<MmaPlan, String>>,
     /// Coalesced layouts by tile shape and order, shared by all accesses of that form.
     blocked: HashMap<(Vec<i64>, Vec<usize>), usize>,
+    /// Accesses through pointers that run along an axis.
+    pub pointer_runs: HashMap<OpId, PointerRun>,
+    /// Values that are computed when such an access asks for them.
+    waiting: HashSet<Value>,
     /// Values whose layout is nobody's choice.
     open: HashSet<Value>,
     /// The layouts in which such values are used.
@@ -98,6 +108,8 @@ impl<'m> Inference<'m> {
             accesses: HashMap::new(),
             products: HashMap::new(),
             blocked: HashMap::new(),
+            pointer_runs: HashMap::new(),
+            waiting: HashSet::new(),
             open: HashSet::new(),
             wishes: HashMap::new(),
             changes: 0,
@@ -105,7 +117,9 @@ impl<'m> Inference<'m> {
     }
 
     fn infer(&mut self, body: BlockId) {
+        self.collect_pointer_runs(body);
         self.collect_accesses(body);
+        self.place_pointer_runs();
         self.block(body);
     }
 
@@ -149,7 +163,9 @@ impl<'m> Inference<'m> {
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
             Opcode::StoreView if position > 0 => self.list_in(id, op.group(1)[0]),
-            Opcode::StoreView | Opcode::Reduce => self.accesses.get(&id).cloned(),
+            Opcode::StoreView | Opcode::Reduce | Opcode::Scan | Opcode::LoadPtr | Opcode::StorePtr => {
+                self.accesses.get(&id).cloned()
+            }
             code if is_elementwise(code) => of(op.results[0]),
             _ => None,
         }
@@ -181,6 +197,9 @@ impl<'m> Inference<'m> {
 
     fn compute_source(&self, value: Value) -> Source {
         let Some(op) = self.module.defining_op(value) else { return Source::Concrete };
+        if self.waiting.contains(&value) {
+            return Source::Free;
+        }
         let op = self.module.op(op);
         match op.code {
             Opcode::Constant | Opcode::Iota => Source::Free,
@@ -310,7 +329,13 @@ impl<'m> Inference<'m> {
                 self.set(op.results[0], layout);
             }
             Opcode::StoreView => self.store(id),
+            Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => self.pointer_access(id),
             Opcode::Reduce => self.reduce(id),
+            Opcode::Scan => self.scan(id),
+            Opcode::Cat => self.cat(id),
+            Opcode::Pack | Opcode::Unpack => self.repack(id),
+            Opcode::Extract => self.extract(id),
+            Opcode::Insert => self.insert(id),
             Opcode::MmaF | Opcode::MmaI => {
                 let plan = self.plan_product(id);
                 let layout = match &plan {

@@ -89,6 +89,10 @@ pub enum Opcode {
     CvtaToGlobal,
     CvtaToShared,
     CvtaParam,
+    CvtaFromGlobal,
+    CvtaFromLocal,
+    /// A call of the driver's `vprintf`: address of the format, address of the values (generic).
+    Printf,
     CpAsync {
         bypass_l1: bool,
         prefetch: Prefetch,

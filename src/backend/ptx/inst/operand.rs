@@ -111,6 +111,10 @@ pub enum Operand {
     Table(&'static Table),
     /// The address of an entry parameter in parameter space, by position.
     Param(u32),
+    /// The address of a text of the kernel in global space, by position.
+    Text(u32),
+    /// The address of the thread's frame in local space.
+    Frame,
 }
 
 impl From<Reg> for Operand {

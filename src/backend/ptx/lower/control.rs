@@ -142,7 +142,7 @@ impl Lowering<'_> {
                 inside.extend(module.block(region).args.iter().copied());
             }
             let layout = match op.code {
-                Opcode::Reduce | Opcode::StoreView => inference.accesses.get(&id).cloned(),
+                Opcode::Reduce | Opcode::Scan | Opcode::StoreView => inference.accesses.get(&id).cloned(),
                 code if is_elementwise(code) && inference.source(op.results[0]) == Source::Concrete => {
                     inference.layout(op.results[0]).cloned()
                 }
@@ -196,6 +196,9 @@ impl Lowering<'_> {
         let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
         self.b.bra_if(enter, true, end, true);
         self.b.place(head);
+        if self.stays_rolled(id) {
+            self.b.pragma("nounroll");
+        }
         self.single(args[0], counter.into());
         self.mirror_counter(id, counter, ty)?;
         for (&arg, fixed) in args[1..].iter().zip(&carried) {

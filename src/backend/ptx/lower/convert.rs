@@ -27,7 +27,7 @@ impl Lowering<'_> {
             }
             Conversion::Shared(plan) => {
                 self.remarks.through_shared += 1;
-                self.through_shared(dtype, &tile.slots, &plan, wanted.num_registers())
+                self.through_shared(dtype, &tile.slots, &plan, wanted.num_registers(), None)
             }
         }
     }
@@ -113,12 +113,15 @@ impl Lowering<'_> {
         }
     }
 
-    fn through_shared(
+    /// A trip through shared memory. The elements are `owner`'s; of those that hold replicas one stores, if nobody is
+    /// said to.
+    pub fn through_shared(
         &mut self,
         dtype: DType,
         slots: &[Operand],
         plan: &SharedPlan,
         count: usize,
+        owner: Option<Reg>,
     ) -> Lowered<Rc<[Operand]>> {
         let buffer = self.allocate(plan.bytes)?;
         let dtype = vector::shared_type(dtype);
@@ -126,7 +129,7 @@ impl Lowering<'_> {
         let load_base = self.linear_in_thread(&plan.load.thread);
         let store_round = self.linear_in_thread(&plan.store.round);
         let load_round = self.linear_in_thread(&plan.load.round);
-        let owner = self.owner_of(plan.store.replicated);
+        let owner = owner.or_else(|| self.owner_of(plan.store.replicated));
         let mut result = vec![Operand::Imm(0); count];
         for round in 0..plan.rounds {
             if self.shared.write(buffer) {

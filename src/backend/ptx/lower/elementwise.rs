@@ -40,6 +40,9 @@ impl Lowering<'_> {
     /// An elementwise op on `count` slots of its operands. Slots with equal operands share a result.
     pub fn apply(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
         let op = self.module.op(id);
+        if op.code == Opcode::Offset {
+            return self.offset(id, operands, count);
+        }
         let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.element_type(v)).collect();
         let types = ScalarTypes { operands: &dtypes, result: self.element_type(op.results[0]) };
         let mut known: HashMap<Vec<OperandKey>, Operand> = HashMap::new();
@@ -121,6 +124,8 @@ impl OperandKey {
             Operand::Special(special) => OperandKey::Other(128, special as u64),
             Operand::Smem => OperandKey::Other(129, 0),
             Operand::Param(index) => OperandKey::Other(130, u64::from(index)),
+            Operand::Text(index) => OperandKey::Other(132, u64::from(index)),
+            Operand::Frame => OperandKey::Other(133, 0),
             Operand::Table(table) => OperandKey::Other(131, table.name.as_ptr() as u64),
         }
     }

@@ -21,7 +21,7 @@ use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::codec;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, BlockId, Module, OpId, Opcode, Padding, Rounding, Type, Value};
+use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, Module, OpId, Opcode, Padding, Rounding, Type, Value};
 use crate::layout::Layout;
 
 /// Addresses of one thread in one tile that are too many to be held at once.
@@ -36,11 +36,38 @@ struct Pattern {
     layout: Layout,
 }
 
+/// Where addresses come from, as far as it tells accesses apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// A parameter, or memory of the block's own.
+    Of(Value),
+    /// A global array.
+    Global,
+    /// It may be anywhere.
+    Unknown,
+}
+
+impl Root {
+    /// May both be the same memory?
+    fn meets(self, other: Root) -> bool {
+        self == other || self == Root::Unknown || other == Root::Unknown
+    }
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Deed {
+    Load,
+    Store,
+    /// An atomic whose result nobody reads: those of one mode need no order.
+    Combine(AtomicMode),
+}
+
 /// An access to an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Touch {
-    root: Value,
-    is_store: bool,
+    root: Root,
+    deed: Deed,
     pattern: Option<Pattern>,
 }
 
@@ -50,13 +77,12 @@ impl Touch {
     /// Two accesses of one pattern need no order between threads: an element always belongs to the same
     /// thread. Where several hold it, one of them stores but all of them load.
     pub fn conflicts(&self, other: &Touch) -> bool {
-        if self.root != other.root || !(self.is_store || other.is_store) {
+        let same_deed = self.deed == other.deed;
+        if !self.root.meets(other.root) || (same_deed && self.deed != Deed::Store) {
             return false;
         }
         match &self.pattern {
-            Some(pattern) if self.pattern == other.pattern => {
-                !(self.is_store && other.is_store) && pattern.layout.replication() > 1
-            }
+            Some(pattern) if self.pattern == other.pattern => !same_deed && pattern.layout.replication() > 1,
             _ => true,
         }
     }
@@ -68,7 +94,7 @@ impl Touch {
 /// of them is written.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    stored: HashSet<Value>,
+    stored: HashSet<Root>,
     touches: Vec<Touch>,
 }
 
@@ -77,22 +103,23 @@ impl History {
     pub fn of(module: &Module, body: BlockId) -> History {
         let mut stored = HashSet::new();
         module.walk(body, &mut |id| {
-            let op = module.op(id);
-            if op.code == Opcode::StoreView {
-                stored.insert(root(module, op.group(1)[0]));
+            if let Some((address, deed)) = deed(module, id)
+                && deed != Deed::Load
+            {
+                stored.insert(place(module, address));
             }
         });
         History { stored, touches: Vec::new() }
     }
 
     /// Is the array never written by this kernel?
-    fn read_only(&self, root: Value) -> bool {
-        !self.stored.contains(&root)
+    fn read_only(&self, root: Root) -> bool {
+        !self.stored.iter().any(|&stored| stored.meets(root))
     }
 
-    /// Is the array behind this view never written by this kernel?
-    pub fn is_read_only(&self, module: &Module, view: Value) -> bool {
-        self.read_only(root(module, view))
+    /// Is the array behind this view or these pointers never written by this kernel?
+    pub fn is_read_only(&self, module: &Module, address: Value) -> bool {
+        self.read_only(place(module, address))
     }
 
     /// All threads have done what came before.
@@ -103,7 +130,7 @@ impl History {
     /// Accesses that may have happened, or not.
     pub fn may_have_happened(&mut self, touches: impl IntoIterator<Item = Touch>) {
         for touch in touches {
-            if self.stored.contains(&touch.root) && !self.touches.contains(&touch) {
+            if !self.read_only(touch.root) && !self.touches.contains(&touch) {
                 self.touches.push(touch);
             }
         }
@@ -125,6 +152,7 @@ pub fn root(module: &Module, view: Value) -> Value {
                 value = op.operands[0]
             }
             Opcode::MakeTensorView | Opcode::Assume | Opcode::Offset | Opcode::PtrToPtr => value = op.operands[0],
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => value = op.operands[0],
             _ => break,
         }
     }
@@ -167,6 +195,36 @@ struct Place {
     before: Option<Operand>,
     /// Elements from the start of the tile to the end of the array (B32), if that is checked; 0 for an index outside.
     rem: Option<Operand>,
+}
+
+/// Where the memory behind a view or pointers is.
+fn place(module: &Module, address: Value) -> Root {
+    let root = root(module, address);
+    match module.def(root) {
+        Def::Arg(block, _) if module.block(block).parent.is_none() => Root::Of(root),
+        Def::Arg(..) => Root::Unknown,
+        Def::Result(op, _) => match module.op(op).code {
+            Opcode::Alloca => Root::Of(root),
+            Opcode::GetGlobal => Root::Global,
+            _ => Root::Unknown,
+        },
+    }
+}
+
+/// The address that an op accesses by itself, and what it does there.
+fn deed(module: &Module, id: OpId) -> Option<(Value, Deed)> {
+    let op = module.op(id);
+    let mode = match op.attr(AttrKind::AtomicMode) {
+        Some(Attr::AtomicMode(mode)) => Deed::Combine(*mode),
+        _ => Deed::Store,
+    };
+    Some(match op.code {
+        Opcode::LoadView | Opcode::LoadPtr => (op.group(0)[0], Deed::Load),
+        Opcode::StoreView => (op.group(1)[0], Deed::Store),
+        Opcode::StorePtr | Opcode::AtomicCas => (op.group(0)[0], Deed::Store),
+        Opcode::AtomicRmw | Opcode::AtomicRedView => (op.group(0)[0], mode),
+        _ => return None,
+    })
 }
 
 /// The part of an access that all of its vectors share.
@@ -230,7 +288,7 @@ impl Lowering<'_> {
         self.order(id);
         let view = op.group(0)[0];
         let mut access = self.access(id, view, op.group(1), &layout)?;
-        access.mods.nc = self.memory.read_only(root(self.module, view));
+        access.mods.nc = self.memory.is_read_only(self.module, view);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
@@ -286,23 +344,28 @@ impl Lowering<'_> {
 
     /// The access that an op makes, if it makes one.
     pub fn access_of(&self, id: OpId) -> Option<Touch> {
-        let op = self.module.op(id);
-        let (view, is_store) = match op.code {
-            Opcode::LoadView => (op.group(0)[0], false),
-            Opcode::StoreView => (op.group(1)[0], true),
-            _ => return None,
-        };
+        let (view, mut deed) = deed(self.module, id)?;
+        if matches!(deed, Deed::Combine(_)) && self.is_result_read(id) {
+            deed = Deed::Store;
+        }
         let pattern = match (ViewShape::of(self.module, view), self.inference.accesses.get(&id)) {
             (Some(shape), Some(layout)) if shape.is_partition() => {
                 Some(Pattern { tensor: shape.tensor, tile: shape.tile, dim_map: shape.dim_map, layout: layout.clone() })
             }
             _ => None,
         };
-        Some(Touch { root: root(self.module, view), is_store, pattern })
+        Some(Touch { root: place(self.module, view), deed, pattern })
+    }
+
+    /// Does anybody read a number that this op gives?
+    pub fn is_result_read(&self, id: OpId) -> bool {
+        let results = self.module.op(id).results.iter();
+        let mut numbers = results.filter(|&&result| matches!(self.module.ty(result), Type::Tile { .. }));
+        numbers.any(|result| self.use_counts[result.index()] > 0)
     }
 
     /// A barrier, if other threads of the block may still be at work on the same elements.
-    fn order(&mut self, id: OpId) {
+    pub fn order(&mut self, id: OpId) {
         let Some(touch) = self.access_of(id) else { return };
         if self.memory.touches.iter().any(|earlier| earlier.conflicts(&touch)) {
             self.barrier();

@@ -6,9 +6,11 @@
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
+//! * `pointer`, `atomic` — accesses by pointers; atomics, orders;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
-//! * `reduce` — within a thread, across lanes, across warps;
+//! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
+//! * `reduce`, `scan` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
@@ -18,19 +20,27 @@
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
 
+mod assert;
+mod atomic;
 mod box_store;
 mod cluster;
 mod control;
 mod convert;
 mod differing;
 mod elementwise;
+mod exits;
 mod memory;
+mod pieces;
 mod pipeline;
+mod pointer;
+mod print;
 mod product;
 mod reduce;
+mod repack;
 mod ring;
 mod roles;
 mod run;
+mod scan;
 mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
@@ -43,8 +53,9 @@ mod view;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::assertion::Assertion;
 use super::builder::Builder;
-use super::emit::{self, Function};
+use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, Ty};
 use super::pressure;
@@ -104,6 +115,9 @@ pub struct Lowering<'m> {
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
     thread: thread::ThreadCache,
+    /// The parameter that names the note of a failed assertion, in a kernel that has some, and these so far.
+    failure: Option<Operand>,
+    assertions: Vec<Assertion>,
     use_counts: Vec<u32>,
     /// The block that each op stands in.
     op_blocks: Vec<Option<BlockId>>,
@@ -142,6 +156,8 @@ fn start<'m>(
         boxes_stored: HashSet::new(),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),
+        failure: None,
+        assertions: Vec::new(),
         use_counts: use_counts(module, entry.body),
         op_blocks: op_blocks(module, entry.body),
         errors: Vec::new(),
@@ -184,6 +200,7 @@ pub fn lower<'m>(
     params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let layout = lowering.layout_text(entry.body);
     let (shared_bytes, cluster) = (lowering.shared.used(), lowering.cluster());
+    let assertions = lowering.assertions;
     let (mut remarks, warps) = (lowering.remarks, lowering.inference.num_warps as u32);
     let multiplies = !lowering.inference.products.is_empty();
     let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.options.occupancy);
@@ -200,7 +217,18 @@ pub fn lower<'m>(
     remarks.finish(&function, warps);
     let threads = function.threads;
     let text = emit::module(target, &[], &[function]);
-    Ok(Compiled { text, entry: name.to_owned(), threads, min_blocks, shared_bytes, cluster, params, layout, remarks })
+    Ok(Compiled {
+        text,
+        entry: name.to_owned(),
+        threads,
+        min_blocks,
+        shared_bytes,
+        cluster,
+        params,
+        assertions,
+        layout,
+        remarks,
+    })
 }
 
 /// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
@@ -268,6 +296,12 @@ impl<'m> Lowering<'m> {
             };
             kinds.push(ParamKind::Word { index: index as u32, bytes });
             self.tiles[arg.index()] = Some(Tile { layout: layout.clone(), slots: Rc::from([value]) });
+        }
+        let mut asserts = false;
+        self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);
+        if asserts {
+            self.failure = Some(self.b.param(Param::Scalar(Ty::U64)));
+            kinds.push(ParamKind::Failure);
         }
         kinds
     }
@@ -343,17 +377,41 @@ impl<'m> Lowering<'m> {
             LoadView if self.is_own(id) => self.load_own(id),
             LoadView => self.load_view(id),
             StoreView => self.store_view(id),
+            LoadPtr => self.load_ptr(id),
+            StorePtr => self.store_ptr(id),
+            AtomicRmw => self.atomic_rmw(id),
+            AtomicCas => self.atomic_cas(id),
             MakeToken | JoinTokens => Ok(()),
             MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
+            Scan => self.scan(id),
+            Cat => self.cat(id),
+            Pack | Unpack => self.repack(id),
+            Extract => self.extract(id),
+            Insert => self.insert(id),
             For => self.for_loop(id),
             Loop => self.endless_loop(id),
             If => self.branches(id),
             Break | Continue | Yield | Return => self.terminator(id),
-            Assert | AtomicCas | AtomicRmw | Cat | Extract | GetGlobal | LoadPtr | Print | Scan | StorePtr | Pack
-            | Unpack | Alloca | MmaFScaled | AtomicRedView | Insert | GdcLaunchDependents | GdcWait
-            | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce | MultimemStore => {
-                Err("the ptx back end has no lowering for this op".to_owned())
+            Print => self.print(id),
+            GdcWait | GdcLaunchDependents => {
+                self.dependent_launch(op.code);
+                Ok(())
+            }
+            Assert => self.assertion(id),
+            GetGlobal | Alloca | MmaFScaled | AtomicRedView | MemoryFenceAlias | MultimemLoadReduce
+            | MultimemReduce | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+        }
+    }
+
+    /// `griddepcontrol`, from sm_90 on.
+    fn dependent_launch(&mut self, code: Opcode) {
+        match code {
+            _ if self.b.target.arch < 90 => {}
+            Opcode::GdcWait => self.b.grid_dependency_wait(),
+            _ => {
+                // Dependents may see what was stored before only once this grid has ended: nothing else to wait for.
+                self.b.grid_dependency_launch();
             }
         }
     }

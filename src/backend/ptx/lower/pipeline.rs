@@ -110,6 +110,10 @@ impl Lowering<'_> {
     pub fn pipeline_of(&self, id: OpId) -> Option<Pipeline> {
         let module = self.module;
         let body = module.op(id).regions[0];
+        if self.ends_early(body) {
+            return None;
+        }
+        let wish = self.stages_of(id);
         let mut copies: Vec<Copy> = Vec::new();
         let mut slice: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;
@@ -133,14 +137,14 @@ impl Lowering<'_> {
             }
         }
         if copies.is_empty() {
-            return self.own_pipeline(body);
+            return self.own_pipeline(body, wish);
         }
         self.in_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_shared_bytes(body, &copied, true) as usize;
         let room = (self.room_for_stages() as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
         let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
-        let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
+        let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous, own: false })
     }
 
@@ -152,7 +156,7 @@ impl Lowering<'_> {
     }
 
     /// The pipeline of a loop without products, if every thread can copy its own elements of all that it loads.
-    fn own_pipeline(&self, body: BlockId) -> Option<Pipeline> {
+    fn own_pipeline(&self, body: BlockId, wish: Option<u32>) -> Option<Pipeline> {
         let module = self.module;
         let mut multiplies = self.role != Role::All;
         module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
@@ -187,7 +191,7 @@ impl Lowering<'_> {
         let room = self.room_for_stages() as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
-        let stages = self.options.stages.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
+        let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous: false, own: true })
     }
 

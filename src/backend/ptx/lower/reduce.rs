@@ -11,7 +11,7 @@ use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ShflMode, Space, Special,
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, OpId};
+use crate::ir::{BlockId, Module, OpId, Value};
 use crate::layout::Layout;
 
 /// A hardware bit, by kind and position.
@@ -39,6 +39,26 @@ impl Partials {
     }
 }
 
+/// A reduction that has seen some of its slots; its combiner commutes.
+pub struct RunningReduction {
+    id: OpId,
+    layout: Layout,
+    axis: AxisBits,
+    /// Slots of a piece differ in so many of the lowest register bits.
+    piece_bits: usize,
+    /// What is combined so far, one value an operand, in the slots that the bits off the axis tell apart.
+    slots: Vec<Option<Vec<Operand>>>,
+}
+
+impl RunningReduction {
+    /// The bits of a slot's number that are off the axis, side by side.
+    fn kept_bits(&self, slot: usize) -> usize {
+        let images = self.layout.register_images().iter().enumerate();
+        let kept = images.filter(|&(_, &image)| self.axis.coordinate(image) == 0);
+        kept.enumerate().map(|(to, (from, _))| (slot >> from & 1) << to).sum()
+    }
+}
+
 /// Parts of rows in shared memory, of one operand: side by side within a row.
 struct PartsInMemory {
     buffer: Buffer,
@@ -51,21 +71,22 @@ struct PartsInMemory {
 /// Fewer parts than this are cheaper to read with one or two wide accesses in every thread.
 const LEAST_PARTS_FOR_LANES: usize = 8;
 
-/// Does the body combine its arguments with one commutative op?
-fn commutes(module: &Module, body: BlockId) -> bool {
+/// Does the body combine each pair of arguments with one commutative op?
+pub fn commutes(module: &Module, body: BlockId) -> bool {
     let block = module.block(body);
-    let [op, end] = block.ops[..] else { return false };
-    let (op, end) = (module.op(op), module.op(end));
-    let [element, accumulator] = block.args[..] else { return false };
-    let args = [[element, accumulator], [accumulator, element]];
-    op.code.spec().commutative && end.operands == op.results && args.iter().any(|pair| op.operands[..] == pair[..])
+    let Some((&end, _)) = block.ops.split_last() else { return false };
+    let by_one_op = |(value, pair): (&Value, &[Value])| {
+        let Some(op) = module.defining_op(*value).map(|id| module.op(id)) else { return false };
+        op.code.spec().commutative && (op.operands == pair || op.operands.iter().rev().eq(pair))
+    };
+    module.op(end).operands.iter().zip(block.args.chunks(2)).all(by_one_op)
 }
 
 /// The hardware bits along the axis, with their bit of the coordinate, in the cheap order.
-fn axis_bits(layout: &Layout, axis: AxisBits) -> Vec<(Bit, u32)> {
-    let registers = layout.register_images().iter().map(|&image| (Bit::Register, axis.coordinate(image)));
-    let lanes = layout.lane_images().iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
-    let warps = layout.warp_images().iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
+fn axis_bits(partials: &Partials, axis: AxisBits) -> Vec<(Bit, u32)> {
+    let registers = partials.register.iter().map(|&image| (Bit::Register, axis.coordinate(image)));
+    let lanes = partials.lane.iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
+    let warps = partials.warp.iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
     registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
 }
 
@@ -74,20 +95,21 @@ impl Lowering<'_> {
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let body = op.regions[0];
         let layout = self.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
-        let mut partials = Partials {
-            dtypes: op.operands.iter().map(|&v| self.element_type(v)).collect(),
-            slots: Vec::with_capacity(op.operands.len()),
-            register: layout.register_images().to_vec(),
-            lane: layout.lane_images().to_vec(),
-            warp: layout.warp_images().to_vec(),
-        };
+        let mut partials = self.no_partials(id, &layout);
         for &operand in &op.operands {
             partials.slots.push(self.get(operand, &layout)?.to_vec());
         }
-        let mut steps = axis_bits(&layout, axis);
+        self.reduce_partials(id, partials, axis)
+    }
+
+    /// What is left to do of a reduction.
+    fn reduce_partials(&mut self, id: OpId, mut partials: Partials, axis: AxisBits) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let (body, layout) = (op.regions[0], self.inference.accesses[&id].clone());
+        let mut steps = axis_bits(&partials, axis);
         let ordered = !commutes(module, body);
         if ordered {
             steps.sort_by_key(|&(_, coordinate)| coordinate);
@@ -117,8 +139,60 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
+        let operands = &self.module.op(id).operands;
+        Partials {
+            dtypes: operands.iter().map(|&v| self.element_type(v)).collect(),
+            slots: Vec::with_capacity(operands.len()),
+            register: layout.register_images().to_vec(),
+            lane: layout.lane_images().to_vec(),
+            warp: layout.warp_images().to_vec(),
+        }
+    }
+
+    /// A reduction whose operands come piece by piece, each of so many slots.
+    pub fn begin_reduction(&self, id: OpId, piece: usize) -> RunningReduction {
+        let layout = self.inference.accesses[&id].clone();
+        let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
+        let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
+        RunningReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
+    }
+
+    /// Takes the operands' slots from `start` on, one list an operand.
+    pub fn reduce_piece(&mut self, running: &mut RunningReduction, start: usize, values: Vec<Vec<Operand>>) -> Lowered {
+        let body = self.module.op(running.id).regions[0];
+        let axis = running.axis;
+        let mut partials = self.no_partials(running.id, &running.layout);
+        partials.register.truncate(running.piece_bits);
+        partials.slots = values;
+        let along: Vec<u32> =
+            partials.register.iter().map(|&image| axis.coordinate(image)).filter(|&c| c != 0).collect();
+        for coordinate in along {
+            self.reduce_registers(body, &mut partials, coordinate, axis)?;
+        }
+        let first = running.kept_bits(start);
+        for slot in 0..partials.slots[0].len() {
+            let new = partials.at(slot);
+            let combined = match running.slots[first | slot].take() {
+                Some(earlier) => self.combine(body, &earlier, &new)?,
+                None => new,
+            };
+            running.slots[first | slot] = Some(combined);
+        }
+        Ok(())
+    }
+
+    /// The pieces are all there.
+    pub fn end_reduction(&mut self, running: RunningReduction) -> Lowered {
+        let mut partials = self.no_partials(running.id, &running.layout);
+        partials.register.retain(|&image| running.axis.coordinate(image) == 0);
+        let slots: Vec<Vec<Operand>> = running.slots.into_iter().flatten().collect();
+        partials.slots = (0..partials.dtypes.len()).map(|of| slots.iter().map(|values| values[of]).collect()).collect();
+        self.reduce_partials(running.id, partials, running.axis)
+    }
+
     /// The body of a reduction on one pair of values an operand: `left` has the lower coordinates.
-    fn combine(&mut self, body: BlockId, left: &[Operand], right: &[Operand]) -> Lowered<Vec<Operand>> {
+    pub fn combine(&mut self, body: BlockId, left: &[Operand], right: &[Operand]) -> Lowered<Vec<Operand>> {
         let module = self.module;
         let block = module.block(body);
         let mark = self.mark();
@@ -249,8 +323,8 @@ impl Lowering<'_> {
         for place in &places {
             self.shared.read(place.buffer);
         }
-        match self.lanes_for_parts(partials, parts).filter(|_| !ordered) {
-            Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes),
+        match self.lanes_for_parts(partials, parts) {
+            Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes, ordered),
             None => self.combine_by_threads(body, partials, &places, parts),
         }
     }
@@ -270,6 +344,7 @@ impl Lowering<'_> {
         partials: &mut Partials,
         places: &[PartsInMemory],
         lanes: &[usize],
+        ordered: bool,
     ) -> Lowered {
         for (list, place) in places.iter().enumerate() {
             let size = vector::run_bytes(place.dtype, 1);
@@ -285,7 +360,7 @@ impl Lowering<'_> {
                 partials.slots[list][slot] = read[0];
             }
         }
-        lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, false))
+        lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, ordered))
     }
 
     /// Every thread reads all parts of its rows.

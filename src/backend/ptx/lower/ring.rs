@@ -278,7 +278,11 @@ impl Lowering<'_> {
         let Some(rings) = &self.rings else { return true };
         let code = self.module.op(id).code;
         let terminator = matches!(code, Opcode::Continue | Opcode::Break | Opcode::Yield | Opcode::Return);
-        terminator || rings.roles.slice.contains(&id) || rings.roles.members.contains_key(&id)
+        // Loads of both roles come after a wait for the kernel before, which stands in the entry (see `exits`).
+        terminator
+            || code == Opcode::GdcWait
+            || rings.roles.slice.contains(&id)
+            || rings.roles.members.contains_key(&id)
     }
 
     /// Does the role that is lowered need this carried value or result of a region op?

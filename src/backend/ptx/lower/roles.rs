@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Lowering;
 use super::cluster::Pairs;
+use super::print::PRINT_BYTES;
 use super::slice::Slicer;
 use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
@@ -181,7 +182,7 @@ impl Lowering<'_> {
         let options = &self.options;
         let threads = (self.inference.num_warps as u32 + self.producer_warps()) * WARP;
         let able = target.arch == 90 && target.accelerated && threads <= MOST_THREADS;
-        if !able || !options.tma || options.stages == Some(1) {
+        if !able || !options.tma || options.stages == Some(1) || self.has_print(body) || self.leaves_amid(body) {
             return None;
         }
         let structure = self.structure(body);
@@ -525,7 +526,8 @@ impl Lowering<'_> {
                         converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
                     }
                 }
-                Opcode::Reduce => converts = converts.max(4 << 10),
+                Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
+                Opcode::Print => converts = converts.max(PRINT_BYTES),
                 code if is_elementwise(code) => {
                     let Some(layout) = self.inference.layout(op.results[0]) else { return };
                     let each = op.operands.iter().map(|&operand| self.conversion_bytes(operand, layout));

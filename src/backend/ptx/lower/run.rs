@@ -1,6 +1,6 @@
 //! Where the strips of a block are: which runs of its ops can be lowered piece by piece.
 //!
-//! A run starts with an op on a tile and ends with a store. Every op on tiles in it has the same slots; what it makes is
+//! A run starts with an op on a tile and ends with a store or a reduction. Every op on tiles in it has the same slots; what it makes is
 //! used in it alone; and no two of its accesses may meet at an element. [`Runs`] is told of each op once, in order, and
 //! then finds the longest run from any op on, in time that grows with the length of the block.
 
@@ -48,7 +48,10 @@ struct Entry {
     last_use: usize,
     /// Bits of an element in the array that it accesses.
     access: Option<usize>,
-    stores: bool,
+    /// It stores or reduces: a run may end here.
+    finishes: bool,
+    /// A run ends here at the latest: what this makes is there only after all pieces.
+    reduces: bool,
 }
 
 /// Runs that end at the same place.
@@ -112,7 +115,6 @@ struct Gathered {
 impl Lowering<'_> {
     /// Looks at the ops of a block for runs that can be lowered piece by piece.
     pub fn strips(&self, ops: &[OpId]) -> Runs {
-        let module = self.module;
         let mut found = Gathered::default();
         for (position, &id) in ops.iter().enumerate() {
             self.gather(id, position, &mut found);
@@ -124,10 +126,16 @@ impl Lowering<'_> {
                 (count, Some(&(inside, last))) if count == inside => last,
                 _ => usize::MAX,
             };
-            entry.last_use = module.op(entry.id).results.iter().map(last_use).max().unwrap_or(0);
+            entry.last_use = self.made_in_pieces(entry.id).iter().map(last_use).max().unwrap_or(0);
         }
-        let results = ops.iter().map(|&id| module.op(id).results.to_vec()).collect();
+        let results = ops.iter().map(|&id| self.made_in_pieces(id).to_vec()).collect();
         Runs { entries, layouts, results, window: Window::default(), refused: 0 }
+    }
+
+    /// What an op makes piece by piece, where it stands in a run.
+    fn made_in_pieces(&self, id: OpId) -> &[Value] {
+        let op = self.module.op(id);
+        if op.code == Opcode::Reduce { &[] } else { &op.results }
     }
 
     fn gather(&self, id: OpId, position: usize, found: &mut Gathered) {
@@ -144,7 +152,8 @@ impl Lowering<'_> {
             Role::Scalar => Kind::Beside,
             Role::Other => Kind::End,
         };
-        let mut entry = Entry { id, kind, barred: None, last_use: 0, access: None, stores: false };
+        let reduces = op.code == Opcode::Reduce && kind != Kind::End;
+        let mut entry = Entry { id, kind, barred: None, last_use: 0, access: None, finishes: reduces, reduces };
         let maker = match kind {
             Kind::Tile(_) => Some(position),
             Kind::Name(maker) => Some(maker),
@@ -160,7 +169,7 @@ impl Lowering<'_> {
                     entry.barred = entry.barred.max(found.sources.get(operand).copied());
                 }
             }
-            found.makers.extend(op.results.iter().map(|&result| (result, maker)));
+            found.makers.extend(self.made_in_pieces(id).iter().map(|&result| (result, maker)));
         } else {
             self.note_sources(id, found);
         }
@@ -171,7 +180,7 @@ impl Lowering<'_> {
             let loaded = op.results.first().filter(|_| op.code == Opcode::LoadView).copied();
             let tile = loaded.unwrap_or_else(|| op.group(0)[0]);
             entry.access = Some(self.element_type(tile).storage_bits() as usize);
-            entry.stores = op.code == Opcode::StoreView;
+            entry.finishes = op.code == Opcode::StoreView;
         }
         found.entries.push(entry);
     }
@@ -198,7 +207,7 @@ impl Runs {
             return None;
         }
         let limit = self.limit(start);
-        let Some((end, narrowest)) = self.last_store(start, limit) else {
+        let Some((end, narrowest)) = self.last_finish(start, limit) else {
             self.refused = limit;
             return None;
         };
@@ -248,6 +257,9 @@ impl Runs {
                 break;
             }
             end += 1;
+            if entry.reduces {
+                break;
+            }
         }
         let mut limits = vec![end; end - start];
         let mut limit = end;
@@ -260,15 +272,15 @@ impl Runs {
         Window { start, end, until, limits }
     }
 
-    /// The longest run from `start` that ends with a store before `limit`: where it ends, and the bits of the
+    /// The longest run from `start` that ends with a store or a reduction before `limit`: where it ends, and the bits of the
     /// narrowest elements that it accesses.
-    fn last_store(&self, start: usize, limit: usize) -> Option<(usize, usize)> {
+    fn last_finish(&self, start: usize, limit: usize) -> Option<(usize, usize)> {
         let (mut last_use, mut narrowest, mut found) = (0, WIDEST, None);
         for position in (start..limit).filter(|&position| self.is_in_run(position, start)) {
             let entry = &self.entries[position];
             last_use = last_use.max(entry.last_use);
             narrowest = narrowest.min(entry.access.unwrap_or(WIDEST));
-            if entry.stores && last_use <= position {
+            if entry.finishes && last_use <= position {
                 found = Some((position + 1, narrowest));
             }
         }

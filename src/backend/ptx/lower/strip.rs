@@ -2,14 +2,16 @@
 //!
 //! A run of loads, elementwise ops and stores in one layout, none of whose results is needed after it, is
 //! lowered for a few slots at a time from load to store, so that the registers in use do not grow
-//! with the tile.
+//! with the tile. A reduction of a tile that would fill the registers ends such a run, too.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::reduce::{self, RunningReduction};
 use super::{Lowered, Lowering, memory};
 use crate::backend::ptx::infer::{Source, is_elementwise};
 use crate::backend::ptx::inst::Operand;
+use crate::backend::ptx::plan;
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::Layout;
 
@@ -49,6 +51,7 @@ impl Lowering<'_> {
                 Some(layout) => Role::Tile(layout.clone()),
                 None => Role::Other,
             },
+            Opcode::Reduce if self.reduces_in_pieces(id) => Role::Tile(self.inference.accesses[&id].clone()),
             Opcode::Reshape | Opcode::Assume if self.inference.source(op.results[0]) == Source::Virtual => Role::Name,
             Opcode::Constant
             | Opcode::Iota
@@ -72,6 +75,15 @@ impl Lowering<'_> {
             }
             _ => Role::Other,
         }
+    }
+
+    /// Would the operands of this reduction fill the registers, and may their elements come in any order?
+    fn reduces_in_pieces(&self, id: OpId) -> bool {
+        let op = self.module.op(id);
+        let Some(layout) = self.inference.accesses.get(&id) else { return false };
+        let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
+        let words = layout.num_registers() as u64 * u64::from(bits) / 32;
+        plan::fills_registers(words, self.inference.num_warps as u32) && reduce::commutes(self.module, op.regions[0])
     }
 
     /// Lowers a strip.
@@ -104,10 +116,18 @@ impl Lowering<'_> {
         accesses.values_mut().for_each(memory::Access::go_in_pieces);
         let widest = accesses.values().map(memory::Access::vector).max().unwrap_or(1);
         let piece = strip.piece.max(widest);
+        let reductions = strip.ops.iter().filter(|&&id| module.op(id).code == Opcode::Reduce);
+        let mut reductions: HashMap<OpId, RunningReduction> =
+            reductions.map(|&id| (id, self.begin_reduction(id, piece))).collect();
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
         for start in (0..strip.layout.num_registers()).step_by(piece) {
             for &id in &strip.ops {
                 match self.role(id) {
+                    Role::Tile(_) if module.op(id).code == Opcode::Reduce => {
+                        let operands = module.op(id).operands.iter();
+                        let values = operands.map(|&v| piece_of(v, start..start + piece, &outside, &held)).collect();
+                        self.reduce_piece(reductions.get_mut(&id).expect("begun"), start, values)?;
+                    }
                     Role::Tile(_) => self.piece(id, start..start + piece, &mut accesses, &outside, &mut held)?,
                     Role::Name => {
                         let op = module.op(id);
@@ -119,7 +139,7 @@ impl Lowering<'_> {
                 }
             }
         }
-        Ok(())
+        reductions.into_values().try_for_each(|running| self.end_reduction(running))
     }
 
     fn piece(
@@ -131,12 +151,7 @@ impl Lowering<'_> {
         held: &mut HashMap<Value, Vec<Operand>>,
     ) -> Lowered {
         let op = self.module.op(id);
-        let slots = |value: Value, held: &HashMap<Value, Vec<Operand>>| -> Vec<Operand> {
-            match outside.get(&value) {
-                Some(slots) => slots[range.clone()].to_vec(),
-                None => held[&value].clone(),
-            }
-        };
+        let slots = |value: Value, held: &HashMap<Value, Vec<Operand>>| piece_of(value, range.clone(), outside, held);
         match op.code {
             Opcode::LoadView => {
                 let access = accesses.get_mut(&id).expect("begun");
@@ -156,5 +171,18 @@ impl Lowering<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// The operands of a value in a piece.
+fn piece_of(
+    value: Value,
+    range: std::ops::Range<usize>,
+    outside: &HashMap<Value, Rc<[Operand]>>,
+    held: &HashMap<Value, Vec<Operand>>,
+) -> Vec<Operand> {
+    match outside.get(&value) {
+        Some(slots) => slots[range].to_vec(),
+        None => held[&value].clone(),
     }
 }

@@ -11,6 +11,15 @@ use crate::dtype::DType;
 use crate::ir::{Attr, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
 use crate::pass::Facts;
 
+/// Takes hints off loops, for which Tile IR has none.
+pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
+    let mut loops = Vec::new();
+    module.walk(entry.body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
+    for id in loops {
+        module.op_mut(id).attrs.retain(|attr| !matches!(attr, Attr::Hints(_)));
+    }
+}
+
 /// The loops whose counter may wrap. Those of 64 bits do not get there.
 pub(super) fn wrapping(module: &Module, entry: &Entry, facts: &Facts) -> FxHashSet<OpId> {
     let mut found = FxHashSet::default();

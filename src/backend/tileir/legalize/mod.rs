@@ -10,6 +10,7 @@
 //! which each such access has an `if`, and each such loop a wider counter.
 
 mod arithmetic;
+mod assertion;
 mod bounds;
 mod index;
 mod limit;
@@ -45,6 +46,8 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
         promises.limits.extend(of_entry.limits);
         promises.probe = promises.probe.or(of_entry.probe);
         arithmetic::run(module, &entry, &facts);
+        assertion::run(module, &entry);
+        loops::drop_hints(module, &entry);
         padding::run(module, &entry);
         loops::widen(module, &entry, &wrapping);
     }

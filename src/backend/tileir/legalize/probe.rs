@@ -284,6 +284,6 @@ fn assert(probe: &mut Module, place: OpId, condition: &Condition, out: &mut Vec<
     let holds = probe.add_op(Opcode::CmpI, &[&[number], &[limit]], attrs, vec![], &[truth], loc);
     let holds_value = probe.op(holds).results[0];
     let message = vec![Attr::Text(MESSAGE.into())];
-    let assertion = probe.add_op(Opcode::Assert, &[&[holds_value]], message, vec![], &[], loc);
+    let assertion = probe.add_op(Opcode::Assert, &[&[holds_value], &[]], message, vec![], &[], loc);
     out.extend([holds, assertion]);
 }

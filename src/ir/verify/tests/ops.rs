@@ -301,8 +301,8 @@ fn constants_queries_and_output() {
     refused(&alloca(12, ptrs(F32, None, &[])), "power of two");
     refused(&alloca(4, t(I64, &[])), "a pointer of rank 0");
     let message = || Attr::Text("no".into());
-    fine(&run(&[t(I1, &[4])], Opcode::Assert, &[&[0]], vec![message()], &[]));
-    refused(&run(&[t(I8, &[4])], Opcode::Assert, &[&[0]], vec![message()], &[]), "a tile of i1");
+    fine(&run(&[t(I1, &[4])], Opcode::Assert, &[&[0], &[]], vec![message()], &[]));
+    refused(&run(&[t(I8, &[4])], Opcode::Assert, &[&[0], &[]], vec![message()], &[]), "a tile of i1");
     let print = |format: &str, args: &[usize]| {
         let attrs = vec![Attr::Text(format.into())];
         run(&[t(I32, &[]), Type::Token], Opcode::Print, &[args, &[1]], attrs, &[Type::Token])

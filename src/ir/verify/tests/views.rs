@@ -7,7 +7,7 @@ fn type_complaint(make: impl FnOnce(&mut Case) -> Type) -> String {
     let mut case = Case::new();
     let ty = make(&mut case);
     // `assert` looks at nothing but its operand's type.
-    case.run(&[ty], Opcode::Assert, &[&[0]], vec![Attr::Text("".into())], &[])
+    case.run(&[ty], Opcode::Assert, &[&[0], &[]], vec![Attr::Text("".into())], &[])
 }
 
 fn partition(tile: &[i32], view: TypeId, dim_map: &[i32], padding: Option<Padding>) -> Type {

@@ -1,0 +1,133 @@
+//! Layouts of tiles that are put together and taken apart.
+
+use super::Inference;
+use crate::ir::OpId;
+use crate::layout::Layout;
+
+/// The layout of one block of extents `part`, each thread holding what is left of its elements when only their
+/// place within the block counts: bits that tell blocks apart become replicas.
+pub fn block_layout(layout: &Layout, part: &[i64]) -> Layout {
+    let within = |images: &[u32]| images.iter().map(|&image| place_in_block(layout, part, image)).collect::<Vec<u32>>();
+    Layout::new(part, within(layout.register_images()), within(layout.lane_images()), within(layout.warp_images()))
+}
+
+fn place_in_block(layout: &Layout, part: &[i64], image: u32) -> u32 {
+    layout
+        .coordinates(image)
+        .iter()
+        .zip(part)
+        .fold(0, |flat, (c, extent)| flat * *extent as u32 + (c & (extent - 1)) as u32)
+}
+
+/// The number of the block that holds an element, along an axis.
+pub fn block_number(layout: &Layout, part: &[i64], image: u32, axis: usize) -> u32 {
+    (layout.coordinates(image)[axis] >> part[axis].trailing_zeros()) as u32
+}
+
+/// Does each hardware bit move along one axis, by one bit of the coordinate?
+fn is_plain(layout: &Layout) -> bool {
+    layout.images().iter().all(|image| image.count_ones() <= 1)
+}
+
+/// The layout of two such tiles one after another along an axis: the threads that hold replicas share them, if there
+/// are any; else each thread holds both. Gives the bit of the thread number that tells them apart, too.
+pub fn doubled(layout: &Layout, axis: usize) -> (Layout, Option<usize>) {
+    let mut shape = layout.shape().to_vec();
+    let inner = shape[axis + 1..].iter().product::<i64>() * shape[axis];
+    let top = inner as u32;
+    shape[axis] *= 2;
+    // Bits above the axis move up by one.
+    let moved = |images: &[u32]| -> Vec<u32> {
+        images.iter().map(|&image| (image & (top - 1)) | ((image & !(top - 1)) << 1)).collect()
+    };
+    let (mut register, mut lane) = (moved(layout.register_images()), moved(layout.lane_images()));
+    let mut warp = moved(layout.warp_images());
+    let free = lane.iter().position(|&image| image == 0);
+    let free_warp = warp.iter().position(|&image| image == 0);
+    let bit = match (free, free_warp) {
+        (Some(bit), _) => {
+            lane[bit] = top;
+            Some(bit)
+        }
+        (None, Some(bit)) => {
+            warp[bit] = top;
+            Some(lane.len() + bit)
+        }
+        (None, None) => {
+            register.push(top);
+            None
+        }
+    };
+    (Layout::new(shape, register, lane, warp), bit)
+}
+
+impl Inference<'_> {
+    /// `cat`: both operands in the layout of one of them.
+    pub(super) fn cat(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let layout = self.elementwise_layout(&op.operands).filter(is_plain);
+        let layout = layout.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
+        self.set(op.results[0], doubled(&layout, op.dim() as usize).0);
+        self.accesses.insert(id, layout);
+    }
+
+    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh one.
+    pub(super) fn extract(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let (source, result) = (op.operands[0], op.results[0]);
+        let layout = self.natural(source).filter(is_plain).unwrap_or_else(|| self.default_layout(source)).canonical();
+        let part = module.shape(result);
+        let held = block_layout(&layout, part);
+        let across_warps =
+            layout.warp_images().iter().zip(held.warp_images()).any(|(own, left)| own != left && *left == 0);
+        let chosen = if across_warps { self.default_layout(result) } else { held.canonical() };
+        self.set(result, chosen);
+        self.accesses.insert(id, layout);
+    }
+
+    /// `insert`: the layout of the destination.
+    pub(super) fn insert(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let destination = op.group(1)[0];
+        let layout = self.natural_or_default(destination).canonical();
+        self.set(op.results[0], layout.clone());
+        self.accesses.insert(id, layout);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twice_as_long() {
+        let tile = Layout::blocked(&[4, 64], &[1, 0], 2, 2);
+        let (joined, bit) = doubled(&tile, 1);
+        assert_eq!((joined.shape(), bit), (&[4, 128][..], None));
+        for (register, lane, warp) in [(0, 5, 1), (1, 31, 0), (3, 7, 1)] {
+            let [row, column] = tile.coordinates(tile.element(register, lane, warp))[..] else { panic!() };
+            let first = joined.coordinates(joined.element(register, lane, warp));
+            let second = joined.coordinates(joined.element(register | tile.num_registers(), lane, warp));
+            assert_eq!((first, second), (vec![row, column], vec![row, column + 64]));
+        }
+        let (joined, bit) = doubled(&Layout::replicated(&[1], 4), 0);
+        assert_eq!((joined.shape(), joined.lane_images()[0], bit), (&[2][..], 1, Some(0)));
+        let columns = Layout::blocked(&[32, 4], &[0, 1], 1, 4);
+        let (joined, bit) = doubled(&columns, 0);
+        assert_eq!((joined.covers(), bit), (true, None));
+    }
+
+    #[test]
+    fn a_block_of_a_layout() {
+        let tile = Layout::blocked(&[8, 64], &[1, 0], 2, 4);
+        let block = block_layout(&tile, &[8, 16]);
+        for (register, lane, warp) in [(0, 5, 1), (1, 31, 3), (1, 7, 2)] {
+            let whole = tile.coordinates(tile.element(register, lane, warp));
+            let within = block.coordinates(block.element(register, lane, warp));
+            assert_eq!(within, [whole[0], whole[1] % 16]);
+            let number = block_number(&tile, &[8, 16], tile.element(register, lane, warp), 1);
+            assert_eq!(i64::from(number), whole[1] / 16);
+        }
+    }
+}

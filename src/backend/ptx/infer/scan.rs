@@ -1,0 +1,154 @@
+//! Layouts of scans: which ones a scan can run in, and the one that it is brought to otherwise.
+
+use super::Inference;
+use crate::ir::OpId;
+use crate::layout::Layout;
+
+/// A hardware bit, by kind and position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AxisBit {
+    /// Of the register number.
+    Register(usize),
+    /// Of the lane number.
+    Lane(usize),
+    /// Of the warp number.
+    Warp(usize),
+}
+
+/// The coordinate along the axis of a scan, from its lowest bit to its highest: registers of a thread, then
+/// neighbouring lanes, then warps and further registers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanOrder {
+    /// Register bits of a run of neighbouring elements.
+    pub inner: Vec<usize>,
+    /// The first lane bit and how many there are.
+    pub lanes: (usize, usize),
+    /// What is above.
+    pub outer: Vec<AxisBit>,
+}
+
+impl ScanOrder {
+    /// The order of the bits along an axis, if it is of this form.
+    pub fn of(layout: &Layout, axis: usize) -> Option<ScanOrder> {
+        let mut bits = axis_bits(layout, axis)?.into_iter().peekable();
+        let mut inner = Vec::new();
+        while let Some(AxisBit::Register(bit)) = bits.peek().copied() {
+            inner.push(bit);
+            bits.next();
+        }
+        let mut lanes = (0, 0);
+        while let Some(AxisBit::Lane(bit)) = bits.peek().copied() {
+            match lanes.1 {
+                0 => lanes = (bit, 1),
+                count if lanes.0 + count == bit => lanes.1 += 1,
+                _ => return None,
+            }
+            bits.next();
+        }
+        let outer: Vec<AxisBit> = bits.collect();
+        let mixed = outer.iter().any(|bit| matches!(bit, AxisBit::Lane(_)));
+        (!mixed).then_some(ScanOrder { inner, lanes, outer })
+    }
+
+    /// Do warps meet, so that totals go through shared memory?
+    pub fn meets(&self) -> bool {
+        self.outer.iter().any(|bit| matches!(bit, AxisBit::Warp(_)))
+    }
+
+    /// Are the lanes along the axis enough to take one total of the outer bits each?
+    fn fits(&self) -> bool {
+        !self.meets() || self.outer.len() <= self.lanes.1
+    }
+
+    /// Roughly the instructions that a thread spends on `slots` elements besides one combination each.
+    fn cost(&self, slots: usize) -> usize {
+        (slots >> self.inner.len()) * (2 * self.lanes.1 + 3)
+    }
+}
+
+/// The hardware bits along an axis from the lowest bit of the coordinate to the highest; `None` where a bit of the
+/// coordinate comes from several of them, or one of them changes more than that.
+pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
+    let shape = layout.shape();
+    let shift = shape[axis + 1..].iter().product::<i64>().trailing_zeros();
+    let count = shape[axis].trailing_zeros();
+    let mask = (((1u64 << count) - 1) << shift) as u32;
+    let registers = layout.register_images().iter().enumerate().map(|(i, &image)| (AxisBit::Register(i), image));
+    let lanes = layout.lane_images().iter().enumerate().map(|(i, &image)| (AxisBit::Lane(i), image));
+    let warps = layout.warp_images().iter().enumerate().map(|(i, &image)| (AxisBit::Warp(i), image));
+    let mut found: Vec<Option<AxisBit>> = vec![None; count as usize];
+    for (bit, image) in registers.chain(lanes).chain(warps).filter(|(_, image)| image & mask != 0) {
+        if !image.is_power_of_two() {
+            return None;
+        }
+        if found[(image.trailing_zeros() - shift) as usize].replace(bit).is_some() {
+            return None;
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// What a trip of one element through shared memory and back costs, in the units of [`ScanOrder::cost`].
+const TRIP: usize = 4;
+
+/// Barriers of the two trips.
+const BARRIERS: usize = 40;
+
+impl Inference<'_> {
+    /// A scan stays where its operands are if that is cheap; else each thread takes neighbouring elements.
+    pub(super) fn scan(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let axis = op.dim() as usize;
+        let natural = self.elementwise_layout(&op.operands);
+        let natural = natural.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
+        let layout = match ScanOrder::of(&natural, axis).filter(ScanOrder::fits) {
+            Some(order) if self.is_cheap(&order, &natural, axis) => natural,
+            _ => self.contiguous_layout(natural.shape(), axis),
+        };
+        self.accesses.insert(id, layout.clone());
+        for &result in &op.results {
+            self.set(result, layout.clone());
+        }
+    }
+
+    fn is_cheap(&self, order: &ScanOrder, natural: &Layout, axis: usize) -> bool {
+        let slots = natural.num_registers();
+        let contiguous = self.contiguous_layout(natural.shape(), axis);
+        let Some(other) = ScanOrder::of(&contiguous, axis) else { return true };
+        let trips = TRIP * (slots + contiguous.num_registers()) + BARRIERS;
+        order.cost(slots) <= other.cost(contiguous.num_registers()) + trips
+    }
+
+    /// Each thread holds neighbouring elements along the axis, then lanes and warps follow.
+    fn contiguous_layout(&self, shape: &[i64], axis: usize) -> Layout {
+        let order: Vec<usize> =
+            std::iter::once(axis).chain((0..shape.len()).rev().filter(|&other| other != axis)).collect();
+        let elements = shape.iter().product::<i64>() as usize;
+        let each = (elements / (self.num_warps * 32)).max(1);
+        Layout::blocked(shape, &order, each, self.num_warps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_in_the_order_of_the_coordinate() {
+        let rows = Layout::blocked(&[2, 4096], &[1, 0], 4, 4);
+        let order = ScanOrder::of(&rows, 1).unwrap();
+        assert_eq!((order.inner.len(), order.lanes), (2, (0, 5)));
+        let outer =
+            [AxisBit::Warp(0), AxisBit::Warp(1), AxisBit::Register(2), AxisBit::Register(3), AxisBit::Register(4)];
+        assert_eq!(order.outer, outer);
+        assert!(order.meets() && order.fits());
+        let columns = ScanOrder::of(&rows, 0).unwrap();
+        assert_eq!(columns, ScanOrder { inner: vec![5], lanes: (0, 0), outer: vec![] });
+        let turned = Layout::new([4, 8], vec![], vec![2, 1, 4, 8, 16], vec![]);
+        assert_eq!(ScanOrder::of(&turned, 1), None, "lanes in another order");
+        assert!(ScanOrder::of(&turned, 0).is_some());
+        let swizzled = Layout::new([4, 8], vec![], vec![1, 2, 4, 9, 16], vec![]);
+        assert_eq!(ScanOrder::of(&swizzled, 1), None, "a lane bit moves along both axes");
+    }
+}

@@ -1,0 +1,395 @@
+//! Scans: serially along the registers of a thread, across lanes by shuffles, across warps through shared memory.
+//!
+//! A *run* is what a thread holds of neighbouring elements. Each thread scans its runs and is left with their
+//! totals; lanes scan those; where the axis goes on over warps (and over registers above them), the totals of the
+//! lanes meet in shared memory, one round trip for all, where each warp scans them once more. Then each run knows
+//! what comes before it, and combines that with its elements. Elements are combined in order, the earlier ones on
+//! the left; the identity takes no part.
+
+use super::thread::AxisBits;
+use super::{Lowered, Lowering, Tile, vector};
+use crate::backend::ptx::infer::{AxisBit, ScanOrder};
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Reg, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::scalar::repr;
+use crate::dtype::DType;
+use crate::ir::{BlockId, OpId};
+use crate::layout::Layout;
+
+/// Is there something, in this thread?
+#[derive(Clone, Copy)]
+enum Holds {
+    Never,
+    Always,
+    If(Reg),
+}
+
+/// A value of each operand that may not be there.
+struct Part {
+    values: Vec<Operand>,
+    holds: Holds,
+}
+
+/// One scan on its way.
+struct Scan {
+    body: BlockId,
+    dtypes: Vec<DType>,
+    layout: Layout,
+    axis: AxisBits,
+    order: ScanOrder,
+    reverse: bool,
+    /// The slots of each operand.
+    slots: Vec<Vec<Operand>>,
+}
+
+/// A run: the slots in the order of the scan, and its place.
+struct Run {
+    slots: Vec<usize>,
+    /// Register bits that do not belong to the axis.
+    row: usize,
+    /// Bits of the outer coordinate that registers give.
+    outer: u32,
+}
+
+impl Scan {
+    fn at(&self, slot: usize) -> Vec<Operand> {
+        self.slots.iter().map(|slots| slots[slot]).collect()
+    }
+
+    fn put(&mut self, slot: usize, values: &[Operand]) {
+        for (slots, &value) in self.slots.iter_mut().zip(values) {
+            slots[slot] = value;
+        }
+    }
+
+    /// The register bits above the runs, with their position in the outer coordinate.
+    fn outer_registers(&self) -> Vec<(usize, usize)> {
+        let outer = self.order.outer.iter().enumerate();
+        outer
+            .filter_map(|(position, bit)| if let AxisBit::Register(r) = bit { Some((*r, position)) } else { None })
+            .collect()
+    }
+
+    /// All runs: those of a row one after another, in the order of the scan.
+    fn runs(&self) -> Vec<Run> {
+        let images = self.layout.register_images();
+        let outer = self.outer_registers();
+        let rows: Vec<usize> = (0..images.len()).filter(|&bit| self.axis.coordinate(images[bit]) == 0).collect();
+        let spread = |number: usize, bits: &mut dyn Iterator<Item = usize>| -> usize {
+            bits.enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum()
+        };
+        let mut runs = Vec::new();
+        for row in 0..1usize << rows.len() {
+            for part in 0..1usize << outer.len() {
+                let part = if self.reverse { (1 << outer.len()) - 1 - part } else { part };
+                let base = spread(row, &mut rows.iter().copied()) | spread(part, &mut outer.iter().map(|(r, _)| *r));
+                let length = 1usize << self.order.inner.len();
+                let mut slots: Vec<usize> =
+                    (0..length).map(|i| base | spread(i, &mut self.order.inner.iter().copied())).collect();
+                if self.reverse {
+                    slots.reverse();
+                }
+                runs.push(Run { slots, row, outer: spread(part, &mut outer.iter().map(|(_, p)| *p)) as u32 });
+            }
+        }
+        runs
+    }
+}
+
+impl Lowering<'_> {
+    /// `scan`.
+    pub fn scan(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let layout = self.inference.accesses[&id].clone();
+        let axis = op.dim() as usize;
+        let order = ScanOrder::of(&layout, axis).ok_or("a scan in a layout without order")?;
+        let mut scan = Scan {
+            body: op.regions[0],
+            dtypes: op.operands.iter().map(|&v| self.element_type(v)).collect(),
+            axis: AxisBits::of(layout.shape(), axis),
+            order,
+            reverse: op.reverse(),
+            slots: Vec::with_capacity(op.operands.len()),
+            layout,
+        };
+        for &operand in &op.operands {
+            scan.slots.push(self.get(operand, &scan.layout)?.to_vec());
+        }
+        let runs = scan.runs();
+        let mut totals = Vec::with_capacity(runs.len());
+        for run in &runs {
+            let mut total = scan.at(run.slots[0]);
+            for &slot in &run.slots[1..] {
+                total = self.combine(scan.body, &total, &scan.at(slot))?;
+                scan.put(slot, &total);
+            }
+            totals.push(total);
+        }
+        let (first, lanes) = scan.order.lanes;
+        self.scan_lanes(&scan, &mut totals, lanes)?;
+        let before_lane: Vec<Vec<Operand>> = match lanes {
+            0 => vec![Vec::new(); totals.len()],
+            _ => {
+                let source = self.neighbour(first, lanes, scan.reverse);
+                totals.iter().map(|total| self.exchanged(&scan.dtypes, total, source)).collect()
+            }
+        };
+        let before_run = match scan.order.meets() {
+            false => self.carried(&scan, &runs, &totals)?,
+            true => self.carried_through_shared(&scan, &runs, &totals)?,
+        };
+        let lane_holds = match lanes {
+            0 => Holds::Never,
+            _ => {
+                let mask = ((1u32 << lanes) - 1) << first;
+                self.thread_field(mask, Cmp::Ne, if scan.reverse { mask } else { 0 })
+            }
+        };
+        for ((run, lane), outer) in runs.iter().zip(before_lane).zip(before_run) {
+            let before = self.joined(&scan, outer, Part { values: lane, holds: lane_holds })?;
+            for &slot in &run.slots {
+                let own = Part { values: scan.at(slot), holds: Holds::Always };
+                let joined = self.joined(&scan, Part { values: before.values.clone(), holds: before.holds }, own)?;
+                scan.put(slot, &joined.values);
+            }
+        }
+        for (&result, slots) in op.results.iter().zip(scan.slots) {
+            self.tiles[result.index()] = Some(Tile { layout: scan.layout.clone(), slots: slots.into() });
+        }
+        Ok(())
+    }
+
+    /// What both parts are together, in this order.
+    fn joined(&mut self, scan: &Scan, left: Part, right: Part) -> Lowered<Part> {
+        let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
+        let either = |this: &mut Self, pred: Reg, yes: &[Operand], no: &[Operand]| -> Vec<Operand> {
+            let pairs = yes.iter().zip(no).zip(&classes);
+            pairs.map(|((&yes, &no), &class)| this.b.select(class, pred, yes, no)).collect()
+        };
+        Ok(match (left.holds, right.holds) {
+            (Holds::Never, _) => right,
+            (_, Holds::Never) => left,
+            (left_holds, right_holds) => {
+                let mut values = self.combine(scan.body, &left.values, &right.values)?;
+                if let Holds::If(pred) = left_holds {
+                    values = either(self, pred, &values, &right.values);
+                }
+                if let Holds::If(pred) = right_holds {
+                    values = either(self, pred, &values, &left.values);
+                }
+                let holds = match (left_holds, right_holds) {
+                    (Holds::If(a), Holds::If(b)) => Holds::If(self.b.or(Ty::Pred, a, b).reg()),
+                    _ => Holds::Always,
+                };
+                Part { values, holds }
+            }
+        })
+    }
+
+    /// The predicate that compares some bits of the thread number.
+    fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Holds {
+        let tid = self.b.special(Special::TidX);
+        let field = self.b.and(Ty::B32, tid, mask);
+        Holds::If(self.b.setp(cmp, Ty::B32, field, value))
+    }
+
+    /// The values of another lane.
+    fn exchanged(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
+        let mut results = Vec::with_capacity(values.len());
+        for (&value, &dtype) in values.iter().zip(dtypes) {
+            let words = self.pack_words(dtype, &[value]);
+            let words: Vec<Operand> = words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect();
+            results.push(self.unpack_words(dtype, &words, 1)[0]);
+        }
+        results
+    }
+
+    /// The lane number.
+    fn lane(&mut self) -> Operand {
+        let tid = self.b.special(Special::TidX);
+        self.b.and(Ty::B32, tid, 31u32)
+    }
+
+    /// The lane before this one along the axis (behind it, if reversed); any for the first one.
+    fn neighbour(&mut self, first: usize, count: usize, reverse: bool) -> Operand {
+        let lane = self.lane();
+        let step = 1u32 << first;
+        let moved = if reverse { self.b.add(Ty::U32, lane, step) } else { self.b.sub(Ty::U32, lane, step) };
+        self.with_lane_field(lane, moved, first, count)
+    }
+
+    /// `lane` with the field of the lanes along the axis taken from `other`.
+    fn with_lane_field(&mut self, lane: Operand, other: Operand, first: usize, count: usize) -> Operand {
+        let mask = ((1u32 << count) - 1) << first;
+        let taken = self.b.and(Ty::B32, other, mask);
+        let kept = self.b.and(Ty::B32, lane, 31 & !mask);
+        self.b.or(Ty::B32, taken, kept)
+    }
+
+    /// Inclusive scans of one value a lane, over the `count` lowest lane bits along the axis.
+    fn scan_lanes(&mut self, scan: &Scan, values: &mut [Vec<Operand>], count: usize) -> Lowered {
+        let first = scan.order.lanes.0;
+        let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
+        for step in 0..count {
+            // The half before this one ends with its last lane.
+            let (bit, below) = (1u32 << (first + step), ((1u32 << step) - 1) << first);
+            let lane = self.lane();
+            let source = if scan.reverse {
+                let high = self.b.and(Ty::B32, lane, !below);
+                self.b.or(Ty::B32, high, bit)
+            } else {
+                let low = self.b.or(Ty::B32, lane, below);
+                self.b.and(Ty::B32, low, !bit)
+            };
+            let Holds::If(takes) = self.thread_field(bit, if scan.reverse { Cmp::Eq } else { Cmp::Ne }, 0) else {
+                unreachable!("a predicate")
+            };
+            for value in values.iter_mut() {
+                let theirs = self.exchanged(&scan.dtypes, value, source);
+                let combined = self.combine(scan.body, &theirs, value)?;
+                for ((mine, &class), &combined) in value.iter_mut().zip(&classes).zip(&combined) {
+                    *mine = self.b.select(class, takes, combined, *mine);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes before each run where the axis goes on over registers alone: the runs before it, of all lanes.
+    fn carried(&mut self, scan: &Scan, runs: &[Run], totals: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
+        let (first, lanes) = scan.order.lanes;
+        let mut parts: Vec<Part> = Vec::with_capacity(runs.len());
+        let mut before = Part { values: Vec::new(), holds: Holds::Never };
+        for (position, total) in totals.iter().enumerate() {
+            if position == 0 || runs[position].row != runs[position - 1].row {
+                before = Part { values: Vec::new(), holds: Holds::Never };
+            }
+            parts.push(Part { values: before.values.clone(), holds: before.holds });
+            let goes_on = runs.get(position + 1).is_some_and(|next| next.row == runs[position].row);
+            if goes_on {
+                let last = match lanes {
+                    0 => total.clone(),
+                    _ => {
+                        let lane = self.lane();
+                        let end = Operand::Imm(if scan.reverse { 0 } else { 31 });
+                        let source = self.with_lane_field(lane, end, first, lanes);
+                        self.exchanged(&scan.dtypes, total, source)
+                    }
+                };
+                before = self.joined(scan, before, Part { values: last, holds: Holds::Always })?;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The same where warps meet: the totals of all lanes side by side in shared memory, each warp scans those of
+    /// its rows by its lanes.
+    fn carried_through_shared(&mut self, scan: &Scan, runs: &[Run], totals: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
+        self.remarks.across_warps += 1;
+        let (first, lanes) = scan.order.lanes;
+        let count = scan.order.outer.len();
+        let axis_lanes = ((1u32 << lanes) - 1) << first;
+        let images = Self::thread_images(&scan.layout);
+        let mut rows = 1u32;
+        let mut row = vec![0u32; images.len()];
+        for (slot, &image) in row.iter_mut().zip(&images) {
+            if image != 0 && scan.axis.coordinate(image) == 0 {
+                *slot = rows;
+                rows *= 2;
+            }
+        }
+        let replicas = Self::replica_bits(&scan.layout);
+        let end = if scan.reverse { 0 } else { axis_lanes };
+        let Holds::If(owner) = self.thread_field(replicas | axis_lanes, Cmp::Eq, end) else {
+            unreachable!("a predicate")
+        };
+        let register_rows = runs.iter().map(|run| run.row + 1).max().unwrap_or(1);
+        let mut read: Vec<Vec<Operand>> = vec![Vec::new(); register_rows];
+        let mut places = Vec::with_capacity(scan.dtypes.len());
+        for (index, &dtype) in scan.dtypes.iter().enumerate() {
+            let dtype = vector::shared_type(dtype);
+            let size = vector::run_bytes(dtype, 1);
+            let row_bytes = size << count;
+            let slot_bytes = row_bytes * rows;
+            let buffer = self.allocate(register_rows * slot_bytes as usize)?;
+            if self.shared.write(buffer) {
+                self.barrier();
+                self.shared.write(buffer);
+            }
+            let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
+            let mut own = row.clone();
+            for (position, bit) in scan.order.outer.iter().enumerate() {
+                if let AxisBit::Warp(warp) = bit {
+                    own[5 + warp] = size << position;
+                }
+            }
+            let own = self.linear_in_thread(&own);
+            for (run, total) in runs.iter().zip(totals) {
+                let offset = run.row as u32 * slot_bytes + run.outer * size;
+                let addr = self.shared_place(buffer, own, 0, offset);
+                vector::store(
+                    &mut self.b,
+                    Space::Shared,
+                    dtype,
+                    &[total[index]],
+                    &addr,
+                    MemMods::default(),
+                    Some(owner),
+                );
+            }
+            let mut part = row;
+            for position in 0..count {
+                part[first + position] = size << position;
+            }
+            places.push((buffer, part, slot_bytes, dtype));
+        }
+        for (buffer, ..) in &places {
+            if self.shared.read(*buffer) {
+                self.barrier();
+            }
+        }
+        for (buffer, part, slot_bytes, dtype) in places {
+            self.shared.read(buffer);
+            let part = self.linear_in_thread(&part);
+            for (row, values) in read.iter_mut().enumerate() {
+                let addr = self.shared_place(buffer, part, 0, row as u32 * slot_bytes);
+                values.extend(vector::load(&mut self.b, Space::Shared, dtype, 1, &addr, MemMods::default(), None));
+            }
+        }
+        self.scan_lanes(scan, &mut read, count)?;
+        self.parts_of_lanes(scan, runs, &read)
+    }
+
+    /// What comes before each run: in the lane with the outer coordinate before its own.
+    fn parts_of_lanes(&mut self, scan: &Scan, runs: &[Run], read: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
+        let (first, _) = scan.order.lanes;
+        let count = scan.order.outer.len();
+        let mut warps = vec![0u32; 5 + scan.layout.warp_images().len()];
+        let (mut warp_mask, mut outer_of_warps) = (0u32, 0u32);
+        for (position, bit) in scan.order.outer.iter().enumerate() {
+            if let AxisBit::Warp(warp) = bit {
+                warps[5 + warp] = 1 << position;
+                warp_mask |= 1 << (5 + warp);
+                outer_of_warps |= 1 << position;
+            }
+        }
+        let registers = ((1u32 << count) - 1) & !outer_of_warps;
+        let warp_part = self.linear_in_thread(&warps);
+        let mut parts = Vec::with_capacity(runs.len());
+        for run in runs {
+            let own = self.b.or(Ty::B32, warp_part, run.outer);
+            let before = if scan.reverse { self.b.add(Ty::U32, own, 1u32) } else { self.b.sub(Ty::U32, own, 1u32) };
+            let shifted = self.b.shl(Ty::B32, before, first as u32);
+            let lane = self.lane();
+            let source = self.with_lane_field(lane, shifted, first, count);
+            let values = self.exchanged(&scan.dtypes, &read[run.row], source);
+            let is_first = run.outer == if scan.reverse { registers } else { 0 };
+            let holds = match is_first {
+                true => self.thread_field(warp_mask, Cmp::Ne, if scan.reverse { warp_mask } else { 0 }),
+                false => Holds::Always,
+            };
+            parts.push(Part { values, holds });
+        }
+        Ok(parts)
+    }
+}

@@ -1,0 +1,413 @@
+//! Atomic operations on elements of arrays: by index tiles, with the value before as result.
+//!
+//! Every element is changed in one step that nobody sees the middle of; the tile as a whole is not, and elements come in
+//! no particular order. Several indices of one tile may name the same element: each is applied. Nothing happens outside
+//! of the array, or where the mask is false; the value before is then 0 (of `atomic_cas`: what was expected).
+
+use super::operand::Operand;
+use super::order::{Order, Scope};
+use super::places::{Component, GatherIndex, Places, Request};
+use crate::codec;
+use crate::dtype::DType;
+use crate::element::{Int, Number, Whole, bf16, f16};
+use crate::ir::table::Effect;
+use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Rounding, Sign, Type, Value};
+use crate::tile::{ArrayHandle, ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
+
+/// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
+#[diagnostic::on_unimplemented(
+    message = "there is no atomic addition of `{Self}`",
+    note = "atomic_add and atomic_sub: i32, i64, u32, u64, f16, bf16, f32, f64"
+)]
+pub trait AtomicAdd: Number {}
+
+/// Element types with atomic maximum and minimum: i32, i64, u32, u64, f32, f64.
+#[diagnostic::on_unimplemented(
+    message = "there is no atomic maximum or minimum of `{Self}`",
+    note = "atomic_max and atomic_min: i32, i64, u32, u64, f32, f64"
+)]
+pub trait AtomicMinMax: Number {}
+
+/// Element types with atomic bit operations: i32, i64, u32, u64.
+#[diagnostic::on_unimplemented(
+    message = "there are no atomic bit operations on `{Self}`",
+    note = "atomic_and, atomic_or, atomic_xor: i32, i64, u32, u64"
+)]
+pub trait AtomicBits: Int {}
+
+/// Element types that can be exchanged atomically: those of 32 and 64 bits.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be exchanged atomically",
+    note = "atomic_xchg and atomic_cas: i32, i64, u32, u64, f32, f64"
+)]
+pub trait AtomicXchg: Number {}
+
+macro_rules! impl_for {
+    ($($trait:ident: $($name:ident)+;)+) => { $($(impl $trait for $name {})+)+ };
+}
+impl_for! {
+    AtomicAdd: i32 i64 u32 u64 f16 bf16 f32 f64;
+    AtomicMinMax: i32 i64 u32 u64 f32 f64;
+    AtomicBits: i32 i64 u32 u64;
+    AtomicXchg: i32 i64 u32 u64 f32 f64;
+}
+
+/// The order of an atomic operation with a result of rank `N`, and which elements it changes. N comes from the call.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// // Only counts: in no order with anything else.
+/// fn count(x: Array<i32, 1>, bins: ArrayMut<i32, 1>) {
+///     let x = x.load([ct::bid(0)], [8]);
+///     let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device).mask(x.ne(3));
+///     bins.atomic_add_with(x, 1, options);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut bins) = (device.array(&[0, 1, 1, 3, 3, 3, 9, 2], [8])?, device.zeros([4])?);
+/// ct::launch(count, 1, (&x, &mut bins))?;
+/// assert_eq!(bins.to_vec()?, [1, 2, 1, 0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicOptions<const N: usize> {
+    mask: Option<Source>,
+    order: MemOrder,
+    scope: Scope,
+    unchecked: bool,
+}
+
+impl<const N: usize> Default for AtomicOptions<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize> AtomicOptions<N> {
+    /// Acquires and releases for the device; no mask, checked.
+    #[must_use]
+    pub fn new() -> Self {
+        AtomicOptions { mask: None, order: MemOrder::AcqRel, scope: Scope::Device, unchecked: false }
+    }
+
+    /// In no order with other memory.
+    #[must_use]
+    pub fn relaxed(self, scope: Scope) -> Self {
+        AtomicOptions { order: MemOrder::Relaxed, scope, ..self }
+    }
+
+    /// What happened before the release that is read has happened before all that this tile block does afterwards.
+    #[must_use]
+    pub fn acquire(self, scope: Scope) -> Self {
+        AtomicOptions { order: MemOrder::Acquire, scope, ..self }
+    }
+
+    /// Whoever acquires what is written sees all that this tile block did before.
+    #[must_use]
+    pub fn release(self, scope: Scope) -> Self {
+        AtomicOptions { order: MemOrder::Release, scope, ..self }
+    }
+
+    /// Both: the default, for [`Scope::Device`].
+    #[must_use]
+    pub fn acq_rel(self, scope: Scope) -> Self {
+        AtomicOptions { order: MemOrder::AcqRel, scope, ..self }
+    }
+
+    /// Only where this is true: nothing else is accessed, wherever it points.
+    #[must_use]
+    pub fn mask(self, mask: impl Operand<Tile<bool, N>>) -> Self {
+        AtomicOptions { mask: Some(mask.source()), ..self }
+    }
+
+    /// `false` is a **promise** that every element under the mask lies inside of the array.
+    ///
+    /// # Safety
+    /// With `false`, every index under the mask is inside of its axis, in every tile block of every launch. Else a GPU
+    /// changes memory that does not belong to the array.
+    #[must_use]
+    pub unsafe fn check_bounds(self, check: bool) -> Self {
+        AtomicOptions { unchecked: !check, ..self }
+    }
+}
+
+/// What is done to each element.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Add,
+    Sub,
+    Max,
+    Min,
+    And,
+    Or,
+    Xor,
+    Xchg,
+    /// With what is expected.
+    Cas(Source),
+}
+
+/// An atomic operation, without its types.
+struct Atomic<'a> {
+    place: Place,
+    name: &'static str,
+    array: ArrayHandle,
+    dtype: DType,
+    signed: bool,
+    rank: usize,
+    index: &'a [Component],
+    deed: Deed,
+    mask: Option<Source>,
+    order: Order,
+    unchecked: bool,
+}
+
+/// The values of an atomic operation, of one shape.
+struct Values {
+    pointers: Value,
+    mask: Option<Value>,
+    shape: Vec<i64>,
+}
+
+impl Trace {
+    fn atomic(&mut self, atomic: &Atomic<'_>, value: Source) -> Raw {
+        self.at(atomic.place);
+        let poison = Type::tile(atomic.dtype, vec![1; atomic.rank]);
+        match self.atomic_value(atomic, value) {
+            Some(old) => self.raw(old),
+            None => self.poison(poison),
+        }
+    }
+
+    fn atomic_value(&mut self, atomic: &Atomic<'_>, value: Source) -> Option<Value> {
+        if !self.admits(atomic.place, Effect::ReadWrite, atomic.rank) {
+            return None;
+        }
+        let expected = match atomic.deed {
+            Deed::Cas(expected) => Some(expected),
+            _ => None,
+        };
+        let Places { pointers, mask, shape } = self.places(&Request {
+            place: atomic.place,
+            name: atomic.name,
+            array: atomic.array,
+            dtype: atomic.dtype,
+            index: atomic.index,
+            rank: atomic.rank,
+            others: &[("mask", atomic.mask), ("value", Some(value)), ("expected", expected)],
+            mask: atomic.mask,
+            unchecked: atomic.unchecked,
+        })?;
+        let value = self.stretched_operand(atomic.place, value, atomic.dtype, &shape)?;
+        let values = Values { pointers, mask, shape };
+        let float = atomic.dtype.is_float();
+        Some(match atomic.deed {
+            Deed::Cas(expected) => {
+                let expected = self.stretched_operand(atomic.place, expected, atomic.dtype, &values.shape)?;
+                self.compare_and_swap(atomic, &values, expected, value)
+            }
+            Deed::Max | Deed::Min if float => self.float_extremum(atomic, &values, value),
+            Deed::Sub => {
+                let (code, attrs) = match float {
+                    true => (Opcode::NegF, vec![]),
+                    false => (Opcode::NegI, vec![Attr::Overflow(Overflow::None)]),
+                };
+                let negative = self.put(code, &[value], attrs, atomic.dtype, &values.shape);
+                self.update(atomic, mode(Deed::Add, atomic), atomic.dtype, &values, negative)
+            }
+            deed => self.update(atomic, mode(deed, atomic), atomic.dtype, &values, value),
+        })
+    }
+
+    /// A read-modify-write; the value before, 0 where the mask is false.
+    fn update(&mut self, atomic: &Atomic<'_>, mode: AtomicMode, dtype: DType, values: &Values, value: Value) -> Value {
+        let Values { pointers, mask, shape } = values;
+        let mut attrs = atomic.order.attrs();
+        attrs.push(Attr::AtomicMode(mode));
+        let types = [Type::tile(dtype, shape.as_slice()), Type::Token].map(|ty| self.builder.module.intern(ty));
+        let mask_group: Vec<Value> = mask.iter().copied().collect();
+        let old = self.emit(Opcode::AtomicRmw, &[&[*pointers], &[value], &mask_group, &[]], attrs, vec![], &types)[0];
+        match mask {
+            Some(mask) => {
+                // Tile IR leaves open what comes back where nothing happened.
+                let zero = self.splat(dtype, 0, shape);
+                self.put(Opcode::Select, &[*mask, old, zero], vec![], dtype, shape)
+            }
+            None => old,
+        }
+    }
+
+    fn compare_and_swap(&mut self, atomic: &Atomic<'_>, values: &Values, expected: Value, value: Value) -> Value {
+        let Values { pointers, mask, shape } = values;
+        let types = [Type::tile(atomic.dtype, shape.as_slice()), Type::Token].map(|ty| self.builder.module.intern(ty));
+        let mask: Vec<Value> = mask.iter().copied().collect();
+        let groups: [&[Value]; 5] = [&[*pointers], &[expected], &[value], &mask, &[]];
+        self.emit(Opcode::AtomicCas, &groups, atomic.order.attrs(), vec![], &types)[0]
+    }
+
+    /// Maximum or minimum of floats as integers. Patterns without a sign bit are ordered as integers are, those with one
+    /// the other way round; so a value without sign goes by the signed order, and one with by the unsigned order in the
+    /// other direction, whatever stands in memory. In place of a NaN the infinity stands that changes nothing.
+    fn float_extremum(&mut self, atomic: &Atomic<'_>, values: &Values, value: Value) -> Value {
+        let shape = &values.shape;
+        let maximum = matches!(atomic.deed, Deed::Max);
+        let dtype = if atomic.dtype == DType::F64 { DType::I64 } else { DType::I32 };
+        let least = if maximum { f64::NEG_INFINITY } else { f64::INFINITY };
+        let least = self.splat(atomic.dtype, codec::encode(atomic.dtype, least, Rounding::NearestEven), shape);
+        let ordered = vec![Attr::CmpPred(CmpPred::Eq), Attr::CmpOrder(CmpOrder::Ordered)];
+        let number = self.put(Opcode::CmpF, &[value, value], ordered, DType::I1, shape);
+        let value = self.put(Opcode::Select, &[number, value, least], vec![], atomic.dtype, shape);
+        let bits = self.put(Opcode::Bitcast, &[value], vec![], dtype, shape);
+        let zero = self.splat(dtype, 0, shape);
+        let elem = Elem::Ptr { pointee: dtype, attr: None };
+        let ty = self.builder.module.intern(Type::Tile { elem, shape: shape.clone() });
+        let pointers = self.emit(Opcode::PtrToPtr, &[&[values.pointers]], vec![], vec![], &[ty])[0];
+        let modes = if maximum { [AtomicMode::Max, AtomicMode::UMin] } else { [AtomicMode::Min, AtomicMode::UMax] };
+        let mut olds = Vec::with_capacity(2);
+        for (mode, pred) in modes.into_iter().zip([CmpPred::Ge, CmpPred::Lt]) {
+            let attrs = vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)];
+            let mut mask = self.put(Opcode::CmpI, &[bits, zero], attrs, DType::I1, shape);
+            if let Some(other) = values.mask {
+                mask = self.put(Opcode::AndI, &[mask, other], vec![], DType::I1, shape);
+            }
+            let part = Values { pointers, mask: Some(mask), shape: shape.clone() };
+            olds.push(self.update(atomic, mode, dtype, &part, bits));
+        }
+        // One of them did nothing, and gives 0.
+        let old = self.put(Opcode::OrI, &olds, vec![], dtype, shape);
+        self.put(Opcode::Bitcast, &[old], vec![], atomic.dtype, shape)
+    }
+}
+
+/// How Tile IR calls an operation on the elements of the array.
+fn mode(deed: Deed, atomic: &Atomic<'_>) -> AtomicMode {
+    match (deed, atomic.signed) {
+        (Deed::Add | Deed::Sub, _) if atomic.dtype.is_float() => AtomicMode::AddF,
+        (Deed::Add | Deed::Sub, _) => AtomicMode::Add,
+        (Deed::Max, true) => AtomicMode::Max,
+        (Deed::Max, false) => AtomicMode::UMax,
+        (Deed::Min, true) => AtomicMode::Min,
+        (Deed::Min, false) => AtomicMode::UMin,
+        (Deed::And, _) => AtomicMode::And,
+        (Deed::Or, _) => AtomicMode::Or,
+        (Deed::Xor, _) => AtomicMode::Xor,
+        (Deed::Xchg | Deed::Cas(_), _) => AtomicMode::Xchg,
+    }
+}
+
+macro_rules! atomics {
+    ($($bound:ident $deed:ident $name:ident $with:ident $doc:literal;)+) => {$(
+        impl<T: $bound, const R: usize> ArrayMut<T, R> {
+            #[doc = $doc]
+            /// The index is that of [`Array::gather`](crate::Array::gather), stretched together with the value. Acquires
+            /// and releases for the device.
+            #[track_caller]
+            pub fn $name<const N: usize>(
+                self,
+                index: impl GatherIndex<R, N>,
+                value: impl Operand<Tile<T, N>>,
+            ) -> Tile<T, N> {
+                self.atomic(stringify!($name), Deed::$deed, index, value.source(), AtomicOptions::new())
+            }
+
+            #[doc = concat!("[`ArrayMut::", stringify!($name), "`] with mask, order and bounds check as stated.")]
+            #[track_caller]
+            pub fn $with<const N: usize>(
+                self,
+                index: impl GatherIndex<R, N>,
+                value: impl Operand<Tile<T, N>>,
+                options: AtomicOptions<N>,
+            ) -> Tile<T, N> {
+                self.atomic(stringify!($name), Deed::$deed, index, value.source(), options)
+            }
+        }
+    )+};
+}
+atomics! {
+    AtomicAdd Add atomic_add atomic_add_with "Adds to elements; gives the values before. Floats round once, to nearest even.";
+    AtomicAdd Sub atomic_sub atomic_sub_with "Subtracts from elements; gives the values before.";
+    AtomicMinMax Max atomic_max atomic_max_with "The larger of element and value; gives the values before. A value that is \
+        NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
+    AtomicMinMax Min atomic_min atomic_min_with "The smaller of element and value; gives the values before. A value that is \
+        NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
+    AtomicBits And atomic_and atomic_and_with "Bitwise and; gives the values before.";
+    AtomicBits Or atomic_or atomic_or_with "Bitwise or; gives the values before.";
+    AtomicBits Xor atomic_xor atomic_xor_with "Bitwise exclusive or; gives the values before.";
+    AtomicXchg Xchg atomic_xchg atomic_xchg_with "Replaces elements; gives the values before.";
+}
+
+impl<T: AtomicXchg, const R: usize> ArrayMut<T, R> {
+    /// Replaces the elements that have the expected bits; gives the values before, and what was expected where nothing was
+    /// looked at. Acquires and releases for the device.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// // The first of all tile blocks wins.
+    /// fn win(winner: ArrayMut<i32, 1>, won: ArrayMut<i32, 1>) {
+    ///     let place = ct::zeros::<i32, 1>([1]);
+    ///     let before = winner.atomic_cas(place, -1, ct::bid(0));
+    ///     won.store([ct::bid(0)], before.eq(-1).cast::<i32>());
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (mut winner, mut won) = (device.array(&[-1], [1])?, device.zeros([16])?);
+    /// ct::launch(win, 16, (&mut winner, &mut won))?;
+    /// assert_eq!(won.to_vec()?.iter().sum::<i32>(), 1);
+    /// assert_eq!(won.to_vec()?[winner.to_vec()?[0] as usize], 1);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn atomic_cas<const N: usize>(
+        self,
+        index: impl GatherIndex<R, N>,
+        expected: impl Operand<Tile<T, N>>,
+        desired: impl Operand<Tile<T, N>>,
+    ) -> Tile<T, N> {
+        self.atomic_cas_with(index, expected, desired, AtomicOptions::new())
+    }
+
+    /// [`ArrayMut::atomic_cas`] with mask, order and bounds check as stated.
+    #[track_caller]
+    pub fn atomic_cas_with<const N: usize>(
+        self,
+        index: impl GatherIndex<R, N>,
+        expected: impl Operand<Tile<T, N>>,
+        desired: impl Operand<Tile<T, N>>,
+        options: AtomicOptions<N>,
+    ) -> Tile<T, N> {
+        self.atomic("atomic_cas", Deed::Cas(expected.source()), index, desired.source(), options)
+    }
+}
+
+impl<T: Whole, const R: usize> ArrayMut<T, R> {
+    #[track_caller]
+    fn atomic<const N: usize>(
+        self,
+        name: &'static str,
+        deed: Deed,
+        index: impl GatherIndex<R, N>,
+        value: Source,
+        options: AtomicOptions<N>,
+    ) -> Tile<T, N> {
+        let place = here();
+        let index = index.components();
+        let AtomicOptions { mask, order, scope, unchecked } = options;
+        let atomic = Atomic {
+            place,
+            name,
+            array: self.handle,
+            dtype: T::DTYPE,
+            signed: T::SIGNED,
+            rank: N,
+            index: &index,
+            deed,
+            mask,
+            order: Order::new(order, scope),
+            unchecked,
+        };
+        Tile::from_raw(record(|t| t.atomic(&atomic, value)))
+    }
+}

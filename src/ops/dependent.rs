@@ -1,0 +1,57 @@
+//! Programmatic dependent launches: waiting for the kernel before, letting the one behind start.
+
+use crate::ir::table::Effect;
+use crate::ir::{Opcode, Type};
+use crate::tile::{here, record};
+
+#[track_caller]
+fn order(code: Opcode) {
+    let place = here();
+    record(|t| {
+        t.at(place);
+        if t.admits(place, Effect::Other, 0) {
+            let token = t.builder.module.intern(Type::Token);
+            t.emit(code, &[&[]], vec![], vec![], &[token]);
+        }
+    });
+}
+
+/// Waits until the kernel before this one on the stream has ended and what it wrote is there.
+///
+/// Does something only in a launch with
+/// [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch), which may begin while the kernel
+/// before it still runs; and only on GPUs of sm_90 and later.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn scale(x: Array<f32, 1>, factors: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+///     let at = ct::bid(0);
+///     let factors = factors.load(at, [128]); // written long ago
+///     ct::grid_dependency_control_wait();
+///     let x = x.load(at, [128]); // written by the kernel before
+///     ct::grid_dependency_control_launch_dependents();
+///     y.store(at, x * factors);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, f) = (device.full([256], 2.0)?, device.full([256], 3.0)?);
+/// let mut y = device.zeros([256])?;
+/// // SAFETY: what stands before the wait reads only what no kernel in flight writes.
+/// unsafe { ct::Launch::new(2).programmatic_dependent_launch() }.launch(scale, (&x, &f, &mut y))?;
+/// assert_eq!(y.to_vec()?, [6.0; 256]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+pub fn grid_dependency_control_wait() {
+    order(Opcode::GdcWait);
+}
+
+/// Lets the kernel behind this one on the stream begin, once all tile blocks have come here or ended: if it is launched
+/// with [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch). It still waits for the end of
+/// this one where it asks for that. Does something only on GPUs of sm_90 and later.
+#[track_caller]
+pub fn grid_dependency_control_launch_dependents() {
+    order(Opcode::GdcLaunchDependents);
+}

@@ -1,0 +1,150 @@
+//! Single elements of arrays, by element index: loads, stores and atomics with scalar results.
+
+use std::marker::PhantomData;
+
+use super::atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg};
+use super::gather::{GatherOptions, ScatterOptions};
+use super::operand::Operand;
+use super::places::{Component, GatherIndex, Placed};
+use crate::element::Whole;
+use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile};
+
+/// One element of an array, by its element index.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<T, const R: usize> {
+    array: Array<T, R>,
+    index: [Component; R],
+    element: PhantomData<T>,
+}
+
+/// One element of an array that this kernel may also write, by its element index.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryMut<T, const R: usize> {
+    array: ArrayMut<T, R>,
+    index: [Component; R],
+    element: PhantomData<T>,
+}
+
+macro_rules! entries {
+    ($array:ident $entry:ident) => {
+        impl<T: Whole, const R: usize> $array<T, R> {
+            /// The element at an element index of scalars and numbers, to be loaded, stored and changed. Outside of the
+            /// array it reads as zero and cannot be written.
+            ///
+            /// ```
+            /// use cutlet as ct;
+            /// use cutlet::prelude::*;
+            ///
+            /// fn tickets(counter: ArrayMut<i32, 1>, mine: ArrayMut<i32, 1>) {
+            ///     let ticket = counter.entry(0).atomic_add(1);
+            ///     mine.entry(ct::bid(0)).store(ticket);
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let (mut counter, mut mine) = (device.zeros([1])?, device.zeros([5])?);
+            /// ct::launch(tickets, 5, (&mut counter, &mut mine))?;
+            /// let mut tickets = mine.to_vec()?;
+            /// tickets.sort();
+            /// assert_eq!(tickets, [0, 1, 2, 3, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[must_use]
+            pub fn entry(self, index: impl GatherIndex<R, 0>) -> $entry<T, R> {
+                $entry { array: self, index: index.components(), element: PhantomData }
+            }
+        }
+
+        impl<T: Whole, const R: usize> $entry<T, R> {
+            /// The element; zero outside of the array.
+            #[track_caller]
+            #[must_use]
+            pub fn load(self) -> Scalar<T> {
+                self.load_with(GatherOptions::new())
+            }
+
+            /// The element with mask, padding, order and bounds check as stated.
+            #[track_caller]
+            #[must_use]
+            pub fn load_with(self, options: GatherOptions<T, 0>) -> Scalar<T> {
+                Scalar::from_raw(self.array.gather_with(Placed(self.index), options).raw())
+            }
+        }
+    };
+}
+entries!(Array Entry);
+entries!(ArrayMut EntryMut);
+
+/// A scalar operand as one for a tile without axes.
+#[derive(Clone, Copy)]
+struct Of<V>(V);
+
+impl<T: Whole, V: Operand<Scalar<T>>> Operand<Tile<T, 0>> for Of<V>
+where
+    V: Copy,
+{
+    fn source(self) -> crate::tile::Source {
+        self.0.source()
+    }
+}
+
+impl<T: Whole, const R: usize> EntryMut<T, R> {
+    /// Writes the element; does nothing outside of the array.
+    #[track_caller]
+    pub fn store(self, value: impl Operand<Scalar<T>>) {
+        self.store_with(value, ScatterOptions::new());
+    }
+
+    /// Writes the element with mask, order and bounds check as stated.
+    #[track_caller]
+    pub fn store_with(self, value: impl Operand<Scalar<T>>, options: ScatterOptions<0>) {
+        self.array.scatter_with(Placed(self.index), Of(value), options);
+    }
+}
+
+macro_rules! atomics {
+    ($($bound:ident $name:ident $with:ident;)+) => {$(
+        impl<T: $bound, const R: usize> EntryMut<T, R> {
+            #[doc = concat!("[`ArrayMut::", stringify!($name), "`] of this element.")]
+            #[track_caller]
+            pub fn $name(self, value: impl Operand<Scalar<T>>) -> Scalar<T> {
+                self.$with(value, AtomicOptions::new())
+            }
+
+            #[doc = concat!("[`ArrayMut::", stringify!($with), "`] of this element.")]
+            #[track_caller]
+            pub fn $with(self, value: impl Operand<Scalar<T>>, options: AtomicOptions<0>) -> Scalar<T> {
+                Scalar::from_raw(self.array.$with(Placed(self.index), Of(value), options).raw())
+            }
+        }
+    )+};
+}
+atomics! {
+    AtomicAdd atomic_add atomic_add_with;
+    AtomicAdd atomic_sub atomic_sub_with;
+    AtomicMinMax atomic_max atomic_max_with;
+    AtomicMinMax atomic_min atomic_min_with;
+    AtomicBits atomic_and atomic_and_with;
+    AtomicBits atomic_or atomic_or_with;
+    AtomicBits atomic_xor atomic_xor_with;
+    AtomicXchg atomic_xchg atomic_xchg_with;
+}
+
+impl<T: AtomicXchg, const R: usize> EntryMut<T, R> {
+    /// [`ArrayMut::atomic_cas`] of this element.
+    #[track_caller]
+    pub fn atomic_cas(self, expected: impl Operand<Scalar<T>>, desired: impl Operand<Scalar<T>>) -> Scalar<T> {
+        self.atomic_cas_with(expected, desired, AtomicOptions::new())
+    }
+
+    /// [`ArrayMut::atomic_cas_with`] of this element.
+    #[track_caller]
+    pub fn atomic_cas_with(
+        self,
+        expected: impl Operand<Scalar<T>>,
+        desired: impl Operand<Scalar<T>>,
+        options: AtomicOptions<0>,
+    ) -> Scalar<T> {
+        let index = Placed(self.index);
+        Scalar::from_raw(self.array.atomic_cas_with(index, Of(expected), Of(desired), options).raw())
+    }
+}

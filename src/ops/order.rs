@@ -1,0 +1,43 @@
+//! Orders of memory accesses, and the part of the machine that they hold for.
+
+use crate::ir::{Attr, MemOrder, MemScope};
+
+/// For whom the order of an access holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The tile block itself.
+    Block,
+    /// All tile blocks of this device.
+    Device,
+    /// All devices and the host.
+    System,
+}
+
+impl Scope {
+    pub(crate) fn in_ir(self) -> MemScope {
+        match self {
+            Scope::Block => MemScope::TileBlock,
+            Scope::Device => MemScope::Device,
+            Scope::System => MemScope::System,
+        }
+    }
+}
+
+/// The order of an access; none said is weak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Order(pub Option<(MemOrder, Scope)>);
+
+impl Order {
+    /// This order for this scope.
+    pub fn new(order: MemOrder, scope: Scope) -> Order {
+        Order(Some((order, scope)))
+    }
+
+    /// The attributes that say so.
+    pub fn attrs(self) -> Vec<Attr> {
+        match self.0 {
+            None => vec![Attr::MemOrder(MemOrder::Weak)],
+            Some((order, scope)) => vec![Attr::MemOrder(order), Attr::MemScope(scope.in_ir())],
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The numbers that a loop runs over.
+
+use std::marker::PhantomData;
+
+use crate::dtype::DType;
+use crate::element::Int;
+use crate::tile::{Handle, Raw, Scalar, Source};
+
+/// Element types that a loop counts in.
+#[diagnostic::on_unimplemented(
+    message = "a loop does not count in `{Self}`",
+    note = "loops count in i32, i64, u32 and u64: convert the ends with `.cast::<i32>()`"
+)]
+pub trait Count: Int {}
+impl Count for i32 {}
+impl Count for i64 {}
+impl Count for u32 {}
+impl Count for u64 {}
+
+/// Host integers that go with a `Scalar` of any type that a loop counts in.
+pub trait HostCount: Copy {
+    #[doc(hidden)]
+    fn source<I: Count>(self) -> Source;
+    #[doc(hidden)]
+    fn wide(self) -> i64;
+}
+
+/// Those that a loop also counts to by themselves, in i32.
+pub trait HostIndex: HostCount {}
+impl HostIndex for i32 {}
+impl HostIndex for usize {}
+
+macro_rules! host_counts {
+    ($($host:ident)+) => {$(
+        impl HostCount for $host {
+            fn source<I: Count>(self) -> Source {
+                Source::Literal(self as u64 & (u64::MAX >> (64 - I::DTYPE.bits())))
+            }
+            fn wide(self) -> i64 {
+                self as i64
+            }
+        }
+    )+};
+}
+host_counts!(i32 i64 u32);
+
+impl HostCount for usize {
+    fn source<I: Count>(self) -> Source {
+        if I::DTYPE == DType::I32 { Source::Extent(self) } else { Source::Literal(self as u64) }
+    }
+    fn wide(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+
+/// The two ends of a range, which may be of different types: two scalars of one type, a scalar and a host number, or two
+/// host numbers (counted in i32).
+#[diagnostic::on_unimplemented(
+    message = "a loop cannot count from `{Self}` to `{B}`",
+    note = "both ends are scalars of one integer type; an i32, i64, u32 or usize of the host goes with each of them; two \
+            host numbers are i32 or usize"
+)]
+pub trait Ends<B>: Copy {
+    /// What the loop counts in.
+    type Counter: Count;
+    #[doc(hidden)]
+    fn sources(self, end: B) -> [Source; 2];
+}
+
+impl<I: Count> Ends<Scalar<I>> for Scalar<I> {
+    type Counter = I;
+    fn sources(self, end: Scalar<I>) -> [Source; 2] {
+        [Source::Value(self.raw()), Source::Value(end.raw())]
+    }
+}
+impl<I: Count, H: HostCount> Ends<H> for Scalar<I> {
+    type Counter = I;
+    fn sources(self, end: H) -> [Source; 2] {
+        [Source::Value(self.raw()), end.source::<I>()]
+    }
+}
+impl<I: Count, H: HostCount> Ends<Scalar<I>> for H {
+    type Counter = I;
+    fn sources(self, end: Scalar<I>) -> [Source; 2] {
+        [self.source::<I>(), Source::Value(end.raw())]
+    }
+}
+impl<H: HostIndex> Ends<H> for H {
+    type Counter = i32;
+    fn sources(self, end: H) -> [Source; 2] {
+        [self.source::<i32>(), end.source::<i32>()]
+    }
+}
+
+/// The step of a range that counts in `C`: a host number, also a negative one, or a `Scalar<C>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the step of a range that counts in `{C}`",
+    note = "a step is a number of the host or a scalar of the counter's type"
+)]
+pub trait LoopStep<C>: Copy {
+    #[doc(hidden)]
+    fn step(self) -> Step;
+}
+impl<C: Count> LoopStep<C> for Scalar<C> {
+    fn step(self) -> Step {
+        Step::Value(self.raw())
+    }
+}
+impl<C, H: HostCount> LoopStep<C> for H {
+    fn step(self) -> Step {
+        Step::Host(self.wide())
+    }
+}
+
+/// A step, as recorded.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Known.
+    Host(i64),
+    /// Known when the kernel runs.
+    Value(Raw),
+}
+
+/// A range, as recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub(super) start: Source,
+    pub(super) end: Source,
+    pub(super) step: Step,
+    pub(super) dtype: DType,
+    pub(super) signed: bool,
+    pub(super) reversed: bool,
+    pub(super) stages: Option<u32>,
+    pub(super) unroll: Option<u32>,
+}
+
+impl Bounds {
+    fn of<C: Count>([start, end]: [Source; 2]) -> Bounds {
+        Bounds {
+            start,
+            end,
+            step: Step::Host(1),
+            dtype: C::DTYPE,
+            signed: C::SIGNED,
+            reversed: false,
+            stages: None,
+            unroll: None,
+        }
+    }
+}
+
+/// The numbers that [`for_each`](crate::for_each) runs over.
+///
+/// `..n` (from 0), `a..b` where both are of one type, and [`range`] with ends of different types, steps, directions and
+/// hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a loop range",
+    note = "`..n`, `a..b`, `ct::range(a, b).step(s)`; for tuples of numbers and scalars `ct::range(0, n)`"
+)]
+pub trait LoopRange {
+    /// What the body gets in each round.
+    type Item;
+    #[doc(hidden)]
+    fn bounds(&self) -> Bounds;
+    /// The item of a number; recorded in the body.
+    #[doc(hidden)]
+    fn item(&self, number: Raw) -> Self::Item;
+}
+
+/// A range with a step, a direction, and hints; see [`range`].
+#[derive(Clone, Copy, Debug)]
+pub struct StepRange<C = i32> {
+    bounds: Bounds,
+    counter: PhantomData<C>,
+}
+
+/// The numbers from `start` to before `end`: all of them, or with [`StepRange::step`] every so many, also downwards.
+///
+/// Ends are scalars of i32, i64, u32 or u64, in which the loop then counts; a host number goes with each of them.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn persistent(out: ArrayMut<f32, 1>) {
+///     let tiles = ct::range(ct::bid(0), out.num_tiles(0, [128])).step(ct::num_blocks(0));
+///     ct::for_each(tiles, (), |i, ()| out.store(i, ct::zeros([128])));
+/// }
+///
+/// fn digits(out: ArrayMut<i64, 1>, n: Scalar<i64>) {
+///     let number = ct::for_each(ct::range(n, 0).step(-1), ct::scalar(0i64), |i, number| number * 10 + i);
+///     out.store_scalar(0, number);
+/// }
+///
+/// let mut out = ct::Device::cpu().zeros::<i64, 1>([1])?;
+/// ct::launch(digits, 1, (&mut out, 5i64))?;
+/// assert_eq!(out.to_vec()?, [54321]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
+    StepRange { bounds: Bounds::of::<A::Counter>(start.sources(end)), counter: PhantomData }
+}
+
+impl<C: Count> StepRange<C> {
+    /// The same range by steps of `step`: the first number is `start`, and with a negative step those that follow are
+    /// smaller, as long as they are above `end`. A step that is 0 when the kernel runs makes the range empty; a
+    /// host 0 is an error.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn count(out: ArrayMut<i32, 1>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {
+    ///     let turns = ct::for_each(ct::range(start, end).step(step), ct::scalar(0), |_, n| n + 1);
+    ///     out.store_scalar(0, turns);
+    /// }
+    ///
+    /// let mut out = ct::Device::cpu().zeros::<i32, 1>([1])?;
+    /// for ([start, end, step], turns) in [([0, i32::MAX, 1 << 30], 2), ([9, 0, -2], 5), ([0, 9, 0], 0), ([0, 9, -1], 0)] {
+    ///     ct::launch(count, 1, (&mut out, start, end, step))?;
+    ///     assert_eq!(out.to_vec()?, [turns]);
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn step(mut self, step: impl LoopStep<C>) -> StepRange<C> {
+        self.bounds.step = step.step();
+        self
+    }
+
+    /// The same numbers from the last to the first.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn backwards(out: ArrayMut<i32, 1>) {
+    ///     let numbers = ct::for_each(ct::range(1, 8).step(3).rev(), ct::scalar(0), |i, all| all * 10 + i);
+    ///     out.store_scalar(0, numbers);
+    /// }
+    ///
+    /// let mut out = ct::Device::cpu().zeros::<i32, 1>([1])?;
+    /// ct::launch(backwards, 1, (&mut out,))?;
+    /// assert_eq!(out.to_vec()?, [741]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rev(mut self) -> StepRange<C> {
+        self.bounds.reversed = !self.bounds.reversed;
+        self
+    }
+
+    /// Hint: loads of the loop are copied ahead in this many stages of shared memory; 1: no pipeline. Like
+    /// [`Hints::stages`](crate::Hints), for this loop alone. The tileir and cpu back ends do without it.
+    #[must_use]
+    pub fn stages(mut self, stages: u32) -> StepRange<C> {
+        self.bounds.stages = Some(stages);
+        self
+    }
+
+    /// Hint: the assembler may put this many rounds one after another; 1: it must not. It decides itself about more
+    /// than 1. The tileir and cpu back ends do without it.
+    #[must_use]
+    pub fn unroll(mut self, rounds: u32) -> StepRange<C> {
+        self.bounds.unroll = Some(rounds);
+        self
+    }
+}
+
+/// Why a Rust `for` does not run over a range of the kernel. Nothing implements it.
+#[diagnostic::on_unimplemented(
+    message = "a Rust `for` runs while the kernel is traced, and the ends of this range are known only when it runs",
+    label = "write `ct::for_each(range, state, |i, state| ..)`",
+    note = "the state goes in and comes out by value; `()` if there is none"
+)]
+pub trait KnownWhileTracing {}
+
+impl<C: KnownWhileTracing> IntoIterator for StepRange<C> {
+    type Item = Scalar<C>;
+    type IntoIter = std::iter::Empty<Scalar<C>>;
+    fn into_iter(self) -> Self::IntoIter {
+        std::iter::empty()
+    }
+}
+
+impl<C: Count> LoopRange for StepRange<C> {
+    type Item = Scalar<C>;
+    fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<C> {
+        Scalar::from_raw(number)
+    }
+}
+
+impl<I: Count> LoopRange for std::ops::Range<Scalar<I>> {
+    type Item = Scalar<I>;
+    fn bounds(&self) -> Bounds {
+        range(self.start, self.end).bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<I> {
+        Scalar::from_raw(number)
+    }
+}
+impl<I: Count> LoopRange for std::ops::RangeTo<Scalar<I>> {
+    type Item = Scalar<I>;
+    fn bounds(&self) -> Bounds {
+        range(0, self.end).bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<I> {
+        Scalar::from_raw(number)
+    }
+}
+impl<H: HostIndex> LoopRange for std::ops::Range<H> {
+    type Item = Scalar<i32>;
+    fn bounds(&self) -> Bounds {
+        range(self.start, self.end).bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<i32> {
+        Scalar::from_raw(number)
+    }
+}
+impl<H: HostIndex> LoopRange for std::ops::RangeTo<H> {
+    type Item = Scalar<i32>;
+    fn bounds(&self) -> Bounds {
+        Bounds::of::<i32>([Source::Literal(0), self.end.source::<i32>()])
+    }
+    fn item(&self, number: Raw) -> Scalar<i32> {
+        Scalar::from_raw(number)
+    }
+}

@@ -1,0 +1,95 @@
+//! Assertions that failed on a GPU: notes that kernels leave in host memory, read whenever the host has waited.
+//!
+//! A kernel with assertions has a note of its own, as long as it is loaded; the first failure since the last look at it
+//! is kept. The kernel claims the note (state 1), writes it and says so (state 2); the host reads it and frees it
+//! (state 0).
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::driver::sys::CUdeviceptr;
+use super::failures::Noted;
+use super::gpu::Gpu;
+use crate::error::{Error, Result};
+
+/// Words of a note; the host and the kernels of `backend::ptx` agree on what they mean.
+pub(crate) type Note<'a> = &'a [u32];
+
+/// What a complete note says.
+const COMPLETE: u32 = 2;
+
+/// The note of a kernel.
+pub(crate) struct FailureNote {
+    gpu: &'static Gpu,
+    host: *mut AtomicU32,
+    words: usize,
+    /// The address that the kernel gets as a parameter.
+    address: CUdeviceptr,
+    explain: Box<dyn Fn(Note) -> Error + Send + Sync>,
+}
+
+// SAFETY: the note is memory of its own, read through atomics.
+unsafe impl Send for FailureNote {}
+// SAFETY: as above.
+unsafe impl Sync for FailureNote {}
+
+impl FailureNote {
+    /// An empty note of so many words, the first of which is its state. `explain` says what a complete one means.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    pub fn new(
+        gpu: &'static Gpu,
+        words: usize,
+        explain: impl Fn(Note) -> Error + Send + Sync + 'static,
+    ) -> Result<Arc<FailureNote>> {
+        gpu.make_current()?;
+        let mut host: *mut c_void = std::ptr::null_mut();
+        let mut address: CUdeviceptr = 0;
+        // SAFETY: the pointers are valid; what is allocated is written over its length, and freed once.
+        unsafe {
+            // Flags: for all contexts, mapped.
+            gpu.driver.host_alloc(&mut host, words * 4, 1 | 2)?;
+            std::ptr::write_bytes(host.cast::<u32>(), 0, words);
+            if let Err(error) = gpu.driver.host_device_pointer(&mut address, host, 0) {
+                let _ = gpu.driver.host_free(host);
+                return Err(error);
+            }
+        }
+        let note = Arc::new(FailureNote { gpu, host: host.cast(), words, address, explain: Box::new(explain) });
+        let noted: Weak<FailureNote> = Arc::downgrade(&note);
+        gpu.failures.add(noted);
+        Ok(note)
+    }
+
+    /// Where the address of the note on the GPU stands, for as long as this lives.
+    #[inline]
+    pub fn address(&self) -> *mut c_void {
+        (&raw const self.address).cast_mut().cast()
+    }
+}
+
+impl Noted for FailureNote {
+    fn take(&self) -> Option<Error> {
+        // SAFETY: the words are allocated while this lives, and are only reached through atomics here.
+        let words = unsafe { std::slice::from_raw_parts(self.host, self.words) };
+        if words[0].load(Ordering::Acquire) != COMPLETE {
+            return None;
+        }
+        let note: Vec<u32> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        words[0].store(0, Ordering::Release);
+        Some((self.explain)(&note))
+    }
+}
+
+impl Drop for FailureNote {
+    fn drop(&mut self) {
+        // The kernel is unloaded, and so has ended; nobody has looked at its note since.
+        if let Some(error) = self.take() {
+            self.gpu.failures.keep(error);
+        }
+        // SAFETY: allocated by this object, freed once. A failure means that the context is lost.
+        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.host_free(self.host.cast()) });
+    }
+}

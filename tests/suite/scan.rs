@@ -1,0 +1,295 @@
+//! Scans: every kind and element type, along each axis, from both ends, with and without the element itself, longer
+//! than a thread's registers, a warp and all warps of a block.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::dtype::DType;
+use cutlet::element::Whole;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, format_of, random};
+use crate::elementwise::Named;
+use crate::harness::{Session, Suite, Want, ravel};
+use crate::integer::{value, wrapped};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    macro_rules! each {
+        ($function:ident: $($name:ident)+) => {$(
+            suite.test(concat!("scan/", stringify!($function), "/", stringify!($name)), $function::<$name>);
+        )+};
+    }
+    each!(float_sums: f64 f32 f16 bf16);
+    each!(float_products: f64 f32 f16 bf16);
+    each!(float_extremes: f64 f32 f16 bf16);
+    each!(integers: i8 i16 i32 i64 u8 u16 u32 u64);
+    suite.test("scan/bool", logical);
+    suite.test("scan/several_tiles", several_tiles);
+    suite.test("scan/middle_axis", middle_axis);
+    suite.test("scan/of_other_layouts", other_layouts);
+    suite.test("scan/edges_and_strides", edges_and_strides);
+}
+
+type Scan<T> = fn(Tile<T, 2>, usize, ct::ScanOptions) -> Tile<T, 2>;
+
+const TILES: [[usize; 2]; 8] = [[1, 4096], [1, 16384], [4096, 1], [64, 64], [2, 1024], [512, 4], [32, 128], [8, 2]];
+
+fn kernel<T: Element>(
+    x: Array<T, 2>,
+    y: ArrayMut<T, 2>,
+    (scan, tile, axis, options): (Named<Scan<T>>, [usize; 2], usize, ct::ScanOptions),
+) {
+    y.store([0, 0], (scan.op)(x.load([0, 0], tile), axis, options));
+}
+
+/// Every way to scan: the options, from the last element on, without the element itself.
+fn ways() -> [(ct::ScanOptions, bool, bool); 4] {
+    let plain = ct::ScanOptions::new();
+    [
+        (plain, false, false),
+        (plain.reverse(), true, false),
+        (plain.exclusive(), false, true),
+        (plain.reverse().exclusive(), true, true),
+    ]
+}
+
+/// Compares with a function of the elements that are combined, in the order of the scan.
+fn check<T: Element>(
+    session: Session,
+    name: &'static str,
+    op: Scan<T>,
+    input: &dyn Fn(usize) -> Vec<T>,
+    want: &dyn Fn(&[T]) -> Want,
+) -> Result<()> {
+    for (number, tile) in TILES.into_iter().enumerate() {
+        for axis in [0, 1] {
+            // Every way of one type, one in turn of the others.
+            let all = T::DTYPE == DType::I1 && tile[0] <= 64;
+            let turn = (number + 2 * axis) % 4;
+            for (_, (options, reverse, exclusive)) in (0..4).zip(ways()).filter(|&(way, _)| all || way == turn) {
+                let data = input(tile[0] * tile[1]);
+                let x = session.array(&data, tile)?;
+                let mut y = session.unwritten::<T, 2>(tile)?;
+                let constant = Constant((Named { name, op }, tile, axis, options));
+                session.launch(kernel::<T>, [1], (&x, &mut y, constant))?;
+                // What is before each element, computed once a line.
+                let line = |[i, j]: [usize; 2], n: usize| if axis == 0 { [n, j] } else { [i, n] };
+                let expected = |at: [usize; 2]| {
+                    let (here, length) = (at[axis], tile[axis]);
+                    let (from, to) = if reverse {
+                        (here + usize::from(exclusive), length)
+                    } else {
+                        (0, here + usize::from(!exclusive))
+                    };
+                    // Long lines are compared here and there.
+                    if length > 1024 && here % 61 != 0 && here + 3 < length && here > 40 {
+                        return Want::Open;
+                    }
+                    let mut values: Vec<T> = (from..to).map(|n| data[ravel(line(at, n), tile)]).collect();
+                    if reverse {
+                        values.reverse();
+                    }
+                    want(&values)
+                };
+                session.check(&format!("{name} of {tile:?} along {axis}, {options:?}"), &y, &expected)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Exact with small whole numbers; with any numbers within what the grouping of additions changes.
+fn float_sums<T: Float>(session: Session) -> Result<()> {
+    let exact = |values: &[T]| Want::SumOf(values.iter().map(|x| x.to_f64()).sum());
+    // f16 and bf16 hold whole numbers up to 2^11 and 2^8 only: few elements are not zero.
+    let input = |count: usize| {
+        let values = random::<T>(1, count, Spread::Whole(1));
+        values.into_iter().enumerate().map(|(i, x)| if i % 37 == 5 { x } else { T::from_f64(0.0) }).collect()
+    };
+    check::<T>(session, "cumsum of whole numbers", |x, axis, o| x.cumsum_with(axis, o), &input, &exact)?;
+    if T::DTYPE.bits() == 16 {
+        return Ok(());
+    }
+    let unit = 2f64.powi(-(format_of(T::DTYPE).expect("a float").fraction as i32));
+    let input = |count| random(2, count, Spread::Moderate);
+    check::<T>(session, "cumsum", |x, axis, o| x.cumsum_with(axis, o), &input, &|values| {
+        let value = values.iter().map(|x| x.to_f64()).sum();
+        let magnitude: f64 = values.iter().map(|x| x.to_f64().abs()).sum();
+        Want::Within { value, error: magnitude * unit * (values.len() as f64).sqrt() }
+    })
+}
+
+/// Signs and a few twos: exact in any order.
+fn float_products<T: Float>(session: Session) -> Result<()> {
+    let input = |count| {
+        let signs = random::<bool>(3, count, Spread::Any);
+        let magnitude = |i: usize| if i % 4096 == 7 { 2.0 } else { 1.0 };
+        let signed = |(i, &sign): (usize, &bool)| T::from_f64(if sign { -magnitude(i) } else { magnitude(i) });
+        signs.iter().enumerate().map(signed).collect()
+    };
+    check::<T>(session, "cumprod", |x, axis, o| x.cumprod_with(axis, o), &input, &|values| {
+        Want::nearest(values.iter().map(|x| x.to_f64()).product())
+    })
+}
+
+fn float_extremes<T: Float>(session: Session) -> Result<()> {
+    fn largest(values: impl Iterator<Item = f64>) -> f64 {
+        let larger = |a: f64, b: f64| if b > a || (a == b && a.is_sign_negative()) { b } else { a };
+        values.filter(|x| !x.is_nan()).fold(f64::NEG_INFINITY, larger)
+    }
+    let wide = |values: &[T]| values.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
+    // Of NaNs alone the result is the identity or a NaN.
+    let or_any_nan = |values: &[f64], otherwise: f64| match values.iter().all(|x| x.is_nan()) {
+        true => Want::OneOf([f64::NAN, otherwise]),
+        false => Want::nearest(otherwise),
+    };
+    let input = |count| random::<T>(4, count, Spread::Any);
+    check(session, "cummax", |x, axis, o| x.cummax_with(axis, o), &input, &|v| {
+        or_any_nan(&wide(v), largest(wide(v).into_iter()))
+    })?;
+    check(session, "cummin", |x, axis, o| x.cummin_with(axis, o), &input, &|v| {
+        or_any_nan(&wide(v), -largest(wide(v).into_iter().map(|x| -x)))
+    })
+}
+
+fn integers<T: Int + Whole>(session: Session) -> Result<()> {
+    type Row<T> = (&'static str, Scan<T>, i128, fn(i128, i128) -> i128);
+    let ends = |of: &dyn Fn(i128, i128) -> i128| {
+        let bits = T::DTYPE.bits();
+        match T::SIGNED {
+            true => of(-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+            false => of(0, (1 << bits) - 1),
+        }
+    };
+    let rows: [Row<T>; 4] = [
+        ("cumsum", |x, axis, o| x.cumsum_with(axis, o), 0, |a, b| a.wrapping_add(b)),
+        ("cumprod", |x, axis, o| x.cumprod_with(axis, o), 1, |a, b| a.wrapping_mul(b)),
+        ("cummax", |x, axis, o| x.cummax_with(axis, o), ends(&|low, _| low), |a, b| a.max(b)),
+        ("cummin", |x, axis, o| x.cummin_with(axis, o), ends(&|_, high| high), |a, b| a.min(b)),
+    ];
+    for (name, op, identity, combine) in rows {
+        let want = |values: &[T]| wrapped::<T>(values.iter().copied().map(value).fold(identity, combine));
+        check(session, name, op, &|count| random(5, count, Spread::Any), &want)?;
+    }
+    Ok(())
+}
+
+fn logical(session: Session) -> Result<()> {
+    let input = |count: usize| (0..count).map(|i| i * 7919 % 50 == 25).collect();
+    let odd = |values: &[bool]| Want::exactly(values.iter().filter(|&&x| x).count() % 2 == 1);
+    let op: Scan<bool> = |x, axis, o| x.scan_with(axis, false, |before, x| before ^ x, o);
+    check(session, "parity", op, &input, &odd)
+}
+
+/// Maps x -> a x + b one after another: associative, not commutative. Two tiles at once.
+fn several_tiles(session: Session) -> Result<()> {
+    fn kernel(
+        a: Array<i32, 2>,
+        b: Array<i64, 2>,
+        (c, d): (ArrayMut<i64, 2>, ArrayMut<i64, 2>),
+        (tile, axis, options): ([usize; 2], usize, ct::ScanOptions),
+    ) {
+        let maps = (a.load([0, 0], tile), b.load([0, 0], tile));
+        let (slope, offset) =
+            ct::scan_with(maps, axis, (1, 0), |(a1, b1), (a2, b2)| (a1 * a2, a2.cast::<i64>() * b1 + b2), options);
+        c.store([0, 0], slope.cast::<i64>());
+        d.store([0, 0], offset);
+    }
+    for (number, tile) in TILES.into_iter().enumerate() {
+        for axis in [0, 1] {
+            for (options, reverse, exclusive) in ways().into_iter().skip((number + axis) % 2).step_by(2) {
+                let count = tile[0] * tile[1];
+                let slopes: Vec<i32> = (0..count).map(|i| if i % 3 == 0 { -1 } else { 1 }).collect();
+                let offsets = random::<i64>(9, count, Spread::Moderate);
+                let (a, b) = (session.array(&slopes, tile)?, session.array(&offsets, tile)?);
+                let (mut c, mut d) = (session.unwritten::<i64, 2>(tile)?, session.unwritten::<i64, 2>(tile)?);
+                session.launch(kernel, [1], (&a, &b, (&mut c, &mut d), Constant((tile, axis, options))))?;
+                let mut want = vec![(0, 0); count];
+                for line in 0..count / tile[axis] {
+                    let mut map = (1i64, 0i64);
+                    for step in 0..tile[axis] {
+                        let n = if reverse { tile[axis] - 1 - step } else { step };
+                        let at = ravel(if axis == 0 { [n, line] } else { [line, n] }, tile);
+                        let slope = i64::from(slopes[at]);
+                        let next = (map.0 * slope, slope * map.1 + offsets[at]);
+                        want[at] = if exclusive { map } else { next };
+                        map = next;
+                    }
+                }
+                let what = format!("maps of {tile:?} along {axis}, {options:?}");
+                session.check(&what, &c, &|at| Want::exactly(want[ravel(at, tile)].0))?;
+                session.check(&what, &d, &|at| Want::exactly(want[ravel(at, tile)].1))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn middle_axis(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 3>, y: ArrayMut<i32, 3>, shape: [usize; 3]) {
+        y.store([0, 0, 0], x.load([0, 0, 0], shape).cumsum(1));
+    }
+    for shape in [[4, 8, 16], [2, 256, 8], [8, 64, 1], [1, 128, 32]] {
+        let data = random::<i32>(8, shape.iter().product(), Spread::Any);
+        let x = session.array(&data, shape)?;
+        let mut y = session.unwritten::<i32, 3>(shape)?;
+        session.launch(kernel, [1], (&x, &mut y, Constant(shape)))?;
+        session.check(&format!("cumsum of {shape:?}"), &y, &|[i, j, k]| {
+            Want::exactly((0..=j).fold(0i32, |sum, j| sum.wrapping_add(data[ravel([i, j, k], shape)])))
+        })?;
+    }
+    Ok(())
+}
+
+/// Scans of what other operations leave behind: transposed tiles, stretched ones, ranges, products, reductions.
+fn other_layouts(session: Session) -> Result<()> {
+    type Out = ArrayMut<f32, 2>;
+    fn kernel(x: Array<f16, 2>, (transposed, stretched, product, sums): (Out, Out, Out, Out), range: ArrayMut<i32, 1>) {
+        let x = x.load([0, 0], [64, 32]);
+        let wide = x.cast::<f32>();
+        transposed.store([0, 0], wide.transpose().cumsum(1));
+        let line = wide.sum(0).broadcast_to([64, 32]);
+        stretched.store([0, 0], line.cumsum(0));
+        product.store([0, 0], ct::matmul(x, x.transpose()).cumsum(1));
+        sums.store([0, 0], wide.sum(1).cumsum(0));
+        range.store(0, ct::arange(512, 1, 1).cumsum(0));
+    }
+    let data: Vec<f16> = random(10, 64 * 32, Spread::Whole(2));
+    let x = session.array(&data, [64, 32])?;
+    let [mut transposed, mut stretched] = [session.unwritten([32, 64])?, session.unwritten([64, 32])?];
+    let [mut product, mut sums] = [session.unwritten([64, 64])?, session.unwritten([64, 1])?];
+    let mut range = session.unwritten([512])?;
+    let outputs = (&mut transposed, &mut stretched, &mut product, &mut sums);
+    session.launch(kernel, [1], (&x, outputs, &mut range))?;
+    let at = |i: usize, j: usize| data[i * 32 + j].to_f64();
+    let row = |i: usize| (0..32).map(|j| at(i, j)).sum::<f64>();
+    let column = |j: usize| (0..64).map(|i| at(i, j)).sum::<f64>();
+    session.check("transposed", &transposed, &|[j, i]| Want::SumOf((0..=i).map(|i| at(i, j)).sum()))?;
+    session.check("stretched", &stretched, &|[i, j]| Want::SumOf(column(j) * (i + 1) as f64))?;
+    let dot = |a: usize, b: usize| (0..32).map(|k| at(a, k) * at(b, k)).sum::<f64>();
+    session.check("product", &product, &|[i, j]| Want::SumOf((0..=j).map(|j| dot(i, j)).sum()))?;
+    session.check("sums", &sums, &|[i, _]| Want::SumOf((0..=i).map(row).sum()))?;
+    session.check("range", &range, &|[i]| Want::exactly(((i + 1) * (i + 2) / 2) as i32))
+}
+
+/// Arrays that end within a tile, with rows that are not aligned; several tiles, the sum carried from one to the next.
+fn edges_and_strides(session: Session) -> Result<()> {
+    fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
+        let row = ct::bid(0);
+        ct::for_each(ct::range(0, x.num_tiles(1, [1, tile])), ct::zeros::<f32, 2>([1, 1]), |k, before| {
+            let part = x.load([row, k], [1, tile]);
+            y.store([row, k], part.cumsum(1) + before);
+            before + part.sum(1)
+        });
+    }
+    for (shape, tile) in [([3, 1000], 256), ([5, 77], 128), ([2, 4099], 1024), ([4, 31], 32)] {
+        let data = random::<f32>(11, shape[0] * shape[1], Spread::Whole(3));
+        let x = session.array(&data, shape)?;
+        let mut y = session.unwritten::<f32, 2>(shape)?;
+        session.launch(kernel, [shape[0]], (&x, &mut y, Constant(tile)))?;
+        session.check(&format!("cumsum of {shape:?} by {tile}"), &y, &|[i, j]| {
+            Want::SumOf((0..=j).map(|j| f64::from(data[i * shape[1] + j])).sum())
+        })?;
+    }
+    Ok(())
+}
