@@ -21,6 +21,8 @@ mod matmul;
 mod saxpy;
 #[path = "../../examples/softmax.rs"]
 mod softmax;
+#[path = "../../examples/stencil.rs"]
+mod stencil;
 #[path = "../../examples/transpose.rs"]
 mod transpose;
 #[path = "../../examples/vadd.rs"]
@@ -54,6 +56,7 @@ pub fn register(suite: &mut Suite) {
         vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
         saxpy: ("--n" "5000" "--alpha=-2.5");
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
+        stencil: ("--m" "64" "--n" "256") ("--m" "101" "--n" "77") ("--m" "33" "--n" "60" "--tile" "8" "32");
         argmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");

@@ -1,4 +1,4 @@
-//! Tiles at element offsets, tiles that overlap or leave gaps: loads and stores across every edge of arrays with odd
+//! Tiles at element offsets, tiles that overlap or leave gaps, tiles with one axis at listed positions: loads and stores across every edge of arrays with odd
 //! extents, contiguous and not.
 
 use anyhow::Result;
@@ -20,6 +20,16 @@ pub fn register(suite: &mut Suite) {
     each!(stores_at: f64 f32 f16 i64 u8 bool);
     each!(known_offsets: f32 f16 u8);
     each!(stepped: f64 f32 f16 u8);
+    each!(listed_rows: f64 f32 f16 i64);
+    // Bytes one by one, each with an address and a mask: they may spill.
+    suite.test("views/listed_rows/u8", listed_rows::<u8>);
+    suite.test("views/listed_rows/bool", listed_rows::<bool>);
+    each!(listed_columns: f32 f16 u8);
+    suite.lean("views/listed_stores", listed_stores);
+    suite.lean("views/listed_far", listed_far);
+    suite.lean("views/listed_ranks", listed_ranks);
+    suite.lean("views/listed_in_place", listed_in_place);
+    suite.lean("views/listed_product", listed_product);
     suite.lean("views/far_offsets", far_offsets);
     suite.lean("views/padded", padded);
     suite.lean("views/transposed", transposed);
@@ -255,4 +265,182 @@ fn in_place(session: Session) -> Result<()> {
         _ => 0,
     };
     session.check("in place", &x, &|[i]| Want::SameBits(second(i as i32 + 2) as u32 as u64))
+}
+
+/// Positions in and around an extent, some of them twice.
+fn positions(seed: u64, count: usize, extent: usize) -> Vec<i32> {
+    let wild = random::<i32>(seed, count, Spread::Any);
+    let near = |p: i32| p.rem_euclid(extent as i32 + 8) - 4;
+    wild.iter().enumerate().map(|(i, &p)| if i % 7 == 3 { p } else { near(p) }).collect()
+}
+
+fn listed_rows<T: Element>(session: Session) -> Result<()> {
+    fn kernel<T: Element>(x: Array<T, 2>, ids: Array<i32, 1>, y: ArrayMut<T, 2>, by: Scalar<i32>, [n, w]: [usize; 2]) {
+        let (a, b) = (ct::bid(0), ct::bid(1));
+        let rows = ids.load(a, [n]);
+        let counted = x.load((ct::at(rows), b), [n, w]);
+        let moved = x.load((ct::at(rows.cast::<i64>()), ct::at(b * w + by)), [n, w]);
+        y.store((a, b), counted);
+        y.store((a + ct::num_blocks(0), b), moved);
+    }
+    for (shape, tile) in [(SHAPE, [8, 32]), ([48, 96], [32, 16]), ([5, 200], [16, 64]), ([9, 7], [4, 1])] {
+        let data = random::<T>(8, shape.iter().product(), Spread::Any);
+        let ids = positions(9, 4 * tile[0], shape[0]);
+        let (x, list) = (session.array(&data, shape)?, session.array(&ids, [ids.len()])?);
+        for by in [-3, 16] {
+            let out = [2 * ids.len(), shape[1]];
+            let mut y = session.unwritten::<T, 2>(out)?;
+            let grid = [4, shape[1].div_ceil(tile[1])];
+            session.launch(kernel::<T>, grid, (&x, &list, &mut y, by, Constant(tile)))?;
+            let want = |[i, j]: [usize; 2]| {
+                let row = i64::from(ids[i % ids.len()]);
+                let shift = if i < ids.len() { 0 } else { i64::from(by) };
+                Want::SameBits(moved([0, j], [row, shift], shape).map_or(0, |from| data[from].to_bits()))
+            };
+            session.check(&format!("rows of {shape:?} by {tile:?}, columns moved by {by}"), &y, &want)?;
+        }
+    }
+    Ok(())
+}
+
+/// The listed axis is the contiguous one.
+fn listed_columns<T: Element>(session: Session) -> Result<()> {
+    fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, first: Scalar<i32>) {
+        let columns = ct::arange(32, 0, 1) * 5 + first;
+        y.store((ct::bid(0), 0), x.load((ct::bid(0), ct::at(columns)), [8, 32]));
+    }
+    let data = random::<T>(10, SHAPE.iter().product(), Spread::Any);
+    let x = session.array(&data, SHAPE)?;
+    for first in [-11, 0, 60] {
+        let mut y = session.unwritten::<T, 2>([SHAPE[0], 32])?;
+        session.launch(kernel::<T>, [5], (&x, &mut y, first))?;
+        let want = |[i, j]: [usize; 2]| {
+            let from = moved([i, 0], [0, 5 * j as i64 + i64::from(first)], SHAPE);
+            Want::SameBits(from.map_or(0, |from| data[from].to_bits()))
+        };
+        session.check(&format!("every fifth column from {first} on"), &y, &want)?;
+    }
+    Ok(())
+}
+
+fn listed_stores(session: Session) -> Result<()> {
+    fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
+        let b = ct::bid(0);
+        // 37 and 32 have no common factor: each row once, those outside of the array not at all.
+        let rows = ct::arange(32, 0, 1) * 7 % 32 * 3 - 20;
+        y.store((ct::at(rows), b), x.load((0, b), [32, 32]));
+    }
+    let data = random::<f32>(11, 32 * 83, Spread::Any);
+    let x = session.array(&data, [32, 83])?;
+    let mut y = session.unwritten::<f32, 2>(SHAPE)?;
+    session.launch(kernel, [3], (&x, &mut y))?;
+    let want = |[i, j]: [usize; 2]| {
+        let from = (0..32).find(|k| k * 7 % 32 * 3 == i + 20);
+        Want::SameBits(from.map_or(unwritten::<f32>(), |k| data[ravel([k, j], [32, 83])]).to_bits().into())
+    };
+    session.check("rows stored", &y, &want)
+}
+
+/// Positions that fit no 32-bit number, and numbers that are large as unsigned ones.
+fn listed_far(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 2>, far: Array<i64, 1>, large: Array<u32, 1>, y: ArrayMut<i32, 2>) {
+        y.store((0, 0), x.load((ct::at(far.load(0, [16])), 0), [16, 8]));
+        y.store((1, 0), x.load((ct::at(large.load(0, [16])), 0), [16, 8]));
+        y.store((2, 0), x.load((ct::at(large.load(0, [16]).cast::<u8>()), i64::MAX / 8), [16, 8]));
+    }
+    let far = [
+        0,
+        9,
+        10,
+        -1,
+        1 << 32,
+        (1 << 32) + 3,
+        -(1 << 32) + 3,
+        i64::MIN,
+        i64::MAX,
+        1 << 31,
+        1 << 62,
+        4,
+        5,
+        1 << 61,
+        7,
+        8,
+    ];
+    let large = far.map(|p| p as u32);
+    let data: Vec<i32> = (1..=80).collect();
+    let x = session.array(&data, [10, 8])?;
+    let (far_list, large_list) = (session.array(&far, [16])?, session.array(&large, [16])?);
+    let mut y = session.unwritten::<i32, 2>([48, 8])?;
+    session.launch(kernel, [1], (&x, &far_list, &large_list, &mut y))?;
+    let want = |[i, j]: [usize; 2]| {
+        let row = [far[i % 16], large[i % 16].into(), -1][i / 16];
+        Want::SameBits(if (0..10).contains(&row) { row as u64 * 8 + j as u64 + 1 } else { 0 })
+    };
+    session.check("far positions", &y, &want)
+}
+
+fn listed_ranks(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 1>, c: Array<i32, 3>, ids: Array<i32, 1>, y: ArrayMut<i32, 1>, d: ArrayMut<i32, 3>) {
+        let ids = ids.load(0, [16]);
+        y.store(0, x.load(ct::at(ids), [16]));
+        d.store((0, 0, 0), c.load((ct::at(1), ct::at(ids), 1), [2, 16, 4]));
+        let order = LoadOptions::new().order([2, 0, 1]).padding(Padding::Zero);
+        d.store((1, 0, 0), c.load_with((ct::at(ids), 0, ct::at(-1)), [16, 2, 4], order).permute([1, 0, 2]));
+    }
+    let (ids, cube) = (positions(12, 16, 9), [3, 9, 7]);
+    let data = random::<i32>(13, cube.iter().product(), Spread::Any);
+    let (x, c) = (session.array(&data[..9], [9])?, session.array(&data, cube)?);
+    let list = session.array(&ids, [16])?;
+    let (mut y, mut d) = (session.unwritten::<i32, 1>([16])?, session.unwritten::<i32, 3>([4, 16, 4])?);
+    session.launch(kernel, [1], (&x, &c, &list, &mut y, &mut d))?;
+    let element = |at: [i64; 3]| {
+        let inside = at.iter().zip(cube).all(|(&i, extent)| (0..extent as i64).contains(&i));
+        Want::SameBits(if inside { data[ravel(at.map(|i| i as usize), cube)] as u32 as u64 } else { 0 })
+    };
+    let row = |i: usize| match ids[i] {
+        p @ 0..9 => Want::SameBits(data[p as usize] as u32 as u64),
+        _ => Want::SameBits(0),
+    };
+    session.check("one axis", &y, &|[i]| row(i))?;
+    session.check("three axes", &d, &|[a, i, b]| {
+        let (a, position, b) = (a as i64, i64::from(ids[i]), b as i64);
+        if a < 2 { element([a + 1, position, b + 4]) } else { element([a - 2, b - 1, position]) }
+    })
+}
+
+/// Rows that were written by other threads of the block.
+fn listed_in_place(session: Session) -> Result<()> {
+    fn kernel(x: ArrayMut<i32, 2>) {
+        x.store((0, 0), x.load((0, 0), [16, 32]) * 2);
+        let turned = ct::arange(16, 15, -1);
+        x.store((0, 0), x.load((ct::at(turned), 0), [16, 32]) + 1);
+        x.store((ct::at(turned), 0), x.load((0, 0), [16, 32]));
+    }
+    let mut x = session.array(&(0..512).collect::<Vec<i32>>(), [16, 32])?;
+    session.launch(kernel, [1], (&mut x,))?;
+    session.check("rows in place", &x, &|[i, j]| Want::SameBits(2 * (32 * i + j) as u64 + 1))
+}
+
+/// Listed rows as operands of a product.
+fn listed_product(session: Session) -> Result<()> {
+    fn kernel(x: Array<f16, 2>, w: Array<f16, 2>, ids: Array<i32, 1>, y: ArrayMut<f32, 2>) {
+        let rows = ids.load(ct::bid(0), [32]);
+        let acc = ct::for_each(..x.num_tiles(1, [32, 16]), ct::zeros([32, 32]), |k, acc| {
+            ct::mma(x.load((ct::at(rows), k), [32, 16]), w.load((k, 0), [16, 32]), acc)
+        });
+        y.store((ct::bid(0), 0), acc);
+    }
+    let number = |i: usize| f16::from_f32((i * 7 % 9) as f32 - 4.0);
+    let (x, w): (Vec<f16>, Vec<f16>) =
+        ((0..20 * 64).map(number).collect(), (0..64 * 32).map(|i| number(i + 3)).collect());
+    let ids = positions(14, 64, 20);
+    let (a, b) = (session.array(&x, [20, 64])?, session.array(&w, [64, 32])?);
+    let list = session.array(&ids, [64])?;
+    let mut y = session.unwritten::<f32, 2>([64, 32])?;
+    session.launch(kernel, [2], (&a, &b, &list, &mut y))?;
+    session.check("listed rows times a matrix", &y, &|[i, j]| {
+        let row = ids[i];
+        let product = |k: usize| x[row as usize * 64 + k].to_f32() * w[k * 32 + j].to_f32();
+        Want::SumOf(if (0..20).contains(&row) { (0..64).map(product).sum::<f32>().into() } else { 0.0 })
+    })
 }

@@ -28,15 +28,22 @@ pub struct ViewShape {
     pub dim_map: Vec<usize>,
     /// Largest power of two that is known to divide the position of a tile's first element.
     starts: Vec<u64>,
+    /// The tile dimension whose elements lie at listed positions; the others count elements then.
+    pub sparse: Option<usize>,
 }
 
 impl ViewShape {
-    /// Follows a partition or strided view to the tensor view that it cuts.
+    /// Follows a view of tiles to the tensor view that it cuts.
     pub fn of(module: &Module, view: Value) -> Option<ViewShape> {
-        let (tile, steps, tensor_type, dim_map) = match module.ty(view) {
-            Type::PartitionView { tile, view, dim_map, .. } => (tile, tile, view, dim_map),
-            Type::StridedView { tile, traversal, view, dim_map, .. } => (tile, traversal, view, dim_map),
-            _ => return None,
+        let (tile, steps, tensor_type, dim_map, sparse) = match module.ty(view) {
+            Type::PartitionView { tile, view, dim_map, .. } => (tile, tile.clone(), view, as_axes(dim_map), None),
+            Type::StridedView { tile, traversal, view, dim_map, .. } => {
+                (tile, traversal.clone(), view, as_axes(dim_map), None)
+            }
+            Type::GatherScatterView { tile, view, sparse_dim, .. } => {
+                (tile, vec![1; tile.len()], view, (0..tile.len()).collect(), Some(*sparse_dim as usize))
+            }
+            Type::Tile { .. } | Type::TensorView { .. } | Type::Token => return None,
         };
         let Type::TensorView { elem, .. } = module.type_of(*tensor_type) else { return None };
         let make = module.op(module.defining_op(view)?);
@@ -46,7 +53,8 @@ impl ViewShape {
             elem: *elem,
             tile: tile.iter().map(|&e| i64::from(e)).collect(),
             steps: steps.iter().map(|&e| i64::from(e)).collect(),
-            dim_map: as_axes(dim_map),
+            dim_map,
+            sparse,
             starts: steps.iter().map(|&step| 1 << step.trailing_zeros()).collect(),
         })
     }
@@ -54,10 +62,21 @@ impl ViewShape {
     /// As [`ViewShape::of`], for tiles at this index.
     pub fn at(module: &Module, facts: &Facts, view: Value, index: &[Value]) -> Option<ViewShape> {
         let mut shape = ViewShape::of(module, view)?;
-        for (start, &index) in shape.starts.iter_mut().zip(index) {
-            *start = start.saturating_mul(facts.divisor(index).max(1));
+        for (axis, (start, &index)) in shape.starts.iter_mut().zip(index).enumerate() {
+            if shape.sparse != Some(axis) {
+                *start = start.saturating_mul(facts.divisor(index).max(1));
+            }
         }
         Some(shape)
+    }
+
+    /// The layout of the list of positions in which each thread holds those of its elements, where these have
+    /// `layout`.
+    pub fn list_layout(&self, layout: &Layout) -> Option<Layout> {
+        let axis = self.sparse?;
+        let mut thin = vec![1; self.tile.len()];
+        thin[axis] = self.tile[axis];
+        Some(layout.project(&thin).reshape(&[self.tile[axis]]))
     }
 
     /// Do tiles begin with whole bytes along `axis`?
@@ -67,7 +86,7 @@ impl ViewShape {
 
     /// Do tiles lie side by side, so that each element belongs to one place in one tile?
     pub fn is_partition(&self) -> bool {
-        self.tile == self.steps
+        self.sparse.is_none() && self.tile == self.steps
     }
 
     /// The value of the stride of tensor dimension `dim`, or its constant.

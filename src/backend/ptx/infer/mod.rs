@@ -142,6 +142,11 @@ impl<'m> Inference<'m> {
         wishes
     }
 
+    /// The layout in which an access to `view` takes its list of positions.
+    fn list_in(&self, id: OpId, view: Value) -> Option<Layout> {
+        ViewShape::of(self.module, view)?.list_layout(self.accesses.get(&id)?)
+    }
+
     /// The layout in which an op uses an operand, if it has one of its own.
     fn used_in(&self, id: OpId, position: usize, wishes: &HashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
@@ -156,6 +161,8 @@ impl<'m> Inference<'m> {
             }
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
+            Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
+            Opcode::StoreView if position > 0 => self.list_in(id, op.group(1)[0]),
             Opcode::StoreView | Opcode::Reduce | Opcode::Scan | Opcode::LoadPtr | Opcode::StorePtr => {
                 self.accesses.get(&id).cloned()
             }

@@ -166,6 +166,25 @@ enum Limit {
     Before(Operand),
     /// Those whose sum with `from` is, as an unsigned number, below `count`: of tiles that may begin before the array.
     Within { from: Operand, count: Operand },
+    /// Those whose listed position is below the extent.
+    Listed,
+}
+
+/// The positions of a thread's elements along a dimension.
+struct List {
+    axis: usize,
+    layout: Layout,
+    slots: Rc<[Operand]>,
+    /// Type of the positions: of the list, or of the array's indices if that is wider.
+    ty: Ty,
+}
+
+impl List {
+    /// The position of the elements with this coordinate, as the list has it.
+    fn position(&self, coordinate: u32) -> Operand {
+        let slot = (0..self.layout.num_registers()).find(|&slot| self.layout.element(slot, 0, 0) == coordinate);
+        self.slots[slot.expect("the list has a position for each element")]
+    }
 }
 
 /// How a tile lies in the array along a dimension.
@@ -222,6 +241,8 @@ pub struct Access {
     limits: Vec<Option<Limit>>,
     /// Elements inside the array from the start of the tile, by tile dimension, as the limits.
     inside: Vec<Option<Operand>>,
+    /// Positions along the dimension that has them listed.
+    list: Option<List>,
     /// Slots of one vector.
     vector: usize,
     /// A vector may be partly inside.
@@ -315,6 +336,12 @@ impl Lowering<'_> {
         self.b.place(done);
     }
 
+    /// Is this an access to elements at listed positions?
+    pub fn is_listed(&self, id: OpId) -> bool {
+        let view = self.module.op(id).operand_group("view");
+        matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
+    }
+
     /// The access that an op makes, if it makes one.
     pub fn access_of(&self, id: OpId) -> Option<Touch> {
         let (view, mut deed) = deed(self.module, id)?;
@@ -354,7 +381,7 @@ impl Lowering<'_> {
         };
         let is_promised = |axis: usize| promised.get(axis) == Some(&true);
         let partition = self.partition(view)?;
-        let shape = ViewShape::at(module, &self.facts, view, indices).ok_or("only partition views can be accessed")?;
+        let shape = ViewShape::at(module, &self.facts, view, indices).ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
         let ty = tensor.index_type();
         let (mut limits, mut inside) = (Vec::new(), Vec::new());
@@ -362,6 +389,11 @@ impl Lowering<'_> {
         let mut offset_before = None;
         for (axis, &index) in indices.iter().enumerate() {
             let dim = partition.dim_map[axis];
+            if partition.sparse == Some(axis) {
+                limits.push((!is_promised(axis)).then_some(Limit::Listed));
+                inside.push(None);
+                continue;
+            }
             let place = self.place(&partition, axis, index, !is_promised(axis))?;
             let thread = self.thread_coordinate(layout, axis);
             limits.push(place.rem.map(|rem| self.limit(rem, place.before, thread)));
@@ -381,7 +413,8 @@ impl Lowering<'_> {
             offset = self.b.add(Ty::S64, offset64, before);
         }
         let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
-        let contiguous = contiguous_axis(module, &shape);
+        let list = self.list(&shape, layout, indices, &tensor)?;
+        let contiguous = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis));
         let mut vector = 1;
         let mut ragged = None;
         if let Some(axis) = contiguous {
@@ -413,6 +446,7 @@ impl Lowering<'_> {
             base,
             limits,
             inside,
+            list,
             vector,
             ragged,
             offsets: HashMap::new(),
@@ -442,6 +476,58 @@ impl Lowering<'_> {
             (DType::I8 | DType::I16 | DType::I32, false) => Ok(operand),
             (other, _) => Err(format!("an index of type {other}")),
         }
+    }
+
+    /// The positions of the elements of each thread along the dimension that has them listed.
+    fn list(
+        &mut self,
+        shape: &ViewShape,
+        layout: &Layout,
+        indices: &[Value],
+        tensor: &super::view::TensorView,
+    ) -> Lowered<Option<List>> {
+        let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) else { return Ok(None) };
+        let dtype = self.module.dtype(indices[axis]);
+        let slots = self.get(indices[axis], &list)?;
+        let wide = tensor.wide && dtype != DType::I64;
+        let widened = |operand: &Operand| {
+            let operand = repr::sign_extended(&mut self.b, dtype, *operand);
+            if wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), operand) } else { operand }
+        };
+        let slots: Rc<[Operand]> = slots.iter().map(widened).collect();
+        let ty = if wide || dtype == DType::I64 { Ty::S64 } else { Ty::S32 };
+        Ok(Some(List { axis, layout: list, slots, ty }))
+    }
+
+    /// Is a listed position inside of the array?
+    fn is_listed_inside(&mut self, access: &Access, coordinate: u32) -> Reg {
+        let list = access.list.as_ref().expect("a list along an axis that has one");
+        let tensor = &access.partition.tensor;
+        let extent = tensor.extents[list.axis];
+        let (unsigned, extent) = match (list.ty, tensor.wide) {
+            (Ty::S64, false) => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), extent)),
+            (Ty::S64, true) => (Ty::U64, extent),
+            _ => (Ty::U32, extent),
+        };
+        self.b.setp(Cmp::Lt, unsigned, list.position(coordinate), extent)
+    }
+
+    /// The base of the elements at a listed position.
+    fn listed_address(&mut self, access: &Access, coordinate: u32) -> Operand {
+        let list = access.list.as_ref().expect("a list along an axis that has one");
+        let tensor = Rc::clone(&access.partition.tensor);
+        let (position, stride) = (list.position(coordinate), tensor.strides[list.axis]);
+        let bits = i64::from(tensor.elem.storage_bits());
+        let elements = match (list.ty, tensor.wide) {
+            (Ty::S64, false) => {
+                let stride = self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), stride);
+                self.b.mul(Ty::S64, position, stride)
+            }
+            (Ty::S64, true) => self.b.mul(Ty::S64, position, stride),
+            _ => self.b.mul_wide(Ty::S32, position, stride),
+        };
+        let bytes = if bits < 8 { self.b.shr(Ty::S64, elements, 1) } else { self.b.mul(Ty::S64, elements, bits / 8) };
+        self.b.add(Ty::S64, access.base, bytes)
     }
 
     /// How the tile at an index lies in the array along an axis.
@@ -551,7 +637,9 @@ impl Lowering<'_> {
         for (axis, slot) in dynamic.iter_mut().enumerate() {
             let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
             match tensor.strides[access.partition.dim_map[axis]] {
-                Operand::Imm(stride) => constant += i64::from(coordinate) * stride * bits / 8,
+                Operand::Imm(stride) if access.partition.sparse != Some(axis) => {
+                    constant += i64::from(coordinate) * stride * bits / 8
+                }
                 _ => *slot = coordinate,
             }
         }
@@ -563,10 +651,17 @@ impl Lowering<'_> {
     /// another one. In pieces it is one that was needed lately: of coordinates that are counted up, all but the lowest
     /// bit. Else addresses of the first half would be held until the second one.
     fn dynamic_address(&mut self, access: &mut Access, coordinates: &[u32]) -> Operand {
-        let Some(axis) = coordinates.iter().rposition(|&c| c != 0) else { return access.base };
         if let Some(&address) = access.addresses.get(coordinates) {
             return address;
         }
+        let sparse = access.partition.sparse;
+        let Some(axis) = (0..coordinates.len()).rev().find(|&axis| coordinates[axis] != 0 && sparse != Some(axis))
+        else {
+            let Some(axis) = sparse else { return access.base };
+            let address = self.listed_address(access, coordinates[axis]);
+            access.addresses.insert(coordinates.to_vec(), address);
+            return address;
+        };
         let coordinate = coordinates[axis];
         let bit = if access.in_pieces { coordinate & coordinate.wrapping_neg() } else { 1 << coordinate.ilog2() };
         let mut rest = coordinates.to_vec();
@@ -613,6 +708,7 @@ impl Lowering<'_> {
                             let position = self.b.add(Ty::S32, from, coordinate);
                             self.b.setp(Cmp::Lt, Ty::U32, position, count)
                         }
+                        Limit::Listed => self.is_listed_inside(access, coordinate),
                     };
                     access.masks.insert((axis, coordinate), single);
                     single

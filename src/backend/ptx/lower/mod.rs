@@ -371,7 +371,7 @@ impl<'m> Lowering<'m> {
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
-            MakePartitionView | MakeStridedView => self.alias_view(op),
+            MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
             LoadView if self.is_streamed(id) => self.streamed_load(id),
             LoadView if self.staged.contains_key(&op.results[0]) => Ok(()),
             LoadView if self.is_own(id) => self.load_own(id),
@@ -399,15 +399,8 @@ impl<'m> Lowering<'m> {
                 Ok(())
             }
             Assert => self.assertion(id),
-            GetGlobal
-            | Alloca
-            | MmaFScaled
-            | MakeGatherScatterView
-            | AtomicRedView
-            | MemoryFenceAlias
-            | MultimemLoadReduce
-            | MultimemReduce
-            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            GetGlobal | Alloca | MmaFScaled | AtomicRedView | MemoryFenceAlias | MultimemLoadReduce
+            | MultimemReduce | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
         }
     }
 

@@ -46,6 +46,7 @@ impl Lowering<'_> {
         match op.code {
             Opcode::StoreView if self.box_stores.contains_key(&id) => Role::Other,
             Opcode::LoadView if self.is_own(id) => Role::Other,
+            Opcode::LoadView | Opcode::StoreView if self.is_listed(id) => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
                 Some(layout) => Role::Tile(layout.clone()),
                 None => Role::Other,
@@ -61,6 +62,7 @@ impl Lowering<'_> {
             | Opcode::MakeTensorView
             | Opcode::MakePartitionView
             | Opcode::MakeStridedView
+            | Opcode::MakeGatherScatterView
             | Opcode::MakeToken
             | Opcode::JoinTokens => Role::Scalar,
             code if is_elementwise(code) => {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering};
+use crate::backend::ptx::infer::ViewShape;
 use crate::backend::ptx::inst::{CvtMods, Operand, Ty};
 use crate::dtype::DType;
 use crate::ir::{Op, OpId, Padding, Type, Value};
@@ -40,6 +41,8 @@ pub struct Partition {
     pub steps: Vec<i64>,
     /// Tensor dimension of each tile dimension.
     pub dim_map: Vec<usize>,
+    /// The tile dimension whose elements lie at listed positions.
+    pub sparse: Option<usize>,
     /// What is read outside.
     pub padding: Option<Padding>,
 }
@@ -87,14 +90,15 @@ impl Lowering<'_> {
     /// The cut that a view value describes.
     pub fn partition(&self, view: Value) -> Lowered<Partition> {
         let tensor = self.views.get(&view).cloned().ok_or("the view is unknown")?;
-        let (tile, steps, dim_map, padding) = match self.module.ty(view) {
-            Type::PartitionView { tile, dim_map, padding, .. } => (tile, tile, dim_map, *padding),
-            Type::StridedView { tile, traversal, dim_map, padding, .. } => (tile, traversal, dim_map, *padding),
-            _ => return Err("only partition and strided views have tiles".to_owned()),
+        let ViewShape { tile, steps, dim_map, sparse, .. } =
+            ViewShape::of(self.module, view).ok_or("an array has no tiles before it is cut")?;
+        let (Type::PartitionView { padding, .. }
+        | Type::StridedView { padding, .. }
+        | Type::GatherScatterView { padding, .. }) = *self.module.ty(view)
+        else {
+            unreachable!("the view has a shape")
         };
-        let wide = |list: &[i32]| list.iter().map(|&e| i64::from(e)).collect();
-        let dim_map = dim_map.iter().map(|&d| d as usize).collect();
-        Ok(Partition { tensor, tile: wide(tile), steps: wide(steps), dim_map, padding })
+        Ok(Partition { tensor, tile, steps, dim_map, sparse, padding })
     }
 
     /// `get_tensor_shape`, `get_index_space_shape`.
