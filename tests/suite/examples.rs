@@ -7,12 +7,18 @@
 mod attention;
 #[path = "../../examples/batched_matmul.rs"]
 mod batched_matmul;
+#[path = "../../examples/embedding.rs"]
+mod embedding;
+#[path = "../../examples/histogram.rs"]
+mod histogram;
 #[path = "../../examples/layernorm.rs"]
 mod layernorm;
 #[path = "../../examples/layernorm_backward.rs"]
 mod layernorm_backward;
 #[path = "../../examples/matmul.rs"]
 mod matmul;
+#[path = "../../examples/mutex.rs"]
+mod mutex;
 #[path = "../../examples/saxpy.rs"]
 mod saxpy;
 #[path = "../../examples/softmax.rs"]
@@ -47,6 +53,10 @@ pub fn register(suite: &mut Suite) {
         vadd: ("--n" "5000") ("--n" "4096" "--tile" "2048");
         saxpy: ("--n" "5000" "--alpha=-2.5");
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
+        embedding: ("--rows" "50" "--columns" "256" "--ids" "33") ("--rows" "7" "--columns" "100" "--ids" "5")
+            ("--rows" "9" "--columns" "96" "--ids" "12" "--tile" "64");
+        histogram: ("--n" "20000") ("--n" "4096" "--blocks" "1") ("--n" "9999" "--tile" "512" "--blocks" "3");
+        mutex: ("--blocks" "9") ("--blocks" "5" "--n" "100");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")
