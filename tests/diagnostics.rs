@@ -888,3 +888,48 @@ fn vector_of_another_length() {
   the vector is as long as the axis of the matrix that it meets: the last one in `matvec`, the first one in `vecmat`"
     );
 }
+
+#[test]
+fn a_range_needs_its_axis() {
+    let text = problems_with_arrays::<f32>(|x, _| {
+        let rows = ct::arange(8, 0, 1);
+        let _: Tile<f32, 1> = x.gather((rows, 0..64));
+    });
+    assert_eq!(
+        text,
+        "\
+<gather((rows, 0..64))>: `gather`: the range in place 1 runs along axis 1, and the index tiles have 1 axis
+  give the index tiles one more axis, of extent 1: `rows.unsqueeze(1)`"
+    );
+}
+
+#[test]
+fn index_and_value_do_not_fit() {
+    let text = problems_with_arrays::<f32>(|_, y| {
+        let rows = ct::arange(8, 0, 1).unsqueeze(1);
+        y.scatter((rows, 0..64), tile(8, 32));
+        let _ = y.atomic_add((rows, 0..4), tile(4, 4));
+    });
+    assert_eq!(
+        text,
+        "\
+<scatter((rows, 0..64), tile(8, 32))>: `scatter`: these shapes do not go together: index [8, 1], index [1, 64], value [8, 32]
+  extents must be equal or 1: use `reshape`, `unsqueeze` or `broadcast_to`
+<atomic_add((rows, 0..4), tile(4, 4))>: `atomic_add`: these shapes do not go together: index [8, 1], index [1, 4], value [4, 4]
+  extents must be equal or 1: use `reshape`, `unsqueeze` or `broadcast_to`"
+    );
+}
+
+#[test]
+fn a_latency_of_a_gather_is_small() {
+    let text = problems_with_arrays::<f32>(|x, _| {
+        let options = ct::GatherOptions::new().latency(11);
+        let _: Tile<f32, 2> = x.gather_with((0..8, 0..8), options);
+    });
+    assert_eq!(
+        text,
+        "\
+<gather_with((0..8, 0..8), options)>: `gather`: latency 11 is not between 1 and 10
+  leave it out unless measurements ask for it"
+    );
+}

@@ -7,7 +7,8 @@ use super::gather::{GatherOptions, ScatterOptions};
 use super::operand::Operand;
 use super::places::{Component, GatherIndex, Placed};
 use crate::element::Whole;
-use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile};
+use crate::ir::Type;
+use crate::tile::{Array, ArrayMut, Handle, Scalar, here, record};
 
 /// One element of an array, by its element index.
 #[derive(Clone, Copy, Debug)]
@@ -74,17 +75,17 @@ macro_rules! entries {
 entries!(Array Entry);
 entries!(ArrayMut EntryMut);
 
-/// A scalar operand as one for a tile without axes.
-#[derive(Clone, Copy)]
-struct Of<V>(V);
-
-impl<T: Whole, V: Operand<Scalar<T>>> Operand<Tile<T, 0>> for Of<V>
-where
-    V: Copy,
-{
-    fn source(self) -> crate::tile::Source {
-        self.0.source()
-    }
+/// An operand as the scalar that it is or becomes.
+#[track_caller]
+fn scalar_of<T: Whole>(value: impl Operand<Scalar<T>>) -> Scalar<T> {
+    let (place, source) = (here(), value.source());
+    Scalar::from_raw(record(|t| {
+        t.at(place);
+        match t.scalar(place, source, T::DTYPE) {
+            Some(value) => t.raw(value),
+            None => t.poison(Type::scalar(T::DTYPE)),
+        }
+    }))
 }
 
 impl<T: Whole, const R: usize> EntryMut<T, R> {
@@ -97,7 +98,7 @@ impl<T: Whole, const R: usize> EntryMut<T, R> {
     /// Writes the element with mask, order and bounds check as stated.
     #[track_caller]
     pub fn store_with(self, value: impl Operand<Scalar<T>>, options: ScatterOptions<0>) {
-        self.array.scatter_with(Placed(self.index), Of(value), options);
+        self.array.scatter_with(Placed(self.index), scalar_of::<T>(value), options);
     }
 }
 
@@ -113,7 +114,7 @@ macro_rules! atomics {
             #[doc = concat!("[`ArrayMut::", stringify!($with), "`] of this element.")]
             #[track_caller]
             pub fn $with(self, value: impl Operand<Scalar<T>>, options: AtomicOptions<0>) -> Scalar<T> {
-                Scalar::from_raw(self.array.$with(Placed(self.index), Of(value), options).raw())
+                Scalar::from_raw(self.array.$with(Placed(self.index), scalar_of::<T>(value), options).raw())
             }
         }
     )+};
@@ -145,6 +146,8 @@ impl<T: AtomicXchg, const R: usize> EntryMut<T, R> {
         options: AtomicOptions<0>,
     ) -> Scalar<T> {
         let index = Placed(self.index);
-        Scalar::from_raw(self.array.atomic_cas_with(index, Of(expected), Of(desired), options).raw())
+        Scalar::from_raw(
+            self.array.atomic_cas_with(index, scalar_of::<T>(expected), scalar_of::<T>(desired), options).raw(),
+        )
     }
 }

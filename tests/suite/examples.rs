@@ -9,14 +9,20 @@ mod argmax;
 mod attention;
 #[path = "../../examples/batched_matmul.rs"]
 mod batched_matmul;
+#[path = "../../examples/embedding.rs"]
+mod embedding;
 #[path = "../../examples/hello.rs"]
 mod hello;
+#[path = "../../examples/histogram.rs"]
+mod histogram;
 #[path = "../../examples/layernorm.rs"]
 mod layernorm;
 #[path = "../../examples/layernorm_backward.rs"]
 mod layernorm_backward;
 #[path = "../../examples/matmul.rs"]
 mod matmul;
+#[path = "../../examples/mutex.rs"]
+mod mutex;
 #[path = "../../examples/saxpy.rs"]
 mod saxpy;
 #[path = "../../examples/softmax.rs"]
@@ -59,6 +65,10 @@ pub fn register(suite: &mut Suite) {
         stencil: ("--m" "64" "--n" "256") ("--m" "101" "--n" "77") ("--m" "33" "--n" "60" "--tile" "8" "32");
         argmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
+        embedding: ("--rows" "50" "--columns" "256" "--ids" "33") ("--rows" "7" "--columns" "100" "--ids" "5")
+            ("--rows" "9" "--columns" "96" "--ids" "12" "--tile" "64");
+        histogram: ("--n" "20000") ("--n" "4096" "--blocks" "1") ("--n" "9999" "--tile" "512" "--blocks" "3");
+        mutex: ("--blocks" "9") ("--blocks" "5" "--n" "100");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")

@@ -48,6 +48,11 @@ impl Ordering {
         self.order == MemOrder::Weak
     }
 
+    /// In no order, for the tile block or the device?
+    pub fn is_relaxed_on_device(self) -> bool {
+        self.order == MemOrder::Relaxed && self.scope != Scope::Sys
+    }
+
     fn acquires(self) -> bool {
         matches!(self.order, MemOrder::Acquire | MemOrder::AcqRel)
     }
@@ -170,6 +175,8 @@ impl Lowering<'_> {
             let (all, met) = self.share(begun, access.dtype, &layout, old)?;
             self.end_ordered(begun, met);
             all
+        } else if self.combine_in_block(id, &access, &values)? {
+            vec![Operand::Imm(0); layout.num_registers()].into()
         } else {
             let width = self.red_width(*mode, &access);
             let begun = self.begin_ordered(ordering, layout.num_registers() / width, carries);
@@ -332,7 +339,7 @@ impl Lowering<'_> {
 }
 
 /// Operation and type of the instruction.
-fn form(mode: AtomicMode, dtype: DType) -> Lowered<(AtomOp, Ty)> {
+pub fn form(mode: AtomicMode, dtype: DType) -> Lowered<(AtomOp, Ty)> {
     let wide = dtype.bits() == 64;
     let pick = |narrow: Ty, wide_ty: Ty| if wide { wide_ty } else { narrow };
     Ok(match mode {

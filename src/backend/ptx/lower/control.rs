@@ -385,6 +385,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let position = match op.code {
             Opcode::Return => {
+                self.flush_private()?;
                 self.finish_box_stores();
                 self.settle();
                 self.drain_rings();

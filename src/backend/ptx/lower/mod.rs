@@ -6,7 +6,7 @@
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
-//! * `pointer`, `atomic` — accesses by pointers; atomics, orders;
+//! * `pointer`, `atomic`, `private` — accesses by pointers; atomics, orders; atomics combined in shared memory;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
@@ -34,6 +34,7 @@ mod pieces;
 mod pipeline;
 mod pointer;
 mod print;
+mod private;
 mod product;
 mod reduce;
 mod repack;
@@ -93,6 +94,8 @@ pub struct Lowering<'m> {
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
     memory: memory::History,
+    /// The array whose atomics the block combines first.
+    private: Option<private::Private>,
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
@@ -143,6 +146,7 @@ fn start<'m>(
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
         memory: memory::History::of(module, entry.body),
+        private: None,
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
@@ -191,6 +195,9 @@ pub fn lower<'m>(
         }
         None => {
             lowering.place_box_stores(None);
+            if let Err(message) = lowering.start_private(entry.body) {
+                lowering.errors.push(Diagnostic::new(message, None));
+            }
             lowering.block(entry.body);
         }
     }
