@@ -1,4 +1,5 @@
-//! What a GPU's memory gives at most to plain tile kernels: `cargo bench --bench ceilings`.
+//! What a GPU's memory gives at most to plain tile kernels, and what scans and accesses by index tiles take of it:
+//! `cargo bench --bench ceilings`.
 //!
 //! Arrays of 1 GiB, every byte counted once: only read, only written, copied. Threads access 16 bytes at a time
 //! (`CUTLET_REMARKS=1` says so). Without a GPU the same kernels run at a small size on the cpu device, without figures.
@@ -30,6 +31,16 @@ fn write(y: ArrayMut<f32, 1>, tile: usize) {
 
 fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     y.store(ct::bid(0), x.load(ct::bid(0), [tile]));
+}
+
+fn gather(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
+    let at = ct::bid(0) * tile + ct::arange(tile, 0, 1);
+    y.scatter(at, x.gather(at));
+}
+
+fn prefix_sums(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
+    let at = (ct::bid(0), 0);
+    y.store(at, x.load(at, [1, tile]).cumsum(1));
 }
 
 /// The device and what is measured on it.
@@ -97,6 +108,17 @@ fn main() -> ct::Result<()> {
         check("what was written", &y, n, 2.0)?;
         bench.row(&format!("copy, tile {tile}"), 8 * n, || ct::launch(copy, blocks, (&x, &mut y, constant)))?;
         check("what was copied", &y, n, 1.0)?;
+        bench.row(&format!("gather and scatter, tile {tile}"), 8 * n, || {
+            ct::launch(gather, blocks, (&x, &mut y, constant))
+        })?;
+        check("what was gathered", &y, n, 1.0)?;
+    }
+    for columns in [1024, 4096, 16384] {
+        let (rows, constant) = (n / columns, ct::Constant(columns));
+        let (from, mut to) = (x.reshape([rows, columns])?, y.view_mut().reshape([rows, columns])?);
+        bench.row(&format!("prefix sums of rows of {columns}"), 8 * n, || {
+            ct::launch(prefix_sums, rows, (&from, &mut to, constant))
+        })?;
     }
     Ok(())
 }

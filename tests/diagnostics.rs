@@ -933,3 +933,39 @@ fn a_latency_of_a_gather_is_small() {
   leave it out unless measurements ask for it"
     );
 }
+
+#[test]
+fn indices_and_parts_of_arrays() {
+    let text = problems_with_arrays(|a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
+        let ids = ct::arange(8, 0, 1);
+        let _ = a.load((ct::at(ids), ct::at(ids)), [8, 8]);
+        let _ = a.load((0, ct::at(ids)), [8, 16]);
+        let _ = a.tiles([8, 8]).step([8, 0]).load((0, 0));
+        let _ = a.slice(2, ..7);
+        let _ = a.slice(0, ct::at(3)..ct::at(5));
+        let _ = a.step(0, -1);
+        let _ = a.swap_axes(0, 2);
+        // What follows from a problem is silent.
+        out.store((0, 0), out.index_axis(3, 0).reshape((4, 4)).load((0, 0), [4, 4]));
+    });
+    assert_eq!(
+        text,
+        "\
+<load((ct::at(ids), ct::at(ids)), [8, 8])>: `load`: components 0 and 1 are lists of positions
+  one axis can be sparse; for pairs of positions: `gather`, `scatter`
+<load((0, ct::at(ids)), [8, 16])>: `load`: 8 positions for extent 16 of axis 1
+  one position for each element of the tile along this axis
+<load((0, 0))>: `load`: a step of 0 along axis 1
+  tiles begin every so many elements: at least 1, less than 2^31
+<slice(2, ..7)>: `slice`: axis 2 of an array with 2 axes
+  axes are counted from 0
+<slice(0, ct::at(3)..ct::at(5))>: `slice`: this counts elements, also without `ct::at`
+  write the number or scalar itself
+<step(0, -1)>: `step`: a step of -1 along axis 0
+  every how many elements: at least 1
+<swap_axes(0, 2)>: `swap_axes`: axes 0 and 2 of an array with 2 axes
+  axes are counted from 0
+<index_axis(3, 0).reshape((4, 4)).load((0, 0), [4, 4]))>: `index_axis`: axis 3 of an array with 2 axes
+  axes are counted from 0"
+    );
+}

@@ -25,7 +25,7 @@ pub enum Component {
 }
 
 impl Number {
-    fn of<I: Element>(source: Source) -> Number {
+    pub(crate) fn of<I: Element>(source: Source) -> Number {
         Number { source, dtype: I::DTYPE, sign: if I::SIGNED { Sign::Signed } else { Sign::Unsigned } }
     }
 

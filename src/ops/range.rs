@@ -227,6 +227,11 @@ impl<C: Count> StepRange<C> {
         self
     }
 
+    /// The two ends, apart from step and direction.
+    pub(super) fn plain_ends(self) -> [Source; 2] {
+        [self.bounds.start, self.bounds.end]
+    }
+
     /// The same numbers from the last to the first.
     ///
     /// ```

@@ -4,11 +4,11 @@ use super::access::{LoadOptions, StoreOptions};
 use super::construct::{extents, full};
 use super::index::TileIndex;
 use super::operand::Operand;
-use super::range::{StepRange, range};
+use super::range::{Bounds, LoopRange, StepRange, range};
 use super::visit::Visit;
 use crate::element::Element;
 use crate::ir::Padding;
-use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 
 /// The tiles of an [`Array`] or [`ArrayMut`]: a shape, where they begin, and how they are accessed; made by
 /// [`Array::tiles`].
@@ -96,6 +96,33 @@ impl<A, const R: usize> Tiles<A, R> {
     }
 }
 
+/// All tile indices of a view, the last axis fastest; a loop range with items `[Scalar<i32>; R]`. Made by
+/// `Tiles::indices`.
+#[derive(Clone, Copy, Debug)]
+pub struct Indices<const R: usize> {
+    counts: [Scalar<i32>; R],
+    all: StepRange<i32>,
+}
+
+impl<const R: usize> LoopRange for Indices<R> {
+    type Item = [Scalar<i32>; R];
+    fn bounds(&self) -> Bounds {
+        self.all.bounds()
+    }
+    fn item(&self, number: Raw) -> [Scalar<i32>; R] {
+        let mut rest = Scalar::from_raw(number);
+        let mut item = [rest; R];
+        for axis in (1..R).rev() {
+            item[axis] = rest % self.counts[axis];
+            rest /= self.counts[axis];
+        }
+        if let Some(first) = item.first_mut() {
+            *first = rest;
+        }
+        item
+    }
+}
+
 macro_rules! tiles_of {
     ($name:ident) => {
         impl<T: Element, const R: usize> $name<T, R> {
@@ -110,6 +137,7 @@ macro_rules! tiles_of {
         impl<T: Element, const R: usize> Tiles<$name<T, R>, R> {
             /// How many tiles begin inside of the array along an axis.
             #[track_caller]
+            #[must_use]
             pub fn num_tiles(self, axis: usize) -> Scalar<i32> {
                 let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
                 let visit = Visit {
@@ -125,8 +153,44 @@ macro_rules! tiles_of {
                 range(0, self.num_tiles(axis))
             }
 
+            /// All tile indices, for one loop: fewer than 2^31.
+            ///
+            /// ```
+            /// use cutlet as ct;
+            /// use cutlet::prelude::*;
+            ///
+            /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
+            ///     let tiles = x.tiles([2, 4]);
+            ///     let sums = ct::for_each(tiles.indices(), ct::zeros([2, 4]), |index, sum| sum + tiles.load(index));
+            ///     y.store_scalar(0, sums.sum(..).item());
+            /// }
+            ///
+            /// let x = ct::Device::cpu().full([5, 9], 1)?;
+            /// let mut y = ct::Device::cpu().zeros([1])?;
+            /// ct::launch(total, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [45]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn indices(self) -> Indices<R> {
+                let mut counts = Vec::with_capacity(R);
+                for axis in 0..R {
+                    counts.push(self.num_tiles(axis));
+                }
+                let Some((&first, others)) = counts.split_first() else {
+                    return Indices { counts: std::array::from_fn(|_| super::scalar(1)), all: range(0, 1) };
+                };
+                let mut all = first;
+                for &count in others {
+                    all *= count;
+                }
+                Indices { counts: std::array::from_fn(|axis| counts[axis]), all: range(0, all) }
+            }
+
             /// The tile at an index; elements outside of the array read as padding.
             #[track_caller]
+            #[must_use]
             pub fn load(self, index: impl TileIndex<R>) -> Tile<T, R> {
                 let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
                 let visit = Visit {

@@ -71,4 +71,14 @@ impl Trace {
         self.arrays.push(ArrayData { base, extents, strides, unit_stride, view, view_type });
         ArrayHandle { trace: self.id(), index: self.arrays.len() as u32 - 1 }
     }
+
+    /// An array that cannot be used, after a problem that has been reported.
+    pub fn poison_array(&mut self, rank: usize) -> ArrayHandle {
+        let nothing = self.splat(DType::I32, 0, &[]);
+        self.taint(&[nothing]);
+        let (list, view_type) = (vec![nothing; rank], self.builder.module.ty_id(nothing));
+        let (extents, strides) = (list.clone(), list);
+        self.arrays.push(ArrayData { base: nothing, extents, strides, unit_stride: 0, view: nothing, view_type });
+        ArrayHandle { trace: self.id(), index: self.arrays.len() as u32 - 1 }
+    }
 }

@@ -30,6 +30,11 @@ pub fn register(suite: &mut Suite) {
     suite.lean("views/listed_ranks", listed_ranks);
     suite.lean("views/listed_in_place", listed_in_place);
     suite.lean("views/listed_product", listed_product);
+    each!(sliced: f64 f32 f16 u8);
+    suite.lean("views/every_nth", every_nth);
+    suite.lean("views/one_index", one_index);
+    suite.lean("views/reshaped", reshaped);
+    suite.lean("views/parts_overlap", parts_overlap);
     suite.lean("views/far_offsets", far_offsets);
     suite.lean("views/padded", padded);
     suite.lean("views/transposed", transposed);
@@ -177,11 +182,9 @@ fn stepped<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 4>, tile: [usize; 2], step: [usize; 2], by: Scalar<i32>) {
         let view = x.tiles(tile).step(step);
         let [tm, tn] = tile;
-        ct::for_each(view.along(0), (), |a, ()| {
-            ct::for_each(view.along(1), (), |b, ()| {
-                let part = view.load((a + by, b + by));
-                y.tiles([1, 1, tm, tn]).store((a, b, 0, 0), part.reshape([1, 1, tm, tn]));
-            });
+        ct::for_each(view.indices(), (), |[a, b], ()| {
+            let part = view.load((a + by, b + by));
+            y.tiles([1, 1, tm, tn]).store((a, b, 0, 0), part.reshape([1, 1, tm, tn]));
         });
     }
     let data = random::<T>(5, SHAPE.iter().product(), Spread::Any);
@@ -443,4 +446,130 @@ fn listed_product(session: Session) -> Result<()> {
         let product = |k: usize| x[row as usize * 64 + k].to_f32() * w[k * 32 + j].to_f32();
         Want::SumOf(if (0..20).contains(&row) { (0..64).map(product).sum::<f32>().into() } else { 0.0 })
     })
+}
+
+/// Slices in the kernel, with ends in any order and anywhere: of what is read, and of what is written.
+fn sliced<T: Element>(session: Session) -> Result<()> {
+    fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, a: Scalar<i32>, b: Scalar<i32>, c: Scalar<i64>) {
+        let part = x.slice(0, ct::range(a, b)).slice(1, c..);
+        let out = y.slice(1, ..b);
+        out.store((ct::bid(0), ct::bid(1)), part.load((ct::bid(0), ct::bid(1)), [8, 32]));
+    }
+    let data = random::<T>(15, SHAPE.iter().product(), Spread::Any);
+    let x = session.array(&data, SHAPE)?;
+    let far = [i64::MIN, -5, 0, 16, 33, 83, 1 << 40];
+    for (k, [a, b]) in
+        [[0, 37], [5, 30], [-3, 99], [16, 20], [20, 10], [37, 40], [i32::MIN, i32::MAX]].iter().enumerate()
+    {
+        let c = far[(k * 3) % far.len()];
+        let mut y = session.unwritten::<T, 2>(SHAPE)?;
+        session.launch(kernel::<T>, grid(SHAPE, [8, 32]), (&x, &mut y, *a, *b, c))?;
+        let start = [(*a).clamp(0, 37) as usize, c.clamp(0, 83) as usize];
+        let end = (*b).clamp(start[0] as i32, 37) as usize;
+        let want = |[i, j]: [usize; 2]| {
+            let from = [i + start[0], j + start[1]];
+            let bits = match (j as i64) < i64::from(*b) {
+                false => unwritten::<T>().to_bits(),
+                true if from[0] < end && from[1] < SHAPE[1] => data[ravel(from, SHAPE)].to_bits(),
+                true => 0,
+            };
+            Want::SameBits(bits)
+        };
+        session.check(&format!("rows {a}..{b}, columns {c}.."), &y, &want)?;
+    }
+    Ok(())
+}
+
+fn every_nth(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 2>, n: Scalar<i32>) {
+        let part = x.step(0, 3).step(1, n).swap_axes(0, 1);
+        y.store((0, 0), part.load((0, 0), [64, 16]) + part.extent(0) * 1000);
+        let _ = part.transpose().stride(0);
+    }
+    let data: Vec<i32> = (0..37 * 83).collect();
+    let x = session.array(&data, SHAPE)?;
+    for n in [i32::MIN, 0, 1, 2, 41, 82, 83, 100, i32::MAX] {
+        let mut y = session.unwritten::<i32, 2>([64, 16])?;
+        session.launch(kernel, [1], (&x, &mut y, n))?;
+        let step = n.max(1) as usize;
+        let want = |[j, i]: [usize; 2]| {
+            let (i, j) = (3 * i, j.saturating_mul(step));
+            let inside = i < SHAPE[0] && j < SHAPE[1];
+            let count = 83usize.div_ceil(step) * 1000;
+            Want::SameBits(if inside { data[ravel([i, j], SHAPE)] as u64 + count as u64 } else { count as u64 })
+        };
+        session.check(&format!("every {n}-th column"), &y, &want)?;
+    }
+    Ok(())
+}
+
+fn one_index(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 3>, y: ArrayMut<i32, 3>, at: Array<i64, 1>) {
+        let k = ct::bid(0);
+        let at = at.load_scalar(k);
+        y.index_axis(0, k).store((0, 0), x.index_axis(1, at).load((0, 0), [4, 16]));
+        let row = x.index_axis(0, at).index_axis(0, 2);
+        y.index_axis(0, k + ct::num_blocks(0)).index_axis(0, 1).store(0, row.load(0, [16]));
+    }
+    let (cube, at) = ([3, 5, 9], [0, 2, 4, 5, -1, 1 << 32, (1 << 32) + 1, i64::MIN]);
+    let data = random::<i32>(16, cube.iter().product(), Spread::Any);
+    let (x, list) = (session.array(&data, cube)?, session.array(&at, [at.len()])?);
+    let mut y = session.unwritten::<i32, 3>([16, 4, 16])?;
+    session.launch(kernel, [at.len()], (&x, &mut y, &list))?;
+    let want = |[k, i, j]: [usize; 3]| {
+        let (index, first) = (at[k % 8], k < 8);
+        let from = if first { [i as i64, index, j as i64] } else { [index, 2, j as i64] };
+        let inside = from.iter().zip(cube).all(|(&i, extent)| (0..extent as i64).contains(&i));
+        let element = if inside { data[ravel(from.map(|i| i as usize), cube)] } else { 0 };
+        Want::SameBits((if first || i == 1 { element } else { unwritten::<i32>() }) as u32 as u64)
+    };
+    session.check("one index of an axis", &y, &want)
+}
+
+fn reshaped(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 3>, n: Scalar<i32>) {
+        let x = x.reshape((n, 3, 8));
+        y.store((0, 0, 0), x.load((0, 0, 0), [8, 4, 8]));
+        let flat = y.reshape(y.extent(0) * y.extent(1) * y.extent(2));
+        flat.store(ct::at(251), flat.load(0, [8]));
+    }
+    let data: Vec<i32> = (1..=240).collect();
+    for (gap, n) in [(0, 10), (0, 4), (0, 0), (0, -1), (0, 11), (0, i32::MAX), (1, 4)] {
+        let x = session.array(&data, [10, 24])?;
+        let mut y = session.unwritten::<i32, 3>([8, 4, 8])?;
+        // Rows with gaps between them have no other shape.
+        let view = x.slice(1, 0..24 - gap)?;
+        session.launch(kernel, [1], (view, &mut y, n))?;
+        let element = |at: usize| {
+            let [i, j, k] = [at / 32, at / 8 % 4, at % 8];
+            let inside = gap == 0 && j < 3 && (i as i32) < n.min(10);
+            if inside { data[24 * i + 8 * j + k] } else { 0 }
+        };
+        let want = |at| {
+            let at = ravel(at, [8, 4, 8]);
+            Want::SameBits(if at >= 251 { element(at - 251) } else { element(at) } as u64)
+        };
+        session.check(&format!("{n} matrices, gaps of {gap}"), &y, &want)?;
+    }
+    Ok(())
+}
+
+/// Parts of one array that overlap are one memory.
+fn parts_overlap(session: Session) -> Result<()> {
+    fn kernel(x: ArrayMut<i32, 1>) {
+        let (low, high, all) = (x.slice(0, ..192), x.slice(0, 64..), x.reshape((4, 64)));
+        high.store(0, low.load(0, [128]) + 1);
+        all.store((3, 0), all.load((2, 0), [1, 64]) * 2);
+        x.step(0, 2).store(0, high.load(0, [128]));
+    }
+    let mut x = session.array(&(0..256).collect::<Vec<i32>>(), [256])?;
+    session.launch(kernel, [1], (&mut x,))?;
+    let mut model: Vec<i32> = (0..256).collect();
+    let first: Vec<i32> = model[..128].iter().map(|x| x + 1).collect();
+    model[64..192].copy_from_slice(&first);
+    let second: Vec<i32> = model[128..192].iter().map(|x| x * 2).collect();
+    model[192..].copy_from_slice(&second);
+    let third = model[64..192].to_vec();
+    (0..128).for_each(|i| model[2 * i] = third[i]);
+    session.check("overlapping parts", &x, &|[i]| Want::SameBits(model[i] as u64))
 }

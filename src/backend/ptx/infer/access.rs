@@ -213,6 +213,11 @@ impl Inference<'_> {
         }
     }
 
+    /// The layout in which an access to `view` takes its list of positions.
+    pub(super) fn list_in(&self, id: OpId, view: Value) -> Option<Layout> {
+        ViewShape::of(self.module, view)?.list_layout(self.accesses.get(&id)?)
+    }
+
     /// Elements of the contiguous run of memory that the lanes of a warp touch with one vector each.
     pub fn run_length(&self, view: &ViewShape, layout: &Layout) -> usize {
         let Some(axis) = contiguous_axis(self.module, view) else { return 1 };

@@ -142,11 +142,6 @@ impl<'m> Inference<'m> {
         wishes
     }
 
-    /// The layout in which an access to `view` takes its list of positions.
-    fn list_in(&self, id: OpId, view: Value) -> Option<Layout> {
-        ViewShape::of(self.module, view)?.list_layout(self.accesses.get(&id)?)
-    }
-
     /// The layout in which an op uses an operand, if it has one of its own.
     fn used_in(&self, id: OpId, position: usize, wishes: &HashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
