@@ -239,6 +239,21 @@ fn promised_bounds_need_no_guards() {
     assert!(promised.matches("ld.global").count() <= checked.matches("ld.global").count() / 2, "{promised}");
 }
 
+#[test]
+fn gathered_rows_are_wide_where_all_of_them_are_aligned() {
+    let code = |row: usize| {
+        let kernel = |x: Array<f32, 2>, out: ArrayMut<f32, 2>| {
+            let rows = ct::arange::<i32>(8, 0, 1).unsqueeze(1);
+            out.store([0, 0], x.gather((rows, 0..64)));
+        };
+        let x = ct::ArraySpec::<f32, 2>::new([7, 61]).strides([row, 1]).unwrap();
+        ct::code_ptx(kernel, (x, output::<f32, 2>()), ct::Target::SM_80).unwrap()
+    };
+    let loads = |text: &str| text.lines().any(|line| line.contains("ld.global") && line.contains(".v4"));
+    assert!(loads(&code(64)), "{}", code(64));
+    assert!(!loads(&code(61)), "{}", code(61));
+}
+
 fn paddings<T: AnyFloat>() {
     for padding in [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf] {
         let options = ct::LoadOptions::new().padding(padding).latency(3).allow_tma(false);

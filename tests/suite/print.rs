@@ -197,7 +197,7 @@ fn large_lines() -> Vec<String> {
 /// From loops and branches, with tiles that live on.
 fn control() {
     let block = ct::bid(0);
-    let sum = ct::for_each(..3, count(64), |k, sum| {
+    let sum = ct::for_each(..3, count(16), |k, sum| {
         ct::println!("{block} {k}: {}", sum.sum(0));
         ct::if_then((block + k).eq(3), || ct::println!("{block} {k}: {}", sum * 2));
         sum + k
@@ -210,15 +210,15 @@ fn control_lines() -> Vec<String> {
     for block in 0..4 {
         let mut added = 0;
         for k in 0..3 {
-            lines.push(format!("{block} {k}: [{}]", 2016 + 64 * added));
+            lines.push(format!("{block} {k}: [{}]", 120 + 16 * added));
             if block + k == 3 {
-                lines.push(format!("{block} {k}: {}", nested(&[64], &|i| (2 * (i + added)).to_string())));
+                lines.push(format!("{block} {k}: {}", nested(&[16], &|i| (2 * (i + added)).to_string())));
             }
             added += k;
         }
         let mut last = String::new();
         let _ = match block < 2 {
-            true => write!(last, "{block} low {}", nested(&[64], &|i| (i + added).to_string())),
+            true => write!(last, "{block} low {}", nested(&[16], &|i| (i + added).to_string())),
             false => write!(last, "{block} high"),
         };
         lines.push(last);

@@ -74,8 +74,10 @@ impl<'m> Runs<'m> {
     fn of(&mut self, value: Value, groups: Groups, depth: u32) -> Run {
         let least = Run { form: Form::Any, divisor: self.facts.divisor(value) };
         let Type::Tile { shape, .. } = self.module.ty(value) else { return least };
-        // A group of one element, or of equal ones.
-        let single = shape.get(groups.axis).is_none_or(|&extent| extent == 1);
+        // Groups of one element begin anywhere, whatever is known of groups elsewhere.
+        if shape.get(groups.axis).is_none_or(|&extent| extent == 1) {
+            return Run { form: Form::Same, ..least };
+        }
         if let Some(&run) = self.known.get(&(value, groups)) {
             return run;
         }
@@ -84,7 +86,7 @@ impl<'m> Runs<'m> {
             _ => least,
         };
         let constant = self.facts.constant(value).is_some() && self.is_number(value);
-        let form = if single || constant { Form::Same } else { found.form };
+        let form = if constant { Form::Same } else { found.form };
         let run = Run { form, divisor: found.divisor.max(least.divisor) };
         self.known.insert((value, groups), run);
         run
