@@ -8,7 +8,8 @@
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
 //!
 //! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled unless other sizes of the same
-//! ops were before; `CUTLET_SUITE_ALL_TARGETS=1` assembles all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
+//! ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
+//! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
 //! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the
 //! same `CUTLET_CACHE_DIR` finds them there (`scripts/pack --tileir`, then `gpu-run tileir`). Kernels with element types
 //! that a target lacks are skipped through Tile IR; the reasons are counted at the end.

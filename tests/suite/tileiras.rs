@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex};
@@ -59,6 +59,14 @@ fn assembles_all() -> bool {
     keeps_cubins() || std::env::var_os("CUTLET_SUITE_ALL_TARGETS").is_some()
 }
 
+/// Is it this target's turn, where every kernel is to be assembled for one of them at least?
+fn is_turn(bytecode: &[u8], target: Target) -> bool {
+    let mut hasher = DefaultHasher::new();
+    bytecode.hash(&mut hasher);
+    let chosen = TARGETS[(hasher.finish() % TARGETS.len() as u64) as usize];
+    std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some() && target.to_string() == chosen
+}
+
 thread_local! {
     /// Has the test of this thread had nothing assembled yet?
     static FIRST: Cell<bool> = const { Cell::new(false) };
@@ -86,7 +94,7 @@ pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> R
     known.extend(forms.into_iter().map(|form| (target, form)));
     let new = known.len() > count;
     drop(known);
-    if !(first || new || assembles_all()) {
+    if !(first || new || is_turn(bytecode, target) || assembles_all()) {
         return Ok(());
     }
     once(&CODE, (bytecode.to_vec(), target), &|| {

@@ -87,7 +87,7 @@ impl Lowering<'_> {
         let nobody = self.b.setp(Cmp::Eq, Ty::U64, note, 0i64);
         self.b.bra_if(nobody, false, done, false);
         let place = |field: NoteField| Addr::new(note, 4 * field.word() as i64);
-        let order = (Sem::Relaxed, Scope::Sys);
+        let order = (Sem::Relaxed, Scope::Gpu);
         let claim = [Operand::Imm(0), CLAIMED.into()];
         let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, order, &place(NoteField::State), &claim);
         let taken = self.b.setp(Cmp::Ne, Ty::U32, before, 0);

@@ -6,6 +6,7 @@
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
+//! * `history` — which accesses need a barrier between them;
 //! * `pointer`, `atomic`, `private` — accesses by pointers; atomics, orders; atomics combined in shared memory;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
@@ -29,6 +30,7 @@ mod convert;
 mod differing;
 mod elementwise;
 mod exits;
+mod history;
 mod memory;
 mod pieces;
 mod pipeline;
@@ -93,7 +95,7 @@ pub struct Lowering<'m> {
     cached: value::Cache,
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
-    memory: memory::History,
+    memory: history::History,
     /// The array whose atomics the block combines first.
     private: Option<private::Private>,
     loops: Vec<control::Frame>,
@@ -145,7 +147,7 @@ fn start<'m>(
         cached: value::Cache::default(),
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
-        memory: memory::History::of(module, entry.body),
+        memory: history::History::of(module, entry.body),
         private: None,
         loops: Vec::new(),
         staged: HashMap::new(),

@@ -6,7 +6,7 @@
 //! extent of the array nor what the elements mean has to be known; it pays where many elements meet at few places.
 
 use super::atomic::{Ordering, form};
-use super::memory;
+use super::history;
 use super::pointer::PointerAccess;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
@@ -118,7 +118,7 @@ impl Lowering<'_> {
                 let group = op.code.spec().operands.iter().position(|operand| names.contains(&operand.name));
                 let address = group.and_then(|group| op.group(group).first());
                 address.is_some_and(|&address| {
-                    let other = memory::root(self.module, address);
+                    let other = history::root(self.module, address);
                     let known = matches!(self.module.def(other), Def::Arg(block, _) if self.module.block(block).parent.is_none());
                     known && other != root
                 })

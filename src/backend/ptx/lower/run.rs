@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Lowering;
-use super::memory::Touch;
+use super::history::Touch;
 use super::strip::{Role, Strip};
 use crate::backend::ptx::infer::Source;
 use crate::ir::{OpId, Opcode, Type, Value};
