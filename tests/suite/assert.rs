@@ -10,11 +10,11 @@ use crate::harness::{Session, Suite, Want, ravel};
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
     suite.test("assert/holds", holds);
-    suite.test("assert/scalar", scalar);
-    suite.test("assert/tile", tile);
-    suite.test("assert/types", types);
-    suite.test("assert/again", again);
-    suite.test("assert/in_loops", in_loops);
+    suite.alone("assert/scalar", scalar);
+    suite.alone("assert/tile", tile);
+    suite.alone("assert/types", types);
+    suite.alone("assert/again", again);
+    suite.alone("assert/in_loops", in_loops);
 }
 
 /// The error of a launch in which an assertion fails; `None` where nothing runs, or a failure would cost the context.

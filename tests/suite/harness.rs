@@ -358,23 +358,46 @@ pub struct Suite {
 struct Test {
     name: String,
     demand: Demand,
+    /// On a GPU in a process of its own: what fails there would be the error of another test that waits.
+    alone: bool,
     body: std::sync::Arc<Body>,
 }
 
 impl Suite {
     /// Adds a test; the assembler may spill (rarely used ops on large tiles are allowed to).
     pub fn test(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
-        self.tests.push(Test { name: name.into(), demand: Demand::Accepted, body: std::sync::Arc::new(body) });
+        self.tests.push(Test {
+            name: name.into(),
+            demand: Demand::Accepted,
+            alone: false,
+            body: std::sync::Arc::new(body),
+        });
     }
 
     /// Adds a test of a kernel whose hints may be unwise.
     pub fn hinted(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
-        self.tests.push(Test { name: name.into(), demand: Demand::Assembled, body: std::sync::Arc::new(body) });
+        self.tests.push(Test {
+            name: name.into(),
+            demand: Demand::Assembled,
+            alone: false,
+            body: std::sync::Arc::new(body),
+        });
+    }
+
+    /// Adds a test that runs on a GPU in a process of its own.
+    pub fn alone(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
+        self.test(name, body);
+        self.tests.last_mut().expect("just added").alone = true;
     }
 
     /// Adds a test whose code must not spill.
     pub fn lean(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
-        self.tests.push(Test { name: name.into(), demand: Demand::NoSpills, body: std::sync::Arc::new(body) });
+        self.tests.push(Test {
+            name: name.into(),
+            demand: Demand::NoSpills,
+            alone: false,
+            body: std::sync::Arc::new(body),
+        });
     }
 
     /// Every test in each of its ways; what this machine cannot run is there, marked as skipped.
@@ -384,14 +407,17 @@ impl Suite {
         let sample: usize = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let tests: Vec<Test> = self.tests.into_iter().step_by(sample.max(1)).collect();
         let mut trials = Vec::new();
-        for Test { name, demand, body } in tests {
+        for Test { name, demand, alone, body } in tests {
             let trial = |way: &str, session: Option<Session>| {
                 let (body, name) = (body.clone(), format!("{way}::{name}"));
-                let running = name.clone();
+                let (running, running_name) = (name.clone(), name.clone());
                 let runner = move || {
                     let session = session.ok_or_else(|| anyhow!("this machine lacks what the test needs"))?;
                     let _running = Running::start(running);
                     tileiras::begin_test();
+                    if alone && matches!(session, Session::Run(device) if device.target().is_some()) && !is_alone() {
+                        return in_a_process(&running_name);
+                    }
                     outcome(&*body, session)
                 };
                 Trial::ignorable_test(name, runner)
@@ -432,6 +458,24 @@ impl Suite {
             eprintln!("skipped: no tileiras (scripts/tools installs it): {skipped} tests");
         }
         trials
+    }
+}
+
+/// Set in a process that runs one test alone.
+const ALONE: &str = "CUTLET_SUITE_ALONE";
+
+fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Runs one test in a process of its own.
+fn in_a_process(name: &str) -> Result<Completion, Failed> {
+    let mut program = std::process::Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    let output = program.args(["--exact", name]).env(ALONE, "1").output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match output.status.success() && text.contains("1 passed") {
+        true => Ok(Completion::Completed),
+        false => Err(Failed::from(text.into_owned())),
     }
 }
 
