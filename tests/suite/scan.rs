@@ -27,6 +27,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("scan/several_tiles", several_tiles);
     suite.test("scan/middle_axis", middle_axis);
     suite.test("scan/of_other_layouts", other_layouts);
+    suite.test("scan/of_a_product", product);
     suite.test("scan/edges_and_strides", edges_and_strides);
 }
 
@@ -252,32 +253,41 @@ fn middle_axis(session: Session) -> Result<()> {
 /// Scans of what other operations leave behind: transposed tiles, stretched ones, ranges, products, reductions.
 fn other_layouts(session: Session) -> Result<()> {
     type Out = ArrayMut<f32, 2>;
-    fn kernel(x: Array<f16, 2>, (transposed, stretched, product, sums): (Out, Out, Out, Out), range: ArrayMut<i32, 1>) {
+    fn kernel(x: Array<f16, 2>, (transposed, stretched, sums): (Out, Out, Out), range: ArrayMut<i32, 1>) {
         let x = x.load([0, 0], [64, 32]);
         let wide = x.cast::<f32>();
         transposed.store([0, 0], wide.transpose().cumsum(1));
         let line = wide.sum(0).broadcast_to([64, 32]);
         stretched.store([0, 0], line.cumsum(0));
-        product.store([0, 0], ct::matmul(x, x.transpose()).cumsum(1));
         sums.store([0, 0], wide.sum(1).cumsum(0));
         range.store(0, ct::arange(512, 1, 1).cumsum(0));
     }
     let data: Vec<f16> = random(10, 64 * 32, Spread::Whole(2));
     let x = session.array(&data, [64, 32])?;
     let [mut transposed, mut stretched] = [session.unwritten([32, 64])?, session.unwritten([64, 32])?];
-    let [mut product, mut sums] = [session.unwritten([64, 64])?, session.unwritten([64, 1])?];
-    let mut range = session.unwritten([512])?;
-    let outputs = (&mut transposed, &mut stretched, &mut product, &mut sums);
-    session.launch(kernel, [1], (&x, outputs, &mut range))?;
+    let (mut sums, mut range) = (session.unwritten([64, 1])?, session.unwritten([512])?);
+    session.launch(kernel, [1], (&x, (&mut transposed, &mut stretched, &mut sums), &mut range))?;
     let at = |i: usize, j: usize| data[i * 32 + j].to_f64();
     let row = |i: usize| (0..32).map(|j| at(i, j)).sum::<f64>();
     let column = |j: usize| (0..64).map(|i| at(i, j)).sum::<f64>();
     session.check("transposed", &transposed, &|[j, i]| Want::SumOf((0..=i).map(|i| at(i, j)).sum()))?;
     session.check("stretched", &stretched, &|[i, j]| Want::SumOf(column(j) * (i + 1) as f64))?;
-    let dot = |a: usize, b: usize| (0..32).map(|k| at(a, k) * at(b, k)).sum::<f64>();
-    session.check("product", &product, &|[i, j]| Want::SumOf((0..=j).map(|j| dot(i, j)).sum()))?;
     session.check("sums", &sums, &|[i, _]| Want::SumOf((0..=i).map(row).sum()))?;
     session.check("range", &range, &|[i]| Want::exactly(((i + 1) * (i + 2) / 2) as i32))
+}
+
+fn product(session: Session) -> Result<()> {
+    fn kernel(x: Array<f16, 2>, y: ArrayMut<f32, 2>) {
+        let x = x.load([0, 0], [64, 32]);
+        y.store([0, 0], ct::matmul(x, x.transpose()).cumsum(1));
+    }
+    let data: Vec<f16> = random(10, 64 * 32, Spread::Whole(2));
+    let x = session.array(&data, [64, 32])?;
+    let mut y = session.unwritten([64, 64])?;
+    session.launch(kernel, [1], (&x, &mut y))?;
+    let at = |i: usize, j: usize| data[i * 32 + j].to_f64();
+    let dot = |a: usize, b: usize| (0..32).map(|k| at(a, k) * at(b, k)).sum::<f64>();
+    session.check("product", &y, &|[i, j]| Want::SumOf((0..=j).map(|j| dot(i, j)).sum()))
 }
 
 /// Arrays that end within a tile, with rows that are not aligned; several tiles, the sum carried from one to the next.
