@@ -11,6 +11,7 @@ use crate::element::{Element, Int};
 use crate::ir::{Attr, CmpPred, Elem, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{ArrayHandle, Handle, Place, Raw, Scalar, Source, Tile, Trace};
 
+use super::index::each_tuple;
 use super::operand::Operand;
 
 /// One component of an index, before it is recorded. (Public because a sealed trait mentions it.)
@@ -176,16 +177,7 @@ macro_rules! tuple_index {
         }
     )+};
 }
-tuple_index! {
-    1: A 0;
-    2: A 0, B 1;
-    3: A 0, B 1, C 2;
-    4: A 0, B 1, C 2, D 3;
-    5: A 0, B 1, C 2, D 3, E 4;
-    6: A 0, B 1, C 2, D 3, E 4, F 5;
-    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
-    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
-}
+each_tuple! { tuple_index }
 
 /// An access to elements of an array: who asks, and for what.
 #[derive(Clone, Copy)]

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::tensor_map::box_order;
 use super::thread::AxisBits;
-use super::{Lowered, Lowering, history, vector};
+use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
@@ -94,10 +94,10 @@ impl Lowering<'_> {
         module.walk(body, &mut |id| {
             let op = module.op(id);
             match op.code {
-                Opcode::LoadView => drop(others.insert(history::root(module, op.group(0)[0]))),
+                Opcode::LoadView => drop(others.insert(module.base(op.group(0)[0]))),
                 Opcode::StoreView => match self.box_store(id) {
                     Some(store) => drop(stores.insert(id, store)),
-                    None => drop(others.insert(history::root(module, op.group(1)[0]))),
+                    None => drop(others.insert(module.base(op.group(1)[0]))),
                 },
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
                 code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
@@ -136,7 +136,7 @@ impl Lowering<'_> {
         }
         let map = self.tma_store_map(view, &tile.boxes, tile.swizzle)?;
         let writes = tile.writes(&layout)?;
-        let root = history::root(module, view);
+        let root = module.base(view);
         Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root, by_warp: None })
     }
 

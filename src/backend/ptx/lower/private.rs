@@ -6,7 +6,6 @@
 //! extent of the array nor what the elements mean has to be known; it pays where many elements meet at few places.
 
 use super::atomic::{Ordering, form};
-use super::history;
 use super::pointer::PointerAccess;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
@@ -113,16 +112,12 @@ impl Lowering<'_> {
         match op.code.spec().effect {
             Effect::Pure | Effect::Region | Effect::Terminator => true,
             Effect::Other => matches!(op.code, Opcode::Assert | Opcode::Print),
-            Effect::Read | Effect::Write | Effect::ReadWrite => {
-                let names = ["view", "pointers", "source", "destination"];
-                let group = op.code.spec().operands.iter().position(|operand| names.contains(&operand.name));
-                let address = group.and_then(|group| op.group(group).first());
-                address.is_some_and(|&address| {
-                    let other = history::root(self.module, address);
-                    let known = matches!(self.module.def(other), Def::Arg(block, _) if self.module.block(block).parent.is_none());
-                    known && other != root
-                })
-            }
+            Effect::Read | Effect::Write | Effect::ReadWrite => op.address().is_some_and(|address| {
+                let other = self.module.base(address);
+                let known =
+                    matches!(self.module.def(other), Def::Arg(block, _) if self.module.block(block).parent.is_none());
+                known && other != root
+            }),
         }
     }
 
