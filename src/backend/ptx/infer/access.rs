@@ -117,10 +117,15 @@ impl ViewShape {
 
     /// Elements that one aligned access along `axis` (a tile dimension of stride 1) may cover.
     pub fn vector(&self, module: &Module, facts: &Facts, axis: usize) -> usize {
+        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
+        self.vector_if_aligned(module, facts, axis).min(start.max(self.least_vector()))
+    }
+
+    /// As [`ViewShape::vector`], if tiles began at multiples of it.
+    pub fn vector_if_aligned(&self, module: &Module, facts: &Facts, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
         let mut vector = VECTOR_BYTES.min(facts.divisor(base) as usize) / size.max(1);
-        vector = vector.min(usize::try_from(self.starts[axis]).unwrap_or(usize::MAX));
         for (other, &dim) in self.dim_map.iter().enumerate() {
             if other != axis {
                 vector = vector.min(self.stride_divisor(module, facts, dim) as usize);

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::shifted::Shift;
 use super::thread::AxisBits;
 use super::vector;
 use super::view::Partition;
@@ -69,9 +70,9 @@ struct Place {
 pub struct Access {
     partition: Partition,
     layout: Layout,
-    mods: MemMods,
+    pub mods: MemMods,
     /// Bits that a load gives outside of the array.
-    otherwise: u64,
+    pub otherwise: u64,
     /// Address of the thread's element in slot 0 (B64).
     base: Operand,
     /// Where the array is, from the thread's coordinate, by tile dimension; none along those that the tile is promised to
@@ -85,6 +86,8 @@ pub struct Access {
     vector: usize,
     /// A vector may be partly inside.
     ragged: Option<usize>,
+    /// The tile begins beside a vector.
+    shift: Option<Shift>,
     offsets: HashMap<(usize, u32), Operand>,
     addresses: HashMap<Vec<u32>, Operand>,
     masks: HashMap<(usize, u32), Reg>,
@@ -125,7 +128,9 @@ impl Lowering<'_> {
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
         self.order(id);
         let view = op.group(0)[0];
-        let mut access = self.access(id, view, op.group(1), &layout)?;
+        let shape = ViewShape::at(self.module, &self.facts, view, op.group(1));
+        let shift = shape.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
+        let mut access = self.access(id, view, op.group(1), &layout, shift)?;
         access.mods.nc = self.memory.is_read_only(self.module, view);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
@@ -136,7 +141,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         self.order(id);
-        let mut access = self.access(id, op.group(1)[0], op.group(2), &layout)?;
+        let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
         self.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)
@@ -180,7 +185,14 @@ impl Lowering<'_> {
         matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
     }
 
-    fn access(&mut self, id: OpId, view: Value, indices: &[Value], layout: &Layout) -> Lowered<Access> {
+    fn access(
+        &mut self,
+        id: OpId,
+        view: Value,
+        indices: &[Value],
+        layout: &Layout,
+        shift: Option<Shift>,
+    ) -> Lowered<Access> {
         let module = self.module;
         let promised = match module.op(id).attr(AttrKind::Inbounds) {
             Some(Attr::Inbounds(promised)) => promised.as_slice(),
@@ -201,7 +213,8 @@ impl Lowering<'_> {
                 inside.push(None);
                 continue;
             }
-            let place = self.place(&partition, axis, index, !is_promised(axis))?;
+            let shifted = shift.filter(|shift| shift.axis == axis).map_or(0, |shift| shift.elements);
+            let place = self.place(&partition, axis, index, !is_promised(axis), shifted)?;
             let thread = self.thread_coordinate(layout, axis);
             limits.push(place.rem.map(|rem| self.limit(rem, place.before, thread)));
             inside.push(place.rem.map(|rem| self.inside_from_start(rem, place.before)));
@@ -231,6 +244,9 @@ impl Lowering<'_> {
                 ragged = Some(axis);
             }
         }
+        if let Some(shift) = shift {
+            (vector, ragged) = (shift.vector, None);
+        }
         if tensor.elem.storage_bits() < 8 {
             if vector < 2 {
                 return Err(format!(
@@ -256,6 +272,7 @@ impl Lowering<'_> {
             list,
             vector,
             ragged,
+            shift,
             offsets: HashMap::new(),
             addresses: HashMap::new(),
             masks: HashMap::new(),
@@ -337,8 +354,15 @@ impl Lowering<'_> {
         self.b.add(Ty::S64, access.base, bytes)
     }
 
-    /// How the tile at an index lies in the array along an axis.
-    fn place(&mut self, partition: &Partition, axis: usize, index: Value, checked: bool) -> Lowered<Place> {
+    /// How the tile at an index lies in the array along an axis, or one that begins `shifted` elements before it.
+    fn place(
+        &mut self,
+        partition: &Partition,
+        axis: usize,
+        index: Value,
+        checked: bool,
+        shifted: usize,
+    ) -> Lowered<Place> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
         let reach = match self.facts.range(index) {
@@ -351,6 +375,7 @@ impl Lowering<'_> {
             _ => self.signed_index(index, tensor.wide)?,
         };
         let start = self.b.mul(signed, index, partition.steps[axis]);
+        let start = self.b.sub(signed, start, shifted as i64);
         if !checked {
             return Ok(Place { start, before: None, rem: None });
         }
@@ -431,11 +456,11 @@ impl Lowering<'_> {
 
     /// Address and mask of the vector that starts in this slot, for an asynchronous copy.
     pub fn copy_source(&mut self, access: &mut Access, slot: usize) -> (Addr, Option<Reg>) {
-        (self.address(access, slot), self.mask(access, slot))
+        (self.address(access, slot), self.mask(access, slot, (0, 0)))
     }
 
     /// The address of the element in this slot.
-    fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
+    pub fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
         let element = access.layout.element(slot, 0, 0);
         let tensor = Rc::clone(&access.partition.tensor);
         let bits = i64::from(tensor.elem.storage_bits());
@@ -495,12 +520,16 @@ impl Lowering<'_> {
         address
     }
 
-    /// The predicate under which the vector that starts in this slot is inside (and owned).
-    fn mask(&mut self, access: &mut Access, slot: usize) -> Option<Reg> {
+    /// The predicate under which the vector that starts so many elements after this slot's along an axis is inside (and
+    /// owned).
+    pub fn mask(&mut self, access: &mut Access, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
         let element = access.layout.element(slot, 0, 0);
         let checked = (0..access.limits.len()).filter(|&axis| access.limits[axis].is_some());
-        let key: Vec<(usize, u32)> =
-            checked.map(|axis| (axis, AxisBits::of(&access.partition.tile, axis).coordinate(element))).collect();
+        let position = |axis: usize| {
+            let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
+            if axis == along { coordinate + ahead } else { coordinate }
+        };
+        let key: Vec<(usize, u32)> = checked.map(|axis| (axis, position(axis))).collect();
         if let Some(&mask) = access.combined.get(&key) {
             return Some(mask);
         }
@@ -539,11 +568,14 @@ impl Lowering<'_> {
     }
 
     fn load_vectors(&mut self, access: &mut Access, range: Range<usize>) -> Vec<Operand> {
+        if let Some(shift) = access.shift {
+            return self.load_shifted(access, range, shift);
+        }
         let dtype = access.partition.tensor.elem;
         let mut slots = Vec::with_capacity(range.len());
         for start in range.step_by(access.vector) {
             let addr = self.address(access, start);
-            let guard = self.mask(access, start).map(|pred| (pred, access.otherwise));
+            let guard = self.mask(access, start, (0, 0)).map(|pred| (pred, access.otherwise));
             slots.extend(vector::load(&mut self.b, Space::Global, dtype, access.vector, &addr, access.mods, guard));
         }
         slots
@@ -554,7 +586,7 @@ impl Lowering<'_> {
         for (index, run) in slots.chunks(access.vector).enumerate() {
             let start = first + index * access.vector;
             let addr = self.address(access, start);
-            let guard = self.mask(access, start);
+            let guard = self.mask(access, start, (0, 0));
             vector::store(&mut self.b, Space::Global, dtype, run, &addr, access.mods, guard);
         }
     }
@@ -564,6 +596,21 @@ impl Access {
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector
+    }
+
+    /// Type of the elements.
+    pub fn element_type(&self) -> DType {
+        self.partition.tensor.elem
+    }
+
+    /// Extents of the tile.
+    pub fn tile(&self) -> &[i64] {
+        &self.partition.tile
+    }
+
+    /// The number, in the tile, of the element in this slot of the first thread.
+    pub fn place_of(&self, slot: usize) -> u32 {
+        self.layout.element(slot, 0, 0)
     }
 
     /// Slots will be asked for a few at a time, in order. That matters where a thread has many addresses.

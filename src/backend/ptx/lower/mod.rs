@@ -44,6 +44,7 @@ mod ring;
 mod roles;
 mod run;
 mod scan;
+mod shifted;
 mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
