@@ -161,6 +161,11 @@ impl Lowering<'_> {
         let layout = self.access_layout(id)?;
         let values = self.get(op.operands[1], &layout)?;
         self.order(id);
+        if self.combine_in_block(id, &layout, &values)? {
+            let slots = vec![Operand::Imm(0); layout.num_registers()].into();
+            self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+            return Ok(());
+        }
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
         let is_read = self.is_result_read(id);
@@ -175,8 +180,6 @@ impl Lowering<'_> {
             let (all, met) = self.share(begun, access.dtype, &layout, old)?;
             self.end_ordered(begun, met);
             all
-        } else if self.combine_in_block(id, &access, &values)? {
-            vec![Operand::Imm(0); layout.num_registers()].into()
         } else {
             let width = self.red_width(*mode, &access);
             let begun = self.begin_ordered(ordering, layout.num_registers() / width, carries);

@@ -7,7 +7,8 @@
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
 //! * `history` — which accesses need a barrier between them;
-//! * `pointer`, `atomic`, `private` — accesses by pointers; atomics, orders; atomics combined in shared memory;
+//! * `pointer`, `atomic`, `private`, `certain` — accesses by pointers; atomics, orders; atomics combined in shared
+//!   memory; masks that hold for all elements of a thread;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
@@ -24,6 +25,7 @@
 mod assert;
 mod atomic;
 mod box_store;
+mod certain;
 mod cluster;
 mod control;
 mod convert;
@@ -99,6 +101,8 @@ pub struct Lowering<'m> {
     memory: history::History,
     /// The array whose atomics the block combines first.
     private: Option<private::Private>,
+    /// Ops that are lowered where they are used.
+    deferred: HashSet<OpId>,
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
@@ -150,6 +154,7 @@ fn start<'m>(
         shared: SharedMemory::new(target.max_shared_bytes()),
         memory: history::History::of(module, entry.body),
         private: None,
+        deferred: HashSet::new(),
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
@@ -369,6 +374,7 @@ impl<'m> Lowering<'m> {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {
+            _ if self.deferred.contains(&id) => Ok(()),
             FToF if self.is_fetched(op.results[0]) => Ok(()),
             // Elementwise ops, and the free and virtual ones, which are computed where they are used.
             AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2

@@ -15,6 +15,7 @@ use crate::ir::{ConstData, Elem, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// An access through pointers: what its vectors share.
+#[derive(Clone)]
 pub struct PointerAccess {
     /// Type of the elements in memory.
     pub dtype: DType,
@@ -31,7 +32,7 @@ pub struct PointerAccess {
 }
 
 /// Which elements are accessed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Mask {
     /// All.
     None,

@@ -9,7 +9,7 @@
 //! copies side by side, up to one a lane, each in a bank of its own.
 
 use super::atomic::{Ordering, form};
-use super::pointer::PointerAccess;
+use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
@@ -17,6 +17,7 @@ use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, Module, OpId, Opcode, Value};
+use crate::layout::Layout;
 
 /// Elements that have a copy.
 const WORDS: u32 = 2048;
@@ -99,6 +100,16 @@ impl Lowering<'_> {
         let Some(buffer) = self.shared.reserve(private.bytes(), 128) else { return Ok(()) };
         private.buffer = buffer;
         self.private = Some(private);
+        let mut ops = Vec::new();
+        self.module.walk(body, &mut |id| ops.push(id));
+        let runs = &self.inference.pointer_runs;
+        ops.retain(|id| self.combines(*id, root, mode) && !runs.contains_key(id));
+        for id in ops {
+            let mask = self.mask_of(id);
+            if mask.is_none_or(|mask| self.can_imply(mask)) {
+                self.defer(id);
+            }
+        }
         self.each_in_turn(private.bytes() / 16, 16, &mut |this, offset| {
             let addr = this.b.address(Operand::Smem, offset).plus(i64::from(buffer.offset));
             this.b.st_vec(Space::Shared, Ty::B32, &addr, &[Operand::Imm(0); 4], MemMods::default());
@@ -163,32 +174,98 @@ impl Lowering<'_> {
             && !self.is_result_read(id)
     }
 
+    fn mask_of(&self, id: OpId) -> Option<Value> {
+        self.module.op(id).operand_group("mask").first().copied()
+    }
+
     /// Does the atomic through the copy, if the array has one.
-    pub fn combine_in_block(&mut self, id: OpId, access: &PointerAccess, values: &[Operand]) -> Lowered<bool> {
+    pub fn combine_in_block(&mut self, id: OpId, layout: &Layout, values: &[Operand]) -> Lowered<bool> {
         let pointers = self.module.op(id).operands[0];
         let (Some(private), Some((base, offsets))) = (self.private, parts(self.module, pointers)) else {
             return Ok(false);
         };
-        if base != private.root || access.vector != 1 {
+        if base != private.root || self.inference.pointer_runs.contains_key(&id) {
             return Ok(false);
         }
-        let offsets = self.get(offsets, &access.layout)?;
-        let largest = offsets.iter().copied().reduce(|a, b| self.b.max(Ty::U32, a, b)).unwrap_or(Operand::Imm(0));
-        let [far, outside, done] = [(); 3].map(|()| self.b.new_label());
+        self.bring_leaves(id, layout)?;
         let lane = self.lane_copy(private);
-        let is_near = self.b.setp(Cmp::Lt, Ty::U32, largest, NEAR);
-        self.b.bra_if(is_near, true, far, false);
-        self.combine_at(access, values, private, &mut |this, slot| {
-            let row = this.b.mul(Ty::U32, offsets[slot], private.row());
-            this.b.add(Ty::U32, row, lane)
-        })?;
-        self.b.bra(done, false);
-        self.b.place(far);
+        let done = self.b.new_label();
+        let mark = self.mark();
+        if let Some(all) = self.all_near(id, offsets, layout)? {
+            let slow = self.b.new_label();
+            let all = self.b.reg(all, RegClass::Pred);
+            self.b.bra_if(all, true, slow, false);
+            let access = self.combined_access(id, layout, false)?;
+            let near = self.slots_here(offsets, layout)?;
+            self.combine_at(&access, values, private, &mut |this, slot| {
+                this.b.mad(Ty::S32, near[slot], i64::from(private.row()), lane)
+            })?;
+            self.b.bra(done, false);
+            self.b.place(slow);
+            self.release(mark);
+        }
+        let mark = self.mark();
+        let access = self.combined_access(id, layout, true)?;
+        self.combine_anywhere(&access, values, private, offsets, lane)?;
+        self.release(mark);
+        self.b.place(done);
+        Ok(true)
+    }
+
+    /// The access of an atomic that goes through the copy; where all elements are near it needs neither addresses nor
+    /// masks.
+    fn combined_access(&mut self, id: OpId, layout: &Layout, anywhere: bool) -> Lowered<PointerAccess> {
+        let mut access = PointerAccess {
+            dtype: DType::I32,
+            layout: layout.clone(),
+            vector: 1,
+            addresses: Vec::new(),
+            mask: Mask::None,
+            owner: self.owner_of(Self::replica_bits(layout)),
+        };
+        if anywhere {
+            access.addresses = self.slots_here(self.module.op(id).operands[0], layout)?.to_vec();
+            if let Some(mask) = self.mask_of(id) {
+                access.mask = Mask::Slots(self.slots_here(mask, layout)?.to_vec());
+            }
+        }
+        Ok(access)
+    }
+
+    /// A predicate that implies that all elements of the thread are near, and none of them masked; none where nothing
+    /// cheaper than the mask itself does.
+    fn all_near(&mut self, id: OpId, offsets: Value, layout: &Layout) -> Lowered<Option<Operand>> {
+        let unmasked = match self.mask_of(id) {
+            None => None,
+            Some(mask) if self.can_imply(mask) => Some(self.implies_all(mask, layout)?),
+            Some(_) => return Ok(None),
+        };
+        if self.facts.range(offsets).is_some_and(|range| range.lo >= 0 && range.hi < i64::from(NEAR)) {
+            return Ok(Some(unmasked.unwrap_or(Operand::Imm(1))));
+        }
+        let slots = self.slots_here(offsets, layout)?;
+        // NEAR is a power of two: a number has a bit from there on where one of those that it is made of has.
+        let bits = slots.iter().copied().reduce(|a, b| self.b.or(Ty::B32, a, b)).unwrap_or(Operand::Imm(0));
+        let near = self.b.setp(Cmp::Lt, Ty::U32, bits, NEAR).into();
+        Ok(Some(unmasked.map_or(near, |unmasked| self.b.and(Ty::Pred, unmasked, near))))
+    }
+
+    /// Does the atomic in shared memory if all elements have a copy there, and else in the array.
+    fn combine_anywhere(
+        &mut self,
+        access: &PointerAccess,
+        values: &[Operand],
+        private: Private,
+        offsets: Value,
+        lane: Operand,
+    ) -> Lowered {
+        let offsets = self.slots_here(offsets, &access.layout)?;
+        let [outside, done] = [(); 2].map(|()| self.b.new_label());
+        let largest = offsets.iter().copied().reduce(|a, b| self.b.max(Ty::U32, a, b)).unwrap_or(Operand::Imm(0));
         let is_inside = self.b.setp(Cmp::Lt, Ty::U32, largest, WORDS);
         self.b.bra_if(is_inside, true, outside, false);
         self.combine_at(access, values, private, &mut |this, slot| {
-            let row = this.b.mul(Ty::U32, offsets[slot], private.row());
-            let near = this.b.add(Ty::U32, row, lane);
+            let near = this.b.mad(Ty::S32, offsets[slot], i64::from(private.row()), lane);
             let single = this.b.shl(Ty::B32, offsets[slot], 2);
             let single = this.b.add(Ty::U32, single, private.far() - 4 * NEAR);
             let is_near = this.b.setp(Cmp::Lt, Ty::U32, offsets[slot], NEAR);
@@ -202,7 +279,7 @@ impl Lowering<'_> {
             self.red(private.mode, access.dtype, (Sem::Relaxed, Scope::Gpu), &addr, guard, &[value]);
         }
         self.b.place(done);
-        Ok(true)
+        Ok(())
     }
 
     /// Bytes to this lane's copy of a near element.

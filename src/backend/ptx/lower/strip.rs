@@ -44,6 +44,7 @@ impl Lowering<'_> {
     pub fn role(&self, id: OpId) -> Role {
         let op = self.module.op(id);
         match op.code {
+            _ if self.deferred.contains(&id) => Role::Other,
             Opcode::StoreView if self.box_stores.contains_key(&id) => Role::Other,
             Opcode::LoadView if self.is_own(id) => Role::Other,
             Opcode::LoadView | Opcode::StoreView if self.is_listed(id) => Role::Other,
