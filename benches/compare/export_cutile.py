@@ -22,7 +22,8 @@ import rows as table
 
 TARGET = "sm_90"
 ENTRY = "kernel"
-TYPES = {"f32": ct.float32, "tf32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn}
+TYPES = {"f32": ct.float32, "tf32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn,
+         "u8": ct.uint8, "i32": ct.int32}
 
 
 def constraint(array, every_height=False):
