@@ -43,12 +43,14 @@ def histogram(x, bins, tile: C):
 
 @ct.kernel
 def stencil(x, y, rows: C, columns: C):
-    i = (ct.bid(0) * rows + ct.arange(rows, dtype=ct.int32))[:, None]
-    j = (ct.bid(1) * columns + ct.arange(columns, dtype=ct.int32))[None, :]
+    """Blocks go along rows, so that neighbours run together."""
+    across, along = ct.bid(1), ct.bid(0)
+    i = (across * rows + ct.arange(rows, dtype=ct.int32))[:, None]
+    j = (along * columns + ct.arange(columns, dtype=ct.int32))[None, :]
     vertical = ct.gather(x, (i - 1, j)) + ct.gather(x, (i + 1, j))
     horizontal = ct.gather(x, (i, j - 1)) + ct.gather(x, (i, j + 1))
-    here = ct.load(x, index=(ct.bid(0), ct.bid(1)), shape=(rows, columns))
-    ct.store(y, index=(ct.bid(0), ct.bid(1)), tile=vertical + horizontal - 4 * here)
+    here = ct.load(x, index=(across, along), shape=(rows, columns))
+    ct.store(y, index=(across, along), tile=vertical + horizontal - 4 * here)
 
 
 @ct.kernel
@@ -142,7 +144,7 @@ def _histogram(row, n):
 
 
 def _stencil(row, m, n):
-    return [Configuration(f"tile {a}x{b}", [Launch(stencil, (m // a, n // b), ("x", "y", a, b))])
+    return [Configuration(f"tile {a}x{b}", [Launch(stencil, (n // b, m // a), ("x", "y", a, b))])
             for a, b in ((8, 128), (16, 128), (4, 256), (8, 256), (1, 1024), (4, 512))]
 
 

@@ -37,8 +37,9 @@ def histogram(x, bins, n, tile: tl.constexpr):
 
 @triton.jit
 def stencil(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
-    i = (tl.program_id(0) * rows + tl.arange(0, rows))[:, None]
-    j = (tl.program_id(1) * columns + tl.arange(0, columns))[None, :]
+    """Blocks go along rows, so that neighbours run together."""
+    i = (tl.program_id(1) * rows + tl.arange(0, rows))[:, None]
+    j = (tl.program_id(0) * columns + tl.arange(0, columns))[None, :]
     at = i * n + j
     inside = (i < m) & (j < n)
     up = tl.load(x + at - n, inside & (i > 0), 0.0)
@@ -51,7 +52,7 @@ def stencil(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
 @triton.jit
 def stencil_descriptors(x, y, rows: tl.constexpr, columns: tl.constexpr):
     """The copy engine fetches the five tiles; what lies outside is zero."""
-    i, j = tl.program_id(0) * rows, tl.program_id(1) * columns
+    i, j = tl.program_id(1) * rows, tl.program_id(0) * columns
     beside = x.load([i - 1, j]) + x.load([i + 1, j]) + x.load([i, j - 1]) + x.load([i, j + 1])
     y.store([i, j], beside - 4 * x.load([i, j]))
 
@@ -133,13 +134,13 @@ def _histogram(row, n):
 
 def _stencil(row, m, n):
     for rows, columns, warps in ((8, 128, 4), (16, 128, 4), (4, 256, 4), (8, 256, 8), (1, 1024, 4), (32, 128, 8)):
-        grid = (triton.cdiv(m, rows), triton.cdiv(n, columns))
+        grid = (triton.cdiv(n, columns), triton.cdiv(m, rows))
         yield f"tile {rows}x{columns} {warps} warps", lambda t, grid=grid, rows=rows, columns=columns, warps=warps: lambda: stencil[grid](
             t["x"], t["y"], m, n, rows, columns, num_warps=warps)
     for rows, columns, warps in ((16, 128, 4), (16, 256, 8), (32, 128, 8)):
         def make(t, rows=rows, columns=columns, warps=warps):
             x, y = (TensorDescriptor.from_tensor(t[name], [rows, columns]) for name in "xy")
-            return lambda: stencil_descriptors[(triton.cdiv(m, rows), triton.cdiv(n, columns))](x, y, rows, columns, num_warps=warps)
+            return lambda: stencil_descriptors[(triton.cdiv(n, columns), triton.cdiv(m, rows))](x, y, rows, columns, num_warps=warps)
         yield f"tile {rows}x{columns} {warps} warps, descriptors", make
 
 

@@ -85,8 +85,9 @@ pub fn stencil(place: Place, m: usize, n: usize) -> ct::Result<Box<dyn Row>> {
     type Set = [ct::DeviceArray<f32, 2>; 2];
     let addresses = |set: &Set| set.iter().map(|array| array.address()).collect();
     let mut row = Configurations::new(place, addresses, |d| Ok([d.zeros([m, n])?, d.zeros([m, n])?]))?;
-    for tile in [[8, 128], [16, 128], [32, 128], [4, 256], [8, 256], [16, 256], [4, 512], [32, 64]] {
-        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+    for tile in [[8, 128], [16, 128], [32, 128], [4, 256], [8, 256], [16, 256], [2, 512], [4, 512], [1, 1024], [32, 64]]
+    {
+        let grid = [n.div_ceil(tile[1]), m.div_ceil(tile[0])];
         row = row.with(format!("tile {}x{}", tile[0], tile[1]), NO_HINTS, move |[x, y]: &mut Set, call| {
             call.run(grid, examples::stencil::stencil, (&*x, y, Constant(tile)))
         });
