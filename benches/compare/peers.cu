@@ -9,11 +9,14 @@
 #include <cub/block/block_store.cuh>
 #include <cub/device/device_histogram.cuh>
 #include <cub/device/device_scan.cuh>
+#include <cuda/std/version>
 
 #define PEER(name, T, U) \
     extern "C" int name(void* work, size_t* bytes, const T* x, U* y, int64_t m, int64_t n, cudaStream_t stream)
 
 // CUB.
+
+extern "C" int cccl_version() { return CCCL_VERSION; }
 
 PEER(scan_i32, int32_t, int32_t) { return cub::DeviceScan::InclusiveSum(work, *bytes, x, y, static_cast<int>(n), stream); }
 

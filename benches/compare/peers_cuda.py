@@ -65,7 +65,9 @@ class Cuda:
         except RuntimeError as error:
             self.failures[""] = str(error)
             return
+        version = made.cccl_version()
         for label, name in self.functions.items():
+            label = label or f"CCCL {version // 1000000}.{version // 1000 % 1000}.{version % 1000}"
             function = getattr(made, name)
             function.restype = ctypes.c_int
             try:
