@@ -29,7 +29,7 @@ const NEAR: u32 = 256;
 const MOST_COPIES: u32 = WARP;
 
 /// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many, large or small.
-const COPIES_PER_WARP: u32 = 2;
+const COPIES_PER_WARP: u32 = 4;
 
 /// Fewest elements of a tile that goes there: else beginning and end cost more than they spare.
 const LEAST_ELEMENTS: usize = 512;
