@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::order::{Begun, Ordering};
 use super::thread::AxisBits;
 use super::vector;
 use super::view::Partition;
@@ -98,10 +99,23 @@ pub struct Access {
 impl Lowering<'_> {
     /// `load_view_tko`.
     pub fn load_view(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let ordering = Ordering::of(op);
         let mut access = self.begin_load(id)?;
         let layout = access.layout.clone();
-        let slots = self.load_slots(&mut access, 0..layout.num_registers());
-        self.tiles[self.module.op(id).results[0].index()] = Some(Tile { layout, slots: slots.into() });
+        let all = 0..layout.num_registers();
+        let slots = if ordering.is_weak() {
+            self.load_slots(&mut access, all).into()
+        } else {
+            access.owner = self.owner_of(Self::replica_bits(&layout));
+            let begun = self.begin_ordered(ordering, access.num_instructions(), true);
+            access.say(begun);
+            let slots = self.load_slots(&mut access, all);
+            let (slots, met) = self.share(begun, access.partition.tensor.elem, &layout, slots)?;
+            self.end_ordered(begun, met);
+            slots
+        };
+        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         Ok(())
     }
 
@@ -113,10 +127,20 @@ impl Lowering<'_> {
             return Ok(());
         }
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
-        let slots = self.get(self.module.op(id).group(0)[0], &layout)?;
+        let op = self.module.op(id);
+        let slots = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
+        let begun = self.begin_ordered(Ordering::of(op), access.num_instructions(), true);
+        access.say(begun);
         self.store_slots(&mut access, 0, &slots);
+        self.end_ordered(begun, false);
         Ok(())
+    }
+
+    /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
+    pub fn is_steady(&self, load: OpId) -> bool {
+        let op = self.module.op(load);
+        Ordering::of(op).is_weak() && self.memory.is_read_only(self.module, op.group(0)[0])
     }
 
     /// What all vectors of a load share; orders it after earlier stores.
@@ -126,7 +150,7 @@ impl Lowering<'_> {
         self.order(id);
         let view = op.group(0)[0];
         let mut access = self.access(id, view, op.group(1), &layout)?;
-        access.mods.nc = self.memory.is_read_only(self.module, view);
+        access.mods.nc = self.is_steady(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
@@ -561,6 +585,17 @@ impl Lowering<'_> {
 }
 
 impl Access {
+    /// Accesses of a thread.
+    fn num_instructions(&self) -> usize {
+        let vector = if self.ragged.is_some() { 1 } else { self.vector };
+        self.layout.num_registers() / vector
+    }
+
+    /// Each of them says what an ordered access says.
+    fn say(&mut self, begun: Begun) {
+        (self.mods.sem, self.mods.scope) = begun.semantics();
+    }
+
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector

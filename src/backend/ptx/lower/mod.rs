@@ -7,7 +7,8 @@
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
 //! * `history` — which accesses need a barrier between them;
-//! * `pointer`, `atomic`, `private` — accesses by pointers; atomics, orders; atomics combined in shared memory;
+//! * `pointer`, `atomic`, `private` — accesses by pointers; atomics; atomics combined in shared memory;
+//! * `order` — accesses that other tile blocks see in order;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
@@ -32,6 +33,7 @@ mod elementwise;
 mod exits;
 mod history;
 mod memory;
+mod order;
 mod pieces;
 mod pipeline;
 mod pointer;

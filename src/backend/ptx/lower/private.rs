@@ -5,8 +5,9 @@
 //! which starts at zero and is added to the array at the end. All others go to the array at once. So neither the
 //! extent of the array nor what the elements mean has to be known; it pays where many elements meet at few places.
 
-use super::atomic::{Ordering, form};
+use super::atomic::form;
 use super::history;
+use super::order::Ordering;
 use super::pointer::PointerAccess;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};

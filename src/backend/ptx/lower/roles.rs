@@ -308,8 +308,7 @@ impl Lowering<'_> {
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
         let shape = ViewShape::of(module, view)?;
         let [contiguous, rows] = feed.axes;
-        let read_only = self.memory.is_read_only(module, view);
-        if !read_only
+        if !self.is_steady(load)
             || !matches!(padding, None | Some(Padding::Zero))
             || contiguous_axis(module, &shape) != Some(contiguous)
         {
