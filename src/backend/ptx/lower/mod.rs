@@ -12,7 +12,7 @@
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
-//! * `reduce`, `scan` — within a thread, across lanes, across warps;
+//! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
@@ -46,6 +46,7 @@ mod ring;
 mod roles;
 mod run;
 mod scan;
+mod scan_warps;
 mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
