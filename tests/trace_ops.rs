@@ -270,6 +270,28 @@ fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
 }
 
 #[test]
+fn tiles_are_added_several_neighbours_at_a_time() {
+    fn add<T: ct::AtomicAdd>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
+        y.atomic_store_add(ct::bid(0), x.load(ct::bid(0), [1024]));
+    }
+    fn code<T: ct::AtomicAdd>(extent: usize, target: ct::Target) -> String {
+        trace(add::<T>, (input::<T, 1>(), output::<T, 1>()));
+        let x = ct::ArraySpec::<T, 1>::new([extent]);
+        ct::code_ptx(add::<T>, (x, x.mutable()), target).unwrap()
+    }
+    let whole = code::<f32>(4096, ct::Target::SM_90A);
+    assert!(whole.contains("red.relaxed.gpu.global.add.v4.f32"), "{whole}");
+    assert!(!whole.contains("red.relaxed.gpu.global.add.f32"), "{whole}");
+    let halves = code::<f16>(4096, ct::Target::SM_90A);
+    assert!(halves.contains("red.relaxed.gpu.global.add.noftz.v8.f16"), "{halves}");
+    // At the edge one by one; as on targets that know no other way, and of integers.
+    let ragged = code::<f32>(4097, ct::Target::SM_90A);
+    assert!(ragged.contains("global.add.v4.f32") && ragged.contains("global.add.f32"), "{ragged}");
+    assert!(!code::<f32>(4096, ct::Target::SM_80).contains(".v4.f32 ["), "stores");
+    assert!(code::<i32>(4096, ct::Target::SM_90A).contains("red.relaxed.gpu.global.add.u32"));
+}
+
+#[test]
 fn views_order_loads_and_stores_each_for_itself() {
     let module = trace(
         |x: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>| {

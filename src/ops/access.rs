@@ -174,6 +174,16 @@ impl Access {
         (!list.is_empty()).then(|| Attr::Hints(Hints(vec![("default".to_string(), list)])))
     }
 
+    /// Is every element promised to lie inside of the array?
+    pub fn is_unchecked(&self) -> bool {
+        self.unchecked
+    }
+
+    /// That promise for every axis, if it is made.
+    pub fn promise(&self, rank: usize) -> Option<Attr> {
+        self.unchecked.then(|| Attr::Inbounds(vec![true; rank]))
+    }
+
     /// The attributes of the access.
     pub fn attrs(&self, rank: usize) -> Vec<Attr> {
         let mut attrs = self.memory.attrs();

@@ -131,6 +131,12 @@ impl<A, const R: usize> Tiles<A, R> {
         unsafe { options.check_bounds(self.checked) }
     }
 
+    /// Array, shape, step and options of what changes the array.
+    pub(super) fn parts(self) -> (A, [usize; R], [usize; R], StoreOptions) {
+        let options = self.store_options();
+        (self.array, self.shape, self.step, options)
+    }
+
     fn store_options(&self) -> StoreOptions {
         let mut access = self.load_options().access;
         access.memory = self.stores;

@@ -52,6 +52,29 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// `atomic_red_view_tko`.
+    pub fn atomic_red_view(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) else {
+            return Err("an atomic op without a mode".to_owned());
+        };
+        let value = op.group(2)[0];
+        let dtype = self.element_type(value);
+        form(*mode, dtype)?;
+        let layout = self.access_layout(id)?;
+        let slots = self.get(value, &layout)?;
+        let mut access = self.begin_reduction_of_view(id)?;
+        if !self.adds_together(*mode, dtype) {
+            access.go_one_by_one();
+        }
+        let (order, all) = (Ordering::of(op).relaxed(), 0..layout.num_registers());
+        self.each_vector(&mut access, all, &mut |this, range, addr, guard| {
+            this.red(*mode, dtype, order, addr, guard, &slots[range]);
+        });
+        self.remarks.access(self.module, id, value, access.way());
+        Ok(())
+    }
+
     /// `atomic_cas_tko`.
     pub fn atomic_cas(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
@@ -151,9 +174,14 @@ impl Lowering<'_> {
 
     /// Slots that one addition without result may cover.
     fn red_width(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
-        let adds = mode == AtomicMode::AddF && matches!(access.dtype, DType::F32 | DType::F16 | DType::BF16);
         let together = !matches!(access.mask, Mask::Slots(_));
-        if adds && together && self.b.target.arch >= WIDE_ADDITIONS { access.vector } else { 1 }
+        if together && self.adds_together(mode, access.dtype) { access.vector } else { 1 }
+    }
+
+    /// Can the target add several neighbours at once?
+    fn adds_together(&self, mode: AtomicMode, dtype: DType) -> bool {
+        let adds = mode == AtomicMode::AddF && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+        adds && self.b.target.arch >= WIDE_ADDITIONS
     }
 
     /// Atomics without results, `width` neighbours at a time.

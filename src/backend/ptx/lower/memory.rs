@@ -96,6 +96,9 @@ pub struct Access {
     in_pieces: bool,
 }
 
+/// What is done for a vector: with its slots, its address and its mask.
+type EachVector<'a> = &'a mut dyn FnMut(&mut Lowering<'_>, Range<usize>, &Addr, Option<Reg>);
+
 impl Lowering<'_> {
     /// `load_view_tko`.
     pub fn load_view(&mut self, id: OpId) -> Lowered {
@@ -187,15 +190,34 @@ impl Lowering<'_> {
 
     /// Stores slots from `first` on (a multiple of the vector).
     pub fn store_slots(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
-        let Some(axis) = access.ragged else { return self.store_vectors(access, first, slots) };
+        let (dtype, mods) = (access.partition.tensor.elem, access.mods);
+        self.each_vector(access, first..first + slots.len(), &mut |this, range, addr, guard| {
+            let run = &slots[range.start - first..range.end - first];
+            vector::store(&mut this.b, Space::Global, dtype, run, addr, mods, guard);
+        });
+    }
+
+    /// Something for each vector of a range of slots: with its slots, its address and its mask.
+    pub fn each_vector(&mut self, access: &mut Access, slots: Range<usize>, body: EachVector<'_>) {
+        let Some(axis) = access.ragged else { return self.vectors(access, slots, body) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
         let inside = self.whole(access, axis);
         self.b.bra_if(inside, true, slow, true);
-        self.store_vectors(access, first, slots);
+        self.vectors(access, slots.clone(), body);
         self.b.bra(done, true);
         self.b.place(slow);
-        access.element_by_element(|access| self.store_vectors(access, first, slots));
+        access.element_by_element(|access| self.vectors(access, slots, body));
         self.b.place(done);
+    }
+
+    /// What all vectors of a reduction into an array share; orders it after earlier accesses.
+    pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<Access> {
+        let op = self.module.op(id);
+        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
+        self.order(id);
+        let mut access = self.access(id, op.group(0)[0], op.group(1), &layout)?;
+        access.owner = self.owner_of(Self::replica_bits(&layout));
+        Ok(access)
     }
 
     /// Is this an access to elements at listed positions?
@@ -573,18 +595,21 @@ impl Lowering<'_> {
         slots
     }
 
-    fn store_vectors(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
-        let dtype = access.partition.tensor.elem;
-        for (index, run) in slots.chunks(access.vector).enumerate() {
-            let start = first + index * access.vector;
+    fn vectors(&mut self, access: &mut Access, slots: Range<usize>, body: EachVector<'_>) {
+        for start in slots.step_by(access.vector) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start);
-            vector::store(&mut self.b, Space::Global, dtype, run, &addr, access.mods, guard);
+            body(self, start..start + access.vector, &addr, guard);
         }
     }
 }
 
 impl Access {
+    /// Element by element from now on.
+    pub fn go_one_by_one(&mut self) {
+        (self.vector, self.ragged) = (1, None);
+    }
+
     /// Accesses of a thread.
     fn num_instructions(&self) -> usize {
         let vector = if self.ragged.is_some() { 1 } else { self.vector };
@@ -613,7 +638,7 @@ impl Access {
     }
 
     /// What the accesses of a thread are, for people.
-    fn way(&self) -> Way {
+    pub fn way(&self) -> Way {
         let count = (self.layout.num_registers() / self.vector) as u32;
         Way::Threads { count, bytes: self.vector_bytes(), ragged: self.ragged.is_some() }
     }

@@ -393,6 +393,7 @@ impl<'m> Lowering<'m> {
             StorePtr => self.store_ptr(id),
             AtomicRmw => self.atomic_rmw(id),
             AtomicCas => self.atomic_cas(id),
+            AtomicRedView => self.atomic_red_view(id),
             MakeToken | JoinTokens => Ok(()),
             MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
@@ -411,8 +412,8 @@ impl<'m> Lowering<'m> {
                 Ok(())
             }
             Assert => self.assertion(id),
-            GetGlobal | Alloca | MmaFScaled | AtomicRedView | MemoryFenceAlias | MultimemLoadReduce
-            | MultimemReduce | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            GetGlobal | Alloca | MmaFScaled | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce
+            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
         }
     }
 

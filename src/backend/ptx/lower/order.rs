@@ -53,6 +53,11 @@ impl Ordering {
         matches!(self.order, MemOrder::Release | MemOrder::AcqRel)
     }
 
+    /// In no order, for its scope.
+    pub fn relaxed(self) -> (Sem, Scope) {
+        (Sem::Relaxed, self.scope)
+    }
+
     /// The order as one instruction carries it.
     fn sem(self) -> Sem {
         match self.order {
