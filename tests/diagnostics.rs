@@ -935,6 +935,27 @@ fn a_latency_of_a_gather_is_small() {
 }
 
 #[test]
+fn reductions_into_arrays() {
+    let text = problems_with_arrays(|_: Array<f32, 2>, out: ArrayMut<f32, 2>| {
+        let ids = ct::arange(8, 0, 1);
+        let tile = ct::zeros::<f32, 2>([8, 16]);
+        out.atomic_store_add((ct::at(ids), ct::at(ids)), tile);
+        out.atomic_store_max((0, ct::at(ids)), tile);
+        out.tiles([8, 8]).order([0, 0]).atomic_store_add((0, 0), 1.0);
+    });
+    assert_eq!(
+        text,
+        "\
+<atomic_store_add((ct::at(ids), ct::at(ids)), tile)>: `atomic_store_add`: components 0 and 1 are lists of positions
+  one axis can be sparse; for pairs of positions: `gather`, `scatter`
+<atomic_store_max((0, ct::at(ids)), tile)>: `atomic_store_max`: 8 positions for extent 16 of axis 1
+  one position for each element of the tile along this axis
+<atomic_store_add((0, 0), 1.0)>: `atomic_store_add`: order [0, 0] is not a permutation of the axes 0 to 1
+  name each axis of the array once"
+    );
+}
+
+#[test]
 fn indices_and_parts_of_arrays() {
     let text = problems_with_arrays(|a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
         let ids = ct::arange(8, 0, 1);

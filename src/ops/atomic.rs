@@ -7,6 +7,7 @@
 use super::operand::Operand;
 use super::order::{Order, Scope};
 use super::places::{Component, GatherIndex, Places, Request};
+use super::visit::Visit;
 use crate::codec;
 use crate::dtype::DType;
 use crate::element::{Int, Number, Whole, bf16, f16};
@@ -135,7 +136,7 @@ impl<const N: usize> AtomicOptions<N> {
 
 /// What is done to each element.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+pub(super) enum Deed {
     Add,
     Sub,
     Max,
@@ -149,7 +150,7 @@ enum Deed {
 }
 
 /// An atomic operation, without its types.
-struct Atomic<'a> {
+pub(super) struct Atomic<'a> {
     place: Place,
     name: &'static str,
     array: ArrayHandle,
@@ -163,6 +164,16 @@ struct Atomic<'a> {
     unchecked: bool,
 }
 
+impl<'a> Atomic<'a> {
+    /// What changes a tile of an array, relaxed, at these positions along its axes.
+    pub fn of_view(visit: &Visit<'_>, index: &'a [Component], deed: Deed, signed: bool) -> Atomic<'a> {
+        let Visit { place, name, array, dtype, .. } = *visit;
+        let order = Order::new(MemOrder::Relaxed, Scope::Device);
+        let (rank, unchecked) = (visit.shape.len(), visit.access.is_unchecked());
+        Atomic { place, name, array, dtype, signed, rank, index, deed, mask: None, order, unchecked }
+    }
+}
+
 /// The values of an atomic operation, of one shape.
 struct Values {
     pointers: Value,
@@ -171,7 +182,7 @@ struct Values {
 }
 
 impl Trace {
-    fn atomic(&mut self, atomic: &Atomic<'_>, value: Source) -> Raw {
+    pub(super) fn atomic(&mut self, atomic: &Atomic<'_>, value: Source) -> Raw {
         self.at(atomic.place);
         let poison = Type::tile(atomic.dtype, vec![1; atomic.rank]);
         match self.atomic_value(atomic, value) {
@@ -214,9 +225,10 @@ impl Trace {
                     false => (Opcode::NegI, vec![Attr::Overflow(Overflow::None)]),
                 };
                 let negative = self.put(code, &[value], attrs, atomic.dtype, &values.shape);
-                self.update(atomic, mode(Deed::Add, atomic), atomic.dtype, &values, negative)
+                let mode = Deed::Add.mode(atomic.dtype, atomic.signed);
+                self.update(atomic, mode, atomic.dtype, &values, negative)
             }
-            deed => self.update(atomic, mode(deed, atomic), atomic.dtype, &values, value),
+            deed => self.update(atomic, deed.mode(atomic.dtype, atomic.signed), atomic.dtype, &values, value),
         })
     }
 
@@ -280,19 +292,21 @@ impl Trace {
     }
 }
 
-/// How Tile IR calls an operation on the elements of the array.
-fn mode(deed: Deed, atomic: &Atomic<'_>) -> AtomicMode {
-    match (deed, atomic.signed) {
-        (Deed::Add | Deed::Sub, _) if atomic.dtype.is_float() => AtomicMode::AddF,
-        (Deed::Add | Deed::Sub, _) => AtomicMode::Add,
-        (Deed::Max, true) => AtomicMode::Max,
-        (Deed::Max, false) => AtomicMode::UMax,
-        (Deed::Min, true) => AtomicMode::Min,
-        (Deed::Min, false) => AtomicMode::UMin,
-        (Deed::And, _) => AtomicMode::And,
-        (Deed::Or, _) => AtomicMode::Or,
-        (Deed::Xor, _) => AtomicMode::Xor,
-        (Deed::Xchg | Deed::Cas(_), _) => AtomicMode::Xchg,
+impl Deed {
+    /// How Tile IR calls it on elements of this type.
+    pub fn mode(self, dtype: DType, signed: bool) -> AtomicMode {
+        match (self, signed) {
+            (Deed::Add | Deed::Sub, _) if dtype.is_float() => AtomicMode::AddF,
+            (Deed::Add | Deed::Sub, _) => AtomicMode::Add,
+            (Deed::Max, true) => AtomicMode::Max,
+            (Deed::Max, false) => AtomicMode::UMax,
+            (Deed::Min, true) => AtomicMode::Min,
+            (Deed::Min, false) => AtomicMode::UMin,
+            (Deed::And, _) => AtomicMode::And,
+            (Deed::Or, _) => AtomicMode::Or,
+            (Deed::Xor, _) => AtomicMode::Xor,
+            (Deed::Xchg | Deed::Cas(_), _) => AtomicMode::Xchg,
+        }
     }
 }
 

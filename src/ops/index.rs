@@ -264,6 +264,15 @@ impl Trace {
         Some(self.put(Opcode::MulI, &[wide, step], vec![Attr::Overflow(Overflow::None)], DType::I64, &[]))
     }
 
+    /// So many positions from a start on, in its type.
+    pub(crate) fn positions_from(&mut self, start: Value, count: i64) -> Value {
+        let dtype = self.builder.module.dtype(start);
+        let numbers = self.put(Opcode::Iota, &[], vec![], DType::I32, &[count]);
+        let numbers = if dtype == DType::I32 { numbers } else { self.extended(numbers, Sign::Unsigned, dtype) };
+        let start = self.stretch(start, &[count]);
+        self.put(Opcode::AddI, &[start, numbers], vec![Attr::Overflow(Overflow::None)], dtype, &[count])
+    }
+
     /// A list of positions as an i32 or i64 tile, the same numbers read as signed; `None` after a problem.
     pub(crate) fn index_tile(&mut self, place: Place, number: Number) -> Option<Value> {
         let Source::Value(raw) = number.source else { return self.index_scalar(place, number) };

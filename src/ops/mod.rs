@@ -10,6 +10,7 @@ mod arg_extreme;
 mod arithmetic;
 mod assume;
 mod atomic;
+mod atomic_store;
 mod body;
 mod compare;
 mod construct;

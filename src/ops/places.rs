@@ -33,6 +33,11 @@ enum Kind {
 }
 
 impl Component {
+    /// A signed integer tile of the result's rank.
+    pub(crate) fn of(raw: Raw, dtype: DType) -> Component {
+        Component { kind: Kind::Value(raw), dtype, signed: true }
+    }
+
     fn value<I: Int>(raw: Raw) -> Component {
         Component { kind: Kind::Value(raw), dtype: I::DTYPE, signed: I::SIGNED }
     }
@@ -225,7 +230,8 @@ impl Trace {
             Some(source) => Some(self.stretched_operand(request.place, source, DType::I1, &shape)?),
             None => None,
         };
-        let index = self.builder.module.dtype(*array.extents.first()?);
+        // An array without axes has one element, at its base.
+        let index = array.extents.first().map_or(DType::I32, |&extent| self.builder.module.dtype(extent));
         let mut parts = Vec::new();
         let mut masks = Vec::new();
         for (axis, (&position, component)) in positions.iter().zip(request.index).enumerate() {
@@ -236,7 +242,7 @@ impl Trace {
             let unit = array.unit_stride >> axis & 1 != 0;
             parts.push(if unit { offset } else { self.combined(Opcode::MulI, wrap(), offset, array.strides[axis]) });
         }
-        let offset = self.folded(Opcode::AddI, &wrap(), parts)?;
+        let offset = self.folded(Opcode::AddI, &wrap(), parts).unwrap_or_else(|| self.splat(index, 0, &[]));
         let offset = self.stretch(offset, &shape);
         let inside = self.folded(Opcode::AndI, &[], masks).map(|mask| self.stretch(mask, &shape));
         let mask = match (inside, user) {

@@ -61,8 +61,21 @@ fn additions<T: ct::AtomicAdd>(session: Session) -> Result<()> {
     session.check("subtracted", &down, &|[i]| Want::exactly(sum(i, -1)))
 }
 
-fn mask<T: Element>() -> u64 {
+/// All bits of an element.
+pub fn mask<T: Element>() -> u64 {
     u64::MAX >> (64 - T::DTYPE.bits())
+}
+
+/// Where a value stands in the order of atomic extrema: signed and unsigned integers as they are; floats by sign and
+/// magnitude.
+pub fn order_key<T: Number>(x: T) -> i128 {
+    let bits = x.to_bits() & mask::<T>();
+    let up = 64 - T::DTYPE.bits();
+    match (T::DTYPE.is_float(), T::SIGNED) {
+        (true, _) if bits >> (T::DTYPE.bits() - 1) == 1 => -1 - i128::from(bits & (mask::<T>() >> 1)),
+        (_, true) => i128::from(((bits << up) as i64) >> up),
+        _ => i128::from(bits),
+    }
 }
 
 fn extrema_kernel<T: ct::AtomicMinMax>(x: Array<T, 1>, at: Array<i32, 1>, high: ArrayMut<T, 1>, low: ArrayMut<T, 1>) {
@@ -79,22 +92,12 @@ fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
     let start = random::<T>(6, BINS, Spread::Moderate);
     let (mut high, mut low) = (session.array(&start, [BINS])?, session.array(&start, [BINS])?);
     session.launch(extrema_kernel::<T>, [COUNT.div_ceil(256)], (&x, &index, &mut high, &mut low))?;
-    // Signed and unsigned integers as they are; floats by sign and magnitude.
-    let key = |x: T| {
-        let bits = x.to_bits() & mask::<T>();
-        let up = 64 - T::DTYPE.bits();
-        match (T::DTYPE.is_float(), T::SIGNED) {
-            (true, _) if bits >> (T::DTYPE.bits() - 1) == 1 => -1 - i128::from(bits & (mask::<T>() >> 1)),
-            (_, true) => i128::from(((bits << up) as i64) >> up),
-            _ => i128::from(bits),
-        }
-    };
     let of_bin = |i: usize| {
         let all = data.iter().zip(&at).filter(move |(x, at)| **at == i as i32 && !x.to_f64().is_nan());
         all.map(|(x, _)| *x).chain([start[i]]).collect::<Vec<T>>()
     };
-    let largest = |i: usize| of_bin(i).into_iter().max_by_key(|&x| key(x)).expect("a value");
-    let smallest = |i: usize| of_bin(i).into_iter().min_by_key(|&x| key(x)).expect("a value");
+    let largest = |i: usize| of_bin(i).into_iter().max_by_key(|&x| order_key(x)).expect("a value");
+    let smallest = |i: usize| of_bin(i).into_iter().min_by_key(|&x| order_key(x)).expect("a value");
     session.check("largest", &high, &|[i]| Want::SameBits(largest(i).to_bits()))?;
     session.check("smallest", &low, &|[i]| Want::SameBits(smallest(i).to_bits()))
 }

@@ -19,6 +19,7 @@
 
 mod assert;
 mod atomic;
+mod atomic_store;
 mod boxes;
 mod cast;
 mod chains;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
     views::register(&mut suite);
     gather::register(&mut suite);
     atomic::register(&mut suite);
+    atomic_store::register(&mut suite);
     order::register(&mut suite);
     reduce::register(&mut suite);
     scan::register(&mut suite);

@@ -156,6 +156,7 @@ impl Sizes {
         match op.code {
             Opcode::LoadView | Opcode::LoadPtr => self.access(module, op.results[0]),
             Opcode::StoreView => self.access(module, op.group(0)[0]),
+            Opcode::AtomicRedView => self.access(module, op.group(2)[0]),
             Opcode::StorePtr => self.access(module, op.group(1)[0]),
             _ => {}
         }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::order::{Begun, Ordering};
 use super::shifted::Shift;
 use super::thread::AxisBits;
 use super::vector;
@@ -98,13 +99,29 @@ pub struct Access {
     in_pieces: bool,
 }
 
+/// What is done for a vector: with its slots, its address and its mask.
+type EachVector<'a> = &'a mut dyn FnMut(&mut Lowering<'_>, Range<usize>, &Addr, Option<Reg>);
+
 impl Lowering<'_> {
     /// `load_view_tko`.
     pub fn load_view(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let ordering = Ordering::of(op);
         let mut access = self.begin_load(id)?;
         let layout = access.layout.clone();
-        let slots = self.load_slots(&mut access, 0..layout.num_registers());
-        self.tiles[self.module.op(id).results[0].index()] = Some(Tile { layout, slots: slots.into() });
+        let all = 0..layout.num_registers();
+        let slots = if ordering.is_weak() {
+            self.load_slots(&mut access, all).into()
+        } else {
+            access.owner = self.owner_of(Self::replica_bits(&layout));
+            let begun = self.begin_ordered(ordering, access.num_instructions(), true);
+            access.say(begun);
+            let slots = self.load_slots(&mut access, all);
+            let (slots, met) = self.share(begun, access.partition.tensor.elem, &layout, slots)?;
+            self.end_ordered(begun, met);
+            slots
+        };
+        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         Ok(())
     }
 
@@ -116,10 +133,20 @@ impl Lowering<'_> {
             return Ok(());
         }
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
-        let slots = self.get(self.module.op(id).group(0)[0], &layout)?;
+        let op = self.module.op(id);
+        let slots = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
+        let begun = self.begin_ordered(Ordering::of(op), access.num_instructions(), true);
+        access.say(begun);
         self.store_slots(&mut access, 0, &slots);
+        self.end_ordered(begun, false);
         Ok(())
+    }
+
+    /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
+    pub fn is_steady(&self, load: OpId) -> bool {
+        let op = self.module.op(load);
+        Ordering::of(op).is_weak() && self.memory.is_read_only(self.module, op.group(0)[0])
     }
 
     /// What all vectors of a load share; orders it after earlier stores.
@@ -129,9 +156,10 @@ impl Lowering<'_> {
         self.order(id);
         let view = op.group(0)[0];
         let shape = ViewShape::at(self.module, &self.facts, view, op.group(1));
-        let shift = shape.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
+        let shift = shape.filter(|_| Ordering::of(op).is_weak());
+        let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
-        access.mods.nc = self.memory.is_read_only(self.module, view);
+        access.mods.nc = self.is_steady(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
@@ -168,15 +196,34 @@ impl Lowering<'_> {
 
     /// Stores slots from `first` on (a multiple of the vector).
     pub fn store_slots(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
-        let Some(axis) = access.ragged else { return self.store_vectors(access, first, slots) };
+        let (dtype, mods) = (access.partition.tensor.elem, access.mods);
+        self.each_vector(access, first..first + slots.len(), &mut |this, range, addr, guard| {
+            let run = &slots[range.start - first..range.end - first];
+            vector::store(&mut this.b, Space::Global, dtype, run, addr, mods, guard);
+        });
+    }
+
+    /// Something for each vector of a range of slots: with its slots, its address and its mask.
+    pub fn each_vector(&mut self, access: &mut Access, slots: Range<usize>, body: EachVector<'_>) {
+        let Some(axis) = access.ragged else { return self.vectors(access, slots, body) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
         let inside = self.whole(access, axis);
         self.b.bra_if(inside, true, slow, true);
-        self.store_vectors(access, first, slots);
+        self.vectors(access, slots.clone(), body);
         self.b.bra(done, true);
         self.b.place(slow);
-        access.element_by_element(|access| self.store_vectors(access, first, slots));
+        access.element_by_element(|access| self.vectors(access, slots, body));
         self.b.place(done);
+    }
+
+    /// What all vectors of a reduction into an array share; orders it after earlier accesses.
+    pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<Access> {
+        let op = self.module.op(id);
+        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
+        self.order(id);
+        let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
+        access.owner = self.owner_of(Self::replica_bits(&layout));
+        Ok(access)
     }
 
     /// Is this an access to elements at listed positions?
@@ -581,18 +628,32 @@ impl Lowering<'_> {
         slots
     }
 
-    fn store_vectors(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
-        let dtype = access.partition.tensor.elem;
-        for (index, run) in slots.chunks(access.vector).enumerate() {
-            let start = first + index * access.vector;
+    fn vectors(&mut self, access: &mut Access, slots: Range<usize>, body: EachVector<'_>) {
+        for start in slots.step_by(access.vector) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start, (0, 0));
-            vector::store(&mut self.b, Space::Global, dtype, run, &addr, access.mods, guard);
+            body(self, start..start + access.vector, &addr, guard);
         }
     }
 }
 
 impl Access {
+    /// Element by element from now on.
+    pub fn go_one_by_one(&mut self) {
+        (self.vector, self.ragged) = (1, None);
+    }
+
+    /// Accesses of a thread.
+    fn num_instructions(&self) -> usize {
+        let vector = if self.ragged.is_some() { 1 } else { self.vector };
+        self.layout.num_registers() / vector
+    }
+
+    /// Each of them says what an ordered access says.
+    fn say(&mut self, begun: Begun) {
+        (self.mods.sem, self.mods.scope) = begun.semantics();
+    }
+
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector
@@ -625,7 +686,7 @@ impl Access {
     }
 
     /// What the accesses of a thread are, for people.
-    fn way(&self) -> Way {
+    pub fn way(&self) -> Way {
         let count = (self.layout.num_registers() / self.vector) as u32;
         Way::Threads { count, bytes: self.vector_bytes(), ragged: self.ragged.is_some() }
     }

@@ -7,12 +7,13 @@
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
 //! * `history` — which accesses need a barrier between them;
-//! * `pointer`, `atomic`, `private`, `certain` — accesses by pointers; atomics, orders; atomics combined in shared
-//!   memory; masks that hold for all elements of a thread;
+//! * `pointer`, `atomic`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared memory; masks
+//!   that hold for all elements of a thread;
+//! * `order` — accesses that other tile blocks see in order;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
-//! * `reduce`, `scan` — within a thread, across lanes, across warps;
+//! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
@@ -34,6 +35,7 @@ mod elementwise;
 mod exits;
 mod history;
 mod memory;
+mod order;
 mod pieces;
 mod pipeline;
 mod pointer;
@@ -46,6 +48,7 @@ mod ring;
 mod roles;
 mod run;
 mod scan;
+mod scan_warps;
 mod shifted;
 mod slice;
 mod strip;
@@ -397,6 +400,7 @@ impl<'m> Lowering<'m> {
             StorePtr => self.store_ptr(id),
             AtomicRmw => self.atomic_rmw(id),
             AtomicCas => self.atomic_cas(id),
+            AtomicRedView => self.atomic_red_view(id),
             MakeToken | JoinTokens => Ok(()),
             MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
@@ -415,8 +419,8 @@ impl<'m> Lowering<'m> {
                 Ok(())
             }
             Assert => self.assertion(id),
-            GetGlobal | Alloca | MmaFScaled | AtomicRedView | MemoryFenceAlias | MultimemLoadReduce
-            | MultimemReduce | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            GetGlobal | Alloca | MmaFScaled | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce
+            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
         }
     }
 

@@ -200,7 +200,7 @@ impl Lowering<'_> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
-        if !matches!(padding, None | Some(Padding::Zero)) || !self.memory.is_read_only(module, view) {
+        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_steady(load) {
             return None;
         }
         let shape = ViewShape::of(module, view)?;
@@ -320,7 +320,7 @@ impl Lowering<'_> {
     fn is_repeatable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let steady = match op.code {
-            Opcode::LoadView => self.memory.is_read_only(self.module, op.group(0)[0]),
+            Opcode::LoadView => self.is_steady(id),
             code => code.spec().effect == Effect::Pure,
         };
         steady

@@ -4,7 +4,7 @@
 //! one is asked for, and one access covers them all: under one mask, if the mask is the same in all of them. Else
 //! threads whose elements are all there take the wide accesses, and the others go element by element.
 
-use super::atomic::Ordering;
+use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::{mask_of, pointers_of};
 use crate::backend::ptx::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};

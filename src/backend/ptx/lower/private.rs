@@ -8,7 +8,8 @@
 //! Lanes that meet in one bank of shared memory wait for each other. So of the very first elements there are several
 //! copies side by side, up to one a lane, each in a bank of its own.
 
-use super::atomic::{Ordering, form};
+use super::atomic::form;
+use super::order::Ordering;
 use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};

@@ -15,7 +15,7 @@ use super::Lowering;
 use super::cluster::Pairs;
 use super::print::PRINT_BYTES;
 use super::slice::Slicer;
-use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise};
+use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise, stored};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
@@ -308,8 +308,7 @@ impl Lowering<'_> {
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
         let shape = ViewShape::of(module, view)?;
         let [contiguous, rows] = feed.axes;
-        let read_only = self.memory.is_read_only(module, view);
-        if !read_only
+        if !self.is_steady(load)
             || !matches!(padding, None | Some(Padding::Zero))
             || contiguous_axis(module, &shape) != Some(contiguous)
         {
@@ -513,8 +512,8 @@ impl Lowering<'_> {
                     }
                     operands = operands.max(bytes);
                 }
-                Opcode::StoreView => {
-                    let value = op.group(0)[0];
+                Opcode::StoreView | Opcode::AtomicRedView => {
+                    let value = stored(op);
                     let boxed = self.box_stores.contains_key(&id);
                     let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
                         _ if boxed && !boxes => false,
