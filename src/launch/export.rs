@@ -43,7 +43,8 @@ pub struct ExportedParam {
 /// A kernel in a file's form, with what a launch needs to know.
 ///
 /// # Launching it
-/// Parameters are passed one after another, in the order of the arguments: a number as itself; an array
+/// Parameters are passed one after another, in the order of the arguments: a number as itself; a
+/// [`RawPtr`](crate::RawPtr) as its address, a number of 8 bytes; an array
 /// of R dimensions as its address, R extents and R strides (in elements; i32, or i64 for arrays whose
 /// offsets need it). Strides that are compiled in are passed, too. What the kernel was compiled for must
 /// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of

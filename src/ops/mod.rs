@@ -37,6 +37,7 @@ mod order;
 mod part;
 mod pieces;
 mod places;
+pub mod pointer;
 mod print;
 mod range;
 mod rearrange;

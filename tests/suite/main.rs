@@ -40,6 +40,7 @@ mod memory;
 mod narrow;
 mod order;
 mod pieces;
+mod pointer;
 mod print;
 mod product;
 mod ptxas;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
     memory::register(&mut suite);
     views::register(&mut suite);
     gather::register(&mut suite);
+    pointer::register(&mut suite);
     atomic::register(&mut suite);
     order::register(&mut suite);
     reduce::register(&mut suite);

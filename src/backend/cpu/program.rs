@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::global::Globals;
 use super::liveness::Liveness;
+use super::origin;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Module, Opcode};
+use crate::ir::{BlockId, Module, Opcode, Value};
 
 /// A kernel ready to be interpreted.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Code {
     pub(super) body: BlockId,
     pub(super) liveness: Liveness,
     pub(super) globals: Globals,
+    /// Views and pointers that may lead anywhere.
+    pub(super) foreign: FxHashSet<Value>,
 }
 
 impl Program {
@@ -46,6 +51,7 @@ impl Program {
             body: entry.body,
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
+            foreign: origin::foreign(module, entry.body),
         })))
     }
 }

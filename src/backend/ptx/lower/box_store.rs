@@ -94,11 +94,15 @@ impl Lowering<'_> {
         module.walk(body, &mut |id| {
             let op = module.op(id);
             match op.code {
-                Opcode::LoadView => drop(others.insert(history::root(module, op.group(0)[0]))),
-                Opcode::StoreView => match self.box_store(id) {
-                    Some(store) => drop(stores.insert(id, store)),
-                    None => drop(others.insert(history::root(module, op.group(1)[0]))),
-                },
+                Opcode::LoadView | Opcode::StoreView => {
+                    let view = op.operand_group("view")[0];
+                    unknown |= history::is_unknown(module, view);
+                    let store = if op.code == Opcode::StoreView { self.box_store(id) } else { None };
+                    match store {
+                        Some(store) => drop(stores.insert(id, store)),
+                        None => drop(others.insert(history::root(module, view))),
+                    }
+                }
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
                 code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
             }

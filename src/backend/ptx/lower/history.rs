@@ -139,6 +139,11 @@ pub fn root(module: &Module, view: Value) -> Value {
     value
 }
 
+/// May a view or pointers lead anywhere?
+pub fn is_unknown(module: &Module, address: Value) -> bool {
+    place(module, address) == Root::Unknown
+}
+
 /// Where the memory behind a view or pointers is.
 fn place(module: &Module, address: Value) -> Root {
     let root = root(module, address);
