@@ -50,6 +50,8 @@ pub struct ExportedParam {
 /// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of
 /// [`export`] had them, and every [`Limit`].
 ///
+/// [`Global`](crate::Global)s are in the file: whoever loads it has an instance of them for each time.
+///
 /// PTX of a kernel with assertions takes one address more: 0, and failures are not noticed; or that of
 /// [`Exported::failure_bytes`] zeroed bytes, whose first word (u32) is 2 after a failure.
 ///

@@ -22,6 +22,7 @@ mod entry;
 mod flow;
 mod fold;
 mod gather;
+mod global;
 mod grid;
 mod index;
 mod integer;
@@ -60,6 +61,7 @@ pub use dependent::{grid_dependency_control_launch_dependents, grid_dependency_c
 pub use entry::{Entry, EntryMut};
 pub use flow::{Flow, for_each_flow, loop_flow, return_if};
 pub use gather::{GatherOptions, ScatterOptions};
+pub use global::Global;
 pub use grid::{bid, num_blocks};
 pub use index::{At, IntoIndex, Position, TileIndex, at};
 pub use map::from_fn;

@@ -32,6 +32,7 @@ mod float;
 mod flow;
 mod format;
 mod gather;
+mod global;
 mod grid;
 mod harness;
 mod integer;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
     views::register(&mut suite);
     gather::register(&mut suite);
     pointer::register(&mut suite);
+    global::register(&mut suite);
     atomic::register(&mut suite);
     order::register(&mut suite);
     reduce::register(&mut suite);

@@ -54,4 +54,18 @@ impl Program {
             foreign: origin::foreign(module, entry.body),
         })))
     }
+
+    /// Reads the first bytes of a global, as they are between runs. False if there is no such global, or it has fewer.
+    pub fn read_global(&self, name: &str, to: &mut [u8]) -> bool {
+        let Some(span) = self.0.globals.named(name, to.len()) else { return false };
+        to.iter_mut().enumerate().for_each(|(i, byte)| *byte = span.load(i));
+        true
+    }
+
+    /// Replaces the first bytes of a global. False if there is no such global, or it has fewer.
+    pub fn write_global(&self, name: &str, from: &[u8]) -> bool {
+        let Some(span) = self.0.globals.named(name, from.len()) else { return false };
+        from.iter().enumerate().for_each(|(i, &byte)| span.store(i, byte));
+        true
+    }
 }
