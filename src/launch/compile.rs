@@ -48,12 +48,16 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
     }
     let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
     dump.write_module(&module)?;
+    // Globals live in the code: there is one form of it for all launches.
+    let has_globals = !module.globals.is_empty();
     match device.as_gpu() {
         None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?), Remarks::of_interpreted(name))),
         Some(gpu) if wishes.generator == Backend::TileIr => {
             check_hints(wishes.hints)?;
-            Ok(Executable::Gpu(tileir::compile(name, &module, gpu, wishes.hints, Guards::Launch, &dump)?))
+            let guards = if has_globals { Guards::Kernel } else { Guards::Launch };
+            Ok(Executable::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?))
         }
+        Some(gpu) if has_globals => Ok(Executable::Gpu(ptx::compile(name, &module, gpu, wishes.hints, false, &dump)?)),
         Some(gpu) => {
             let build = |tma| ptx::compile(name, &module, gpu, wishes.hints, tma, &dump);
             // The assembler has limits of its own for kernels whose warps have roles: the plain form has fewer.

@@ -6,14 +6,14 @@
 
 use super::operand::Operand;
 use super::order::{Order, Scope};
-use super::places::{Component, GatherIndex, Places, Request};
+use super::places::{Component, GatherIndex, Places, Request, Target};
 use super::visit::Visit;
 use crate::codec;
 use crate::dtype::DType;
 use crate::element::{Int, Number, Whole, bf16, f16};
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Rounding, Sign, Type, Value};
-use crate::tile::{ArrayHandle, ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
+use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
 #[diagnostic::on_unimplemented(
@@ -153,15 +153,13 @@ pub(super) enum Deed {
 pub(super) struct Atomic<'a> {
     place: Place,
     name: &'static str,
-    array: ArrayHandle,
+    target: Target<'a>,
     dtype: DType,
     signed: bool,
     rank: usize,
-    index: &'a [Component],
     deed: Deed,
     mask: Option<Source>,
     order: Order,
-    unchecked: bool,
 }
 
 impl<'a> Atomic<'a> {
@@ -170,7 +168,8 @@ impl<'a> Atomic<'a> {
         let Visit { place, name, array, dtype, .. } = *visit;
         let order = Order::new(MemOrder::Relaxed, Scope::Device);
         let (rank, unchecked) = (visit.shape.len(), visit.access.is_unchecked());
-        Atomic { place, name, array, dtype, signed, rank, index, deed, mask: None, order, unchecked }
+        let target = Target::Elements { array, index, unchecked };
+        Atomic { place, name, target, dtype, signed, rank, deed, mask: None, order }
     }
 }
 
@@ -202,13 +201,11 @@ impl Trace {
         let Places { pointers, mask, shape } = self.places(&Request {
             place: atomic.place,
             name: atomic.name,
-            array: atomic.array,
+            target: atomic.target,
             dtype: atomic.dtype,
-            index: atomic.index,
             rank: atomic.rank,
             others: &[("mask", atomic.mask), ("value", Some(value)), ("expected", expected)],
             mask: atomic.mask,
-            unchecked: atomic.unchecked,
         })?;
         let value = self.stretched_operand(atomic.place, value, atomic.dtype, &shape)?;
         let values = Values { pointers, mask, shape };
@@ -406,22 +403,23 @@ impl<T: Whole, const R: usize> ArrayMut<T, R> {
         value: Source,
         options: AtomicOptions<N>,
     ) -> Tile<T, N> {
-        let place = here();
-        let index = index.components();
-        let AtomicOptions { mask, order, scope, unchecked } = options;
-        let atomic = Atomic {
-            place,
-            name,
-            array: self.handle,
-            dtype: T::DTYPE,
-            signed: T::SIGNED,
-            rank: N,
-            index: &index,
-            deed,
-            mask,
-            order: Order::new(order, scope),
-            unchecked,
-        };
-        Tile::from_raw(record(|t| t.atomic(&atomic, value)))
+        let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
+        let target = Target::Elements { array, index, unchecked };
+        Tile::from_raw(atomic_on::<T, N>(name, target, deed, value, options))
     }
+}
+
+/// Records an atomic operation on what the target names, with a result of rank `N`.
+#[track_caller]
+pub(super) fn atomic_on<T: Whole, const N: usize>(
+    name: &'static str,
+    target: Target<'_>,
+    deed: Deed,
+    value: Source,
+    options: AtomicOptions<N>,
+) -> Raw {
+    let AtomicOptions { mask, order, scope, .. } = options;
+    let (dtype, signed, order) = (T::DTYPE, T::SIGNED, Order::new(order, scope));
+    let atomic = Atomic { place: here(), name, target, dtype, signed, rank: N, deed, mask, order };
+    record(|t| t.atomic(&atomic, value))
 }

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::tensor_map::box_order;
 use super::thread::AxisBits;
-use super::{Lowered, Lowering, vector};
+use super::{Lowered, Lowering, history, vector};
 use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
@@ -94,11 +94,15 @@ impl Lowering<'_> {
         module.walk(body, &mut |id| {
             let op = module.op(id);
             match op.code {
-                Opcode::LoadView => drop(others.insert(module.base(op.group(0)[0]))),
-                Opcode::StoreView => match self.box_store(id) {
-                    Some(store) => drop(stores.insert(id, store)),
-                    None => drop(others.insert(module.base(op.group(1)[0]))),
-                },
+                Opcode::LoadView | Opcode::StoreView => {
+                    let view = op.operand_group("view")[0];
+                    unknown |= history::is_unknown(module, view);
+                    let store = if op.code == Opcode::StoreView { self.box_store(id) } else { None };
+                    match store {
+                        Some(store) => drop(stores.insert(id, store)),
+                        None => drop(others.insert(module.base(view))),
+                    }
+                }
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
                 code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
             }

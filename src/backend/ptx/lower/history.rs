@@ -122,6 +122,11 @@ impl History {
     }
 }
 
+/// May a view or pointers lead anywhere?
+pub fn is_unknown(module: &Module, address: Value) -> bool {
+    place(module, address) == Root::Unknown
+}
+
 /// Where the memory behind a view or pointers is.
 fn place(module: &Module, address: Value) -> Root {
     let root = module.base(address);

@@ -66,14 +66,14 @@ use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, Ty};
+use super::inst::{Operand, RegClass, Ty};
 use super::pressure;
 use super::remarks::CodeRemarks;
 use super::shared::SharedMemory;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use crate::error::Diagnostic;
-use crate::ir::{BlockId, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Attr, AttrKind, BlockId, ConstData, Elem, Entry, Global, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
 use crate::target::Target;
@@ -234,7 +234,7 @@ pub fn lower<'m>(
     remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
-    let text = emit::module(target, &[], &[function]);
+    let text = emit::module(target, &globals(module), &[function]);
     Ok(Compiled {
         text,
         entry: name.to_owned(),
@@ -253,6 +253,22 @@ pub fn lower<'m>(
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
     let needed = pressure::live_registers(function) * 3 / 4;
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
+}
+
+/// The globals of a module as bytes.
+fn globals(module: &Module) -> Vec<emit::GlobalArray> {
+    let one = |global: &Global| {
+        let ty = module.type_of(global.ty);
+        let (count, bytes) = (ty.shape().iter().product::<i64>() as usize, ty.dtype().storage_bits().div_ceil(8));
+        let words: Vec<u64> = match &global.value {
+            ConstData::Splat(word) => vec![*word; count],
+            ConstData::Dense(words) => words.to_vec(),
+        };
+        let bytes_of = |word: u64| word.to_le_bytes().into_iter().take(bytes as usize);
+        let align = u32::try_from(global.alignment).unwrap_or(1).max(bytes);
+        emit::GlobalArray { align, bytes: words.into_iter().flat_map(bytes_of).collect() }
+    };
+    module.globals.iter().map(one).collect()
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
@@ -419,8 +435,10 @@ impl<'m> Lowering<'m> {
                 Ok(())
             }
             Assert => self.assertion(id),
-            GetGlobal | Alloca | MmaFScaled | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce
-            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            GetGlobal => self.global(op),
+            Alloca | MmaFScaled | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+                Err("the ptx back end has no lowering for this op".to_owned())
+            }
         }
     }
 
@@ -466,6 +484,21 @@ impl<'m> Lowering<'m> {
     fn single(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.inference.num_warps);
         self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
+    }
+
+    /// `get_global`: its address.
+    fn global(&mut self, op: &Op) -> Lowered {
+        let Some(Attr::Text(name)) = op.attr(AttrKind::Text) else { return Err("a global without a name".to_owned()) };
+        let mut globals = self.module.globals.iter();
+        let Some(index) = globals.position(|global| *global.name == **name) else {
+            return Err(format!("there is no global `{name}`"));
+        };
+        if self.module.type_of(self.module.globals[index].ty).dtype().storage_bits() < 8 {
+            return Err("a global of elements that share a byte".to_owned());
+        }
+        let address = self.b.copy(Operand::Global(index as u32), RegClass::B64);
+        self.single(op.results[0], address.into());
+        Ok(())
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {

@@ -111,7 +111,9 @@ impl Lowering<'_> {
         let run = self.inference.pointer_runs.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = leaders(&layout, vector);
+        // An address that is known is no operand of a memory instruction: ptxas would judge it.
         let addresses = self.get(pointers, &leaders)?.to_vec();
+        let addresses = addresses.into_iter().map(|address| self.b.reg(address, RegClass::B64).into()).collect();
         let mask = match mask_of(op) {
             Some(mask) if self.is_true(mask) => Mask::None,
             Some(mask) => {

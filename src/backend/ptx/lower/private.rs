@@ -89,7 +89,9 @@ fn parts(module: &Module, pointers: Value) -> Option<(Value, Value)> {
             _ => return None,
         }
     }
-    Some((base, op.operands[1]))
+    // A pointer that a loop carries is another one in each iteration, and gone at the end.
+    let Def::Arg(block, _) = module.def(base) else { return None };
+    module.block(block).parent.is_none().then_some((base, op.operands[1]))
 }
 
 impl Lowering<'_> {
