@@ -27,6 +27,7 @@ mod promise;
 mod ptx;
 mod raw;
 mod remarks;
+mod require;
 mod roofline;
 mod run;
 mod source;

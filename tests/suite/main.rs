@@ -46,6 +46,7 @@ mod ptxas;
 mod random;
 mod random_product;
 mod reduce;
+mod require;
 mod scan;
 mod shape;
 mod sweep;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
     atomic::register(&mut suite);
     order::register(&mut suite);
     reduce::register(&mut suite);
+    require::register(&mut suite);
     scan::register(&mut suite);
     pieces::register(&mut suite);
     narrow::register(&mut suite);
