@@ -38,6 +38,7 @@ mod integer;
 mod large;
 mod memory;
 mod narrow;
+mod numbers;
 mod order;
 mod pieces;
 mod print;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
     float::register(&mut suite);
     sweep::register(&mut suite);
     integer::register(&mut suite);
+    numbers::register(&mut suite);
     large::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
