@@ -614,15 +614,32 @@ fn host_number_does_not_fit() {
 }
 
 #[test]
-fn zip_map_shapes() {
+fn random_numbers_of_too_many_axes() {
     let text = problems(|| {
-        let _ = tile(4, 8).zip_map(tile(4, 1), |a, b| a + b);
+        let random = ct::Philox::new(1, 2);
+        let _ = random.bits([0, 0, 0, 0], [2, 2, 2, 4]);
+        let _ = random.bits((ct::at(ct::arange(8, 0, 1)), 0), [4, 16]);
     });
     assert_eq!(
         text,
         "\
-<zip_map(tile(4, 1), |a, b| a + b)>: `zip_map` of tiles with shapes [4, 8] and [4, 1]
-  the shapes must be equal: use `broadcast_to`"
+<bits([0, 0, 0, 0], [2, 2, 2, 4])>: `bits`: random numbers for 4 axes
+  they have 1 to 3 axes: `reshape` the tile
+<bits((ct::at(ct::arange(8, 0, 1)), 0), [4, 16])>: `bits`: 8 positions for extent 4 of axis 0
+  a list of positions has one for each element along its axis"
+    );
+}
+
+#[test]
+fn zip_map_shapes() {
+    let text = problems(|| {
+        let _ = tile(4, 8).zip_map(tile(4, 2), |a, b| a + b);
+    });
+    assert_eq!(
+        text,
+        "\
+<zip_map(tile(4, 2), |a, b| a + b)>: `zip_map` of tiles with shapes [4, 8] and [4, 2]
+  extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"
     );
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
         && a.blocks.iter().zip(&b.blocks).all(|(a, b)| (&a.args, &a.ops, a.parent) == (&b.args, &b.ops, b.parent))
         && a.entries.len() == b.entries.len()
         && a.entries.iter().zip(&b.entries).all(|(a, b)| (&a.name, a.body, &a.hints) == (&b.name, b.body, &b.hints))
+        && a.required == b.required
         && a.globals.len() == b.globals.len()
         && a.globals.iter().zip(&b.globals).all(|(a, b)| {
             (&a.name, a.ty, &a.value, a.alignment, a.private, a.constant)

@@ -221,6 +221,9 @@ pub struct Module {
     pub globals: Vec<Global>,
     /// Kernels.
     pub entries: Vec<Entry>,
+    /// Assertions in the body of the first entry that each launch checks before anything runs. They depend on
+    /// parameters and grid alone. Only the module of a trace has some.
+    pub required: Vec<OpId>,
     /// Who wrote the bytecode of this module; text shows it in a comment.
     pub producer: Option<String>,
 }

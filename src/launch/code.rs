@@ -3,6 +3,7 @@
 use super::choices::Launch;
 use super::compile::optimise;
 use super::ptx::generate;
+use super::require::Requirements;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, trace_kernel};
@@ -36,7 +37,7 @@ where
     K: Kernel<P>,
     A: ArrivesAs<P>,
 {
-    Ok(traced(&kernel, &Arguments::of(args))?.to_text(PrintOptions::default()))
+    Ok(traced(&kernel, &Arguments::of(args))?.0.to_text(PrintOptions::default()))
 }
 
 /// The PTX of a kernel for a target; arguments as for [`code_ir`].
@@ -83,12 +84,12 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        Ok(generate(&traced(&kernel, &Arguments::of(args))?, target, self.hints, true)?.text)
+        Ok(generate(&traced(&kernel, &Arguments::of(args))?.0, target, self.hints, true)?.text)
     }
 }
 
 #[track_caller]
-pub(super) fn traced<K, A, P>(kernel: &K, args: &Arguments<A, P>) -> Result<Module>
+pub(super) fn traced<K, A, P>(kernel: &K, args: &Arguments<A, P>) -> Result<(Module, Option<Requirements>)>
 where
     K: Kernel<P>,
     A: ArrivesAs<P>,

@@ -2,9 +2,10 @@
 
 use super::choices::Wishes;
 use super::dump::Dump;
-use super::executable::Executable;
+use super::executable::{Code, Executable};
 use super::hints::check_hints;
 use super::remarks::Remarks;
+use super::require::Requirements;
 use super::{ptx, tileir};
 use crate::backend::cpu;
 use crate::backend::tileir::Guards;
@@ -13,19 +14,20 @@ use crate::ir::{Module, Opcode, Type, verify};
 use crate::pass;
 use crate::runtime::{Backend, Device};
 
-/// Verifies a trace, runs the passes and verifies again.
+/// Verifies a trace, takes the conditions of launches out of it, runs the passes and verifies again.
 ///
 /// # Errors
 /// [`Error::Kernel`] for a trace that is ill-formed, [`Error::Compile`] for a pass that broke it.
-pub(super) fn optimise(name: &str, mut module: Module) -> Result<Module> {
+pub(super) fn optimise(name: &str, mut module: Module) -> Result<(Module, Option<Requirements>)> {
     verify(&module).map_err(Error::Kernel)?;
+    let required = pass::split_required(&mut module).map(|checks| Requirements::new(name, &checks)).transpose()?;
     pass::optimize(&mut module);
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.into(),
         stage: "the verifier after the passes",
         log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     })?;
-    Ok(module)
+    Ok((module, required))
 }
 
 /// Lets a kernel that never waits for the one before it do so before all else.
@@ -42,7 +44,7 @@ fn wait_first(module: &mut Module) {
 
 /// Compiles a trace for a device.
 pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Executable> {
-    let mut module = optimise(name, module)?;
+    let (mut module, required) = optimise(name, module)?;
     if wishes.dependent {
         wait_first(&mut module);
     }
@@ -50,14 +52,14 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
     dump.write_module(&module)?;
     // Globals live in the code: there is one form of it for all launches.
     let has_globals = !module.globals.is_empty();
-    match device.as_gpu() {
-        None => Ok(Executable::Cpu(Box::new(cpu::Program::compile(&module)?), Remarks::of_interpreted(name))),
+    let code = match device.as_gpu() {
+        None => Code::Cpu(Box::new(cpu::Program::compile(&module)?), Remarks::of_interpreted(name)),
         Some(gpu) if wishes.generator == Backend::TileIr => {
             check_hints(wishes.hints)?;
             let guards = if has_globals { Guards::Kernel } else { Guards::Launch };
-            Ok(Executable::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?))
+            Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?)
         }
-        Some(gpu) if has_globals => Ok(Executable::Gpu(ptx::compile(name, &module, gpu, wishes.hints, false, &dump)?)),
+        Some(gpu) if has_globals => Code::Gpu(ptx::compile(name, &module, gpu, wishes.hints, false, &dump)?),
         Some(gpu) => {
             let build = |tma| ptx::compile(name, &module, gpu, wishes.hints, tma, &dump);
             // The assembler has limits of its own for kernels whose warps have roles: the plain form has fewer.
@@ -65,7 +67,8 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
                 Error::Compile { .. } => build(false).map_err(|_| problem),
                 other => Err(other),
             });
-            Ok(Executable::Gpu(code?))
+            Code::Gpu(code?)
         }
-    }
+    };
+    Ok(Executable { code, required: required.map(Box::new) })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::choices::{Launch, Wishes};
-use super::executable::Executable;
+use super::executable::{Code, Executable};
 use super::grid::Grid;
 use super::raw::RawLaunch;
 use super::remarks::Remarks;
@@ -188,19 +188,23 @@ impl<Args> CompiledKernel<Args> {
     /// device. The arguments are to be of the form that it was compiled for.
     ///
     /// # Errors
-    /// [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
+    /// [`Error::Argument`] where a condition of the kernel ([`require`](fn@crate::require)) does not hold (those about the
+    /// grid are left to the launcher, and all others of such a kernel), [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
     /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
     pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
-        let Executable::Gpu(code) = self.executable() else { return Ok(None) };
+        let Executable { code: Code::Gpu(code), required } = self.executable() else { return Ok(None) };
         let mut words = Vec::new();
         args.give().pack(&mut |word| words.push(word));
+        if let Some(required) = required {
+            required.check_arguments(&words)?;
+        }
         RawLaunch::new(&self.slot, code, words).map(Some)
     }
 
     fn resources(&self) -> Result<(u32, u32)> {
-        match self.executable() {
-            Executable::Cpu(..) => Ok((0, 0)),
-            Executable::Gpu(code) => code.kernel.resources(),
+        match &self.executable().code {
+            Code::Cpu(..) => Ok((0, 0)),
+            Code::Gpu(code) => code.kernel.resources(),
         }
     }
 }

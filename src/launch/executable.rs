@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::promise::Checks;
 use super::remarks::Remarks;
+use super::require::Requirements;
 use super::tensor_map::{Encoded, TensorMaps};
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
@@ -11,15 +12,22 @@ use crate::error::Result;
 use crate::runtime::{FailureNote, GpuKernel};
 
 /// A compiled kernel.
-pub(crate) enum Executable {
+pub(crate) struct Executable {
+    pub code: Code,
+    /// What each launch checks beforehand.
+    pub required: Option<Box<Requirements>>,
+}
+
+/// What runs.
+pub(crate) enum Code {
     Cpu(Box<cpu::Program>, Remarks),
     Gpu(GpuCode),
 }
 
 impl Executable {
     pub fn remarks(&self) -> &Remarks {
-        match self {
-            Executable::Cpu(_, remarks) | Executable::Gpu(GpuCode { remarks, .. }) => remarks,
+        match &self.code {
+            Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks,
         }
     }
 }

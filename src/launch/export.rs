@@ -7,6 +7,7 @@ use super::code::traced;
 use super::grid::Grid;
 use super::promise::Checks;
 use super::ptx::generate;
+use super::require::Requirements;
 use super::tileir::assembled;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::ptx::{self, ParamKind};
@@ -85,6 +86,7 @@ pub struct Exported {
 #[derive(Debug)]
 struct Source {
     module: Module,
+    required: Option<Requirements>,
     target: Target,
     format: Format,
     hints: Hints,
@@ -101,8 +103,8 @@ impl Exported {
     }
 
     /// May the kernel be launched with this grid and these parameters (in order, one word each)? If not,
-    /// some tile index might be outside of its array, about which the kernel does not ask; or the grid is beyond
-    /// the limits (see [`Grid`]).
+    /// some tile index might be outside of its array, about which the kernel does not ask; or a condition of the kernel
+    /// ([`require`](fn@crate::require)) does not hold; or the grid is beyond the limits (see [`Grid`]).
     ///
     /// ```
     /// use cutlet as ct;
@@ -127,7 +129,8 @@ impl Exported {
             Format::Ptx => Backend::Ptx,
         };
         let Ok(Some(grid)) = grid.into().checked(generator) else { return false };
-        self.checks.hold(grid, params)
+        let required = self.source.required.as_ref();
+        required.is_none_or(|required| required.check(grid, params).is_ok()) && self.checks.hold(grid, params)
     }
 
     /// The same kernel with guards, for launches of any grid within the limits.
@@ -187,7 +190,7 @@ where
     A: ArrivesAs<P>,
 {
     let compiled =
-        tileir::compile(&traced(&kernel, &Arguments::of(args))?, target, &tileir::CompileOptions::default())?;
+        tileir::compile(&traced(&kernel, &Arguments::of(args))?.0, target, &tileir::CompileOptions::default())?;
     Ok(compiled.module.to_text(PrintOptions::default()))
 }
 
@@ -205,13 +208,14 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let source = Source { module: traced(&kernel, &Arguments::of(args))?, target, format, hints: self.hints };
+        let (module, required) = traced(&kernel, &Arguments::of(args))?;
+        let source = Source { module, required, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)
     }
 }
 
 fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
-    let Source { module, target, format, hints } = &*source;
+    let Source { module, target, format, hints, .. } = &*source;
     let version = match format {
         Format::Ptx => return emit_ptx(source),
         Format::TileIr(version) => *version,

@@ -1,7 +1,7 @@
 //! Globals of compiled kernels, from the host.
 
 use super::compiled::CompiledKernel;
-use super::executable::Executable;
+use super::executable::Code;
 use crate::element::Number;
 use crate::error::{Error, Result};
 use crate::ops::Global;
@@ -21,9 +21,9 @@ impl<T: Number, const N: usize> Global<T, N> {
     pub fn read<Args>(&'static self, kernel: &CompiledKernel<Args>) -> Result<[T; N]> {
         let mut bytes = vec![0; N * size::<T>()];
         kernel.device().synchronize()?;
-        let found = match kernel.executable() {
-            Executable::Cpu(program, _) => program.read_global(&self.name(), &mut bytes),
-            Executable::Gpu(code) => match code.symbol(&self.name()) {
+        let found = match &kernel.executable().code {
+            Code::Cpu(program, _) => program.read_global(&self.name(), &mut bytes),
+            Code::Gpu(code) => match code.symbol(&self.name()) {
                 Some(symbol) => code.kernel.read_global(symbol, &mut bytes).map(|()| true)?,
                 None => false,
             },
@@ -45,9 +45,9 @@ impl<T: Number, const N: usize> Global<T, N> {
         let bytes: Vec<u8> =
             values.iter().flat_map(|value| value.to_bits().to_le_bytes().into_iter().take(size::<T>())).collect();
         kernel.device().synchronize()?;
-        let found = match kernel.executable() {
-            Executable::Cpu(program, _) => program.write_global(&self.name(), &bytes),
-            Executable::Gpu(code) => match code.symbol(&self.name()) {
+        let found = match &kernel.executable().code {
+            Code::Cpu(program, _) => program.write_global(&self.name(), &bytes),
+            Code::Gpu(code) => match code.symbol(&self.name()) {
                 Some(symbol) => code.kernel.write_global(symbol, &bytes).map(|()| true)?,
                 None => false,
             },

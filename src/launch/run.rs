@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::executable::{Executable, GpuCode};
+use super::executable::{Code, Executable, GpuCode};
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
@@ -23,12 +23,15 @@ pub(super) fn run(
 ) -> Result<()> {
     let mut words = WordWriter::default();
     args.pack(&mut |word| words.push(word));
-    match executable {
-        Executable::Gpu(code) => {
+    if let Some(required) = &executable.required {
+        required.check(grid, words.words())?;
+    }
+    match &executable.code {
+        Code::Gpu(code) => {
             let own = stream.and_then(Stream::as_gpu);
             launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), (grid, dependent), words.words(), args)
         }
-        Executable::Cpu(program, _) => launch_cpu(program, grid, &words, args),
+        Code::Cpu(program, _) => launch_cpu(program, grid, &words, args),
     }
 }
 

@@ -48,7 +48,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let module = traced(kernel, args)?;
+        let (module, _) = traced(kernel, args)?;
         let mut words = WordWriter::default();
         args.given().pack(&mut |word| words.push(word));
         Ok(Work::of(&module, &module.entries[0], grid, words.words()))

@@ -6,7 +6,7 @@
 use super::arithmetic::sign;
 use super::operand::{Operand, elementwise, methods, operand, uniform, value};
 use crate::dtype::DType;
-use crate::element::{Comparable, Element, Number, Whole};
+use crate::element::{Comparable, Element, Float, Number, Whole};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
 use crate::tile::{Scalar, Tile, TileLike, Trace, here};
 
@@ -61,6 +61,52 @@ comparisons! {
     gt = Gt Ordered;
     /// Is each element greater than or equal to that of `rhs`? False where either is NaN.
     ge = Ge Ordered;
+}
+
+macro_rules! unordered_comparisons {
+    ($($(#[$doc:meta])+ $name:ident = $pred:ident $order:ident;)+) => {
+        methods! { [Float] $(
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(self), operand::<Self>(rhs)], |t, v, shape| {
+                    mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
+                })
+            }
+        )+ }
+    };
+}
+
+unordered_comparisons! {
+    /// Is each element equal to that of `rhs`, or either a NaN?
+    eq_unordered = Eq Unordered;
+    /// Does each element differ from that of `rhs`, neither being a NaN?
+    ne_ordered = Ne Ordered;
+    /// Is each element less than that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<bool, 2>) {
+    ///     let x = x.load(0, [4]);
+    ///     y.store((0, 0), ct::stack([x.lt(1.0), x.lt_unordered(1.0)], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[0.0, 1.0, 2.0, f32::NAN], [4])?, device.zeros([2, 4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [true, false, false, false, true, false, false, true]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    lt_unordered = Lt Unordered;
+    /// Is each element less than or equal to that of `rhs`, or either a NaN?
+    le_unordered = Le Unordered;
+    /// Is each element greater than that of `rhs`, or either a NaN?
+    gt_unordered = Gt Unordered;
+    /// Is each element greater than or equal to that of `rhs`, or either a NaN?
+    ge_unordered = Ge Unordered;
 }
 
 /// Op and attributes of the larger or smaller of two numbers.

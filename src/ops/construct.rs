@@ -12,6 +12,21 @@ pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
     shape.iter().map(|&e| i64::try_from(e).unwrap_or(i64::MAX)).collect()
 }
 
+/// The smallest extent of a tile that has room for `n` elements: the next power of two.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// assert_eq!([0, 1, 3, 64, 1000].map(ct::next_extent), [1, 1, 4, 64, 1024]);
+/// ```
+///
+/// # Panics
+/// When there is none: beyond 2^63.
+#[must_use]
+pub const fn next_extent(n: usize) -> usize {
+    n.next_power_of_two()
+}
+
 /// A tile of one value: a host value or a scalar.
 ///
 /// ```

@@ -1,5 +1,7 @@
 //! Where this tile block is: its index in the grid and the size of the grid.
 
+use super::construct::scalar;
+use super::operand::Operand;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Type};
 use crate::tile::{Handle, Place, Scalar, here, record};
@@ -29,4 +31,41 @@ pub fn bid(axis: usize) -> Scalar<i32> {
 #[track_caller]
 pub fn num_blocks(axis: usize) -> Scalar<i32> {
     grid_value(here(), "num_blocks", Opcode::GetNumTileBlocks, axis)
+}
+
+/// Row and column of a tile, from its number among `rows` times `columns`, so that tiles whose numbers are near lie in a
+/// block: `group` rows are gone through column by column, then the next ones. Blocks of a grid that run at the same
+/// time then share what they read of both operands of a product, which the cache keeps.
+///
+/// Every number below `rows * columns` has a place of its own, whatever the group, which is at least 1.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn order(out: ArrayMut<i32, 2>) {
+///     let [row, column] = ct::swizzle_2d(ct::bid(0), out.extent(0), out.extent(1), 2);
+///     out.entry([row, column]).store(ct::bid(0));
+/// }
+///
+/// let mut out = ct::Device::cpu().zeros([3, 4])?;
+/// ct::launch(order, 12, (&mut out,))?;
+/// assert_eq!(out.to_vec()?, [0, 2, 4, 6, 1, 3, 5, 7, 8, 9, 10, 11]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn swizzle_2d(
+    number: Scalar<i32>,
+    rows: impl Operand<Scalar<i32>>,
+    columns: impl Operand<Scalar<i32>>,
+    group: usize,
+) -> [Scalar<i32>; 2] {
+    let (rows, columns, group) = (scalar(0) + rows, scalar(0) + columns, group.max(1));
+    let size = columns * group;
+    let first = number / size * group;
+    // The last group may have fewer rows.
+    let height = (rows - first).min(group);
+    let within = number % size;
+    [first + within % height, within / height]
 }

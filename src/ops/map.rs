@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::dtype::DType;
 use crate::element::Whole;
 use crate::error::Location;
 use crate::ir::table::Effect;
@@ -17,21 +18,26 @@ fn map_tiles(
     name: &str,
     what: &'static str,
     sources: &[Raw],
-    out: Type,
+    out: DType,
     body: &dyn Fn(&[Raw]) -> Raw,
 ) -> Raw {
+    let mut shape = record(|t| t.shape(sources[0]));
     let start = record(|t| {
         t.at(place);
-        let shape = t.shape(sources[0]);
-        if let Some(other) = sources.iter().map(|&s| t.shape(s)).find(|other| *other != shape) {
-            let message = format!("`{name}` of tiles with shapes {shape:?} and {other:?}");
-            t.report(place, message, &["the shapes must be equal: use `broadcast_to`"]);
-            return None;
+        for other in sources.iter().map(|&source| t.shape(source)) {
+            let fits = shape.iter().zip(&other).all(|(&a, &b)| a == b || a == 1 || b == 1);
+            if !fits {
+                let message = format!("`{name}` of tiles with shapes {shape:?} and {other:?}");
+                t.report(place, message, &["extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"]);
+                return None;
+            }
+            shape.iter_mut().zip(other).for_each(|(extent, other)| *extent = (*extent).max(other));
         }
         let values: Vec<Value> = sources.iter().map(|&s| t.usable(s, place)).collect::<Option<_>>()?;
         if !t.admits(place, Effect::Pure, shape.len()) {
             return None;
         }
+        let values: Vec<Value> = values.into_iter().map(|value| t.stretch(value, &shape)).collect();
         let types: Vec<TypeId> = values
             .iter()
             .map(|&v| {
@@ -43,6 +49,7 @@ fn map_tiles(
         let args = t.open(region, &types);
         Some((values, args))
     });
+    let out = Type::tile(out, shape.as_slice());
     let Some((values, args)) = start else { return record(|t| t.poison(out)) };
     let handles: Vec<Raw> = record(|t| args.iter().map(|&a| t.raw(a)).collect());
     let result = in_region(|| body(&handles));
@@ -50,7 +57,7 @@ fn map_tiles(
         let result = t.usable(result, place);
         let scratch = t.close();
         let Some(result) = result else { return t.poison(out) };
-        let mut lift = Lift { shape: out.shape().to_vec(), lifted: FxHashMap::default(), moved: FxHashMap::default() };
+        let mut lift = Lift { shape, lifted: FxHashMap::default(), moved: FxHashMap::default() };
         lift.lifted.extend(args.into_iter().zip(values));
         lift.block(t, scratch);
         t.at(place);
@@ -130,12 +137,26 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     #[track_caller]
     pub fn map<U: Whole>(self, function: impl Fn(Scalar<T>) -> Scalar<U>) -> Tile<U, R> {
         let place = here();
-        let out = record(|t| Type::tile(U::DTYPE, t.shape(self.raw())));
         let body = |x: &[Raw]| function(Scalar::from_raw(x[0])).raw();
-        Tile::from_raw(map_tiles(place, "map", "the closure of `map`", &[self.raw()], out, &body))
+        Tile::from_raw(map_tiles(place, "map", "the closure of `map`", &[self.raw()], U::DTYPE, &body))
     }
 
-    /// A function of two values applied to the elements of two tiles of one shape.
+    /// A function of two values applied to the elements of two tiles; extents of 1 are stretched.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(y: ArrayMut<i32, 2>) {
+    ///     let (rows, columns) = (ct::arange(2, 1, 1).unsqueeze(1), ct::arange(4, 0, 1).unsqueeze(0));
+    ///     y.store((0, 0), rows.zip_map(columns, |row, column| 10 * row + column));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([2, 4])?;
+    /// ct::launch(kernel, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [10, 11, 12, 13, 20, 21, 22, 23]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn zip_map<V: Whole, U: Whole>(
         self,
@@ -143,9 +164,48 @@ impl<T: Whole, const R: usize> Tile<T, R> {
         function: impl Fn(Scalar<T>, Scalar<V>) -> Scalar<U>,
     ) -> Tile<U, R> {
         let place = here();
-        let out = record(|t| Type::tile(U::DTYPE, t.shape(self.raw())));
         let body = |x: &[Raw]| function(Scalar::from_raw(x[0]), Scalar::from_raw(x[1])).raw();
-        Tile::from_raw(map_tiles(place, "zip_map", "the closure of `zip_map`", &[self.raw(), other.raw()], out, &body))
+        Tile::from_raw(map_tiles(
+            place,
+            "zip_map",
+            "the closure of `zip_map`",
+            &[self.raw(), other.raw()],
+            U::DTYPE,
+            &body,
+        ))
+    }
+}
+
+impl<T: Whole, const R: usize> Tile<T, R> {
+    /// A function of each element, and these reduced along axes: `self.map(function).reduce(axes, identity, combine)`,
+    /// which keeps nothing in between either.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn largest_square(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+    ///     let x = x.load((0, 0), [2, 4]);
+    ///     y.store((0, 0), x.map_reduce(1, 0, |x| x * x, |a, b| a.max(b)));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[1, -5, 2, 0, 3, 3, -2, 1], [2, 4])?;
+    /// let mut y = device.zeros([2, 1])?;
+    /// ct::launch(largest_square, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [25, 9]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn map_reduce<U: Whole>(
+        self,
+        axes: impl super::reduce::Axes,
+        identity: U,
+        function: impl Fn(Scalar<T>) -> Scalar<U>,
+        combine: impl Fn(Scalar<U>, Scalar<U>) -> Scalar<U>,
+    ) -> Tile<U, R> {
+        self.map(function).reduce(axes, identity, combine)
     }
 }
 
@@ -173,7 +233,6 @@ pub fn from_fn<T: Whole, const R: usize>(
 ) -> Tile<T, R> {
     let place = here();
     let numbers: [Raw; R] = std::array::from_fn(|axis| super::construct::indices(shape, axis).raw());
-    let out = record(|t| Type::tile(T::DTYPE, t.shape(numbers[0])));
     let body = |x: &[Raw]| function(std::array::from_fn(|axis| Scalar::from_raw(x[axis]))).raw();
-    Tile::from_raw(map_tiles(place, "from_fn", "the closure of `from_fn`", &numbers, out, &body))
+    Tile::from_raw(map_tiles(place, "from_fn", "the closure of `from_fn`", &numbers, T::DTYPE, &body))
 }

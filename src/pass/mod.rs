@@ -10,6 +10,7 @@ mod facts;
 mod fold_facts;
 mod licm;
 mod relax;
+mod require;
 mod rotate;
 mod work;
 
@@ -17,6 +18,7 @@ mod work;
 pub(crate) mod tests;
 
 pub use facts::{Facts, Range};
+pub(crate) use require::split as split_required;
 pub use rotate::rotate;
 pub use work::Work;
 

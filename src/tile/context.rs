@@ -431,6 +431,13 @@ impl Trace {
         values
     }
 
+    /// The op that was recorded last is an assertion that each launch checks.
+    pub fn require_last(&mut self) {
+        let block = self.builder.block();
+        let last = self.builder.module.block(block).ops.last().copied();
+        self.builder.module.required.extend(last);
+    }
+
     /// Appends an op with one operand in each group and one tile as result.
     pub fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
         let ty = self.builder.module.intern(Type::tile(dtype, shape));

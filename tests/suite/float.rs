@@ -75,7 +75,37 @@ pub fn functions<T: Float>() -> Vec<Function<T>> {
         function("floor", |x| x.floor(), f64::floor, [0.0, 0.0], wide),
         function("ceil", |x| x.ceil(), f64::ceil, [0.0, 0.0], wide),
         function("abs", |x| x.abs(), f64::abs, [0.0, 0.0], wide),
+        function("exp10", |x| x.exp10(), |x| 10f64.powf(x), [4.0, 3.0], Spread::Between(-46.0, 39.0)),
+        function("log10", |x| x.log10(), f64::log10, [4.0, 4.0], Spread::Between(0.0, 4.0)),
+        function("expm1", |x| x.expm1(), f64::exp_m1, [5.0, 5.0], Spread::Between(-3.0, 5.0)),
+        function("log1p", |x| x.log1p(), f64::ln_1p, [4.0, 4.0], Spread::Between(-1.0, 4.0)),
+        function("cbrt", |x| x.cbrt(), f64::cbrt, [2.0, 2.0], wide),
+        function("asin", |x| x.asin(), f64::asin, [5.0, 5.0], Spread::Between(-1.01, 1.01)),
+        function("acos", |x| x.acos(), f64::acos, [5.0, 5.0], Spread::Between(-1.01, 1.01)),
+        function("atan", |x| x.atan(), f64::atan, [3.0, 3.0], wide),
+        function("erf", |x| x.erf(), |x| erf(x), [3.0, 3.0], Spread::Between(-4.0, 4.0)),
+        function("erfc", |x| x.erfc(), |x| erfc(x), [6.0, 6.0], Spread::Between(-5.0, 11.0)),
+        function("sigmoid", |x| x.sigmoid(), |x| 1.0 / (1.0 + (-x).exp()), [4.0, 4.0], Spread::Between(-90.0, 30.0)),
+        function("softplus", |x| x.softplus(), softplus, [7.0, 7.0], Spread::Between(-90.0, 30.0)),
+        function("relu", |x| x.relu(), |x| if x > 0.0 || x.is_nan() { x } else { 0.0 }, [0.0, 0.0], wide),
+        function("square", |x| x.square(), |x| x * x, [0.0, 0.0], wide),
+        function("recip", |x| x.recip(), f64::recip, [0.0, 0.0], wide),
+        function("trunc", |x| x.trunc(), f64::trunc, [0.0, 0.0], wide),
+        function("round", |x| x.round(), f64::round, [0.0, 0.0], Spread::Whole(9)),
+        function("round_ties_even", |x| x.round_ties_even(), f64::round_ties_even, [0.0, 0.0], wide),
+        function("fract", |x| x.fract(), f64::fract, [0.0, 0.0], wide),
+        function("signum", |x| x.signum(), f64::signum, [0.0, 0.0], wide),
     ]
+}
+
+// Rust's standard library is linked with that of C, but does not pass these on.
+unsafe extern "C" {
+    safe fn erf(x: f64) -> f64;
+    safe fn erfc(x: f64) -> f64;
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 fn reciprocal_root(x: f64) -> f64 {

@@ -1,0 +1,156 @@
+//! Floats to whole numbers, parts of floats, signs and kinds of numbers.
+
+use super::calc::{Calc, formula};
+use super::operand::{Operand, elementwise, methods, operand, value};
+use crate::element::{Element, Float, Number, Signed};
+use crate::ir::{CmpPred, Value};
+use crate::tile::{Scalar, Tile, TileLike, here};
+
+/// Bits of a float behind the binary point.
+fn digits<T: Element>() -> i32 {
+    use crate::dtype::DType;
+    match T::DTYPE {
+        DType::F16 => 10,
+        DType::BF16 => 7,
+        DType::F64 => 52,
+        _ => 23,
+    }
+}
+
+/// Toward zero; the sign of what becomes zero stays.
+fn truncated(c: &mut Calc<'_>, x: Value) -> Value {
+    let (down, up) = (c.floor(x), c.ceil(x));
+    let negative = c.is_number(CmpPred::Lt, x, 0.0);
+    c.select(negative, up, down)
+}
+
+methods! { [Float]
+    /// The nearest whole number; halves go away from zero, as [`f32::round`] has it.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 2>) {
+    ///     let x = x.load(0, [4]);
+    ///     y.store((0, 0), ct::stack([x.round(), x.round_ties_even(), x.trunc(), x.fract()], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[2.5, -0.75, 3.5, 1e9], [4])?, device.zeros([4, 4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3.0, -1.0, 4.0, 1e9, 2.0, -1.0, 4.0, 1e9, 2.0, -0.0, 3.0, 1e9, 0.5, -0.75, 0.5, 0.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn round(self) -> Self {
+        formula(here(), "round", &[value(self)], |c, v| {
+            let whole = truncated(c, v[0]);
+            let rest = c.sub(v[0], whole);
+            let rest = c.abs(rest);
+            let one = c.number(1.0);
+            let step = c.with_sign_of(one, v[0]);
+            let next = c.add(whole, step);
+            let is_half = c.is_number(CmpPred::Ge, rest, 0.5);
+            c.select(is_half, next, whole)
+        })
+    }
+
+    /// The nearest whole number; halves go to the even one, as [`f32::round_ties_even`] has it.
+    #[track_caller]
+    #[must_use]
+    pub fn round_ties_even(self) -> Self {
+        // Beside this number there is no room behind the point; addition rounds to nearest even.
+        let limit = 2f64.powi(digits::<T>());
+        formula(here(), "round_ties_even", &[value(self)], |c, v| {
+            let magnitude = c.abs(v[0]);
+            let large = c.number(limit);
+            let sum = c.add(magnitude, large);
+            let whole = c.sub(sum, large);
+            let whole = c.with_sign_of(whole, v[0]);
+            let has_digits = c.is(CmpPred::Lt, magnitude, large);
+            c.select(has_digits, whole, v[0])
+        })
+    }
+
+    /// The whole number next to it toward zero.
+    #[track_caller]
+    #[must_use]
+    pub fn trunc(self) -> Self {
+        formula(here(), "trunc", &[value(self)], |c, v| truncated(c, v[0]))
+    }
+
+    /// `self - self.trunc()`, exactly; NaN for infinities.
+    #[track_caller]
+    #[must_use]
+    pub fn fract(self) -> Self {
+        formula(here(), "fract", &[value(self)], |c, v| {
+            let whole = truncated(c, v[0]);
+            c.sub(v[0], whole)
+        })
+    }
+
+    /// The magnitude of `self` with the sign of `sign`, also of zeros and NaNs.
+    #[track_caller]
+    #[must_use]
+    pub fn copysign(self, sign: impl Operand<Self>) -> Self {
+        formula(here(), "copysign", &[value(self), operand::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
+    }
+
+    /// Is each element an infinity?
+    #[track_caller]
+    #[must_use]
+    pub fn isinf(self) -> <Self as TileLike>::With<bool> {
+        self.magnitude_is("isinf", CmpPred::Eq)
+    }
+
+    /// Is each element a number, and no infinity?
+    #[track_caller]
+    #[must_use]
+    pub fn isfinite(self) -> <Self as TileLike>::With<bool> {
+        self.magnitude_is("isfinite", CmpPred::Lt)
+    }
+
+    /// Compares the magnitude with infinity.
+    #[track_caller]
+    fn magnitude_is(self, name: &str, pred: CmpPred) -> <Self as TileLike>::With<bool> {
+        elementwise(here(), name, &[value(self)], |t, v, shape| {
+            let mut c = Calc::new(t, T::DTYPE, true, shape);
+            let magnitude = c.abs(v[0]);
+            c.is_number(pred, magnitude, f64::INFINITY)
+        })
+    }
+}
+
+methods! { [Signed]
+    /// The sign as a number, as Rust's `signum` has it: of floats 1 or -1, also of zeros, and NaN of NaN; of integers 1,
+    /// 0 or -1.
+    #[track_caller]
+    #[must_use]
+    pub fn signum(self) -> Self {
+        formula(here(), "signum", &[value(self)], |c, v| {
+            let (one, minus) = (c.number(1.0), c.number(-1.0));
+            if T::DTYPE.is_float() {
+                let sign = c.with_sign_of(one, v[0]);
+                let is_number = c.is(CmpPred::Eq, v[0], v[0]);
+                return c.select(is_number, sign, v[0]);
+            }
+            let (positive, negative) = (c.is_number(CmpPred::Gt, v[0], 0.0), c.is_number(CmpPred::Lt, v[0], 0.0));
+            let zero = c.number(0.0);
+            let sign = c.select(negative, minus, zero);
+            c.select(positive, one, sign)
+        })
+    }
+}
+
+methods! { [Number]
+    /// `self * self`.
+    #[track_caller]
+    #[must_use]
+    pub fn square(self) -> Self {
+        formula(here(), "square", &[value(self)], |c, v| {
+            if T::DTYPE.is_float() { c.mul(v[0], v[0]) } else { c.muli(v[0], v[0]) }
+        })
+    }
+}

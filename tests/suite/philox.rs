@@ -1,0 +1,244 @@
+//! Random numbers: the generator's known answers, the same numbers whatever the tiles, and what they are like.
+
+use anyhow::{Result, ensure};
+use cutlet as ct;
+use cutlet::dtype::DType;
+use cutlet::prelude::*;
+
+use crate::harness::{Session, Suite, Want, ravel};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    suite.test("philox/known_answers", known_answers);
+    suite.test("philox/tiles", tiles);
+    suite.test("philox/planes", planes);
+    suite.test("philox/integers", integers);
+    suite.test("philox/arrays", arrays);
+    macro_rules! each {
+        ($($name:ident)+) => { $(suite.test(concat!("philox/floats/", stringify!($name)), floats::<$name>);)+ };
+    }
+    each!(f64 f32 f16 bf16);
+}
+
+/// The generator on the host: ten rounds over counter and key.
+fn philox(mut c: [u32; 4], key: u64) -> [u32; 4] {
+    let (mut low, mut high) = (key as u32, (key >> 32) as u32);
+    for _ in 0..10 {
+        let (a, b) = (u64::from(c[0]) * 0xD251_1F53, u64::from(c[2]) * 0xCD9E_8D57);
+        c = [(b >> 32) as u32 ^ c[1] ^ low, b as u32, (a >> 32) as u32 ^ c[3] ^ high, a as u32];
+        (low, high) = (low.wrapping_add(0x9E37_79B9), high.wrapping_add(0xBB67_AE85));
+    }
+    c
+}
+
+/// The word at a position.
+fn word(seed: u64, offset: u64, row: u64, column: u64) -> u32 {
+    let counter = [(column / 4) as u32, row as u32, offset as u32, (offset >> 32) as u32];
+    philox(counter, seed)[(column % 4) as usize]
+}
+
+/// Of the authors' file of known answers (Random123, `kat_vectors`).
+fn known_answers(session: Session) -> Result<()> {
+    fn kernel(y: ArrayMut<u32, 2>, key: (Scalar<u64>, Scalar<u64>), row: Scalar<i64>, column: Scalar<i64>, at: i32) {
+        y.store((at, 0), ct::Philox::new(key.0, key.1).bits((row, column), [1, 4]));
+    }
+    let answers = [
+        ([0; 4], 0, [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]),
+        ([u32::MAX; 4], u64::MAX, [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]),
+        (
+            [0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344],
+            0x299f31d0_a4093822,
+            [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1],
+        ),
+    ];
+    let mut y = session.unwritten::<u32, 2>([3, 4])?;
+    for (at, &([column, row, low, high], key, answer)) in answers.iter().enumerate() {
+        assert_eq!(philox([column, row, low, high], key), answer, "the reference");
+        let offset = u64::from(high) << 32 | u64::from(low);
+        let place = (i64::from(row), i64::from(column));
+        session.launch(kernel, [1], (&mut y, (key, offset), place.0, place.1, ct::Constant(at as i32)))?;
+    }
+    session.check("words", &y, &|[i, j]| Want::exactly(answers[i].2[j]))
+}
+
+/// The same words by tiles of many shapes, from elements and by lists of positions.
+fn tiles(session: Session) -> Result<()> {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+    enum How {
+        Tiles,
+        Elements,
+        Rows,
+    }
+    fn kernel(y: ArrayMut<u32, 2>, seed: Scalar<u64>, (shape, how): ([usize; 2], How)) {
+        let random = ct::Philox::new(seed, 7);
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let words = match how {
+            How::Tiles => random.bits((i, j), shape),
+            How::Elements => random.bits((ct::at(i * shape[0]), ct::at(j * shape[1])), shape),
+            How::Rows => random.bits((ct::at(ct::arange(shape[0], 0, 1) + i * shape[0]), j), shape),
+        };
+        y.store((i, j), words);
+    }
+    let extents = [37, 70];
+    let cases = [
+        ([16, 32], How::Tiles),
+        ([1, 64], How::Tiles),
+        ([64, 4], How::Tiles),
+        ([8, 2], How::Tiles),
+        ([4, 1], How::Tiles),
+        ([8, 16], How::Elements),
+        ([16, 8], How::Rows),
+    ];
+    for (shape, how) in cases {
+        let mut y = session.unwritten::<u32, 2>(extents)?;
+        let grid = [extents[0].div_ceil(shape[0]), extents[1].div_ceil(shape[1])];
+        session.launch(kernel, grid, (&mut y, 0x1234_5678_9abc_def0u64, ct::Constant((shape, how))))?;
+        session.check(&format!("{shape:?}"), &y, &|[i, j]| {
+            Want::exactly(word(0x1234_5678_9abc_def0, 7, i as u64, j as u64))
+        })?;
+    }
+    Ok(())
+}
+
+/// One axis, and three, of which the first counts as offset; beyond 2^32 as well.
+fn planes(session: Session) -> Result<()> {
+    fn line(y: ArrayMut<u32, 1>, offset: Scalar<u64>) {
+        y.store(ct::bid(0), ct::Philox::new(1, offset).bits(ct::bid(0), [64]));
+    }
+    fn planes(y: ArrayMut<u32, 3>, offset: Scalar<u64>) {
+        let at = [ct::bid(0), ct::bid(1), ct::bid(2)];
+        y.store(at, ct::Philox::new(1, offset).bits(at, [2, 4, 16]));
+    }
+    let offset = (1u64 << 32) - 3;
+    let mut y = session.unwritten::<u32, 1>([150])?;
+    session.launch(line, [3], (&mut y, offset))?;
+    session.check("line", &y, &|[i]| Want::exactly(word(1, offset, 0, i as u64)))?;
+    let mut y = session.unwritten::<u32, 3>([5, 7, 30])?;
+    session.launch(planes, [3, 2, 2], (&mut y, offset))?;
+    session.check("planes", &y, &|[k, i, j]| Want::exactly(word(1, offset + k as u64, i as u64, j as u64)))
+}
+
+const SHAPE: [usize; 2] = [64, 512];
+const COUNT: usize = SHAPE[0] * SHAPE[1];
+
+/// Every number against the definition, and how many there are of each.
+fn integers(session: Session) -> Result<()> {
+    fn kernel(dice: ArrayMut<i32, 2>, coins: ArrayMut<bool, 2>, end: Scalar<i32>, p: Scalar<f32>) {
+        let at = [ct::bid(0), ct::bid(1)];
+        let random = ct::Philox::new(3, 4);
+        dice.store(at, random.range(at, [8, 64], ct::scalar(-2)..end));
+        coins.store(at, random.bernoulli(at, [8, 64], p));
+    }
+    let (mut dice, mut coins) = (session.unwritten::<i32, 2>(SHAPE)?, session.unwritten::<bool, 2>(SHAPE)?);
+    session.launch(kernel, [8, 8], (&mut dice, &mut coins, 5, 0.3f32))?;
+    let at = |[i, j]: [usize; 2]| word(3, 4, i as u64, j as u64);
+    session.check("range", &dice, &|index| Want::exactly(((u64::from(at(index)) * 7) >> 32) as i32 - 2))?;
+    session.check("bernoulli", &coins, &|index| Want::exactly((at(index) >> 8) as f32 * 2f32.powi(-24) < 0.3))?;
+    if session.only_compiles() {
+        return Ok(());
+    }
+    let dice = dice.to_vec()?;
+    // Chi-square with 6 degrees of freedom: beyond 22.5 once in a thousand.
+    let expected = COUNT as f64 / 7.0;
+    let counts = (-2..5).map(|n| dice.iter().filter(|&&m| m == n).count() as f64);
+    let chi: f64 = counts.map(|count| (count - expected).powi(2) / expected).sum();
+    ensure!(chi < 22.5, "chi-square {chi}");
+    let share = coins.to_vec()?.iter().filter(|&&coin| coin).count() as f64 / COUNT as f64;
+    ensure!((share - 0.3).abs() < 0.01, "{share} of the coins");
+    Ok(())
+}
+
+/// Words of the numbers of a type, from 0 to below 1.
+fn uniform<T: Element>([i, j]: [usize; 2]) -> f64 {
+    let at = |column: usize| word(5, 6, i as u64, column as u64);
+    match T::DTYPE {
+        DType::F64 => {
+            let (low, high) = (at(2 * j), at(2 * j + 1));
+            ((u64::from(high) << 32 | u64::from(low)) >> 11) as f64 * 2f64.powi(-53)
+        }
+        DType::F32 => f64::from(at(j) >> 8) * 2f64.powi(-24),
+        DType::F16 => f64::from(at(j) >> 21) * 2f64.powi(-11),
+        _ => f64::from(at(j) >> 24) * 2f64.powi(-8),
+    }
+}
+
+/// What the functions of floats are of: above 0 and up to 1.
+fn positive<T: Element>([i, j]: [usize; 2]) -> f64 {
+    let at = |column: usize| word(5, 6, i as u64, column as u64);
+    match T::DTYPE {
+        DType::F64 => uniform::<T>([i, j]) + 2f64.powi(-53),
+        _ => f64::from((at(j) >> 8) + 1) * 2f64.powi(-24),
+    }
+}
+
+fn floats<T: ct::RandomFloat>(session: Session) -> Result<()> {
+    fn kernel<T: ct::RandomFloat>(u: ArrayMut<T, 2>, n: ArrayMut<T, 2>, e: ArrayMut<T, 2>) {
+        let at = [ct::bid(0), ct::bid(1)];
+        let random = ct::Philox::new(5, 6);
+        u.store(at, random.uniform(at, [8, 32]));
+        n.store(at, random.normal(at, [8, 32]));
+        e.store(at, random.exponential(at, [8, 32]));
+    }
+    let mut arrays = [(); 3].map(|()| session.unwritten::<T, 2>(SHAPE)).into_iter().collect::<Result<Vec<_>>>()?;
+    let [u, n, e] = &mut arrays[..] else { unreachable!("three arrays") };
+    session.launch(kernel::<T>, [8, 16], (&mut *u, &mut *n, &mut *e))?;
+    session.check("uniform", u, &|at| Want::nearest(uniform::<T>(at)))?;
+    let error = match T::DTYPE {
+        DType::F64 => 2f64.powi(-46),
+        DType::F32 => 2f64.powi(-18),
+        DType::F16 => 2f64.powi(-9),
+        _ => 2f64.powi(-6),
+    };
+    session.check("normal", n, &|[i, j]| {
+        let [first, second] = [positive::<T>([i, j & !1]), positive::<T>([i, j | 1])];
+        let (radius, angle) = ((-2.0 * first.ln()).sqrt(), second * std::f64::consts::TAU);
+        let value = if j % 2 == 0 { radius * angle.cos() } else { radius * angle.sin() };
+        Want::Within { value, error }
+    })?;
+    session.check("exponential", e, &|at| Want::Within { value: -positive::<T>(at).ln(), error: 4.0 * error })?;
+    if session.only_compiles() {
+        return Ok(());
+    }
+    // Means of powers; neighbours along both axes have nothing to do with each other.
+    let slack = if T::DTYPE.bits() == 16 { 0.02 } else { 0.0 };
+    let moments = |array: &ct::DeviceArray<T, 2>, want: [f64; 4], spread: [f64; 4]| -> Result<()> {
+        let all: Vec<f64> = array.to_vec()?.into_iter().map(T::to_f64).collect();
+        for power in 1..=4 {
+            let mean = all.iter().map(|x| x.powi(power)).sum::<f64>() / COUNT as f64;
+            let at = power as usize - 1;
+            ensure!((mean - want[at]).abs() < spread[at] + slack * (1.0 + want[at]), "power {power}: {mean}");
+        }
+        for step in [1, 2, 4, SHAPE[1]] {
+            let pairs = all.iter().zip(&all[step..]).map(|(x, y)| (x - want[0]) * (y - want[0]));
+            let variance = want[1] - want[0] * want[0];
+            let correlation = pairs.sum::<f64>() / COUNT as f64 / variance;
+            ensure!(correlation.abs() < 0.025, "{step} apart: {correlation}");
+        }
+        Ok(())
+    };
+    moments(u, [0.5, 1.0 / 3.0, 0.25, 0.2], [0.008; 4])?;
+    moments(n, [0.0, 1.0, 0.0, 3.0], [0.025, 0.04, 0.1, 0.3])?;
+    moments(e, [1.0, 2.0, 6.0, 24.0], [0.025, 0.13, 0.8, 7.0])
+}
+
+/// Arrays filled by the host have the numbers of one axis.
+fn arrays(session: Session) -> Result<()> {
+    if session.only_compiles() || session.through_tile_ir() {
+        return Ok(());
+    }
+    let device = session.device();
+    let shape = [33, 47];
+    let number = |at| word(9, 0, 0, ravel(at, shape) as u64);
+    let floats = device.random::<f32, 2>(shape, ct::Random::Uniform, 9)?;
+    session.check("uniform", &floats, &|at| Want::nearest(f64::from(number(at) >> 8) * 2f64.powi(-24)))?;
+    let integers = device.random::<u8, 2>(shape, ct::Random::Range(10, 200), 9)?;
+    session.check("range", &integers, &|at| Want::exactly(((u64::from(number(at)) * 190) >> 32) as u8 + 10))?;
+    let coins = device.random::<bool, 2>(shape, ct::Random::Bernoulli(1.0), 9)?;
+    session.check("bernoulli", &coins, &|_| Want::exactly(true))?;
+    device.random::<f16, 1>([0], ct::Random::Normal, 9)?;
+    for refused in [ct::Random::Range(0, 2), ct::Random::Bernoulli(0.5)] {
+        ensure!(device.random::<f64, 1>([4], refused, 9).is_err(), "{refused:?}");
+    }
+    ensure!(device.random::<i32, 1>([4], ct::Random::Range(3, 3), 9).is_err(), "an empty range");
+    Ok(())
+}
