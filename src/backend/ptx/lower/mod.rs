@@ -7,7 +7,7 @@
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
 //! * `history` — which accesses need a barrier between them;
-//! * `pointer`, `atomic`, `private` — accesses by pointers; atomics; atomics combined in shared memory;
+//! * `pointer`, `atomic`, `atomic_half`, `private` — accesses by pointers; atomics; atomics combined in shared memory;
 //! * `order` — accesses that other tile blocks see in order;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
@@ -24,6 +24,7 @@
 
 mod assert;
 mod atomic;
+mod atomic_half;
 mod box_store;
 mod cluster;
 mod control;
@@ -63,7 +64,7 @@ use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, Ty};
+use super::inst::{Operand, ProxyFence, Ty};
 use super::pressure;
 use super::remarks::CodeRemarks;
 use super::shared::SharedMemory;
@@ -411,9 +412,16 @@ impl<'m> Lowering<'m> {
                 self.dependent_launch(op.code);
                 Ok(())
             }
+            MemoryFenceAlias => {
+                // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
+                self.b.fence_proxy(ProxyFence::Alias);
+                self.barrier();
+                Ok(())
+            }
             Assert => self.assertion(id),
-            GetGlobal | Alloca | MmaFScaled | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce
-            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            GetGlobal | Alloca | MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+                Err("the ptx back end has no lowering for this op".to_owned())
+            }
         }
     }
 
