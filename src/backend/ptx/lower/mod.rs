@@ -32,6 +32,7 @@ mod convert;
 mod differing;
 mod elementwise;
 mod exits;
+mod hint;
 mod history;
 mod memory;
 mod order;
