@@ -308,6 +308,44 @@ fn views_order_loads_and_stores_each_for_itself() {
 }
 
 #[test]
+fn hints_of_accesses_choose_stages_and_who_copies() {
+    let product = |load: ct::LoadOptions, store: ct::StoreOptions| {
+        move |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>| {
+            let (i, j) = (ct::bid(0), ct::bid(1));
+            let acc = ct::for_each(..a.num_tiles(1, [128, 64]), ct::zeros::<f32, 2>([128, 128]), |k, acc| {
+                let a = a.load_with((i, k), [128, 64], load.clone());
+                ct::mma(a, b.load_with((k, j), [64, 128], load.clone()), acc)
+            });
+            c.store_with((i, j), acc.cast::<f16>(), store.clone());
+        }
+    };
+    let x = ct::ArraySpec::<f16, 2>::new([1024, 1024]);
+    let code = |load: ct::LoadOptions, store: ct::StoreOptions, target: ct::Target| {
+        ct::code_ptx(product(load, store), (x, x, x.mutable()), target).unwrap()
+    };
+    let (load, store) = (ct::LoadOptions::new(), ct::StoreOptions::new());
+    let plain = code(load.clone(), store.clone(), ct::Target::SM_90A);
+    let bulk = |text: &str| ["shared::cta.global", "global.shared::cta"].map(|way| text.contains(way));
+    assert_eq!(bulk(&plain), [true, true], "{plain}");
+    let threads = code(load.clone().allow_tma(false), store.clone(), ct::Target::SM_90A);
+    assert!(!bulk(&threads)[0] && threads.contains("cp.async.cg"), "{threads}");
+    let stored = code(load.clone(), store.clone().allow_tma(false), ct::Target::SM_90A);
+    assert_eq!(bulk(&stored), [true, false], "{stored}");
+    // Copies that may still be on their way at the head of an iteration: all stages but the one that is used, and the
+    // one that is filled.
+    let stages = |latency: u32| {
+        let text = code(load.clone().latency(latency), store.clone(), ct::Target::SM_80);
+        (0..9).rev().find(|n| text.contains(&format!("cp.async.wait_group {n};"))).map(|n| n + 2)
+    };
+    assert_eq!([1, 2, 3, 4].map(stages), [Some(2), Some(2), Some(3), Some(4)]);
+    // Two barriers for each stage of a ring.
+    let barriers = |latency: u32| {
+        code(load.clone().latency(latency), store.clone(), ct::Target::SM_90A).matches("mbarrier.init").count()
+    };
+    assert_eq!([1, 3, 5].map(barriers), [4, 6, 10]);
+}
+
+#[test]
 fn gathered_rows_are_wide_where_all_of_them_are_aligned() {
     let code = |row: usize| {
         let kernel = |x: Array<f32, 2>, out: ArrayMut<f32, 2>| {

@@ -118,12 +118,17 @@ macro_rules! access_options {
 
             /// How long this access may take, from 1 (short) to 10 (long): how early to start it. Never changes
             /// results.
+            ///
+            /// Through `ptx` it is the number of tiles of a load in a loop that are there or on their way at a time,
+            /// where they are copied ahead at all: at least 2, and not more than shared memory has room for. What the
+            /// loop or the launch says of stages goes before. Of a store it says nothing there.
             pub fn latency(mut self, latency: u32) -> $name {
                 self.access.latency = Some(latency);
                 self
             }
 
-            /// May the access use the tensor memory accelerator? Never changes results.
+            /// May the access use the tensor memory accelerator? Never changes results. `false` keeps the threads
+            /// themselves at work; `true`, the default, leaves the choice to the compiler.
             pub fn allow_tma(mut self, allow: bool) -> $name {
                 self.access.allow_tma = Some(allow);
                 self

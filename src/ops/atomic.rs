@@ -22,10 +22,10 @@ use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, recor
 )]
 pub trait AtomicAdd: Number {}
 
-/// Element types with atomic maximum and minimum: i32, i64, u32, u64, f32, f64.
+/// Element types with atomic maximum and minimum: i32, i64, u32, u64, f16, bf16, f32, f64.
 #[diagnostic::on_unimplemented(
     message = "there is no atomic maximum or minimum of `{Self}`",
-    note = "atomic_max and atomic_min: i32, i64, u32, u64, f32, f64"
+    note = "atomic_max and atomic_min: i32, i64, u32, u64, f16, bf16, f32, f64"
 )]
 pub trait AtomicMinMax: Number {}
 
@@ -48,7 +48,7 @@ macro_rules! impl_for {
 }
 impl_for! {
     AtomicAdd: i32 i64 u32 u64 f16 bf16 f32 f64;
-    AtomicMinMax: i32 i64 u32 u64 f32 f64;
+    AtomicMinMax: i32 i64 u32 u64 f16 bf16 f32 f64;
     AtomicBits: i32 i64 u32 u64;
     AtomicXchg: i32 i64 u32 u64 f32 f64;
 }
@@ -261,7 +261,11 @@ impl Trace {
     fn float_extremum(&mut self, atomic: &Atomic<'_>, values: &Values, value: Value) -> Value {
         let shape = &values.shape;
         let maximum = matches!(atomic.deed, Deed::Max);
-        let dtype = if atomic.dtype == DType::F64 { DType::I64 } else { DType::I32 };
+        let dtype = match atomic.dtype.bits() {
+            64 => DType::I64,
+            32 => DType::I32,
+            _ => DType::I16,
+        };
         let least = if maximum { f64::NEG_INFINITY } else { f64::INFINITY };
         let least = self.splat(atomic.dtype, codec::encode(atomic.dtype, least, Rounding::NearestEven), shape);
         let ordered = vec![Attr::CmpPred(CmpPred::Eq), Attr::CmpOrder(CmpOrder::Ordered)];

@@ -17,7 +17,8 @@ pub fn register(suite: &mut Suite) {
         )+};
     }
     each!(additions: i32 i64 u32 u64 f16 bf16 f32 f64);
-    each!(extrema: i32 i64 u32 u64 f32 f64);
+    each!(extrema: i32 i64 u32 u64 f16 bf16 f32 f64);
+    each!(extrema_before: i32 u64 f16 bf16 f32);
     each!(bits: i32 i64 u32 u64);
     each!(exchanges: i32 i64 u32 u64 f32 f64);
     each!(neighbours: i32 f16 bf16 f32 f64);
@@ -100,6 +101,34 @@ fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
     let smallest = |i: usize| of_bin(i).into_iter().min_by_key(|&x| order_key(x)).expect("a value");
     session.check("largest", &high, &|[i]| Want::SameBits(largest(i).to_bits()))?;
     session.check("smallest", &low, &|[i]| Want::SameBits(smallest(i).to_bits()))
+}
+
+fn climb_kernel<T: ct::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<T, 2>) {
+    let at = ct::arange(64, 0, 1);
+    let steps = (at % 4 + ct::bid(0) * 4).cast::<T>();
+    let inside = at.lt(61);
+    let old = top.atomic_max_with(at / 4, steps, AtomicOptions::new().mask(inside));
+    before.scatter((ct::bid(0), at), old);
+}
+
+/// Values before: no greater than what was there afterwards, never again less; 0 where nothing was looked at. Neighbours
+/// that share a word do not disturb each other.
+fn extrema_before<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
+    let blocks = 6;
+    let mut top = session.device().zeros::<T, 1>([16])?;
+    let mut before = session.unwritten::<T, 2>([blocks, 64])?;
+    session.launch(climb_kernel::<T>, [blocks], (&mut top, &mut before))?;
+    let last = |i: usize| 4 * (blocks - 1) + if i == 15 { 0 } else { 3 };
+    session.check("top", &top, &|[i]| Want::exactly(T::from_f64(last(i) as f64)))?;
+    if session.only_compiles() {
+        return Ok(());
+    }
+    let old = before.to_vec()?;
+    for (i, old) in old.iter().enumerate() {
+        let limit = if i % 64 < 61 { last(i % 64 / 4) as f64 } else { 0.0 };
+        anyhow::ensure!((0.0..=limit).contains(&old.to_f64()), "at {i}: {old:?} before, at most {limit} afterwards");
+    }
+    Ok(())
 }
 
 fn bits_kernel<T: ct::AtomicBits>(

@@ -18,7 +18,7 @@ pub fn register(suite: &mut Suite) {
     }
     each!(additions: i32 i64 u32 u64 f16 bf16 f32 f64);
     each!(places: i32 f16 bf16 f32);
-    each!(extrema: i32 i64 u32 u64 f32 f64);
+    each!(extrema: i32 i64 u32 u64 f16 bf16 f32 f64);
     each!(bits: i32 i64 u32 u64);
     suite.test("atomic_store/filled", filled);
     suite.test("atomic_store/no_axes", no_axes);

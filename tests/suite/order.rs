@@ -5,6 +5,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{AtomicOptions, GatherOptions, LoadOptions, ScatterOptions, Scope, StoreOptions};
 
+use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -21,6 +22,7 @@ pub fn register(suite: &mut Suite) {
     }
     suite.test("order/relay", relay);
     suite.test("order/coherence", coherence);
+    suite.test("order/alias_fence", alias_fence);
 }
 
 /// Waits until the element has this value or a higher one.
@@ -215,4 +217,24 @@ fn coherence(session: Session) -> Result<()> {
     let mut steps = session.unwritten::<i32, 1>([4 * 7])?;
     session.launch(counting, [8], (&mut counter, &mut steps, ct::Constant(1000)))?;
     session.check("steps back", &steps, &|_| Want::exactly(0))
+}
+
+fn fenced(x: ArrayMut<i32, 2>, y: ArrayMut<i32, 2>, z: Array<i32, 2>) {
+    let i = ct::bid(0);
+    ct::for_each(0..3, (), |k, ()| {
+        x.store((i, 0), z.load((i, 0), [16, 64]) + k);
+        ct::alias_fence();
+        y.store((0, i), y.load((0, i), [64, 16]) + x.load((i, 0), [16, 64]).transpose());
+        ct::if_then(k.eq(1), || ct::alias_fence());
+    });
+}
+
+/// Fences in loops and branches change nothing where all memory has one address.
+fn alias_fence(session: Session) -> Result<()> {
+    let data = random::<i32>(1, 50 * 60, Spread::Whole(1000));
+    let z = session.array(&data, [50, 60])?;
+    let (mut x, mut y) = (session.unwritten::<i32, 2>([50, 60])?, session.device().zeros::<i32, 2>([60, 50])?);
+    session.launch(fenced, [4], (&mut x, &mut y, &z))?;
+    session.check("x", &x, &|[i, j]| Want::exactly(data[60 * i + j] + 2))?;
+    session.check("y", &y, &|[j, i]| Want::exactly(3 * data[60 * i + j] + 3))
 }

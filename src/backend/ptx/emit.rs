@@ -314,7 +314,7 @@ spell! { AtomOp {
 spell! { ShflMode { Up = "up", Down = "down", Bfly = "bfly", Idx = "idx" } }
 spell! { ReduxOp { Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor" } }
 spell! { VoteMode { All = "all.pred", Any = "any.pred", Uni = "uni.pred", Ballot = "ballot.b32" } }
-spell! { ProxyFence { Async = "async", AsyncGlobal = "async.global", AsyncShared = "async.shared::cta" } }
+spell! { ProxyFence { Alias = "alias", Async = "async", AsyncGlobal = "async.global", AsyncShared = "async.shared::cta" } }
 
 impl Display for MmaShape {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -3,15 +3,13 @@
 use super::order::Ordering;
 use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::inst::{
-    Addr, AtomOp, Cmp, CvtRound, FloatMods, FloatOp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Ty,
-};
+use crate::backend::ptx::inst::{Addr, AtomOp, Operand, Reg, Scope, Sem, Space, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, OpId};
 
-/// First target with additions of several neighbours at once, and with those of single bf16.
+/// First target with additions of several neighbours at once.
 const WIDE_ADDITIONS: u32 = 90;
 
 impl Lowering<'_> {
@@ -32,9 +30,9 @@ impl Lowering<'_> {
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
         let is_read = self.is_result_read(id);
-        let loops = access.dtype == DType::BF16 && self.b.target.arch < WIDE_ADDITIONS;
         let ordering = Ordering::of(op);
-        let carries = !loops && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
+        let carries =
+            !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
         let slots = if is_read {
             let begun = self.begin_ordered(ordering, layout.num_registers(), carries);
             let old = self.each_slot(&access, &[&values], &|this, addr, guard, values| {
@@ -138,8 +136,8 @@ impl Lowering<'_> {
         guard: Option<Reg>,
         values: &[Operand],
     ) -> Lowered<Operand> {
-        if dtype == DType::BF16 && self.b.target.arch < WIDE_ADDITIONS {
-            return Ok(self.add_bf16(order.1, addr, guard, values[0]));
+        if self.is_half_loop(dtype) {
+            return Ok(self.half_loop(mode, dtype, order.1, addr, guard, values[0]));
         }
         let (op, ty) = form(mode, dtype)?;
         let value = self.b.bitcast(values[0], ty.class());
@@ -149,30 +147,6 @@ impl Lowering<'_> {
         };
         self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, Space::Global, order, addr, &[value]));
         Ok(self.b.bitcast(dst, repr::class(dtype)))
-    }
-
-    /// Additions of bf16 by compare-and-swap, for targets without them.
-    fn add_bf16(&mut self, scope: Scope, addr: &Addr, guard: Option<Reg>, value: Operand) -> Operand {
-        let (again, done) = (self.b.new_label(), self.b.new_label());
-        let result = self.b.copy(Operand::Imm(0), RegClass::B16);
-        if let Some(guard) = guard {
-            self.b.bra_if(guard, true, done, false);
-        }
-        let value = self.b.cvt(Ty::F32, Ty::BF16, CvtRound::None, value);
-        let mods = MemMods { sem: Sem::Relaxed, scope, ..MemMods::default() };
-        self.b.ld_to(&[result], Space::Global, Ty::B16, addr, mods, None);
-        self.b.place(again);
-        let old = self.b.copy(result, RegClass::B16);
-        let wide = self.b.cvt(Ty::F32, Ty::BF16, CvtRound::None, old);
-        let sum = self.b.float(FloatOp::Add, Ty::F32, FloatMods::RN, &[wide, value]);
-        let sum = self.b.cvt(Ty::BF16, Ty::F32, CvtRound::Rn, sum);
-        let order = (Sem::Relaxed, scope);
-        self.b.atom_to(result, AtomOp::Cas, Ty::B16, Space::Global, order, addr, &[old.into(), sum]);
-        let words = [old, result].map(|half| self.b.pack(half, Operand::Imm(0)));
-        let changed = self.b.setp(Cmp::Ne, Ty::B32, words[0], words[1]);
-        self.b.bra_if(changed, false, again, false);
-        self.b.place(done);
-        result.into()
     }
 
     /// Slots that one addition without result may cover.
@@ -213,9 +187,9 @@ impl Lowering<'_> {
         guard: Option<Reg>,
         values: &[Operand],
     ) {
-        if dtype == DType::BF16 && self.b.target.arch < WIDE_ADDITIONS {
+        if self.is_half_loop(dtype) {
             for &value in values {
-                self.add_bf16(order.1, addr, guard, value);
+                self.half_loop(mode, dtype, order.1, addr, guard, value);
             }
             return;
         }

@@ -116,7 +116,8 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (value, view) = (op.group(0)[0], op.group(1)[0]);
-        if !matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak))) {
+        let weak = matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)));
+        if !weak || !self.allows_copy_engine(id) {
             return None;
         }
         let layout = self.inference.natural(value)?;

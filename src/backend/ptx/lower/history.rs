@@ -88,6 +88,10 @@ impl History {
             {
                 stored.insert(place(module, address));
             }
+            if module.op(id).code == Opcode::MemoryFenceAlias {
+                // One memory under two addresses: what is only read may be written.
+                stored.insert(Root::Unknown);
+            }
         });
         History { stored, touches: Vec::new() }
     }

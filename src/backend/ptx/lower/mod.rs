@@ -7,8 +7,8 @@
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
 //! * `history` — which accesses need a barrier between them;
-//! * `pointer`, `atomic`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared memory; masks
-//!   that hold for all elements of a thread;
+//! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
+//!   memory; masks that hold for all elements of a thread;
 //! * `order` — accesses that other tile blocks see in order;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
@@ -25,6 +25,7 @@
 
 mod assert;
 mod atomic;
+mod atomic_half;
 mod box_store;
 mod certain;
 mod cluster;
@@ -33,6 +34,7 @@ mod convert;
 mod differing;
 mod elementwise;
 mod exits;
+mod hint;
 mod history;
 mod memory;
 mod order;
@@ -66,7 +68,7 @@ use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, RegClass, Ty};
+use super::inst::{Operand, ProxyFence, RegClass, Ty};
 use super::pressure;
 use super::remarks::CodeRemarks;
 use super::shared::SharedMemory;
@@ -434,9 +436,15 @@ impl<'m> Lowering<'m> {
                 self.dependent_launch(op.code);
                 Ok(())
             }
+            MemoryFenceAlias => {
+                // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
+                self.b.fence_proxy(ProxyFence::Alias);
+                self.barrier();
+                Ok(())
+            }
             Assert => self.assertion(id),
             GetGlobal => self.global(op),
-            Alloca | MmaFScaled | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+            Alloca | MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
                 Err("the ptx back end has no lowering for this op".to_owned())
             }
         }
