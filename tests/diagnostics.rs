@@ -974,6 +974,28 @@ fn pointers_do_not_fit() {
 }
 
 #[test]
+fn tables_of_arrays() {
+    let a = ct::Device::cpu().zeros::<f32, 1>([4]).unwrap();
+    let table = ct::ArrayTable::new(&[&a]).unwrap();
+    let kernel = |x: ct::Arrays<f32, 1>| {
+        let _ = x.get(ct::at(1)).load(0, [4]);
+        let ids = ct::arange(4, 0, 1);
+        let _ = x.get(ids).load(0, [4]);
+        let _ = x.get(0).load(0, [4]).reduce(0, 0.0, |a, b| a + b + x.get(1).extent(0).cast::<f32>());
+    };
+    assert_eq!(
+        with_source(&traced::problems(kernel, (&table,))),
+        "\
+<get(ct::at(1)).load(0, [4])>: `get`: this counts arrays, without `ct::at`
+  write the number or scalar itself
+<get(ids).load(0, [4])>: a tile of shape [4] where one value is wanted
+  only a tile of one element converts to a scalar: reduce it first
+<get(1).extent(0).cast::<f32>())>: the closure of `reduce` takes only elementwise operations on scalars, and this operation reads or writes memory
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
 fn indices_and_parts_of_arrays() {
     let text = problems_with_arrays(|a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
         let ids = ct::arange(8, 0, 1);

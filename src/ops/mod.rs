@@ -46,6 +46,7 @@ mod reduce;
 mod scan;
 mod shape;
 mod state;
+mod table;
 mod tile_set;
 mod tiles;
 mod visit;

@@ -51,6 +51,7 @@ mod reduce;
 mod scan;
 mod shape;
 mod sweep;
+mod table;
 mod tileiras;
 mod views;
 
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
     gather::register(&mut suite);
     pointer::register(&mut suite);
     global::register(&mut suite);
+    table::register(&mut suite);
     atomic::register(&mut suite);
     order::register(&mut suite);
     reduce::register(&mut suite);

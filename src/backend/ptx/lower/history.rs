@@ -182,7 +182,8 @@ impl Lowering<'_> {
             deed = Deed::Store;
         }
         let pattern = match (ViewShape::of(self.module, view), self.inference.accesses.get(&id)) {
-            (Some(shape), Some(layout)) if shape.is_partition() => {
+            // An array that is described anew in each iteration may begin elsewhere.
+            (Some(shape), Some(layout)) if shape.is_partition() && !self.is_repeated(shape.tensor) => {
                 Some(Pattern { tensor: shape.tensor, tile: shape.tile, dim_map: shape.dim_map, layout: layout.clone() })
             }
             _ => None,
