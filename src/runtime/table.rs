@@ -204,7 +204,7 @@ mod tests {
         assert_eq!((facts.base_align, facts.unit_stride, facts.extent_div16, facts.stride_div16), (4, 0b10, 0b01, 0));
         assert_eq!(table.list.words.to_vec()?[10..], [4, 32, 16, 64, 1]);
         let mut used = Vec::new();
-        (&table).memory(&mut |one| used.push((one.memory().address(), one.writes())));
+        table.memory(&mut |one| used.push((one.memory().address(), one.writes())));
         assert_eq!(used[1..], [(a.address(), false), (b.address(), false), (a.address(), false)]);
         assert!(!used[0].1);
 
