@@ -49,6 +49,7 @@ mod random;
 mod random_product;
 mod reduce;
 mod scan;
+mod scratch;
 mod shape;
 mod sweep;
 mod table;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
     pointer::register(&mut suite);
     global::register(&mut suite);
     table::register(&mut suite);
+    scratch::register(&mut suite);
     atomic::register(&mut suite);
     order::register(&mut suite);
     reduce::register(&mut suite);

@@ -205,7 +205,8 @@ impl Lowering<'_> {
             let bits: Vec<Operand> = values.iter().map(|&value| this.b.bitcast(value, ty.class())).collect();
             let dst = this.b.copy(bits[0], ty.class());
             let (sem, scope) = begun.semantics();
-            this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, Space::Global, (sem, scope), addr, &bits));
+            let space = this.data_space;
+            this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
             Ok(this.b.bitcast(dst, class))
         })?;
         let (slots, met) = self.share(begun, access.dtype, &layout, old)?;
@@ -258,7 +259,8 @@ impl Lowering<'_> {
             Some(_) => self.b.copy(Operand::Imm(0), ty.class()),
             None => self.b.fresh(ty.class()),
         };
-        self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, Space::Global, order, addr, &[value]));
+        let space = self.data_space;
+        self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, space, order, addr, &[value]));
         Ok(self.b.bitcast(dst, repr::class(dtype)))
     }
 
@@ -271,14 +273,14 @@ impl Lowering<'_> {
         }
         let value = self.b.cvt(Ty::F32, Ty::BF16, CvtRound::None, value);
         let mods = MemMods { sem: Sem::Relaxed, scope, ..MemMods::default() };
-        self.b.ld_to(&[result], Space::Global, Ty::B16, addr, mods, None);
+        self.b.ld_to(&[result], self.data_space, Ty::B16, addr, mods, None);
         self.b.place(again);
         let old = self.b.copy(result, RegClass::B16);
         let wide = self.b.cvt(Ty::F32, Ty::BF16, CvtRound::None, old);
         let sum = self.b.float(FloatOp::Add, Ty::F32, FloatMods::RN, &[wide, value]);
         let sum = self.b.cvt(Ty::BF16, Ty::F32, CvtRound::Rn, sum);
         let order = (Sem::Relaxed, scope);
-        self.b.atom_to(result, AtomOp::Cas, Ty::B16, Space::Global, order, addr, &[old.into(), sum]);
+        self.b.atom_to(result, AtomOp::Cas, Ty::B16, self.data_space, order, addr, &[old.into(), sum]);
         let words = [old, result].map(|half| self.b.pack(half, Operand::Imm(0)));
         let changed = self.b.setp(Cmp::Ne, Ty::B32, words[0], words[1]);
         self.b.bra_if(changed, false, again, false);
@@ -289,7 +291,8 @@ impl Lowering<'_> {
     /// Slots that one addition without result may cover.
     fn red_width(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
         let adds = mode == AtomicMode::AddF && matches!(access.dtype, DType::F32 | DType::F16 | DType::BF16);
-        let together = !matches!(access.mask, Mask::Slots(_));
+        // Wide ones are for global memory alone.
+        let together = !matches!(access.mask, Mask::Slots(_)) && self.data_space == Space::Global;
         if adds && together && self.b.target.arch >= WIDE_ADDITIONS { access.vector } else { 1 }
     }
 
@@ -327,14 +330,15 @@ impl Lowering<'_> {
         }
         let Ok((op, ty)) = form(mode, dtype) else { return };
         let values: Vec<Operand> = values.iter().map(|&value| self.b.bitcast(value, ty.class())).collect();
+        let space = self.data_space;
         if op == AtomOp::Exch {
             // There is no exchange without result.
             let dst = self.b.fresh(ty.class());
-            self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, Space::Global, order, addr, &values));
+            self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, space, order, addr, &values));
             return;
         }
         let values: Vec<Operand> = values.iter().map(|&value| self.b.reg(value, ty.class()).into()).collect();
-        self.b.guarded_if(guard, |b| b.red(op, ty, Space::Global, order, addr, &values));
+        self.b.guarded_if(guard, |b| b.red(op, ty, space, order, addr, &values));
     }
 }
 

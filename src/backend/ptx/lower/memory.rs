@@ -126,7 +126,7 @@ impl Lowering<'_> {
         self.order(id);
         let view = op.group(0)[0];
         let mut access = self.access(id, view, op.group(1), &layout)?;
-        access.mods.nc = self.memory.is_read_only(self.module, view);
+        access.mods.nc = self.data_space == Space::Global && self.memory.is_read_only(self.module, view);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
@@ -544,7 +544,7 @@ impl Lowering<'_> {
         for start in range.step_by(access.vector) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start).map(|pred| (pred, access.otherwise));
-            slots.extend(vector::load(&mut self.b, Space::Global, dtype, access.vector, &addr, access.mods, guard));
+            slots.extend(vector::load(&mut self.b, self.data_space, dtype, access.vector, &addr, access.mods, guard));
         }
         slots
     }
@@ -555,7 +555,7 @@ impl Lowering<'_> {
             let start = first + index * access.vector;
             let addr = self.address(access, start);
             let guard = self.mask(access, start);
-            vector::store(&mut self.b, Space::Global, dtype, run, &addr, access.mods, guard);
+            vector::store(&mut self.b, self.data_space, dtype, run, &addr, access.mods, guard);
         }
     }
 }

@@ -10,6 +10,7 @@
 //! * `pointer`, `atomic`, `private` — accesses by pointers; atomics, orders; atomics combined in shared memory;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
+//! * `own` — memory of the tile block's own;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `reduce`, `scan` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
@@ -32,6 +33,7 @@ mod elementwise;
 mod exits;
 mod history;
 mod memory;
+mod own;
 mod pieces;
 mod pipeline;
 mod pointer;
@@ -60,10 +62,10 @@ use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, RegClass, Ty};
+use super::inst::{Operand, RegClass, Space, Ty};
 use super::pressure;
 use super::remarks::CodeRemarks;
-use super::shared::SharedMemory;
+use super::shared::{Buffer, SharedMemory};
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use crate::error::Diagnostic;
@@ -96,6 +98,9 @@ pub struct Lowering<'m> {
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
     memory: history::History,
+    /// Memory of the block's own, and where data is in this kernel.
+    own: HashMap<OpId, Buffer>,
+    data_space: Space,
     /// The array whose atomics the block combines first.
     private: Option<private::Private>,
     loops: Vec<control::Frame>,
@@ -148,6 +153,8 @@ fn start<'m>(
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
         memory: history::History::of(module, entry.body),
+        own: HashMap::new(),
+        data_space: Space::Global,
         private: None,
         loops: Vec::new(),
         staged: HashMap::new(),
@@ -184,6 +191,7 @@ pub fn lower<'m>(
     let mut lowering = start(module, entry, inference, name, options);
     lowering.options.occupancy = lowering.possible_occupancy();
     let mut params = lowering.params(entry);
+    lowering.reserve_own(entry.body);
     lowering.start_box_stores(entry.body);
     let roles = lowering.plan_roles_within_wish(entry.body);
     // Without a number of blocks, ptxas may save registers for more of them than is good.
@@ -425,8 +433,10 @@ impl<'m> Lowering<'m> {
             }
             Assert => self.assertion(id),
             GetGlobal => self.global(op),
-            Alloca | MmaFScaled | AtomicRedView | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce
-            | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            Alloca => self.own_memory(id),
+            MmaFScaled | AtomicRedView | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+                Err("the ptx back end has no lowering for this op".to_owned())
+            }
         }
     }
 
