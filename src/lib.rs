@@ -99,9 +99,12 @@ pub use launch::{
 };
 pub use ops::*;
 pub use pass::Work;
-pub use runtime::{ArraySpec, ArraySpecMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream};
+pub use runtime::{
+    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event,
+    Stream,
+};
 pub use target::Target;
-pub use tile::{Array, ArrayMut, Ptr, PtrTile, Scalar, Tile};
+pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

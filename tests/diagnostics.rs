@@ -973,6 +973,64 @@ fn reductions_into_arrays() {
 }
 
 #[test]
+fn tables_of_arrays() {
+    let a = ct::Device::cpu().zeros::<f32, 1>([4]).unwrap();
+    let table = ct::ArrayTable::new(&[&a]).unwrap();
+    let kernel = |x: ct::Arrays<f32, 1>| {
+        let _ = x.get(ct::at(1)).load(0, [4]);
+        let ids = ct::arange(4, 0, 1);
+        let _ = x.get(ids).load(0, [4]);
+        let _ = x.get(0).load(0, [4]).reduce(0, 0.0, |a, b| a + b + x.get(1).extent(0).cast::<f32>());
+    };
+    assert_eq!(
+        with_source(&traced::problems(kernel, (&table,))),
+        "\
+<get(ct::at(1)).load(0, [4])>: `get`: this counts arrays, without `ct::at`
+  write the number or scalar itself
+<get(ids).load(0, [4])>: a tile of shape [4] where one value is wanted
+  only a tile of one element converts to a scalar: reduce it first
+<get(1).extent(0).cast::<f32>())>: the closure of `reduce` takes only elementwise operations on scalars, and this operation reads or writes memory
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
+fn scratch_memory() {
+    let text = problems(|| {
+        let _ = ct::scratch::<f32, 2>([4, 0]);
+        let _ = ct::scratch::<u8, 3>([1 << 10, 1 << 10, 1 << 10]);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::scratch::<f32, 2>([4, 0])>: `scratch`: shape [4, 0]
+  every extent is at least 1, and there are at most 2^24 elements
+<ct::scratch::<u8, 3>([1 << 10, 1 << 10, 1 << 10])>: `scratch`: shape [1024, 1024, 1024]
+  every extent is at least 1, and there are at most 2^24 elements"
+    );
+}
+
+#[test]
+fn large_scratch_memory_is_refused_where_there_is_none() {
+    fn kernel(y: ArrayMut<f32, 1>) {
+        let own = ct::scratch::<f32, 1>([1 << 16]);
+        own.store(ct::bid(0), ct::full::<f32, 1>([256], 1.5));
+        y.store(ct::bid(0), own.load(ct::bid(0), [256]));
+    }
+    match ct::code_ptx(kernel, (ct::ArraySpec::<f32, 1>::new([256]).mutable(),), ct::Target::SM_90A) {
+        Err(ct::Error::Unsupported(problems)) => {
+            assert_eq!(
+                with_source(&problems[0].to_string()),
+                "\
+<ct::scratch::<f32, 1>([1 << 16])>: there is no room for 262144 bytes of a tile block's own in shared memory
+  a tile block has 232448 bytes of it in all on sm_90a"
+            );
+        }
+        other => panic!("an error, got {other:?}"),
+    }
+}
+
+#[test]
 fn indices_and_parts_of_arrays() {
     let text = problems_with_arrays(|a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
         let ids = ct::arange(8, 0, 1);

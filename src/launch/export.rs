@@ -45,9 +45,10 @@ pub struct ExportedParam {
 ///
 /// # Launching it
 /// Parameters are passed one after another, in the order of the arguments: a number as itself; a
-/// [`RawPtr`](crate::RawPtr) as its address, a number of 8 bytes; an array
-/// of R dimensions as its address, R extents and R strides (in elements; i32, or i64 for arrays whose
-/// offsets need it). Strides that are compiled in are passed, too. What the kernel was compiled for must
+/// [`RawPtr`](crate::RawPtr) as its address, a number of 8 bytes; an array of R dimensions as its address, R extents and
+/// R strides (in elements; i32, or i64 for arrays whose offsets need it); an [`ArrayTable`](crate::ArrayTable) as the
+/// addresses of its list and of its first array, and the number of arrays (i32), where the list has 1 + 2 R numbers
+/// (i64) for each array: bytes from the first array to this one, extents, strides. Strides that are compiled in are passed, too. What the kernel was compiled for must
 /// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of
 /// [`export`] had them, and every [`Limit`].
 ///

@@ -46,9 +46,23 @@ fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> Array
     facts
 }
 
+/// An array as a table of arrays describes it.
+#[derive(Clone, Copy)]
+pub(super) struct Form<const R: usize> {
+    pub address: u64,
+    pub layout: Strided<R>,
+    pub facts: ArrayFacts,
+}
+
+/// The form of the part of an allocation that a view shows.
+pub(super) fn form<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Form<R> {
+    let address = address_of::<T, R>(memory, layout);
+    Form { address, layout: *layout, facts: facts::<T, R>(address, layout) }
+}
+
 /// The facts in one word: 1 bit index width, 8 bits alignment, 3 * 16 bits of dimensions.
 #[inline]
-fn facts_word(facts: ArrayFacts) -> u64 {
+pub(super) fn facts_word(facts: ArrayFacts) -> u64 {
     u64::from(facts.index64)
         | u64::from(facts.base_align) << 8
         | u64::from(facts.unit_stride) << 16

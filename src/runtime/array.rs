@@ -36,6 +36,18 @@ pub struct DeviceArray<T, const R: usize> {
     element: PhantomData<T>,
 }
 
+impl<'a, T: Element, const R: usize> From<&'a DeviceArray<T, R>> for DeviceView<'a, T, R> {
+    fn from(array: &'a DeviceArray<T, R>) -> Self {
+        array.view()
+    }
+}
+
+impl<'a, T: Element, const R: usize> From<&'a mut DeviceArray<T, R>> for DeviceViewMut<'a, T, R> {
+    fn from(array: &'a mut DeviceArray<T, R>) -> Self {
+        array.view_mut()
+    }
+}
+
 impl Device {
     /// An array with these elements, in row-major order.
     ///

@@ -16,6 +16,7 @@ mod module;
 mod order;
 mod stream;
 mod strided;
+mod table;
 mod tensor_map;
 #[cfg(test)]
 mod tests;
@@ -30,5 +31,6 @@ pub(crate) use gpu::{Gpu, StreamHandle};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
 pub(crate) use module::{Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
 pub use stream::{Event, Stream};
+pub use table::{ArrayTable, ArrayTableMut};
 pub(crate) use tensor_map::TiledArray;
 pub use view::{DeviceView, DeviceViewMut};

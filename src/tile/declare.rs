@@ -3,6 +3,7 @@
 use super::array::ArrayHandle;
 use super::context::Trace;
 use super::described::ArrayData;
+use super::table::TableHandle;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Predicate, Type, Value};
 use crate::kernel::ArrayFacts;
@@ -14,13 +15,41 @@ impl Trace {
         let base = self.param(Type::ptr(dtype));
         let extents: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect();
         let strides: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect();
+        self.array_with_facts(dtype, base, extents, strides, facts)
+    }
+
+    /// Declares the parameters of a table of arrays.
+    pub fn declare_table(&mut self, dtype: DType, facts: ArrayFacts) -> TableHandle {
+        let words = self.param(Type::ptr(DType::I64));
+        let first = self.param(Type::ptr(dtype));
+        let count = self.param(Type::scalar(DType::I32));
+        let words = self.assume_div_by(words, 16);
+        let first = match facts.base_align {
+            0 | 1 => first,
+            align => self.assume_div_by(first, align.into()),
+        };
+        let count = self.assumed(count, Predicate::Bounded { lower: Some(0), upper: None });
+        let [words, first, count] = [words, first, count].map(|value| self.raw(value));
+        TableHandle { words, first, count, facts }
+    }
+
+    /// An array about which the launch knows these facts.
+    pub fn array_with_facts(
+        &mut self,
+        dtype: DType,
+        base: Value,
+        extents: Vec<Value>,
+        strides: Vec<Value>,
+        facts: ArrayFacts,
+    ) -> ArrayHandle {
+        let rank = extents.len();
         let bit = |mask: u32, d: usize| mask >> d & 1 != 0;
         let base = match facts.base_align {
             0 | 1 => base,
             align => self.assume_div_by(base, align.into()),
         };
         let known_extents = (0..rank).map(|d| {
-            let value = self.assume(extents[d], Predicate::Bounded { lower: Some(0), upper: None });
+            let value = self.assumed(extents[d], Predicate::Bounded { lower: Some(0), upper: None });
             if bit(facts.extent_div16, d) { self.assume_div_by(value, 16) } else { value }
         });
         let extents = known_extents.collect();
@@ -28,7 +57,7 @@ impl Trace {
             if bit(facts.unit_stride, d) {
                 return strides[d];
             }
-            let value = self.assume(strides[d], Predicate::Bounded { lower: Some(0), upper: None });
+            let value = self.assumed(strides[d], Predicate::Bounded { lower: Some(0), upper: None });
             if bit(facts.stride_div16, d) { self.assume_div_by(value, 16) } else { value }
         });
         let strides = known_strides.collect();
@@ -36,10 +65,11 @@ impl Trace {
     }
 
     fn assume_div_by(&mut self, value: Value, divisor: u64) -> Value {
-        self.assume(value, Predicate::DivBy { divisor, every: None, along: None })
+        self.assumed(value, Predicate::DivBy { divisor, every: None, along: None })
     }
 
-    fn assume(&mut self, value: Value, predicate: Predicate) -> Value {
+    /// The value with a promise about it.
+    pub fn assumed(&mut self, value: Value, predicate: Predicate) -> Value {
         let ty = self.builder.module.ty_id(value);
         self.emit(Opcode::Assume, &[&[value]], vec![Attr::Predicate(predicate)], Vec::new(), &[ty])[0]
     }

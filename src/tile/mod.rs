@@ -10,6 +10,7 @@ mod declare;
 mod described;
 mod handle;
 mod pointer;
+mod table;
 mod tracer;
 
 pub(crate) use array::ArrayHandle;
@@ -21,5 +22,7 @@ pub(crate) use described::ArrayData;
 pub(crate) use handle::sealed::Handle;
 pub use handle::{Scalar, Tile, TileLike};
 pub use pointer::{Ptr, PtrTile};
+pub(crate) use table::TableHandle;
+pub use table::{Arrays, ArraysMut};
 pub use tracer::Tracer;
 pub(crate) use tracer::{refuse_nested, trace_into_module};

@@ -5,6 +5,7 @@ use super::context::{Place, Session, can_launch, record};
 use super::handle::Scalar;
 use super::handle::sealed::Handle;
 use super::pointer::Ptr;
+use super::table::{Arrays, ArraysMut};
 use crate::dtype::DType;
 use crate::element::{Element, Whole};
 use crate::error::{Diagnostic, Error, Location, Result};
@@ -39,6 +40,16 @@ impl Tracer {
     /// The parameters of a read-only array: base pointer, `R` extents, `R` strides.
     pub(crate) fn array<T: Element, const R: usize>(&mut self, facts: ArrayFacts) -> Array<T, R> {
         Array::from_handle(record(|t| t.declare_array(T::DTYPE, R, facts)))
+    }
+
+    /// The parameters of a table of arrays to read: where its words are, the first array, the number of arrays.
+    pub(crate) fn arrays<T: Element + Whole, const R: usize>(&mut self, facts: ArrayFacts) -> Arrays<T, R> {
+        Arrays::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
+    }
+
+    /// The parameters of a table of writable arrays, as of others.
+    pub(crate) fn arrays_mut<T: Element + Whole, const R: usize>(&mut self, facts: ArrayFacts) -> ArraysMut<T, R> {
+        ArraysMut::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
     }
 
     /// The parameters of a writable array: base pointer, `R` extents, `R` strides.

@@ -54,8 +54,10 @@ mod random_product;
 mod reduce;
 mod require;
 mod scan;
+mod scratch;
 mod shape;
 mod sweep;
+mod table;
 mod tileiras;
 mod views;
 
@@ -89,6 +91,8 @@ fn main() -> ExitCode {
     gather::register(&mut suite);
     pointer::register(&mut suite);
     global::register(&mut suite);
+    table::register(&mut suite);
+    scratch::register(&mut suite);
     atomic::register(&mut suite);
     atomic_store::register(&mut suite);
     order::register(&mut suite);

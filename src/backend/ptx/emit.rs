@@ -295,7 +295,7 @@ spell! { Cmp {
     Leu = "leu", Gtu = "gtu", Geu = "geu", Num = "num", Nan = "nan",
 } }
 spell! { Space {
-    Global = ".global", Shared = ".shared", SharedCluster = ".shared::cluster", Local = ".local", Const = ".const",
+    Global = ".global", Generic = "", Shared = ".shared", SharedCluster = ".shared::cluster", Local = ".local", Const = ".const",
     Param = ".param",
 } }
 spell! { Sem {
@@ -447,6 +447,7 @@ impl Opcode {
             Opcode::CvtaParam => "cvta.param.u64",
             Opcode::CvtaFromGlobal => "cvta.global.u64",
             Opcode::CvtaFromLocal => "cvta.local.u64",
+            Opcode::CvtaFromShared => "cvta.shared.u64",
             Opcode::CpAsyncCommit => "cp.async.commit_group",
             Opcode::CpAsyncWait => "cp.async.wait_group",
             Opcode::CpAsyncMbarrierArrive => "cp.async.mbarrier.arrive.noinc.shared.b64",

@@ -58,7 +58,7 @@ fn every_literal_of_every_type_reads_back() {
         let mut b = Builder::new();
         b.begin_entry("k", &[]);
         // Written one by one, and as bytes.
-        let parts = all.chunks(64).step_by(1 + all.len() / 2048).chain(all.chunks(1 << 10));
+        let parts = all.chunks(64).step_by(1 + all.len() / 512).chain(all.chunks(1 << 10));
         for part in parts.filter(|part| part.len().is_power_of_two()) {
             let ty = b.module.intern(Type::tile(dtype, [part.len() as i64]));
             let value = ConstData::Dense(part.into());

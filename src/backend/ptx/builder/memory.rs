@@ -18,6 +18,14 @@ impl Builder {
         }
     }
 
+    /// The generic address of a place in shared memory, both of 64 bits.
+    pub fn generic_of_shared(&mut self, place: Operand) -> Reg {
+        let place = self.reg(place, RegClass::B64);
+        let dst = self.fresh(RegClass::B64);
+        self.push(Opcode::CvtaFromShared, vec![dst.into()], vec![place.into()]);
+        dst
+    }
+
     /// Loads one value. Integers of 8 and 16 bits arrive extended in B32, as `ty` says.
     pub fn ld(&mut self, space: Space, ty: Ty, addr: &Addr, mods: MemMods) -> Reg {
         self.ld_vec(space, ty, 1, addr, mods)[0]

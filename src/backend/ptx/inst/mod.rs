@@ -91,6 +91,7 @@ pub enum Opcode {
     CvtaParam,
     CvtaFromGlobal,
     CvtaFromLocal,
+    CvtaFromShared,
     /// A call of the driver's `vprintf`: address of the format, address of the values (generic).
     Printf,
     CpAsync {

@@ -169,6 +169,8 @@ pub enum Cmp {
 #[allow(missing_docs)]
 pub enum Space {
     Global,
+    /// Whichever the address is in.
+    Generic,
     /// Shared memory of the own block.
     Shared,
     /// Shared memory of the cluster.

@@ -92,7 +92,8 @@ impl Lowering<'_> {
             let bits: Vec<Operand> = values.iter().map(|&value| this.b.bitcast(value, ty.class())).collect();
             let dst = this.b.copy(bits[0], ty.class());
             let (sem, scope) = begun.semantics();
-            this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, Space::Global, (sem, scope), addr, &bits));
+            let space = this.data_space;
+            this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
             Ok(this.b.bitcast(dst, class))
         })?;
         let (slots, met) = self.share(begun, access.dtype, &layout, old)?;
@@ -145,7 +146,8 @@ impl Lowering<'_> {
             Some(_) => self.b.copy(Operand::Imm(0), ty.class()),
             None => self.b.fresh(ty.class()),
         };
-        self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, Space::Global, order, addr, &[value]));
+        let space = self.data_space;
+        self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, space, order, addr, &[value]));
         Ok(self.b.bitcast(dst, repr::class(dtype)))
     }
 
@@ -158,7 +160,8 @@ impl Lowering<'_> {
     /// Can the target add several neighbours at once?
     fn adds_together(&self, mode: AtomicMode, dtype: DType) -> bool {
         let adds = mode == AtomicMode::AddF && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-        adds && self.b.target.arch >= WIDE_ADDITIONS
+        // Wide ones are for global memory alone.
+        adds && self.b.target.arch >= WIDE_ADDITIONS && self.data_space == Space::Global
     }
 
     /// Atomics without results, `width` neighbours at a time.
@@ -195,14 +198,15 @@ impl Lowering<'_> {
         }
         let Ok((op, ty)) = form(mode, dtype) else { return };
         let values: Vec<Operand> = values.iter().map(|&value| self.b.bitcast(value, ty.class())).collect();
+        let space = self.data_space;
         if op == AtomOp::Exch {
             // There is no exchange without result.
             let dst = self.b.fresh(ty.class());
-            self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, Space::Global, order, addr, &values));
+            self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, space, order, addr, &values));
             return;
         }
         let values: Vec<Operand> = values.iter().map(|&value| self.b.reg(value, ty.class()).into()).collect();
-        self.b.guarded_if(guard, |b| b.red(op, ty, Space::Global, order, addr, &values));
+        self.b.guarded_if(guard, |b| b.red(op, ty, space, order, addr, &values));
     }
 }
 

@@ -19,8 +19,10 @@ struct Pattern {
 /// Where addresses come from, as far as it tells accesses apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Root {
-    /// A parameter, or memory of the block's own.
+    /// A parameter.
     Of(Value),
+    /// Memory of the block's own.
+    Own(Value),
     /// A global array.
     Global,
     /// It may be anywhere.
@@ -75,14 +77,17 @@ impl Touch {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     stored: HashSet<Root>,
+    /// Has the block memory of its own?
+    has_own: bool,
     touches: Vec<Touch>,
 }
 
 impl History {
     /// An empty history of the kernel with this body.
     pub fn of(module: &Module, body: BlockId) -> History {
-        let mut stored = HashSet::new();
+        let (mut stored, mut has_own) = (HashSet::new(), false);
         module.walk(body, &mut |id| {
+            has_own |= module.op(id).code == Opcode::Alloca;
             if let Some((address, deed)) = deed(module, id)
                 && deed != Deed::Load
             {
@@ -93,12 +98,13 @@ impl History {
                 stored.insert(Root::Unknown);
             }
         });
-        History { stored, touches: Vec::new() }
+        History { stored, has_own, touches: Vec::new() }
     }
 
-    /// Is the array never written by this kernel?
+    /// Is this global memory that the kernel never writes?
     fn read_only(&self, root: Root) -> bool {
-        !self.stored.iter().any(|&stored| stored.meets(root))
+        let own = matches!(root, Root::Own(_)) || (root == Root::Unknown && self.has_own);
+        !own && !self.stored.iter().any(|&stored| stored.meets(root))
     }
 
     /// Is the array behind this view or these pointers never written by this kernel?
@@ -138,7 +144,7 @@ fn place(module: &Module, address: Value) -> Root {
         Def::Arg(block, _) if module.block(block).parent.is_none() => Root::Of(root),
         Def::Arg(..) => Root::Unknown,
         Def::Result(op, _) => match module.op(op).code {
-            Opcode::Alloca => Root::Of(root),
+            Opcode::Alloca => Root::Own(root),
             Opcode::GetGlobal => Root::Global,
             _ => Root::Unknown,
         },
@@ -169,7 +175,8 @@ impl Lowering<'_> {
             deed = Deed::Store;
         }
         let pattern = match (ViewShape::of(self.module, view), self.inference.accesses.get(&id)) {
-            (Some(shape), Some(layout)) if shape.is_partition() => {
+            // An array that is described anew in each iteration may begin elsewhere.
+            (Some(shape), Some(layout)) if shape.is_partition() && !self.is_repeated(shape.tensor) => {
                 Some(Pattern { tensor: shape.tensor, tile: shape.tile, dim_map: shape.dim_map, layout: layout.clone() })
             }
             _ => None,

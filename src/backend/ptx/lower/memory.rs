@@ -159,7 +159,7 @@ impl Lowering<'_> {
         let shift = shape.filter(|_| Ordering::of(op).is_weak());
         let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
-        access.mods.nc = self.is_steady(id);
+        access.mods.nc = self.data_space == Space::Global && self.is_steady(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
@@ -199,7 +199,7 @@ impl Lowering<'_> {
         let (dtype, mods) = (access.partition.tensor.elem, access.mods);
         self.each_vector(access, first..first + slots.len(), &mut |this, range, addr, guard| {
             let run = &slots[range.start - first..range.end - first];
-            vector::store(&mut this.b, Space::Global, dtype, run, addr, mods, guard);
+            vector::store(&mut this.b, this.data_space, dtype, run, addr, mods, guard);
         });
     }
 
@@ -623,7 +623,7 @@ impl Lowering<'_> {
         for start in range.step_by(access.vector) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start, (0, 0)).map(|pred| (pred, access.otherwise));
-            slots.extend(vector::load(&mut self.b, Space::Global, dtype, access.vector, &addr, access.mods, guard));
+            slots.extend(vector::load(&mut self.b, self.data_space, dtype, access.vector, &addr, access.mods, guard));
         }
         slots
     }

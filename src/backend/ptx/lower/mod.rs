@@ -12,6 +12,7 @@
 //! * `order` — accesses that other tile blocks see in order;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
+//! * `own` — memory of the tile block's own;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
@@ -38,6 +39,7 @@ mod hint;
 mod history;
 mod memory;
 mod order;
+mod own;
 mod pieces;
 mod pipeline;
 mod pointer;
@@ -68,10 +70,10 @@ use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, ProxyFence, RegClass, Ty};
+use super::inst::{Operand, ProxyFence, RegClass, Space, Ty};
 use super::pressure;
 use super::remarks::CodeRemarks;
-use super::shared::SharedMemory;
+use super::shared::{Buffer, SharedMemory};
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use crate::error::Diagnostic;
@@ -104,6 +106,9 @@ pub struct Lowering<'m> {
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
     memory: history::History,
+    /// Memory of the block's own, and where data is in this kernel.
+    own: HashMap<OpId, Buffer>,
+    data_space: Space,
     /// The array whose atomics the block combines first.
     private: Option<private::Private>,
     /// Ops that are lowered where they are used.
@@ -158,6 +163,8 @@ fn start<'m>(
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
         memory: history::History::of(module, entry.body),
+        own: HashMap::new(),
+        data_space: Space::Global,
         private: None,
         deferred: HashSet::new(),
         loops: Vec::new(),
@@ -195,6 +202,7 @@ pub fn lower<'m>(
     let mut lowering = start(module, entry, inference, name, options);
     lowering.options.occupancy = lowering.possible_occupancy();
     let mut params = lowering.params(entry);
+    lowering.reserve_own(entry.body);
     lowering.start_box_stores(entry.body);
     let roles = lowering.plan_roles_within_wish(entry.body);
     // Without a number of blocks, ptxas may save registers for more of them than is good.
@@ -444,7 +452,8 @@ impl<'m> Lowering<'m> {
             }
             Assert => self.assertion(id),
             GetGlobal => self.global(op),
-            Alloca | MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+            Alloca => self.own_memory(id),
+            MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
                 Err("the ptx back end has no lowering for this op".to_owned())
             }
         }

@@ -55,7 +55,8 @@ impl Lowering<'_> {
         }
         let begun = self.begin_ordered(ordering, access.addresses.len(), true);
         let (sem, scope) = begun.semantics();
-        let nc = ordering.is_weak() && self.memory.is_read_only(module, op.operands[0]);
+        let nc =
+            ordering.is_weak() && self.data_space == Space::Global && self.memory.is_read_only(module, op.operands[0]);
         let mods = MemMods { sem, scope, nc, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
         let otherwise = self.constant_padding(padding);
@@ -221,7 +222,7 @@ impl Lowering<'_> {
         for (index, &address) in access.addresses.iter().enumerate() {
             let guard = self.guard(access, index, index).map(|pred| (pred, otherwise));
             let addr = self.b.address(address, 0);
-            slots.extend(vector::load(&mut self.b, Space::Global, access.dtype, access.vector, &addr, mods, guard));
+            slots.extend(vector::load(&mut self.b, self.data_space, access.dtype, access.vector, &addr, mods, guard));
         }
         slots
     }
@@ -232,7 +233,7 @@ impl Lowering<'_> {
         for slot in 0..access.layout.num_registers() {
             let guard = self.guard(access, slot / access.vector, slot).map(|pred| (pred, otherwise));
             let addr = self.slot_address(access, slot);
-            slots.extend(vector::load(&mut self.b, Space::Global, access.dtype, 1, &addr, mods, guard));
+            slots.extend(vector::load(&mut self.b, self.data_space, access.dtype, 1, &addr, mods, guard));
         }
         slots
     }
@@ -256,7 +257,7 @@ impl Lowering<'_> {
         for (slot, &value) in slots.iter().enumerate() {
             let guard = self.guard(access, slot / access.vector, slot);
             let addr = self.slot_address(access, slot);
-            vector::store(&mut self.b, Space::Global, access.dtype, &[value], &addr, mods, guard);
+            vector::store(&mut self.b, self.data_space, access.dtype, &[value], &addr, mods, guard);
         }
         self.b.place(done);
     }
@@ -265,7 +266,7 @@ impl Lowering<'_> {
         for (index, run) in slots.chunks(access.vector).enumerate() {
             let guard = self.guard(access, index, index);
             let addr = self.b.address(access.addresses[index], 0);
-            vector::store(&mut self.b, Space::Global, access.dtype, run, &addr, mods, guard);
+            vector::store(&mut self.b, self.data_space, access.dtype, run, &addr, mods, guard);
         }
     }
 

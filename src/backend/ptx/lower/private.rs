@@ -142,7 +142,7 @@ impl Lowering<'_> {
     }
 
     /// Does an op stand in a loop?
-    fn is_repeated(&self, id: OpId) -> bool {
+    pub fn is_repeated(&self, id: OpId) -> bool {
         let mut block = self.op_blocks[id.index()];
         while let Some(owner) = block.and_then(|block| self.module.block(block).parent) {
             if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {

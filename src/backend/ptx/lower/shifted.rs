@@ -10,7 +10,7 @@ use super::memory::Access;
 use super::thread::AxisBits;
 use super::{Lowering, vector};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::{Operand, Space};
+use crate::backend::ptx::inst::Operand;
 use crate::ir::Value;
 use crate::layout::Layout;
 
@@ -70,6 +70,6 @@ impl Lowering<'_> {
         let addr = self.address(access, slot).plus(i64::from(vector::run_bytes(dtype, ahead)));
         let guard = self.mask(access, slot, (shift.axis, ahead as u32));
         let guard = guard.map(|pred| (pred, access.otherwise));
-        vector::load(&mut self.b, Space::Global, dtype, shift.vector, &addr, access.mods, guard)
+        vector::load(&mut self.b, self.data_space, dtype, shift.vector, &addr, access.mods, guard)
     }
 }

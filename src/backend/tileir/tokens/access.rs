@@ -147,6 +147,10 @@ impl Accesses {
         }
         let Some(&first) = list.first() else { return false };
         let Some((view, index)) = partition_access(module, first) else { return false };
+        // An array that is described anew in each iteration may begin elsewhere.
+        if array_of(module, view).is_none_or(|id| inside.contains(&id)) {
+            return false;
+        }
         let rank = index.len();
         let same = |d: usize| {
             list.iter().all(|&other| {
@@ -226,6 +230,16 @@ fn partition_access(module: &Module, id: OpId) -> Option<(Value, &[Value])> {
     }
     let view = op.operand_group("view")[0];
     matches!(module.ty(view), Type::PartitionView { .. }).then(|| (view, op.operand_group("index")))
+}
+
+/// The op that describes the array behind a partition view.
+fn array_of(module: &Module, view: Value) -> Option<OpId> {
+    let cut = module.op(module.defining_op(view)?);
+    let mut tensor = module.defining_op(cut.operands[0])?;
+    while module.op(tensor).code == Opcode::Assume {
+        tensor = module.defining_op(module.op(tensor).operands[0])?;
+    }
+    Some(tensor)
 }
 
 /// Do two partition views cut the same array in the same way?

@@ -336,6 +336,23 @@ fn stores_at_injective_indices_are_free() {
 }
 
 #[test]
+fn an_array_that_each_iteration_describes_anew_is_carried() {
+    let mut k = Kernel::new(1);
+    k.counted(4, |k, i| {
+        let base = k.b.module.block(k.b.module.entries[0].body).args[0];
+        let cut = k.b.module.op(k.b.module.defining_op(k.arrays[0]).unwrap()).clone();
+        let (view, tensor) = (k.b.module.ty_id(k.arrays[0]), k.b.module.ty_id(cut.operands[0]));
+        let pointer = k.b.module.ty_id(base);
+        let moved = k.b.simple(Opcode::Offset, &[base, i], vec![], pointer);
+        let id = k.b.op(Opcode::MakeTensorView, &[&[moved], &[], &[]], vec![], vec![], &[tensor]);
+        let made = k.b.module.op(id).results[0];
+        k.arrays[0] = k.b.simple(Opcode::MakePartitionView, &[made], vec![], view);
+        k.store(0, i);
+    });
+    assert!(k.ordered().to_string().contains("iter_values"));
+}
+
+#[test]
 fn stores_at_other_indices_are_carried() {
     for (code, operand) in [(Opcode::AndI, 1), (Opcode::MulI, 0)] {
         let mut k = Kernel::new(1);

@@ -1,0 +1,230 @@
+//! Tables of arrays as arguments: the addresses and forms of some arrays in device memory, beside the arrays themselves.
+
+use std::fmt;
+
+use super::arg::{Form, facts_word, form};
+use super::array::DeviceArray;
+use super::device::Device;
+use super::memory::MemoryUse;
+use super::view::{DeviceView, DeviceViewMut};
+use crate::backend::ParamWord;
+use crate::element::Whole;
+use crate::error::{Error, Result};
+use crate::kernel::sealed::Sealed;
+use crate::kernel::{ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::tile::{Arrays, ArraysMut, Tracer};
+
+/// Arrays of one element type and number of axes as one argument of a launch: the kernel chooses among them when it
+/// runs. Arrives as [`Arrays<T, R>`](crate::Arrays).
+///
+/// It borrows the arrays as launches do, and holds a list of where they are, which is made once, on their device. Their
+/// number and extents may differ from table to table for the same compiled kernel; what it is compiled for is what all
+/// arrays have in common (alignment, strides of 1, extents and strides that are multiples of 16).
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// // The sum of each of some vectors.
+/// fn sums(x: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let x = x.get(ct::bid(0));
+///     let sum = ct::for_each(..x.num_tiles(0, [4]), ct::zeros([4]), |i, sum| sum + x.load(i, [4]));
+///     y.store(ct::bid(0), sum.sum(0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (a, b) = (device.array(&[1, 2, 3, 4, 5], [5])?, device.array(&[10, 20], [2])?);
+/// let table = ct::ArrayTable::new(&[&a, &b, &a])?;
+/// let mut y = device.zeros([4])?;
+/// ct::launch(sums, 4, (&table, &mut y))?;
+/// assert_eq!(y.to_vec()?, [15, 30, 15, 0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct ArrayTable<'a, T, const R: usize> {
+    arrays: Vec<DeviceView<'a, T, R>>,
+    list: List,
+}
+
+/// An [`ArrayTable`] whose arrays the kernel may write: it borrows each of them uniquely. Arrives as
+/// [`ArraysMut<T, R>`](crate::ArraysMut).
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn fill(y: ct::ArraysMut<i32, 2>) {
+///     let which = ct::bid(0);
+///     y.get(which).store((0, 0), ct::full([2, 2], which));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (mut a, mut b) = (device.zeros([2, 2])?, device.zeros([1, 3])?);
+/// ct::launch(fill, 3, (ct::ArrayTable::new_mut([&mut a, &mut b])?,))?;
+/// assert_eq!((a.to_vec()?, b.to_vec()?), (vec![0; 4], vec![1, 1, 0]));
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct ArrayTableMut<'a, T, const R: usize> {
+    arrays: Vec<DeviceViewMut<'a, T, R>>,
+    list: List,
+}
+
+/// What both kinds of table hold beside the arrays.
+struct List {
+    /// See [`crate::tile::Arrays`].
+    words: DeviceArray<i64, 2>,
+    first: u64,
+    count: usize,
+    facts: ArrayFacts,
+}
+
+impl List {
+    #[track_caller]
+    fn new<const R: usize>(arrays: &[(Device, Form<R>)]) -> Result<List> {
+        let Some(&(device, Form { address: first, .. })) = arrays.first() else {
+            return Err(Error::argument("a table of no arrays: it needs one at least, whose device is its own"));
+        };
+        if let Some((other, _)) = arrays.iter().find(|(other, _)| *other != device) {
+            let message = format!("the arrays of this table are on {device} and on {other}: make all on one device");
+            return Err(Error::argument(message));
+        }
+        let mut facts = arrays[0].1.facts;
+        let mut words = Vec::with_capacity(arrays.len() * (1 + 2 * R));
+        for (_, form) in arrays {
+            facts.index64 |= form.facts.index64;
+            facts.base_align = facts.base_align.min(form.facts.base_align);
+            facts.unit_stride &= form.facts.unit_stride;
+            facts.extent_div16 &= form.facts.extent_div16;
+            facts.stride_div16 &= form.facts.stride_div16;
+            words.push(form.address.wrapping_sub(first) as i64);
+            words.extend(form.layout.shape.iter().chain(&form.layout.strides).map(|&n| n as i64));
+        }
+        let words = device.array(&words, [arrays.len(), 1 + 2 * R])?;
+        Ok(List { words, first, count: arrays.len(), facts })
+    }
+
+    fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+        [self.words.address(), self.first, self.count as u64].into_iter().for_each(params);
+    }
+}
+
+impl<'a, T: Whole, const R: usize> ArrayTable<'a, T, R> {
+    /// A table of these arrays or views; one may be in it more than once.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] without arrays, or with arrays on several devices; [`Error::Driver`] when the device has not
+    /// enough memory or earlier work on it failed.
+    #[track_caller]
+    pub fn new<A: Copy + Into<DeviceView<'a, T, R>>>(arrays: &[A]) -> Result<ArrayTable<'a, T, R>> {
+        let arrays: Vec<DeviceView<'a, T, R>> = arrays.iter().map(|&array| array.into()).collect();
+        let forms: Vec<_> = arrays.iter().map(|a| (a.device(), form::<T, R>(a.memory, &a.layout))).collect();
+        Ok(ArrayTable { arrays, list: List::new(&forms)? })
+    }
+
+    /// A table of these arrays or views, for kernels that write them.
+    ///
+    /// # Errors
+    /// As [`ArrayTable::new`].
+    #[track_caller]
+    pub fn new_mut<A: Into<DeviceViewMut<'a, T, R>>>(
+        arrays: impl IntoIterator<Item = A>,
+    ) -> Result<ArrayTableMut<'a, T, R>> {
+        let arrays: Vec<DeviceViewMut<'a, T, R>> = arrays.into_iter().map(Into::into).collect();
+        let forms: Vec<_> = arrays.iter().map(|a| (a.device(), form::<T, R>(a.memory, &a.layout))).collect();
+        Ok(ArrayTableMut { arrays, list: List::new(&forms)? })
+    }
+}
+
+macro_rules! table_methods {
+    ($($name:ident)+) => {$(
+        impl<T, const R: usize> $name<'_, T, R> {
+            /// The number of arrays.
+            #[allow(clippy::len_without_is_empty, reason = "a table has at least one array")]
+            pub fn len(&self) -> usize {
+                self.arrays.len()
+            }
+        }
+
+        impl<T, const R: usize> fmt::Debug for $name<'_, T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{} of {} arrays with {R} axes", stringify!($name), self.len())
+            }
+        }
+    )+};
+}
+table_methods!(ArrayTable ArrayTableMut);
+
+macro_rules! table_argument {
+    ($($ty:ty => $traced:ident by $trace:ident, writes $writes:literal;)+) => {$(
+        impl<T: Whole, const R: usize> Sealed for $ty {}
+
+        impl<T: Whole, const R: usize> LaunchArg for $ty {
+            type Traced = $traced<T, R>;
+
+            #[inline]
+            fn key(&self, key: &mut WordWriter) {
+                key.push(facts_word(self.list.facts));
+            }
+
+            fn trace(&self, tracer: &mut Tracer) -> Self::Traced {
+                tracer.$trace(self.list.facts)
+            }
+
+            #[inline]
+            fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+                visit(MemoryUse { memory: &self.list.words.memory, writes: false });
+                self.arrays.iter().for_each(|array| visit(MemoryUse { memory: &*array.memory, writes: $writes }));
+            }
+
+            #[inline]
+            fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+                self.list.pack(params);
+            }
+        }
+
+        arrives_as_it_is! { [T: Whole, const R: usize] $ty => $traced<T, R>; }
+    )+};
+}
+table_argument! {
+    &ArrayTable<'_, T, R> => Arrays by arrays, writes false;
+    ArrayTable<'_, T, R> => Arrays by arrays, writes false;
+    &mut ArrayTableMut<'_, T, R> => ArraysMut by arrays_mut, writes true;
+    ArrayTableMut<'_, T, R> => ArraysMut by arrays_mut, writes true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_those_of_all_arrays_and_all_memory_is_ordered() -> Result<()> {
+        let device = Device::cpu();
+        let (a, b) = (device.zeros::<f32, 2>([32, 64])?, device.zeros::<f32, 2>([48, 20])?);
+        let table = ArrayTable::new(&[a.view(), b.view(), a.view().slice(1, 1..17)?])?;
+        let facts = table.list.facts;
+        assert_eq!((facts.base_align, facts.unit_stride, facts.extent_div16, facts.stride_div16), (4, 0b10, 0b01, 0));
+        assert_eq!(table.list.words.to_vec()?[10..], [4, 32, 16, 64, 1]);
+        let mut used = Vec::new();
+        table.memory(&mut |one| used.push((one.memory().address(), one.writes())));
+        assert_eq!(used[1..], [(a.address(), false), (b.address(), false), (a.address(), false)]);
+        assert!(!used[0].1);
+
+        let (mut a, mut b) = (a, b);
+        let places = [a.address(), b.address()];
+        let table = ArrayTable::new_mut([&mut a, &mut b])?;
+        let mut used = Vec::new();
+        table.memory(&mut |one| used.push((one.memory().address(), one.writes())));
+        assert_eq!(used[1..], places.map(|place| (place, true)));
+        let mut words = Vec::new();
+        table.pack(&mut |word| words.push(word));
+        assert_eq!(words, [used[0].0, places[0], 2]);
+
+        let nothing: [&DeviceArray<f32, 1>; 0] = [];
+        match ArrayTable::new(&nothing) {
+            Err(Error::Argument(problem)) => {
+                assert_eq!(problem.message, "a table of no arrays: it needs one at least, whose device is its own");
+            }
+            other => panic!("an error, got {other:?}"),
+        }
+        Ok(())
+    }
+}
