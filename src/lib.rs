@@ -89,6 +89,7 @@ mod target;
 pub mod tile;
 
 pub use backend::Hints;
+pub use cache::disk::{CacheEntry, cache_entries};
 pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
@@ -99,8 +100,10 @@ pub use launch::{
 };
 pub use ops::*;
 pub use pass::Work;
-pub use runtime::{ArraySpec, ArraySpecMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream};
-pub use target::Target;
+pub use runtime::{
+    ArraySpec, ArraySpecMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream, Times,
+};
+pub use target::{ByTarget, Target};
 pub use tile::{Array, ArrayMut, Scalar, Tile};
 
 /// The examples of the README compile and run.

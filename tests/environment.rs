@@ -50,6 +50,15 @@ fn variables() -> ct::Result<()> {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         assert!(text.contains("entry @scale_bits") && text.contains("store_view_tko"), "{text}");
     }
+    // Of the kernels with these names alone.
+    for (filter, dumped) in [("other, scale", 0), ("*_bits", 1), ("nothing,scale*", 1), ("", 1)] {
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        set("CUTLET_DUMP_FILTER", filter);
+        let factor = 10.0 + filter.len() as f32;
+        ct::launch(scale_bits, 2, (&x, &mut y, ct::Constant(factor.to_bits())))?;
+        assert_eq!(names(&folder).len(), dumped, "{filter}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 
     // A folder that cannot be made is an error that names it; without the wish the launch works.

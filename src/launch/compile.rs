@@ -2,9 +2,9 @@
 
 use super::choices::Wishes;
 use super::dump::Dump;
-use super::executable::{Code, Executable};
+use super::executable::{Code, Executable, GpuCode};
 use super::hints::check_hints;
-use super::remarks::Remarks;
+use super::remarks::{Remarks, Stages};
 use super::require::Requirements;
 use super::{ptx, tileir};
 use crate::backend::cpu;
@@ -42,16 +42,26 @@ fn wait_first(module: &mut Module) {
     }
 }
 
-/// Compiles a trace for a device.
-pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Executable> {
-    let (mut module, required) = optimise(name, module)?;
+/// Compiles a trace for a device. `stages`: what was done before.
+pub(super) fn compile(
+    name: &str,
+    module: Module,
+    device: Device,
+    wishes: Wishes,
+    mut stages: Stages,
+) -> Result<Executable> {
+    let (mut module, required) = stages.time("passes", || optimise(name, module))?;
     if wishes.dependent {
         wait_first(&mut module);
     }
     let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
     dump.write_module(&module)?;
-    let code = match device.as_gpu() {
-        None => Code::Cpu(Box::new(cpu::Program::compile(&module)?), Remarks::of_interpreted(name)),
+    let mut code = match device.as_gpu() {
+        None => {
+            let mut own = Stages::default();
+            let program = own.time("code", || cpu::Program::compile(&module))?;
+            Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
+        }
         Some(gpu) if wishes.generator == Backend::TileIr => {
             check_hints(wishes.hints)?;
             Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, Guards::Launch, &dump)?)
@@ -66,5 +76,8 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
             Code::Gpu(code?)
         }
     };
+    match &mut code {
+        Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
+    }
     Ok(Executable { code, required: required.map(Box::new) })
 }
