@@ -52,6 +52,7 @@ mod reduce;
 mod require;
 mod scan;
 mod shape;
+mod sort;
 mod sweep;
 mod tileiras;
 mod views;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
     integer::register(&mut suite);
     numbers::register(&mut suite);
     philox::register(&mut suite);
+    sort::register(&mut suite);
     composed::register(&mut suite);
     large::register(&mut suite);
     compare::register(&mut suite);
