@@ -89,21 +89,22 @@ mod target;
 pub mod tile;
 
 pub use backend::Hints;
+pub use cache::disk::{CacheEntry, cache_entries};
 pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
-    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, Random, RandomElement, RawLaunch, Remarks, code_ir,
-    code_ptx, code_tiled, compile, export, launch,
+    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, Random, RandomElement, RawLaunch, Remarks, Tuned,
+    Tuner, code_ir, code_ptx, code_tiled, compile, export, launch,
 };
 pub use ops::*;
 pub use pass::Work;
 pub use runtime::{
-    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Device, DeviceArray, DeviceView, DeviceViewMut, Event,
-    Stream,
+    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut,
+    Event, Stream, Times,
 };
-pub use target::Target;
+pub use target::{ByTarget, Target};
 pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 
 /// The examples of the README compile and run.

@@ -38,6 +38,43 @@ impl Target {
     }
 }
 
+/// Values by architecture: tile extents, hints, flags that are best on one GPU and not on another.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// let tile = ct::ByTarget::new([64, 64, 32]).on(90, [128, 256, 64]).on(100, [128, 128, 64]);
+/// assert_eq!(tile.value(Some(ct::Target::SM_90A)), &[128, 256, 64]);
+/// assert_eq!(tile.value(ct::Device::cpu().target()), &[64, 64, 32]);
+/// let hints = ct::Hints { num_ctas: *ct::ByTarget::new(None).on(90, Some(2)).value(Some(ct::Target::SM_80)), ..Default::default() };
+/// assert_eq!(hints.num_ctas, None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByTarget<X> {
+    default: X,
+    chosen: Vec<(u32, X)>,
+}
+
+impl<X> ByTarget<X> {
+    /// This value, on architectures that have none of their own and on the cpu device.
+    pub fn new(default: X) -> ByTarget<X> {
+        ByTarget { default, chosen: Vec::new() }
+    }
+
+    /// Another value on this architecture: 80, 86, 89, 90, 100, 120. Of several for one the last counts.
+    #[must_use]
+    pub fn on(mut self, arch: u32, value: X) -> ByTarget<X> {
+        self.chosen.push((arch, value));
+        self
+    }
+
+    /// The value for a target; [`Device::target`](crate::Device::target) gives that of a device.
+    pub fn value(&self, target: Option<Target>) -> &X {
+        let own = self.chosen.iter().rev().find(|(arch, _)| target.is_some_and(|target| target.arch == *arch));
+        own.map_or(&self.default, |(_, value)| value)
+    }
+}
+
 /// Shared memory that each tile block takes besides its own, in bytes (from sm_80 on).
 const BLOCK_SHARED_BYTES: u32 = 1024;
 

@@ -631,6 +631,25 @@ fn random_numbers_of_too_many_axes() {
 }
 
 #[test]
+fn sorting_and_looking_up() {
+    let text = problems(|| {
+        let _ = tile(4, 8).sort(2);
+        let _ = tile(4, 8).top_k(1, 3);
+        let _ = tile(4, 8).gather(1, ct::zeros::<i32, 2>([2, 8]));
+    });
+    assert_eq!(
+        text,
+        "\
+<sort(2)>: `sort` along axis 2 of a tile of shape [4, 8]
+  axes are counted from 0
+<top_k(1, 3)>: `extract`: extent 3 of axis 1 in tile shape [4, 3]
+  extents of tiles are powers of two: take 4 and let loads pad (stores drop what lies outside)
+<gather(1, ct::zeros::<i32, 2>([2, 8]))>: `gather` along axis 1 of a tile of shape [4, 8] by positions of [2, 8]
+  the extents along the other axes must be equal: use `broadcast_to`"
+    );
+}
+
+#[test]
 fn zip_map_shapes() {
     let text = problems(|| {
         let _ = tile(4, 8).zip_map(tile(4, 2), |a, b| a + b);

@@ -24,6 +24,16 @@ fn names(folder: &Path) -> BTreeSet<String> {
     files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// What a search for the least pause finds, and whether it was found earlier.
+fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
+    let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(5)).remember(name);
+    let tuned = tuner.run(ct::Device::cpu(), &mut (), all.to_vec(), |(), &micros| {
+        std::thread::sleep(std::time::Duration::from_micros(micros));
+        Ok(())
+    })?;
+    Ok((*tuned.best(), tuned.is_remembered()))
+}
+
 #[test]
 fn variables() -> ct::Result<()> {
     set("CUTLET_BACKEND", "cpu");
@@ -50,6 +60,15 @@ fn variables() -> ct::Result<()> {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         assert!(text.contains("entry @scale_bits") && text.contains("store_view_tko"), "{text}");
     }
+    // Of the kernels with these names alone.
+    for (filter, dumped) in [("other, scale", 0), ("*_bits", 1), ("nothing,scale*", 1), ("", 1)] {
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        set("CUTLET_DUMP_FILTER", filter);
+        let factor = 10.0 + filter.len() as f32;
+        ct::launch(scale_bits, 2, (&x, &mut y, ct::Constant(factor.to_bits())))?;
+        assert_eq!(names(&folder).len(), dumped, "{filter}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 
     // A folder that cannot be made is an error that names it; without the wish the launch works.
@@ -59,5 +78,22 @@ fn variables() -> ct::Result<()> {
     set("CUTLET_DUMP", "");
     ct::launch(scale_bits, 2, (&x, &mut y, ct::Constant(1.0f32.to_bits())))?;
     assert_eq!(y.to_vec()?, [2.0; 32]);
+
+    // Winners of searches, by name, device and configurations.
+    set("CUTLET_CACHE_DIR", folder.to_str().unwrap());
+    assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
+    assert_eq!(tune("a", &[6000, 300, 3000])?, (300, true));
+    assert_eq!(tune("b", &[6000, 300, 3000])?, (300, false));
+    assert_eq!(tune("a", &[6000, 3000])?, (3000, false));
+    assert_eq!(ct::cache_entries().len(), 3);
+    // Damage is a miss.
+    for entry in ct::cache_entries() {
+        std::fs::write(&entry.path, b"damaged").unwrap();
+    }
+    assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
+    set("CUTLET_CACHE", "off");
+    assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
+    assert_eq!(ct::cache_entries(), []);
+    std::fs::remove_dir_all(&folder).unwrap();
     Ok(())
 }

@@ -259,3 +259,32 @@ fn constants_compare_exactly() {
     assert!(!(ct::Constant([1usize, 3]), (ct::Constant("x"), 3i32)).same_constants(&mut stored.iter()));
     assert!(!(ct::Constant([1i32, 2]), (ct::Constant("x"), 3i32)).same_constants(&mut stored.iter()));
 }
+
+/// Also of operations that are put together of others in closures of the crate.
+#[test]
+fn ops_have_the_places_of_the_kernel() {
+    let module = trace(
+        |x: Array<f32, 2>, y: ArrayMut<f32, 2>, locks: ArrayMut<i32, 1>| {
+            let tile = x.load([0, 0], [4, 8]);
+            let random = ct::Philox::new(1, 2);
+            let mut sum = tile.sort(1) + tile.sort_descending(0) + random.normal([0, 0], [4, 8]);
+            sum += random.uniform::<f32, 2>((ct::at(1), ct::at(3)), [4, 8]).gather(1, tile.argsort(1)).erf();
+            let numbers = random.range([0, 0], [4, 8], 0..9) / ct::Divisor::new(ct::bid(0));
+            sum += (numbers.histogram(8).unsqueeze(0) + tile.top_k(1, 8).1).cast::<f32>().softmax(1);
+            sum += random.bernoulli([0, 0], [4, 8], 0.5).cast::<f32>() + random.exponential([0, 0], [4, 8]);
+            ct::Lock::new(locks.entry(0)).with(|| y.store([0, 0], sum.gelu()));
+        },
+        (input::<f32, 2>(), output::<f32, 2>(), output::<i32, 1>()),
+    );
+    let mut elsewhere = Vec::new();
+    module.walk(module.entries[0].body, &mut |id| {
+        let op = module.op(id);
+        match module.location(op.loc) {
+            Some(place) if place.file.ends_with("trace_structure.rs") => {}
+            // The entry and its parameters.
+            Some(place) if place.file.ends_with("tests/traced/mod.rs") => {}
+            place => elsewhere.push(format!("{} at {place:?}", op.code.spec().name)),
+        }
+    });
+    assert!(elsewhere.is_empty(), "{}", elsewhere.join("\n"));
+}

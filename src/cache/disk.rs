@@ -47,6 +47,29 @@ impl ContentKey {
     }
 }
 
+/// Machine code of one kernel that is kept on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheEntry {
+    /// The file. Its name is a hash of everything that the code depends on. It may be removed at any time.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was written or used last.
+    pub last_used: SystemTime,
+}
+
+/// The compiled kernels that are kept on the disk, as `CUTLET_CACHE_DIR` and `CUTLET_CACHE` have it; the one that was used
+/// last comes first. None, if none are kept. (On the cpu device there is nothing to keep.)
+///
+/// ```
+/// let entries = cutlet::cache_entries();
+/// println!("{} kernels, {} bytes", entries.len(), entries.iter().map(|entry| entry.bytes).sum::<u64>());
+/// assert!(entries.is_sorted_by(|a, b| a.last_used >= b.last_used));
+/// ```
+pub fn cache_entries() -> Vec<CacheEntry> {
+    DiskCache::from_env().map(|cache| cache.entries()).unwrap_or_default()
+}
+
 /// A folder of entries.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskCache {
@@ -149,8 +172,8 @@ impl DiskCache {
         written
     }
 
-    /// Removes the files used least recently until three quarters of the limit are left.
-    fn shrink(&self) -> io::Result<()> {
+    /// The files that were written here: when they were used last, their bytes, where they are.
+    fn files(&self) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -162,6 +185,21 @@ impl DiskCache {
                 files.push((data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len(), entry.path()));
             }
         }
+        Ok(files)
+    }
+
+    /// What is kept, the entry that was used last in front.
+    fn entries(&self) -> Vec<CacheEntry> {
+        let mut files = self.files().unwrap_or_default();
+        files.retain(|(_, _, path)| path.extension().is_some_and(|suffix| suffix == SUFFIX));
+        files.sort();
+        let entry = |(last_used, bytes, path)| CacheEntry { path, bytes, last_used };
+        files.into_iter().rev().map(entry).collect()
+    }
+
+    /// Removes the files used least recently until three quarters of the limit are left.
+    fn shrink(&self) -> io::Result<()> {
+        let mut files = self.files()?;
         let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
         if total <= self.limit_bytes {
             return Ok(());
@@ -271,6 +309,26 @@ mod tests {
         cache.put(&key, b"");
         assert_eq!(cache.get(&key).as_deref(), Some(&b""[..]));
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn entries_are_listed_by_their_last_use() {
+        let folder = Folder::new("lists");
+        let cache = DiskCache::new(folder.0.clone(), 1 << 20);
+        assert_eq!(cache.entries(), []);
+        let keys = [1u8, 2, 3].map(|i| ContentKey::of(&[&[i]]));
+        for (size, key) in keys.iter().enumerate() {
+            cache.put(key, &vec![0; size]);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        fs::write(folder.0.join("notes.txt"), "mine").unwrap();
+        fs::write(folder.0.join(format!("{}.1.2.tmp", keys[0].hex())), "half").unwrap();
+        assert!(cache.get(&keys[1]).is_some());
+        let entries = cache.entries();
+        let names: Vec<_> = entries.iter().map(|entry| entry.path.clone()).collect();
+        assert_eq!(names, [1, 2, 0].map(|i: usize| cache.path(&keys[i])));
+        let head = (MAGIC.len() + CHECKSUM_BYTES) as u64;
+        assert_eq!(entries.iter().map(|entry| entry.bytes - head).collect::<Vec<_>>(), [1, 2, 0]);
     }
 
     #[test]

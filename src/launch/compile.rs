@@ -2,9 +2,9 @@
 
 use super::choices::Wishes;
 use super::dump::Dump;
-use super::executable::{Code, Executable};
+use super::executable::{Code, Executable, GpuCode};
 use super::hints::check_hints;
-use super::remarks::Remarks;
+use super::remarks::{Remarks, Stages};
 use super::require::Requirements;
 use super::{ptx, tileir};
 use crate::backend::cpu;
@@ -42,9 +42,15 @@ fn wait_first(module: &mut Module) {
     }
 }
 
-/// Compiles a trace for a device.
-pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Executable> {
-    let (mut module, required) = optimise(name, module)?;
+/// Compiles a trace for a device. `stages`: what was done before.
+pub(super) fn compile(
+    name: &str,
+    module: Module,
+    device: Device,
+    wishes: Wishes,
+    mut stages: Stages,
+) -> Result<Executable> {
+    let (mut module, required) = stages.time("passes", || optimise(name, module))?;
     if wishes.dependent {
         wait_first(&mut module);
     }
@@ -52,8 +58,12 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
     dump.write_module(&module)?;
     // Globals live in the code: there is one form of it for all launches.
     let has_globals = !module.globals.is_empty();
-    let code = match device.as_gpu() {
-        None => Code::Cpu(Box::new(cpu::Program::compile(&module)?), Remarks::of_interpreted(name)),
+    let mut code = match device.as_gpu() {
+        None => {
+            let mut own = Stages::default();
+            let program = own.time("code", || cpu::Program::compile(&module))?;
+            Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
+        }
         Some(gpu) if wishes.generator == Backend::TileIr => {
             check_hints(wishes.hints)?;
             let guards = if has_globals { Guards::Kernel } else { Guards::Launch };
@@ -70,5 +80,8 @@ pub(super) fn compile(name: &str, module: Module, device: Device, wishes: Wishes
             Code::Gpu(code?)
         }
     };
+    match &mut code {
+        Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
+    }
     Ok(Executable { code, required: required.map(Box::new) })
 }

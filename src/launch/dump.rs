@@ -1,4 +1,4 @@
-//! What was compiled, written to files for people: `CUTLET_DUMP=<folder>`.
+//! What was compiled, written to files for people: `CUTLET_DUMP=<folder>`, `CUTLET_DUMP_FILTER=<names>`.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,10 @@ impl Dump {
     /// The dump that the environment asks for; without a wish nothing is written, nor printed for it.
     pub fn from_env(kernel: &str, module: &Module, salt: &str) -> Dump {
         let folder = std::env::var_os("CUTLET_DUMP").filter(|folder| !folder.is_empty());
+        let folder = folder.filter(|_| match std::env::var("CUTLET_DUMP_FILTER") {
+            Ok(names) if !names.is_empty() => names.split(',').any(|name| is_like(kernel, name.trim())),
+            _ => true,
+        });
         let hash = || ContentKey::of(&[text(module).as_bytes(), salt.as_bytes()]).hex();
         Dump { stem: folder.map(|folder| PathBuf::from(folder).join(format!("{kernel}-{}", &hash()[..8]))) }
     }
@@ -41,4 +45,29 @@ impl Dump {
 
 fn text(module: &Module) -> String {
     module.to_text(PrintOptions::default())
+}
+
+/// Is the name of this form, in which `*` stands for any text?
+fn is_like(name: &str, form: &str) -> bool {
+    match form.split_once('*') {
+        None => name == form,
+        Some((start, rest)) => name
+            .strip_prefix(start)
+            .is_some_and(|name| (0..=name.len()).any(|at| name.is_char_boundary(at) && is_like(&name[at..], rest))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_like;
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for form in ["scale_bits", "*", "scale*", "*bits", "s*_*s", "scale_bits*", "*scale_bits", "*ale*"] {
+            assert!(is_like("scale_bits", form), "{form}");
+        }
+        for form in ["", "scale", "bits", "scale_bit", "s*_*t", "*x*", "scale_bits?"] {
+            assert!(!is_like("scale_bits", form), "{form}");
+        }
+    }
 }

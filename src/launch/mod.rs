@@ -36,6 +36,7 @@ mod source;
 mod specialise;
 mod tensor_map;
 mod tileir;
+mod tune;
 mod ways;
 mod work;
 
@@ -48,3 +49,4 @@ pub use grid::Grid;
 pub use random::{Random, RandomElement};
 pub use raw::RawLaunch;
 pub use remarks::Remarks;
+pub use tune::{Tuned, Tuner};

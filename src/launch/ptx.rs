@@ -6,7 +6,7 @@ use super::dump::Dump;
 use super::executable::{GpuCode, Mapped, Other};
 use super::failure;
 use super::hints::check_hints;
-use super::remarks::Remarks;
+use super::remarks::{Remarks, Stages};
 use super::source::Source;
 use super::tensor_map::TensorMaps;
 use crate::backend::Hints;
@@ -46,12 +46,14 @@ pub(super) fn compile(
     tma: bool,
     dump: &Dump,
 ) -> Result<GpuCode> {
-    let mut code = generate(module, gpu.target(), hints, tma)?;
-    let (mut kernel, mut cubin) = assembled(name, gpu, &code)?;
+    let mut stages = Stages::default();
+    let mut code = stages.time("code", || generate(module, gpu.target(), hints, tma))?;
+    let (mut kernel, mut cubin) = stages.time("assembler", || assembled(name, gpu, &code))?;
     if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
         // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
-        code = generate(module, gpu.target(), Hints { occupancy: Some(1), ..hints }, tma)?;
-        (kernel, cubin) = assembled(name, gpu, &code)?;
+        let hints = Hints { occupancy: Some(1), ..hints };
+        code = stages.time("code again", || generate(module, gpu.target(), hints, tma))?;
+        (kernel, cubin) = stages.time("assembler again", || assembled(name, gpu, &code))?;
     }
     dump.write("layout", code.layout.as_bytes())?;
     dump.write("ptx", code.text.as_bytes())?;
@@ -65,7 +67,7 @@ pub(super) fn compile(
         let single = other(source, Hints { num_ctas: None, ..hints }, true);
         Box::new(Mapped { maps, plain, single })
     });
-    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log))?;
+    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
     let failure = failure::note(gpu, code.assertions)?;
     let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
     let globals = module.globals.iter().enumerate().map(symbol).collect();

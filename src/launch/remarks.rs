@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::backend::ptx::remarks::CodeRemarks;
 use crate::error::Result;
@@ -17,6 +18,7 @@ pub struct Remarks {
     code: Option<CodeRemarks>,
     resources: Resources,
     notes: Vec<String>,
+    stages: Stages,
     /// The work of a launch has been said.
     said: AtomicBool,
 }
@@ -32,10 +34,51 @@ struct Resources {
     blocks: u32,
 }
 
+/// How long each stage of compiling took, in order.
+#[derive(Debug, Default)]
+pub(super) struct Stages(Vec<(&'static str, Duration)>);
+
+impl Stages {
+    /// Does the work of a stage.
+    pub fn time<X>(&mut self, stage: &'static str, work: impl FnOnce() -> X) -> X {
+        let start = Instant::now();
+        let result = work();
+        self.0.push((stage, start.elapsed()));
+        result
+    }
+}
+
 impl Remarks {
     /// Of a kernel that the interpreter runs.
-    pub(super) fn of_interpreted(kernel: &str) -> Remarks {
-        Remarks { kernel: kernel.to_owned(), ..Remarks::default() }
+    pub(super) fn of_interpreted(kernel: &str, stages: Stages) -> Remarks {
+        Remarks { kernel: kernel.to_owned(), stages, ..Remarks::default() }
+    }
+
+    /// These stages came before.
+    pub(super) fn precede(&mut self, stages: Stages) {
+        self.stages.0.splice(0..0, stages.0);
+    }
+
+    /// How long each stage of compiling took, in order: running the kernel's function on traced values (`trace`), the
+    /// passes, the generation of code (on the cpu device: the program of the interpreter), and what assembler and driver
+    /// took to make it loadable, or to find it on the disk. What is compiled later, for launches that this code is not
+    /// for, is not among them.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// fn fill(y: ct::ArrayMut<i32, 1>) {
+    ///     y.store([ct::bid(0)], ct::full::<i32, 1>([8], 7));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros::<i32, 1>([16])?;
+    /// let compiled = ct::compile(fill, (&mut y,))?;
+    /// let stages: Vec<&str> = compiled.remarks().stages().iter().map(|(stage, _)| *stage).collect();
+    /// assert_eq!(stages, ["trace", "passes", "code"]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn stages(&self) -> &[(&'static str, Duration)] {
+        &self.stages.0
     }
 
     /// Of a kernel on a GPU; says them, if that is wished.
@@ -48,6 +91,7 @@ impl Remarks {
         kernel: &GpuKernel,
         code: Option<CodeRemarks>,
         notes: Vec<String>,
+        stages: Stages,
     ) -> Result<Remarks> {
         let (registers, local_bytes) = kernel.resources()?;
         let (_, config) = kernel.raw();
@@ -62,7 +106,7 @@ impl Remarks {
                 config.shared_bytes,
             ),
         };
-        let remarks = Remarks { kernel: name.to_owned(), code, resources, notes, said: AtomicBool::new(false) };
+        let remarks = Remarks { kernel: name.to_owned(), code, resources, notes, stages, said: AtomicBool::new(false) };
         if wanted() {
             eprint!("{remarks}");
         }

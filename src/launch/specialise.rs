@@ -8,6 +8,7 @@ use rustc_hash::FxHasher;
 use super::choices::Wishes;
 use super::compile::compile;
 use super::executable::Executable;
+use super::remarks::Stages;
 use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace::hash_trace;
 use crate::error::Result;
@@ -61,13 +62,17 @@ where
     // A value that has no size is known by its type: a function item, a closure that captures nothing.
     if size_of::<K>() > 0 {
         let name = name_of::<K>();
-        return specialise_trace(&name, trace_kernel(&name, kernel, args)?, device, wishes);
+        let mut stages = Stages::default();
+        let module = stages.time("trace", || trace_kernel(&name, kernel, args))?;
+        return specialise_trace(&name, module, device, wishes, stages);
     }
     let slot = slot_of_type::<K, A, P>(args, device, wishes);
     if slot.get().is_none() {
         // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
         let name = name_of::<K>();
-        fill(&slot, &name, trace_kernel(&name, kernel, args)?, device, wishes)?;
+        let mut stages = Stages::default();
+        let module = stages.time("trace", || trace_kernel(&name, kernel, args))?;
+        fill(&slot, &name, module, device, wishes, stages)?;
     }
     Ok(slot)
 }
@@ -109,14 +114,14 @@ fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> 
 
 /// Compiles a trace into its slot.
 #[cold]
-fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: Wishes) -> Result<()> {
-    slot.fill(|| compile(name, module, device, wishes))?;
+fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: Wishes, stages: Stages) -> Result<()> {
+    slot.fill(|| compile(name, module, device, wishes, stages))?;
     remember(slot);
     Ok(())
 }
 
 /// The compiled form of a kernel that only its trace identifies.
-fn specialise_trace(name: &str, module: Module, device: Device, wishes: Wishes) -> Result<Specialised> {
+fn specialise_trace(name: &str, module: Module, device: Device, wishes: Wishes, stages: Stages) -> Result<Specialised> {
     let key = key_of(device, wishes);
     let hash = hash_words(hash_trace(&module), key.words());
     if let Some(slot) = recent(hash, key.words(), &Wanted::Trace(&module)) {
@@ -125,7 +130,7 @@ fn specialise_trace(name: &str, module: Module, device: Device, wishes: Wishes) 
     let identity = || Identity::Trace(Box::new(module.clone()));
     let slot = shared(hash, key.words(), &Wanted::Trace(&module), &identity);
     if slot.get().is_none() {
-        fill(&slot, name, module, device, wishes)?;
+        fill(&slot, name, module, device, wishes, stages)?;
     }
     Ok(slot)
 }

@@ -3,7 +3,7 @@
 use super::dump::Dump;
 use super::executable::{GpuCode, Other, Promised};
 use super::promise::Checks;
-use super::remarks::Remarks;
+use super::remarks::{Remarks, Stages};
 use super::source::Source;
 use super::ways::{Way, ways};
 use crate::backend::Hints;
@@ -28,29 +28,15 @@ pub(super) fn compile(
     guards: Guards,
     dump: &Dump,
 ) -> Result<GpuCode> {
-    let code = tileir::compile(module, gpu.target(), &CompileOptions { version: None, guards, hints })?;
+    let mut stages = Stages::default();
+    let options = CompileOptions { version: None, guards, hints };
+    let code = stages.time("code", || tileir::compile(module, gpu.target(), &options))?;
     dump.write("tileir", code.module.to_text(PrintOptions::default()).as_bytes())?;
     dump.write("tilebc", &code.bytecode)?;
     let wish = std::env::var("CUTLET_TILEIR").ok();
     let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
     for way in ways {
-        let kernel = match way {
-            Way::Driver => {
-                GpuKernel::load_tile_ir(gpu, &code.bytecode, &code.entry).map_err(|e| format!("the driver: {e}"))
-            }
-            Way::Tileiras => {
-                let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, &code.entry);
-                match assembled(&code.entry, &code.bytecode, gpu.target(), load) {
-                    // The user's own affair: another way would not help.
-                    Err(error @ Error::Unsupported(_)) => return Err(error),
-                    Err(error) => Err(format!("tileiras: {error}")),
-                    Ok((cubin, kernel)) => {
-                        dump.write("cubin", &cubin)?;
-                        Ok(kernel)
-                    }
-                }
-            }
-        };
+        let kernel = stages.time("assembler", || loaded(way, gpu, &code, dump))?;
         match kernel {
             Ok(kernel) => {
                 let word = |(index, param): (usize, &tileir::Param)| ParamKind::Word {
@@ -63,7 +49,7 @@ pub(super) fn compile(
                     let checks = Checks::new(code.promises, &code.params);
                     Box::new(Promised { checks, guarded: guarded(source) })
                 });
-                let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new())?;
+                let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
                 let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
                 return Ok(GpuCode { kernel, params, remarks, promises, maps: None, globals, failure: None });
             }
@@ -71,6 +57,31 @@ pub(super) fn compile(
         }
     }
     Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
+}
+
+/// The kernel by one of the ways, or why that is none.
+///
+/// # Errors
+/// The user's own affair: another way would not help.
+fn loaded(
+    way: Way,
+    gpu: &'static Gpu,
+    code: &tileir::Compiled,
+    dump: &Dump,
+) -> Result<std::result::Result<GpuKernel, String>> {
+    if way == Way::Driver {
+        let kernel = GpuKernel::load_tile_ir(gpu, &code.bytecode, &code.entry);
+        return Ok(kernel.map_err(|error| format!("the driver: {error}")));
+    }
+    let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, &code.entry);
+    match assembled(&code.entry, &code.bytecode, gpu.target(), load) {
+        Err(error @ Error::Unsupported(_)) => Err(error),
+        Err(error) => Ok(Err(format!("tileiras: {error}"))),
+        Ok((cubin, kernel)) => {
+            dump.write("cubin", &cubin)?;
+            Ok(Ok(kernel))
+        }
+    }
 }
 
 /// The kernel that relies on nothing.

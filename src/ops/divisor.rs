@@ -8,7 +8,7 @@ use super::calc::formula;
 use super::construct::scalar;
 use super::operand::{Operand, operand};
 use crate::element::{CastTo, Int};
-use crate::tile::{Handle, Scalar, Tile, here};
+use crate::tile::{Handle, Scalar, Tile, at_place, here};
 
 /// Integers of 32 bits: what is divided by a [`Divisor`].
 #[diagnostic::on_unimplemented(message = "a `Divisor` is an i32 or u32, not `{Self}`")]
@@ -87,17 +87,18 @@ impl<T: Divides> Divisor<T> {
             let high = x.mul_hi(self.factor);
             (((x - high) >> self.first) + high) >> self.second
         };
-        let result = if T::SIGNED {
-            let x = x.cast::<i32>();
-            let sign = x >> 31;
-            let quotient = unsigned(((x ^ sign) - sign).cast::<u32>()).cast::<i32>();
-            let sign = sign ^ (self.divisor.cast::<i32>() >> 31);
-            ((quotient ^ sign) - sign).raw()
-        } else {
-            unsigned(x.cast::<u32>()).raw()
-        };
-        // An i32 and a u32 are one type of the IR.
-        Tile::from_raw(result)
+        at_place(here(), || {
+            if T::SIGNED {
+                let x = x.cast::<i32>();
+                let sign = x >> 31;
+                let quotient = unsigned(((x ^ sign) - sign).cast::<u32>()).cast::<i32>();
+                let sign = sign ^ (self.divisor.cast::<i32>() >> 31);
+                // An i32 and a u32 are one type of the IR.
+                Tile::from_raw(((quotient ^ sign) - sign).raw())
+            } else {
+                Tile::from_raw(unsigned(x.cast::<u32>()).raw())
+            }
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use super::control::while_loop;
 use super::entry::EntryMut;
 use super::order::Scope;
 use super::{AtomicOptions, ScatterOptions};
+use crate::tile::{at_place, here};
 
 /// A lock: an element of an array, 0 where nobody has it and 1 where a tile block does. The array is zeroed before
 /// kernels use it.
@@ -53,7 +54,7 @@ impl<const R: usize> Lock<R> {
     #[track_caller]
     pub fn take(self) {
         let acquire = AtomicOptions::new().acquire(Scope::Device);
-        while_loop((), |()| self.entry.atomic_cas_with(0, 1, acquire).ne(0), |()| ());
+        at_place(here(), || while_loop((), |()| self.entry.atomic_cas_with(0, 1, acquire).ne(0), |()| ()));
     }
 
     /// Gives the lock back: what this tile block did has happened for the next one that takes it.

@@ -10,7 +10,7 @@ use super::{arange, calc::formula, zeros};
 use crate::dtype::DType;
 use crate::element::{Float, Whole, bf16, f16};
 use crate::ir::{Opcode, Sign, Type, Value};
-use crate::tile::{Handle, Place, Scalar, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 
 /// An endless array of random numbers, of which a kernel takes tiles as [`load`](crate::Array::load) takes them from an
 /// array.
@@ -236,7 +236,6 @@ impl Philox {
     }
 
     /// Numbers made of words, `lanes` of them out of one counter.
-    #[track_caller]
     fn lanes<T: Whole, const R: usize>(
         self,
         place: Place,
@@ -258,6 +257,18 @@ impl Philox {
         if !fine {
             return Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, vec![1; R]))));
         }
+        at_place(place, || self.placed(place, name, index, shape, lanes, make))
+    }
+
+    fn placed<T: Whole, const R: usize>(
+        self,
+        place: Place,
+        name: &str,
+        index: [Component; R],
+        shape: [usize; R],
+        lanes: usize,
+        make: &dyn Fn(Words<R>) -> Vec<Tile<T, R>>,
+    ) -> Tile<T, R> {
         let last = R - 1;
         let bits = lanes.trailing_zeros();
         let along = |axis: usize| positions::<R>(place, name, index[axis], axis, shape[axis]);
@@ -307,7 +318,6 @@ impl Philox {
 }
 
 /// The first elements of all, the second elements of all, and so on.
-#[track_caller]
 fn interleaved<T: Whole, const R: usize>(parts: &[Tile<T, R>], axis: usize) -> Tile<T, R> {
     match *parts {
         [a, b, c, d] => a.interleave(c, axis).interleave(b.interleave(d, axis), axis),
@@ -317,7 +327,6 @@ fn interleaved<T: Whole, const R: usize>(parts: &[Tile<T, R>], axis: usize) -> T
 }
 
 /// Where the elements of a tile are along an axis, with extent 1 along the others.
-#[track_caller]
 fn positions<const R: usize>(place: Place, name: &str, index: Component, axis: usize, extent: usize) -> Tile<i64, R> {
     let mut shape = [1; R];
     shape[axis] = extent;

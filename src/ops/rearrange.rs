@@ -10,7 +10,7 @@ use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
 impl Trace {
     /// Reports an axis that does not exist; else the value, if it can be used.
-    fn along(&mut self, place: Place, name: &str, tile: Raw, axes: &[usize]) -> Option<Value> {
+    pub(super) fn along(&mut self, place: Place, name: &str, tile: Raw, axes: &[usize]) -> Option<Value> {
         self.at(place);
         let shape = self.shape(tile);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
@@ -36,18 +36,29 @@ impl Trace {
         let all: i64 = shape.iter().product();
         let mut step = inner;
         while step < inner * shape[axis] {
-            let bits = [all / (2 * step), 2, step];
-            value = self.reshaped_to(value, dtype, &bits);
-            let part = self.builder.module.intern(Type::tile(dtype, [bits[0], 1, step]));
-            let zero = self.splat(DType::I32, 0, &[]);
-            let halves = [1, 0].map(|number| {
-                let number = self.splat(DType::I32, number, &[]);
-                self.emit(Opcode::Extract, &[&[value], &[zero, number, zero]], vec![], vec![], &[part])[0]
-            });
-            value = self.put(Opcode::Cat, &halves, vec![Attr::Dim(1)], dtype, &bits);
+            value = self.halves_exchanged(value, dtype, all, step);
             step *= 2;
         }
         self.reshaped_to(value, dtype, shape)
+    }
+
+    /// Elements whose row-major positions differ by `step`, a power of two, exchanged: that bit of the position is turned.
+    pub(super) fn bit_turned(&mut self, value: Value, dtype: DType, shape: &[i64], step: i64) -> Value {
+        let exchanged = self.halves_exchanged(value, dtype, shape.iter().product(), step);
+        self.reshaped_to(exchanged, dtype, shape)
+    }
+
+    /// As rows of two halves of `step` elements, these exchanged.
+    fn halves_exchanged(&mut self, value: Value, dtype: DType, all: i64, step: i64) -> Value {
+        let bits = [all / (2 * step), 2, step];
+        let value = self.reshaped_to(value, dtype, &bits);
+        let part = self.builder.module.intern(Type::tile(dtype, [bits[0], 1, step]));
+        let zero = self.splat(DType::I32, 0, &[]);
+        let halves = [1, 0].map(|number| {
+            let number = self.splat(DType::I32, number, &[]);
+            self.emit(Opcode::Extract, &[&[value], &[zero, number, zero]], vec![], vec![], &[part])[0]
+        });
+        self.put(Opcode::Cat, &halves, vec![Attr::Dim(1)], dtype, &bits)
     }
 
     /// Each extent repeated `outer` times as a whole and each element `inner` times in place.

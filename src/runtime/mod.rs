@@ -5,6 +5,7 @@
 
 mod arg;
 mod array;
+mod bench;
 mod device;
 pub mod driver;
 mod failure;
@@ -25,6 +26,7 @@ mod view;
 
 pub use arg::{ArraySpec, ArraySpecMut};
 pub use array::DeviceArray;
+pub use bench::{Bench, Times};
 pub use device::{Backend, Device};
 pub(crate) use failure::{FailureNote, Note};
 pub(crate) use gpu::{Gpu, StreamHandle};

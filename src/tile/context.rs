@@ -20,10 +20,31 @@ use crate::ir::{Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, OpId, Opcode, Ty
 /// The user's place, as `#[track_caller]` hands it down.
 pub(crate) type Place = &'static std::panic::Location<'static>;
 
+thread_local! {
+    /// What [`here`] gives within [`at_place`].
+    static FIXED: Cell<Option<Place>> = const { Cell::new(None) };
+}
+
 /// The place of the nearest caller that is not `#[track_caller]`.
 #[track_caller]
 pub(crate) fn here() -> Place {
-    std::panic::Location::caller()
+    match FIXED.get() {
+        Some(place) => place,
+        None => std::panic::Location::caller(),
+    }
+}
+
+/// Records what is put together of other operations at one place of the user's: closures do not know their callers.
+/// User code must not run inside of `work`.
+pub(crate) fn at_place<X>(place: Place, work: impl FnOnce() -> X) -> X {
+    struct Restored(Option<Place>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            FIXED.set(self.0);
+        }
+    }
+    let _restored = Restored(FIXED.replace(Some(place)));
+    work()
 }
 
 fn location(place: Place) -> Location {

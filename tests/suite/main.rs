@@ -56,6 +56,7 @@ mod require;
 mod scan;
 mod scratch;
 mod shape;
+mod sort;
 mod sweep;
 mod table;
 mod tileiras;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
     integer::register(&mut suite);
     numbers::register(&mut suite);
     philox::register(&mut suite);
+    sort::register(&mut suite);
     composed::register(&mut suite);
     large::register(&mut suite);
     compare::register(&mut suite);

@@ -1,0 +1,215 @@
+//! Elements in order along an axis: bitonic sorting (K. Batcher, *Sorting networks and their applications*, 1968). Each
+//! step compares elements whose positions differ in one bit, so nothing depends on data but which of two is kept.
+
+use super::construct::{extents, indices};
+use super::select;
+use crate::element::{Int, Number, bf16, f16};
+use crate::ir::Type;
+use crate::tile::{Handle, Place, Tile, at_place, here, record};
+
+/// Element types that can be sorted: all with arithmetic.
+pub trait Sorted: Number {
+    /// Integers in the order of the elements.
+    #[doc(hidden)]
+    type Key: Int;
+    #[doc(hidden)]
+    fn keys<const R: usize>(tile: Tile<Self, R>) -> Tile<Self::Key, R>;
+    #[doc(hidden)]
+    fn elements<const R: usize>(keys: Tile<Self::Key, R>) -> Tile<Self, R>;
+}
+
+macro_rules! integers {
+    ($($name:ident)+) => {$(
+        impl Sorted for $name {
+            type Key = $name;
+            fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$name, R> {
+                tile
+            }
+            fn elements<const R: usize>(keys: Tile<$name, R>) -> Tile<$name, R> {
+                keys
+            }
+        }
+    )+};
+}
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+macro_rules! floats {
+    ($($name:ident $key:ident;)+) => {$(
+        impl Sorted for $name {
+            type Key = $key;
+            fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$key, R> {
+                // Above all numbers, whatever its sign.
+                let tile = select(tile.isnan(), <$name as crate::element::Element>::from_f64(f64::NAN), tile);
+                turned_if_negative(tile.bitcast::<$key>())
+            }
+            fn elements<const R: usize>(keys: Tile<$key, R>) -> Tile<$name, R> {
+                turned_if_negative(keys).bitcast::<$name>()
+            }
+        }
+    )+};
+}
+floats! { f16 i16; bf16 i16; f32 i32; f64 i64; }
+
+/// Of negative floats the larger magnitude is the smaller number: all bits but the sign are turned.
+fn turned_if_negative<K: Int, const R: usize>(keys: Tile<K, R>) -> Tile<K, R> {
+    let bits = K::DTYPE.bits();
+    let (last, others) = (K::from_bits(u64::from(bits) - 1), K::from_bits((1 << (bits - 1)) - 1));
+    keys ^ ((keys >> last) & others)
+}
+
+/// The element whose position differs in one bit.
+fn partner<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize, distance: usize) -> Tile<K, R> {
+    Tile::from_raw(record(|t| {
+        let shape = t.shape(keys.raw());
+        let inner: i64 = shape[axis + 1..].iter().product();
+        match t.usable(keys.raw(), here()) {
+            Some(value) => {
+                let turned = t.bit_turned(value, K::DTYPE, &shape, inner * extents([distance])[0]);
+                t.raw(turned)
+            }
+            None => t.poison(Type::tile(K::DTYPE, shape)),
+        }
+    }))
+}
+
+/// Keys in order, the smallest first, and numbers along with them, which decide between equal keys.
+fn sorted<K: Int, const R: usize>(
+    mut keys: Tile<K, R>,
+    mut numbers: Option<Tile<i32, R>>,
+    axis: usize,
+) -> (Tile<K, R>, Option<Tile<i32, R>>) {
+    let mut line = [1; R];
+    line[axis] = keys.shape()[axis];
+    let at = indices(line, axis);
+    let mut run = 2;
+    while run <= line[axis] {
+        let mut distance = run / 2;
+        while distance > 0 {
+            let lower = (at & distance).eq(0);
+            let upwards = (at & run).eq(0);
+            let takes_smaller = lower.eq(upwards);
+            let other = partner(keys, axis, distance);
+            match numbers {
+                None => keys = select(takes_smaller, keys.min(other), keys.max(other)),
+                Some(own) => {
+                    let others = partner(own, axis, distance);
+                    let smaller = keys.lt(other) | (keys.eq(other) & own.lt(others));
+                    let stays = smaller.eq(takes_smaller);
+                    keys = select(stays, keys, other);
+                    numbers = Some(select(stays, own, others));
+                }
+            }
+            distance /= 2;
+        }
+        run *= 2;
+    }
+    (keys, numbers)
+}
+
+/// Keys in order, and where they were: of equal ones the first comes first.
+fn numbered<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> (Tile<K, R>, Tile<i32, R>) {
+    let (keys, numbers) = sorted(keys, Some(indices(keys.shape(), axis)), axis);
+    (keys, numbers.expect("numbers were given"))
+}
+
+/// Reports an axis that does not exist.
+#[track_caller]
+fn has_axis<K: Number, const R: usize>(place: Place, name: &str, tile: Tile<K, R>, axis: usize) -> bool {
+    record(|t| t.along(place, name, tile.raw(), &[axis]).is_some())
+}
+
+impl<T: Sorted, const R: usize> Tile<T, R> {
+    /// The elements in order along an axis, the smallest first. The order is total: -0 comes before +0, NaNs come last.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 2>, at: ArrayMut<i32, 2>) {
+    ///     let x = x.load(0, [8]);
+    ///     y.store((0, 0), ct::stack([x.sort(0), x.sort_descending(0)], 0));
+    ///     at.store((0, 0), x.argsort(0).unsqueeze(0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[3.0, -1.0, 2.0, 3.0, 0.5, -7.0, f32::INFINITY, 2.0], [8])?;
+    /// let (mut y, mut at) = (device.zeros([2, 8])?, device.zeros([1, 8])?);
+    /// ct::launch(kernel, 1, (&x, &mut y, &mut at))?;
+    /// let sorted = [-7.0, -1.0, 0.5, 2.0, 2.0, 3.0, 3.0, f32::INFINITY];
+    /// assert_eq!(y.to_vec()?[..8], sorted);
+    /// assert!(y.to_vec()?[8..].iter().eq(sorted.iter().rev()));
+    /// assert_eq!(at.to_vec()?, [5, 1, 4, 2, 7, 0, 3, 6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sort(self, axis: usize) -> Tile<T, R> {
+        if !has_axis(here(), "sort", self, axis) {
+            return self;
+        }
+        at_place(here(), || T::elements(sorted(T::keys(self), None, axis).0))
+    }
+
+    /// The elements in the opposite order of [`sort`](Tile::sort).
+    #[track_caller]
+    #[must_use]
+    pub fn sort_descending(self, axis: usize) -> Tile<T, R> {
+        if !has_axis(here(), "sort_descending", self, axis) {
+            return self;
+        }
+        at_place(here(), || T::elements(!sorted(!T::keys(self), None, axis).0))
+    }
+
+    /// Where the elements of [`sort`](Tile::sort) are: their positions along the axis. Of equal ones the first comes
+    /// first.
+    #[track_caller]
+    #[must_use]
+    pub fn argsort(self, axis: usize) -> Tile<i32, R> {
+        if !has_axis(here(), "argsort", self, axis) {
+            return indices(self.shape(), 0);
+        }
+        at_place(here(), || numbered(T::keys(self), axis).1)
+    }
+
+    /// Where the elements of [`sort_descending`](Tile::sort_descending) are. Of equal ones the first comes first.
+    #[track_caller]
+    #[must_use]
+    pub fn argsort_descending(self, axis: usize) -> Tile<i32, R> {
+        if !has_axis(here(), "argsort_descending", self, axis) {
+            return indices(self.shape(), 0);
+        }
+        at_place(here(), || numbered(!T::keys(self), axis).1)
+    }
+
+    /// The `k` largest elements along an axis, the largest first, and their positions. Of equal ones the first comes
+    /// first; a NaN is beyond all numbers. `k` is a power of two, and at most the extent.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     let (largest, at) = x.load(0, [8]).top_k(0, 2);
+    ///     y.store(0, ct::cat([largest, at], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[3, 1, 4, 1, 5, 9, 2, 9], [8])?, device.zeros([4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [9, 9, 5, 7]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn top_k(self, axis: usize, k: usize) -> (Tile<T, R>, Tile<i32, R>) {
+        if !has_axis(here(), "top_k", self, axis) {
+            return (self, indices(self.shape(), 0));
+        }
+        at_place(here(), || {
+            let (keys, numbers) = numbered(!T::keys(self), axis);
+            let mut shape = self.shape();
+            shape[axis] = k;
+            (T::elements(!keys.extract([0; R], shape)), numbers.extract([0; R], shape))
+        })
+    }
+}

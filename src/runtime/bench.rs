@@ -1,0 +1,164 @@
+//! How long work takes on a device: repeated and summarised.
+
+use std::time::Duration;
+
+use super::stream::Stream;
+use crate::error::{Error, Result};
+
+/// A measurement: runs before it, runs that count, and how often the work is done in each.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+///     y.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.full([100_000], 1.0f32)?, device.zeros([100_000])?);
+/// let times = ct::Bench::new().warm_up(2).runs(5).run(&device.default_stream(), || {
+///     ct::launch(double, 98, (&x, &mut y))
+/// })?;
+/// assert!(times.min() <= times.median() && times.median() <= times.max());
+/// println!("{times}"); // 123.4 us (118.0 to 140.2 us in 5 runs)
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bench {
+    warm_up: usize,
+    runs: usize,
+    repeats: usize,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Bench::new()
+    }
+}
+
+impl Bench {
+    /// Three runs that do not count, and twenty that do, of one piece of work each.
+    #[must_use]
+    pub fn new() -> Bench {
+        Bench { warm_up: 3, runs: 20, repeats: 1 }
+    }
+
+    /// So many runs before those that count: they compile, fill caches, and wake the device.
+    #[must_use]
+    pub fn warm_up(self, runs: usize) -> Bench {
+        Bench { warm_up: runs, ..self }
+    }
+
+    /// So many runs count.
+    #[must_use]
+    pub fn runs(self, runs: usize) -> Bench {
+        Bench { runs, ..self }
+    }
+
+    /// The work is done so often in each run, and the time divided by that: for work of few microseconds, which is not
+    /// much more than the resolution of a GPU's clock and the time between two launches.
+    #[must_use]
+    pub fn repeats(self, repeats: usize) -> Bench {
+        Bench { repeats, ..self }
+    }
+
+    /// Measures what `work` queues on this stream, by events in front of it and behind it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a measurement without runs or work; [`Error::Driver`] and [`Error::Execution`] when it
+    /// failed, and what `work` answers.
+    #[track_caller]
+    pub fn run(self, stream: &Stream, mut work: impl FnMut() -> Result<()>) -> Result<Times> {
+        if self.runs == 0 || self.repeats == 0 {
+            return Err(Error::argument("a measurement has at least one run, and work in it"));
+        }
+        let mut run = || {
+            let start = stream.record()?;
+            (0..self.repeats).try_for_each(|_| work())?;
+            Ok((start, stream.record()?))
+        };
+        (0..self.warm_up).try_for_each(|_| run().map(drop))?;
+        stream.synchronize()?;
+        let events = (0..self.runs).map(|_| run()).collect::<Result<Vec<_>>>()?;
+        let repeats = u32::try_from(self.repeats).unwrap_or(u32::MAX);
+        let mut all = events.iter().map(|(start, end)| Ok(end.since(start)? / repeats)).collect::<Result<Vec<_>>>()?;
+        all.sort();
+        Ok(Times { all })
+    }
+}
+
+/// What a [`Bench`] measured: at least one time. Its `Display` says median, least and most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Times {
+    all: Vec<Duration>,
+}
+
+impl Times {
+    /// The time that half of the runs did not need: of an even number of runs the mean of the two in the middle.
+    pub fn median(&self) -> Duration {
+        let middle = self.all.len() / 2;
+        if self.all.len() % 2 == 1 { self.all[middle] } else { (self.all[middle - 1] + self.all[middle]) / 2 }
+    }
+
+    /// That of the fastest run.
+    pub fn min(&self) -> Duration {
+        self.all[0]
+    }
+
+    /// That of the slowest run.
+    pub fn max(&self) -> Duration {
+        self.all[self.all.len() - 1]
+    }
+
+    /// The mean of all runs.
+    pub fn mean(&self) -> Duration {
+        self.all.iter().sum::<Duration>() / u32::try_from(self.all.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Those of all runs, the fastest first.
+    pub fn all(&self) -> &[Duration] {
+        &self.all
+    }
+}
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        let (least, most) = (micros(self.min()), micros(self.max()));
+        write!(f, "{:.1} us ({least:.1} to {most:.1} us in {} runs)", micros(self.median()), self.all.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Device;
+
+    fn times(micros: &[u64]) -> Times {
+        Times { all: micros.iter().map(|&n| Duration::from_micros(n)).collect() }
+    }
+
+    #[test]
+    fn summaries() {
+        let odd = times(&[1, 2, 9]);
+        assert_eq!([odd.min(), odd.median(), odd.max(), odd.mean()].map(|t| t.as_micros()), [1, 2, 9, 4]);
+        assert_eq!(times(&[1, 2, 4, 9]).median().as_micros(), 3);
+        assert_eq!(odd.to_string(), "2.0 us (1.0 to 9.0 us in 3 runs)");
+    }
+
+    #[test]
+    fn work_is_done_as_often_as_asked() {
+        let stream = Device::cpu().default_stream();
+        let mut count = 0;
+        let work = || {
+            count += 1;
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(())
+        };
+        let times = Bench::new().warm_up(2).runs(3).repeats(4).run(&stream, work).unwrap();
+        assert_eq!((count, times.all().len()), (20, 3));
+        assert!(times.min() >= Duration::from_millis(1) && times.all().is_sorted());
+        assert!(Bench::new().runs(0).run(&stream, || Ok(())).is_err());
+        assert!(Bench::new().run(&stream, || Err(Error::argument("no"))).is_err());
+    }
+}

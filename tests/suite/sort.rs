@@ -1,0 +1,166 @@
+//! Sorting within tiles, the largest elements, elements by index tiles, histograms.
+
+use std::cmp::Ordering;
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::element::Whole;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random, specials};
+use crate::harness::{Session, Suite, Want, ravel};
+use crate::integer::value;
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    macro_rules! each {
+        ($function:ident: $($name:ident)+) => {$(
+            suite.test(concat!("sort/", stringify!($function), "/", stringify!($name)), $function::<$name>);
+        )+};
+    }
+    each!(sort: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
+    each!(positions: f32 f16 i64 u8);
+    each!(top: f32 bf16 i32 u16);
+    each!(gather: f64 f32 bf16 i8 i32 u64 bool);
+    each!(histogram: i8 i32 i64 u8 u32);
+}
+
+/// -0 before +0, NaNs last.
+fn order<T: Element>(a: T, b: T) -> Ordering {
+    match T::DTYPE.is_float() {
+        true => {
+            let positive = |x: f64| if x.is_nan() { f64::NAN } else { x };
+            positive(a.to_f64()).total_cmp(&positive(b.to_f64()))
+        }
+        false => value(a).cmp(&value(b)),
+    }
+}
+
+/// Random elements, all special ones, and many that are equal.
+fn data<T: Element>(seed: u64, count: usize) -> Vec<T> {
+    let mut data = random::<T>(seed, count, Spread::Any);
+    let few = random::<T>(seed + 1, count, Spread::Whole(3));
+    data.iter_mut().zip(few).step_by(3).for_each(|(x, few)| *x = few);
+    data.iter_mut().skip(1).step_by(2).zip(specials::<T>()).for_each(|(x, special)| *x = special);
+    data
+}
+
+/// Rows and columns of tiles.
+fn sort<T: ct::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::Sorted>(x: Array<T, 2>, rows: ArrayMut<T, 2>, back: ArrayMut<T, 2>, columns: ArrayMut<T, 2>) {
+        let at = [ct::bid(0), ct::bid(1)];
+        let x = x.load(at, [16, 64]);
+        rows.store(at, x.sort(1));
+        back.store(at, x.sort_descending(1));
+        columns.store(at, x.sort(0));
+    }
+    let shape = [32, 128];
+    let data = data::<T>(1, shape[0] * shape[1]);
+    let x = session.array(&data, shape)?;
+    let mut results = [(); 3].map(|()| session.unwritten::<T, 2>(shape)).into_iter().collect::<Result<Vec<_>>>()?;
+    let [rows, back, columns] = &mut results[..] else { unreachable!("three arrays") };
+    session.launch(kernel::<T>, [2, 2], (&x, &mut *rows, &mut *back, &mut *columns))?;
+    let at = |i, j| data[ravel([i, j], shape)];
+    let line = |i: usize, j: usize| {
+        let mut all: Vec<T> = (j / 64 * 64..j / 64 * 64 + 64).map(|j| at(i, j)).collect();
+        all.sort_by(|a, b| order(*a, *b));
+        all
+    };
+    session.check("rows", rows, &|[i, j]| Want::exactly(line(i, j)[j % 64]))?;
+    session.check("descending", back, &|[i, j]| Want::exactly(line(i, j)[63 - j % 64]))?;
+    let column = |i: usize, j: usize| {
+        let first = i / 16 * 16;
+        let mut all: Vec<T> = (first..first + 16).map(|i| at(i, j)).collect();
+        all.sort_by(|a, b| order(*a, *b));
+        all
+    };
+    session.check("columns", columns, &|[i, j]| Want::exactly(column(i, j)[i % 16]))
+}
+
+/// Stable in both directions, of a line that many warps share.
+fn positions<T: ct::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::Sorted>(x: Array<T, 1>, up: ArrayMut<i32, 1>, down: ArrayMut<i32, 1>) {
+        let i = ct::bid(0);
+        let x = x.load(i, [256]);
+        up.store(i, x.argsort(0));
+        down.store(i, x.argsort_descending(0));
+    }
+    let data = data::<T>(3, 512);
+    let x = session.array(&data, [512])?;
+    let (mut up, mut down) = (session.unwritten::<i32, 1>([512])?, session.unwritten::<i32, 1>([512])?);
+    session.launch(kernel::<T>, [2], (&x, &mut up, &mut down))?;
+    let sorted = |at: usize, descending: bool| {
+        let part = &data[at / 256 * 256..][..256];
+        let mut all: Vec<i32> = (0..256).collect();
+        all.sort_by(|&a, &b| {
+            let order = order(part[a as usize], part[b as usize]);
+            if descending { order.reverse() } else { order }
+        });
+        all[at % 256]
+    };
+    session.check("up", &up, &|[at]| Want::exactly(sorted(at, false)))?;
+    session.check("down", &down, &|[at]| Want::exactly(sorted(at, true)))
+}
+
+fn top<T: ct::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::Sorted>(x: Array<T, 2>, y: ArrayMut<T, 2>, at: ArrayMut<i32, 2>) {
+        let (largest, positions) = x.load((ct::bid(0), 0), [8, 32]).top_k(1, 4);
+        y.store((ct::bid(0), 0), largest);
+        at.store((ct::bid(0), 0), positions);
+    }
+    let data = data::<T>(5, 16 * 32);
+    let x = session.array(&data, [16, 32])?;
+    let (mut y, mut at) = (session.unwritten::<T, 2>([16, 4])?, session.unwritten::<i32, 2>([16, 4])?);
+    session.launch(kernel::<T>, [2], (&x, &mut y, &mut at))?;
+    let found = |i: usize, j: usize| {
+        let part = &data[32 * i..][..32];
+        let mut all: Vec<usize> = (0..32).collect();
+        all.sort_by(|&a, &b| order(part[a], part[b]).reverse());
+        (part[all[j]], all[j] as i32)
+    };
+    session.check("largest", &y, &|[i, j]| Want::exactly(found(i, j).0))?;
+    session.check("positions", &at, &|[i, j]| Want::exactly(found(i, j).1))
+}
+
+/// Along both axes, from tables shorter and longer than a turn, also by positions outside.
+fn gather<T: Whole>(session: Session) -> Result<()> {
+    fn kernel<T: Whole>(
+        x: Array<T, 2>,
+        rows: Array<i64, 2>,
+        columns: Array<i16, 2>,
+        y: ArrayMut<T, 2>,
+        z: ArrayMut<T, 2>,
+    ) {
+        let x = x.load((0, 0), [8, 128]);
+        y.store((0, 0), x.gather(1, columns.load((0, 0), [8, 64])));
+        z.store((0, 0), x.gather(0, rows.load((0, 0), [32, 128])));
+    }
+    let data = random::<T>(7, 8 * 128, Spread::Any);
+    let columns = random::<i16>(8, 8 * 64, Spread::Between(-20.0, 150.0));
+    let mut rows = random::<i64>(9, 32 * 128, Spread::Between(-2.0, 10.0));
+    (rows[5], rows[700]) = (i64::MIN, 1 << 40);
+    let (dx, dr, dc) =
+        (session.array(&data, [8, 128])?, session.array(&rows, [32, 128])?, session.array(&columns, [8, 64])?);
+    let (mut y, mut z) = (session.unwritten::<T, 2>([8, 64])?, session.unwritten::<T, 2>([32, 128])?);
+    session.launch(kernel::<T>, [1], (&dx, &dr, &dc, &mut y, &mut z))?;
+    session.check("columns", &y, &|[i, j]| {
+        Want::SameBits(data[128 * i + columns[64 * i + j].clamp(0, 127) as usize].to_bits())
+    })?;
+    session
+        .check("rows", &z, &|[i, j]| Want::SameBits(data[128 * rows[128 * i + j].clamp(0, 7) as usize + j].to_bits()))
+}
+
+fn histogram<T: Int>(session: Session) -> Result<()> {
+    fn kernel<T: Int>(x: Array<T, 2>, y: ArrayMut<i32, 2>) {
+        let i = ct::bid(0);
+        y.store((i, 0), x.load((i, 0), [16, 64]).histogram(32).unsqueeze(0));
+    }
+    let mut data = random::<T>(10, 32 * 64, Spread::Whole(40));
+    data.iter_mut().step_by(5).zip(random::<T>(11, 500, Spread::Any)).for_each(|(x, any)| *x = any);
+    let x = session.array(&data, [32, 64])?;
+    let mut y = session.unwritten::<i32, 2>([2, 32])?;
+    session.launch(kernel::<T>, [2], (&x, &mut y))?;
+    session.check("counts", &y, &|[i, bin]| {
+        Want::exactly(data[1024 * i..][..1024].iter().filter(|&&x| value(x) == bin as i128).count() as i32)
+    })
+}
