@@ -203,8 +203,9 @@ impl Kind {
         float!(F32 f32 F16 f16 Bf16 bf16 F64 f64 Tf32 tf32 E4m3 f8e4m3fn E5m2 f8e5m2 E8m0 f8e8m0fnu F4 f4e2m1fn)
     }
 
+    /// What all bits zero mean: of the scale type, which has no zero, its least number.
     pub fn zero(self) -> Number {
-        if self.is_float() { Number::Float(0.0) } else { Number::Int(0) }
+        self.of_bits(0)
     }
 }
 

@@ -127,40 +127,37 @@ fn values(contents: &[Content], shape: [usize; 2]) -> Arrays {
     arrays
 }
 
-/// The array of a kind, if the program has one.
+/// The array of a kind with this content, if there is one.
 fn list<T: Element>(
     session: Session,
-    seed: u64,
-    program: &Program,
+    shape: [usize; 2],
     kind: Kind,
-    of_output: bool,
+    contents: &[Content],
 ) -> Result<Vec<DeviceArray<T, 2>>> {
-    if !program.arrays()[usize::from(of_output)].contains(&kind) {
-        return Ok(vec![]);
-    }
-    let count = program.shape[0] * program.shape[1];
-    Ok(vec![session.array(&content::<T>(seed, kind, count, of_output), program.shape)?])
+    let Some(content) = contents.iter().find(|content| content.kind == kind) else { return Ok(vec![]) };
+    let data: Vec<T> = content.bits.iter().map(|&bits| Element::from_bits(bits)).collect();
+    Ok(vec![session.array(&data, shape)?])
 }
 
 macro_rules! run_with_arrays {
     ($($float:ident $fty:ident $fname:ident),+; $($int:ident $ity:ident $iname:ident),+) => {
         /// Runs a program and compares what it stores.
         fn check(session: Session, seed: u64, program: &Program) -> Result<()> {
-            let inputs = ($(list::<$fty>(session, seed, program, Kind::$float, false)?,)+
-                $(list::<$ity>(session, seed, program, Kind::$int, false)?,)+);
-            $(let mut $fname = list::<$fty>(session, seed, program, Kind::$float, true)?;)+
-            $(let mut $iname = list::<$ity>(session, seed, program, Kind::$int, true)?;)+
+            let (shape, [given, kept]) = (program.shape, contents(seed, program));
+            let inputs = ($(list::<$fty>(session, shape, Kind::$float, &given)?,)+
+                $(list::<$ity>(session, shape, Kind::$int, &given)?,)+);
+            $(let mut $fname = list::<$fty>(session, shape, Kind::$float, &kept)?;)+
+            $(let mut $iname = list::<$ity>(session, shape, Kind::$int, &kept)?;)+
             {
-                let given = lists(&inputs);
-                let taken = (($($fname.iter_mut().collect::<Vec<_>>(),)+), ($($iname.iter_mut().collect::<Vec<_>>(),)+));
-                session.launch(trace::kernel, program.grid(), (given, taken, Constant(program.clone())))?;
+                let read = lists(&inputs);
+                let written = (($($fname.iter_mut().collect::<Vec<_>>(),)+), ($($iname.iter_mut().collect::<Vec<_>>(),)+));
+                session.launch(trace::kernel, program.grid(), (read, written, Constant(program.clone())))?;
             }
             if session.only_compiles() {
                 return Ok(());
             }
-            let [inputs, outputs] = contents(seed, program).map(|contents| values(&contents, program.shape));
-            let mut wanted = outputs;
-            reference::run(program, &inputs, &mut wanted);
+            let [inputs, mut wanted] = [given, kept].map(|contents| values(&contents, shape));
+            reference::run(&shrink::without_dead(program), &inputs, &mut wanted);
             $(compare(session, Kind::$float, &$fname, &wanted)?;)+
             $(compare(session, Kind::$int, &$iname, &wanted)?;)+
             Ok(())

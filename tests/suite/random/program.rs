@@ -26,6 +26,11 @@ impl Form {
     pub fn count(self) -> usize {
         self.shape[0] * self.shape[1]
     }
+
+    /// Is there such a tile? Four-bit elements come in pairs.
+    fn is_possible(self) -> bool {
+        self.count() <= MOST_ELEMENTS && (self.kind != Kind::F4 || self.shape[1].is_multiple_of(2))
+    }
 }
 
 /// A class of kinds.
@@ -170,7 +175,7 @@ impl Program {
 }
 
 /// Most elements of a value.
-pub const MOST_ELEMENTS: usize = 4096;
+const MOST_ELEMENTS: usize = 4096;
 
 /// Does a tile of the first shape broadcast to the second?
 pub fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {
@@ -215,11 +220,14 @@ impl Typing {
         if !fits || !numbers_fit || op.kinds.is_some_and(|class| !class(step.kind)) {
             return None;
         }
-        let outside = self.forms.clone();
+        // What regions make cannot be seen behind them.
+        let outside = (!step.regions.is_empty()).then(|| self.forms.clone());
         let results = (op.infer)(self, step, &args);
-        self.forms.truncate(outside.len());
-        self.forms.copy_from_slice(&outside);
-        results.filter(|forms| forms.iter().all(|form| form.count() <= MOST_ELEMENTS))
+        if let Some(outside) = outside {
+            self.forms.truncate(outside.len());
+            self.forms.copy_from_slice(&outside);
+        }
+        results.filter(|forms| forms.iter().all(|form| form.is_possible()))
     }
 
     /// Steps in order.

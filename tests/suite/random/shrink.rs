@@ -60,7 +60,7 @@ fn uses(steps: &mut [Step], visit: &mut dyn FnMut(&mut Id)) {
 }
 
 /// Takes out steps whose results nobody uses.
-fn without_dead(program: &Program) -> Program {
+pub fn without_dead(program: &Program) -> Program {
     fn clean(steps: &mut Vec<Step>, used: &[bool]) {
         steps.retain(|step| step.out.is_empty() || has_effect(step) || step.out.iter().any(|&id| used[id]));
         steps.iter_mut().flat_map(|step| &mut step.regions).for_each(|region| clean(&mut region.steps, used));

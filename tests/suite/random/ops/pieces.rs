@@ -56,8 +56,8 @@ fn halves(e: &Eval<'_, '_>, count: usize, number: usize) -> Values {
 }
 
 pub const OPS: &[Op] = &[
-    op! { "cat" in "pieces", 6; args [Of(any), Same]; numbers [(0, 1)]; doubled;
-    [T: all] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize;| { ct::cat([x, y], axis) }
+    op! { "cat" in "pieces", 6; args [Of(whole), Same]; numbers [(0, 1)]; doubled;
+    [T: arrays] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize;| { ct::cat([x, y], axis) }
     |e| {
         let (a, b, axis) = (e.arg(0), e.arg(1), e.n(0));
         let length = a.shape[axis as usize];
@@ -67,14 +67,14 @@ pub const OPS: &[Op] = &[
             if n < length { a.at(i, j) } else { b.at(i, j) }
         })
     } },
-    op! { "cat of three" in "pieces", 3; args [Of(any), Same]; numbers [(0, 1)];
+    op! { "cat of three" in "pieces", 3; args [Of(whole), Same]; numbers [(0, 1)];
     |typing, step, args| {
         if args[0].shape[step.numbers[0] as usize] % 2 != 0 {
             return None;
         }
         doubled(typing, step, args)
     };
-    [T: all] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize;| {
+    [T: arrays] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize;| {
         let [a, b] = y.split(axis);
         ct::cat([a, x, b], axis)
     }
@@ -88,13 +88,13 @@ pub const OPS: &[Op] = &[
             if outer { b.at(i, j) } else { a.at(i, j) }
         })
     } },
-    op! { "stack" in "pieces", 4; args [Of(any), Same]; numbers [(0, 2)];
+    op! { "stack" in "pieces", 4; args [Of(whole), Same]; numbers [(0, 2)];
     |_, step, args| {
         let [rows, columns] = args[0].shape;
         let shape = if step.numbers[0] == 2 { [rows, 2 * columns] } else { [2 * rows, columns] };
         Some(vec![Form::new(args[0].kind, shape)])
     };
-    [T: all] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize; shape: Shape| { ct::stack([x, y], axis).reshape(shape) }
+    [T: arrays] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize; shape: Shape| { ct::stack([x, y], axis).reshape(shape) }
     |e| {
         let (a, b, axis) = (e.arg(0), e.arg(1), e.n(0));
         let of = |n: usize| if n.is_multiple_of(2) { &a } else { &b };
@@ -105,12 +105,12 @@ pub const OPS: &[Op] = &[
             _ => of(j).at(i, j / 2),
         })
     } },
-    op! { "unstack" in "pieces", 3; args [Of(any)]; numbers [];
+    op! { "unstack" in "pieces", 3; args [Of(whole)]; numbers [];
     |_, _, args| {
         let [rows, columns] = args[0].shape;
         (rows % 2 == 0).then(|| vec![Form::new(args[0].kind, [rows / 2, columns]); 2])
     };
-    [T: all] |x: Tile<T, 2>;;| {
+    [T: arrays] |x: Tile<T, 2>;;| {
         let [rows, columns] = x.shape();
         let [a, b] = x.reshape([rows / 2, 2, columns]).unstack(1);
         (a, b)
@@ -119,20 +119,20 @@ pub const OPS: &[Op] = &[
         let a = e.arg(0);
         [0, 1].map(|n| Values::build(e.form(0), |i, j| a.at(2 * i + n, j))).into()
     } },
-    op! { "split in two" in "pieces", 6; args [Of(any)]; numbers [(0, 1)]; |_, step, args| parts(step, args, 2, 2);
-    [T: all] |x: Tile<T, 2>; axis: usize;| {
+    op! { "split in two" in "pieces", 6; args [Of(whole)]; numbers [(0, 1)]; |_, step, args| parts(step, args, 2, 2);
+    [T: arrays] |x: Tile<T, 2>; axis: usize;| {
         let [a, b] = x.split(axis);
         (a, b)
     }
     |e| vec![halves(e, 2, 0), halves(e, 2, 1)] },
-    op! { "split in four" in "pieces", 3; args [Of(any)]; numbers [(0, 1)]; |_, step, args| parts(step, args, 4, 2);
-    [T: all] |x: Tile<T, 2>; axis: usize;| {
+    op! { "split in four" in "pieces", 3; args [Of(whole)]; numbers [(0, 1)]; |_, step, args| parts(step, args, 4, 2);
+    [T: arrays] |x: Tile<T, 2>; axis: usize;| {
         let [_, a, _, b] = x.split(axis);
         (a, b)
     }
     |e| vec![halves(e, 4, 1), halves(e, 4, 3)] },
-    op! { "extract" in "pieces", 6; args [Of(any), Single(i32s)]; numbers [(0, 3), (0, 3), (0, 1)]; extracted;
-    [T: all] |x: Tile<T, 2>, y: Tile<i32, 2>; a: usize, b: usize, axis: usize; shape: Shape| {
+    op! { "extract" in "pieces", 6; args [Of(whole), Single(i32s)]; numbers [(0, 3), (0, 3), (0, 1)]; extracted;
+    [T: arrays] |x: Tile<T, 2>, y: Tile<i32, 2>; a: usize, b: usize, axis: usize; shape: Shape| {
         let number = y.item();
         let last = (1 << a) - 1;
         if axis == 0 { x.extract((number, (1 << b) - 1), shape) } else { x.extract((last, number), shape) }
@@ -145,8 +145,8 @@ pub const OPS: &[Op] = &[
         at[axis] = nearest(number, counts[axis]);
         e.build(|i, j| a.at(at[0] * shape[0] + i, at[1] * shape[1] + j))
     } },
-    op! { "insert" in "pieces", 6; args [Of(any), Same, Single(i32s)]; numbers [(0, 3), (0, 3), (0, 1)]; inserted;
-    [T: all] |x: Tile<T, 2>, y: Tile<T, 2>, z: Tile<i32, 2>; a: usize, b: usize, axis: usize;| {
+    op! { "insert" in "pieces", 6; args [Of(whole), Same, Single(i32s)]; numbers [(0, 3), (0, 3), (0, 1)]; inserted;
+    [T: arrays] |x: Tile<T, 2>, y: Tile<T, 2>, z: Tile<i32, 2>; a: usize, b: usize, axis: usize;| {
         let number = z.item();
         let [rows, columns] = x.shape();
         let part = y.extract([0, 0], [rows >> a, columns >> b]);

@@ -126,18 +126,21 @@ pub const OPS: &[Op] = &[
         ct::mma_fast_acc(a, b, ct::zeros::<f32, 2>([x.shape()[0], y.shape()[1]]))
     }
     |e| dot(e, low, |_, _| 0) },
-    op! { "mma_scaled" in "products", 3; args [Of(|k| k == Kind::U8), Of(|k| k == Kind::U8)]; numbers [];
-    |_, _, args| product(args, Kind::F32).filter(|_| args[0].shape[1] % 32 == 0);
+    op! { "mma_scaled" in "products", 20; args [Of(|k| k == Kind::U8), Same]; numbers [];
+    |_, _, args| {
+        let [m, k] = args[0].shape;
+        (k % 32 == 0 && k <= 128).then(|| vec![Form::new(Kind::F32, [m, m])])
+    };
     [] |x: Tile<u8, 2>, y: Tile<u8, 2>;;| {
-        let ([m, k], n) = (x.shape(), y.shape()[1]);
-        let (a, b) = ((x & 3).cast::<f8e4m3fn>(), (y & 3).cast::<f8e4m3fn>());
+        let [m, k] = x.shape();
+        let (a, b) = ((x & 3).cast::<f8e4m3fn>(), (y & 3).cast::<f8e4m3fn>().transpose());
         let scales = |shape: [usize; 2]| (ct::indices(shape, 0) % 2 + 1).cast::<f8e8m0fnu>();
-        ct::mma_scaled(a, scales([m, k / 32]), b, scales([k / 32, n]), ct::zeros::<f32, 2>([m, n]))
+        ct::mma_scaled(a, scales([m, k / 32]), b, scales([k / 32, m]), ct::zeros::<f32, 2>([m, m]))
     }
     |e| {
         let (a, b) = (e.arg(0), e.arg(1));
         e.build(|i, j| {
-            let term = |n: usize| low(a.at(i, n)) * low(b.at(n, j)) * (1 + i as i128 % 2) * (1 + n as i128 / 32 % 2);
+            let term = |n: usize| low(a.at(i, n)) * low(b.at(j, n)) * (1 + i as i128 % 2) * (1 + n as i128 / 32 % 2);
             Number::Float((0..a.shape[1]).map(term).sum::<i128>() as f64)
         })
     } },

@@ -61,16 +61,16 @@ pub const OPS: &[Op] = &[
         let (a, columns) = (e.arg(0), e.form(0).shape[1]);
         e.build(|i, j| a.data[i * columns + j])
     } },
-    op! { "squeeze" in "shapes", 2; args [Of(any)]; numbers []; |_, _, args| {
+    op! { "squeeze" in "shapes", 2; args [Of(whole)]; numbers []; |_, _, args| {
         Some(vec![Form::new(args[0].kind, [1, args[0].count()])])
     };
-    [T: all] |x: Tile<T, 2>;;| { x.reshape([1, x.len()]).squeeze(0).unsqueeze(1).squeeze(1).unsqueeze(0) }
+    [T: arrays] |x: Tile<T, 2>;;| { x.reshape([1, x.len()]).squeeze(0).unsqueeze(1).squeeze(1).unsqueeze(0) }
     |e| {
         let a = e.arg(0);
         e.build(|_, j| a.data[j])
     } },
-    op! { "shuffle" in "shapes", 6; args [Of(any)]; numbers [(0, 6)]; shuffled;
-    [T: all] |x: Tile<T, 2>; parts: usize; shape: Shape| {
+    op! { "shuffle" in "shapes", 6; args [Of(whole)]; numbers [(0, 6)]; shuffled;
+    [T: arrays] |x: Tile<T, 2>; parts: usize; shape: Shape| {
         let [rows, columns] = x.shape();
         x.reshape([rows, 1 << parts, columns >> parts]).permute([1, 0, 2]).reshape(shape)
     }
@@ -85,32 +85,32 @@ pub const OPS: &[Op] = &[
         let a = e.arg(0);
         e.build(|i, j| a.stretched(i, j))
     } },
-    op! { "flip" in "shapes", 6; args [Of(any)]; numbers [(0, 1)]; same; [T: all] |x: Tile<T, 2>; axis: usize;| { x.flip(axis) }
+    op! { "flip" in "shapes", 6; args [Of(whole)]; numbers [(0, 1)]; same; [T: arrays] |x: Tile<T, 2>; axis: usize;| { x.flip(axis) }
     |e| {
         let (a, axis) = (e.arg(0), e.n(0));
         let [rows, columns] = a.shape;
         e.build(|i, j| if axis == 0 { a.at(rows - 1 - i, j) } else { a.at(i, columns - 1 - j) })
     } },
-    op! { "flip all" in "shapes", 2; args [Of(any)]; numbers []; same; [T: all] |x: Tile<T, 2>;;| { x.flip(..) }
+    op! { "flip all" in "shapes", 2; args [Of(whole)]; numbers []; same; [T: arrays] |x: Tile<T, 2>;;| { x.flip(..) }
     |e| {
         let a = e.arg(0);
         let [rows, columns] = a.shape;
         e.build(|i, j| a.at(rows - 1 - i, columns - 1 - j))
     } },
-    op! { "repeat" in "shapes", 4; args [Of(any)]; numbers [(0, 2), (0, 2)]; repeated;
-    [T: all] |x: Tile<T, 2>; a: usize, b: usize;| { x.repeat([1 << a, 1 << b]) }
+    op! { "repeat" in "shapes", 4; args [Of(whole)]; numbers [(0, 2), (0, 2)]; repeated;
+    [T: arrays] |x: Tile<T, 2>; a: usize, b: usize;| { x.repeat([1 << a, 1 << b]) }
     |e| {
         let a = e.arg(0);
         e.build(|i, j| a.at(i % a.shape[0], j % a.shape[1]))
     } },
-    op! { "repeat_interleave" in "shapes", 4; args [Of(any)]; numbers [(0, 1)]; doubled;
-    [T: all] |x: Tile<T, 2>; axis: usize;| { x.repeat_interleave(axis, 2) }
+    op! { "repeat_interleave" in "shapes", 4; args [Of(whole)]; numbers [(0, 1)]; doubled;
+    [T: arrays] |x: Tile<T, 2>; axis: usize;| { x.repeat_interleave(axis, 2) }
     |e| {
         let (a, axis) = (e.arg(0), e.n(0));
         e.build(|i, j| if axis == 0 { a.at(i / 2, j) } else { a.at(i, j / 2) })
     } },
-    op! { "interleave" in "shapes", 4; args [Of(any), Same]; numbers [(0, 1)]; doubled;
-    [T: all] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize;| { x.interleave(y, axis) }
+    op! { "interleave" in "shapes", 4; args [Of(whole), Same]; numbers [(0, 1)]; doubled;
+    [T: arrays] |x: Tile<T, 2>, y: Tile<T, 2>; axis: usize;| { x.interleave(y, axis) }
     |e| {
         let (a, b, axis) = (e.arg(0), e.arg(1), e.n(0));
         let of = |n: usize| if n.is_multiple_of(2) { &a } else { &b };
