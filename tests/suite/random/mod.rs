@@ -6,6 +6,7 @@
 //! test names its number: `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone. `CUTLET_RANDOM_REDUCE=seconds`
 //! says how long a reduction may take (20; 0: none).
 
+mod dispatch;
 mod draw;
 mod kind;
 mod ops;
@@ -108,7 +109,7 @@ fn contents(seed: u64, program: &Program) -> [Vec<Content>; 2] {
     let arrays = program.arrays();
     [(0, false), (1, true)].map(|(which, of_output)| {
         let bits = |&kind: &Kind| {
-            let bits = kind::dispatch!(T: arrays, kind => {
+            let bits = dispatch::dispatch!(T: arrays, kind => {
                 content::<T>(seed, kind, count, of_output).iter().map(|&x| Element::to_bits(x)).collect()
             });
             Content { kind, bits }

@@ -7,40 +7,12 @@ use rand::RngExt;
 
 use super::super::draw::{Generator, Scope, single};
 use super::super::kind::{Held, Value};
-use super::super::print::{Printer, Text};
-use super::super::program::Region;
+use super::super::print::Text;
 use super::super::trace::Tracer;
+use super::loop_plan::{ends, gives_state, plan};
+use super::loop_text::print;
 use super::row::*;
 use super::{Forms, Step, Typing};
-
-/// How a loop is made up.
-#[derive(Clone, Copy)]
-struct Plan {
-    /// Operands before the state: single i32.
-    leading: usize,
-    /// Conditions that each region gives: values of which any element is true.
-    conditions: &'static [usize],
-}
-
-/// The plan of a form.
-fn plan(op: &Op) -> Plan {
-    let (leading, conditions): (usize, &[usize]) = match op.name {
-        "for_each range" => (2, &[0]),
-        "for_each_while" => (2, &[1]),
-        // The condition first, which gives no state.
-        "while_loop" => (0, &[1, 0]),
-        // Breaks, continues, goes on.
-        "for_each_flow" => (0, &[2, 0]),
-        "loop_flow" => (0, &[1, 0]),
-        _ => (0, &[0]),
-    };
-    Plan { leading, conditions }
-}
-
-/// Does this region give a state?
-fn gives_state(op: &Op, region: usize) -> bool {
-    !(op.name == "while_loop" && region == 0)
-}
 
 fn draw(g: &mut Generator, scope: &Scope, op: &'static Op, depth: usize) -> Option<Step> {
     let plan = plan(op);
@@ -91,20 +63,6 @@ fn infer(typing: &mut Typing, step: &Step, args: &[Form]) -> Forms {
         }
     }
     Some(state.to_vec())
-}
-
-const MAX: i64 = i32::MAX as i64;
-const MIN: i64 = i32::MIN as i64;
-
-/// Start, end and step of a range of i32, before the operands have their say.
-fn ends(step: &Step) -> (i64, i64, i64) {
-    let start = [0, -2, 5, MAX - 4, MAX - 1, MIN, MIN + 3][step.numbers[0] as usize];
-    let by = [1, 1, 2, 3, 1 << 30, MAX - 1, 0, -1, -2, -5][step.numbers[1] as usize];
-    let turns = step.numbers[2];
-    if by < 0 {
-        return (start, (start + turns * by).max(MIN + 8), by);
-    }
-    (start, (start + turns * by.max(1)).max(start + 4).min(MAX), by)
 }
 
 /// The numbers of a range.
@@ -259,93 +217,6 @@ fn range(tracer: &Tracer<'_>, step: &Step) -> ct::StepRange<i32> {
     let (start, end, by) = ends(step);
     let [shorter, wider] = [0, 1].map(|n| tracer.item::<i32>(step.args[n]));
     ct::range(start as i32, ct::scalar(end as i32) - (shorter & 3)).step(ct::scalar(by as i32) + (wider & 1))
-}
-
-fn header(step: &Step) -> (&'static str, String) {
-    let n = |at: usize| step.numbers[at];
-    match step.op.name {
-        "for_each range" | "for_each_while" => {
-            let ((start, end, by), [a, b]) = (ends(step), [step.args[0], step.args[1]]);
-            let name = if step.op.name == "for_each range" { "for_each" } else { "for_each_while" };
-            let (a, b) = (format!("(v{a}.item() & 3)"), format!("(v{b}.item() & 1)"));
-            (name, format!("ct::range({start}i32, ct::scalar({end}i32) - {a}).step(ct::scalar({by}i32) + {b})"))
-        }
-        "for_each i64" => {
-            let start = if n(0) == 0 { i64::MAX - 6 } else { -3 };
-            let (end, by) = (start + n(1), n(2));
-            ("for_each", format!("ct::range(ct::scalar({start}i64), ct::scalar({end}i64)).step({by}i64)"))
-        }
-        "for_each u32" => {
-            let end = 4294967288 + n(0);
-            ("for_each", format!("ct::range(ct::scalar(4294967288u32), ct::scalar({end}u32)).step({})", n(1)))
-        }
-        "for_each rev" => ("for_each", format!("ct::range({}, {}).step({}).rev()", n(0), n(0) + n(1), n(2))),
-        "for_each hints" => ("for_each", format!("ct::range(0, ct::bid(1) + {}).unroll(2).stages(3)", n(0))),
-        "for_each_flow" => ("for_each_flow", format!("..{}", n(0))),
-        _ => ("for_each", format!("..ct::bid(0) + {}", n(0))),
-    }
-}
-
-fn print(p: &mut Printer<'_>, step: &Step) {
-    let plan = plan(step.op);
-    let first = &step.regions[0];
-    let (init, state) =
-        (Printer::list(&step.args[plan.leading..]), Printer::list(&first.params[..first.params.len() - 1]));
-    let round = format!("let v{} = i.cast::<i32>().to_tile::<2>();", first.params.last().expect("a number"));
-    let binding = p.binding(&step.out);
-    let any = |id: usize| format!("v{id}.any(..).item()");
-    let rest = |region: &Region, from: usize| Printer::list(&region.results[from..]);
-    match step.op.name {
-        "while_loop" => {
-            let (n, condition) = (step.numbers[0], any(first.results[0]));
-            p.line(&format!("{}ct::while_loop((ct::scalar(0), {init}), |(i, {state})| {{", binding_of_pair(&step.out)));
-            p.line(&round);
-            p.steps(&first.steps);
-            p.line(&format!("i.lt({n}) & {condition}"));
-            p.line(&format!("}}, |(i, {state})| {{"));
-            p.line(&round);
-            p.steps(&first.steps);
-            p.steps(&step.regions[1].steps);
-            p.line(&format!("(i + 1, {})", rest(&step.regions[1], 0)));
-            p.line("});");
-        }
-        "loop_flow" => {
-            let n = step.numbers[0];
-            p.line(&format!(
-                "{}ct::loop_flow((ct::scalar(0), {init}), |(i, {state}), flow| {{",
-                binding_of_pair(&step.out)
-            ));
-            p.line(&format!("flow.break_if(i.ge({n}), (i, {state}));"));
-            p.line(&round);
-            p.steps(&first.steps);
-            p.line(&format!("flow.break_if({}, (i, {}));", any(first.results[0]), rest(first, 1)));
-            p.steps(&step.regions[1].steps);
-            p.line(&format!("(i + 1, {})", rest(&step.regions[1], 0)));
-            p.line("});");
-        }
-        _ => {
-            let (name, range) = header(step);
-            let flow = if name == "for_each_flow" { ", flow" } else { "" };
-            p.line(&format!("{binding}ct::{name}({range}, {init}, |i, {state}{flow}| {{"));
-            p.line(&round);
-            p.steps(&first.steps);
-            match name {
-                "for_each_while" => p.line(&format!("(!{}, {})", any(first.results[0]), rest(first, 1))),
-                "for_each_flow" => {
-                    p.line(&format!("flow.break_if({}, {});", any(first.results[0]), rest(first, 2)));
-                    p.line(&format!("flow.continue_if({}, {});", any(first.results[1]), rest(first, 2)));
-                    p.steps(&step.regions[1].steps);
-                    p.line(&rest(&step.regions[1], 0));
-                }
-                _ => p.line(&rest(first, 0)),
-            }
-            p.line("});");
-        }
-    }
-}
-
-fn binding_of_pair(out: &[usize]) -> String {
-    format!("let (_, {}) = ", Printer::list(out))
 }
 
 /// A row of this table.

@@ -7,6 +7,8 @@ mod control;
 mod convert;
 mod flow;
 mod load;
+mod loop_plan;
+mod loop_text;
 mod make;
 mod order;
 mod pieces;
@@ -192,14 +194,14 @@ macro_rules! op {
     (@kinds $kinds:expr) => { Some($kinds) };
     (@types $tracer:ident, $step:ident, [] => $body:block) => { $body };
     (@types $tracer:ident, $step:ident, [T: $t:ident] => $body:block) => {
-        $crate::random::kind::dispatch!(T: $t, $tracer.kind($step.args[0]) => $body)
+        $crate::random::dispatch::dispatch!(T: $t, $tracer.kind($step.args[0]) => $body)
     };
     (@types $tracer:ident, $step:ident, [U: $u:ident] => $body:block) => {
-        $crate::random::kind::dispatch!(U: $u, $step.kind => $body)
+        $crate::random::dispatch::dispatch!(U: $u, $step.kind => $body)
     };
     (@types $tracer:ident, $step:ident, [T: $t:ident, U: $u:ident] => $body:block) => {
-        $crate::random::kind::dispatch!(T: $t, $tracer.kind($step.args[0]) =>
-            $crate::random::kind::dispatch!(U: $u, $step.kind => $body))
+        $crate::random::dispatch::dispatch!(T: $t, $tracer.kind($step.args[0]) =>
+            $crate::random::dispatch::dispatch!(U: $u, $step.kind => $body))
     };
 }
 pub(crate) use op;
