@@ -150,7 +150,7 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
             call(&[&["--backend", &backend, "--iterations", "1"], sizes].concat())
         }
         // Examples launch by themselves.
-        Session::InterpretTileIr(_) => Ok(()),
+        Session::InterpretTileIr(_) | Session::Interpret(_) => Ok(()),
         Session::Assemble(target, _) => {
             let (ptx, target) = (emitted("ptx", target, element)?, target.to_string());
             ptxas::assemble(&String::from_utf8(ptx)?, &target, Demand::NoSpills)

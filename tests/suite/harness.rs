@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail, ensure};
 use cutlet as ct;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
+use cutlet::backend::ptx::rewritten;
 use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
-use cutlet::ir::verify;
-use cutlet::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg};
+use cutlet::ir::{Module, verify};
+use cutlet::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, trace_kernel};
+use cutlet::pass::optimize;
 use cutlet::{Device, DeviceArray, Target};
 use libtest_mimic::{Completion, Failed, Trial};
 
@@ -32,10 +34,21 @@ pub enum Session {
     RunTileIr(Device),
     /// Launches write bytecode for this target, read it back, and run what it says on the cpu back end.
     InterpretTileIr(Target),
+    /// Launches run their trace on the cpu back end, as it is or as the ptx back end rewrites it.
+    Interpret(Stage),
     /// Launches only compile for this target, and the assembler judges the code.
     Assemble(Target, Demand),
     /// Launches only compile to Tile IR for this target, and NVIDIA's tools judge the bytecode.
     AssembleTileIr(Target),
+}
+
+/// Which module of a kernel is interpreted.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage {
+    /// The trace, before any pass.
+    Traced,
+    /// What the ptx back end may make of it before it chooses instructions.
+    Rewritten,
 }
 
 impl Session {
@@ -43,7 +56,10 @@ impl Session {
     pub fn device(self) -> Device {
         match self {
             Session::Run(device) | Session::RunTileIr(device) => device,
-            Session::InterpretTileIr(_) | Session::Assemble(..) | Session::AssembleTileIr(_) => Device::cpu(),
+            Session::InterpretTileIr(_)
+            | Session::Interpret(_)
+            | Session::Assemble(..)
+            | Session::AssembleTileIr(_) => Device::cpu(),
         }
     }
 
@@ -66,7 +82,10 @@ impl Session {
         match self {
             Session::RunTileIr(device) => within(device, 89..100),
             Session::Run(device) => within(device, 90..91),
-            Session::InterpretTileIr(_) | Session::Assemble(..) | Session::AssembleTileIr(_) => false,
+            Session::InterpretTileIr(_)
+            | Session::Interpret(_)
+            | Session::Assemble(..)
+            | Session::AssembleTileIr(_) => false,
         }
     }
 
@@ -127,20 +146,19 @@ impl Session {
                 Ok(device.synchronize()?)
             }
             Session::InterpretTileIr(target) => {
-                let mut words = Vec::new();
                 let args = Arguments::of(args);
-                args.given().pack(&mut |word| words.push(word));
-                let mut memory = Memory::new();
-                args.given().memory(&mut |used| {
-                    let start = std::ptr::with_exposed_provenance_mut(used.memory().address() as usize);
-                    // Tile IR changes halves by whole words, of which every allocation has all.
-                    let bytes = used.memory().len().next_multiple_of(4);
-                    // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
-                    unsafe { memory.add(start, bytes, used.writes()) };
-                });
-                // SAFETY: kernels make addresses by unsafe functions alone, which ask for this.
-                unsafe { memory.allow_any() };
+                let (words, memory) = words_and_memory(args.given());
                 interpret(&launch.export(kernel, args, target, ct::Format::TileIr(None))?, &grid, &words, &memory)
+            }
+            Session::Interpret(stage) => {
+                let args = Arguments::of(args);
+                let (words, memory) = words_and_memory(args.given());
+                let mut module = trace_kernel("kernel", &kernel, &args)?;
+                if matches!(stage, Stage::Rewritten) {
+                    optimize(&mut module);
+                    module = rewritten(&module);
+                }
+                interpret_module(&module, &grid, &words, &memory)
             }
             Session::AssembleTileIr(target) => {
                 let code = launch.export(kernel, args, target, ct::Format::TileIr(None))?;
@@ -201,25 +219,51 @@ impl Session {
     }
 }
 
-/// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
-/// if not.
-fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
+/// The parameters of a launch, and the memory that they point to.
+fn words_and_memory(given: &impl LaunchArg) -> (Vec<u64>, Memory) {
+    let mut words = Vec::new();
+    given.pack(&mut |word| words.push(word));
+    let mut memory = Memory::new();
+    given.memory(&mut |used| {
+        let start = std::ptr::with_exposed_provenance_mut(used.memory().address() as usize);
+        // Tile IR changes halves by whole words, of which every allocation has all.
+        let bytes = used.memory().len().next_multiple_of(4);
+        // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
+        unsafe { memory.add(start, bytes, used.writes()) };
+    });
+    // SAFETY: kernels make addresses by unsafe functions alone, which ask for this.
+    unsafe { memory.allow_any() };
+    (words, memory)
+}
+
+/// Verifies a module and runs it on the cpu back end.
+fn interpret_module(module: &Module, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
+    verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
+    Ok(Program::compile(module)?.run(blocks(grid)?, words, memory, &RunOptions::default())?)
+}
+
+fn blocks(grid: &[usize]) -> Result<[u32; 3]> {
     let mut blocks = [1; 3];
     for (to, &n) in blocks.iter_mut().zip(grid) {
         *to = u32::try_from(n)?;
     }
+    Ok(blocks)
+}
+
+/// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
+/// if not.
+fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
+    let extents = blocks(grid)?;
     let guarded;
-    let code = match code.fits(blocks, words) {
+    let code = match code.fits(extents, words) {
         true => code,
         false => {
             guarded = code.guarded()?;
-            ensure!(guarded.fits(blocks, words), "grid {blocks:?} is beyond the limits");
+            ensure!(guarded.fits(extents, words), "grid {extents:?} is beyond the limits");
             &guarded
         }
     };
-    let module = read(&code.bytes)?;
-    verify(&module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
-    Ok(Program::compile(&module)?.run(blocks, words, memory, &RunOptions::default())?)
+    interpret_module(&read(&code.bytes)?, grid, words, memory)
 }
 
 fn check_tile_ir(code: &ct::Exported, target: Target) -> Result<()> {
@@ -430,6 +474,11 @@ impl Suite {
             // The target that has all types.
             let target = "sm_100".parse().expect("a target");
             trials.push(trial("cpu_tileir", Some(Session::InterpretTileIr(target))));
+            if name.starts_with("random") {
+                // Programs that nobody thought of are where passes go wrong.
+                trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
+                trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
+            }
             let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
             trials.push(trial("gpu", on_gpu).with_ignored_flag(on_gpu.is_none() && !required));
             let through_tile_ir = std::env::var_os("CUTLET_SUITE_TILEIR").is_some();

@@ -2,7 +2,8 @@
 //! end and on a GPU, against references computed here in f64 or exactly; and its PTX through ptxas.
 //!
 //! Names are `cpu::…`, `cpu_tileir::…` (Tile IR bytecode, read back and interpreted), `gpu::…`, `gpu_tileir::…` (on a GPU
-//! through Tile IR, with `CUTLET_SUITE_TILEIR=1`), and for what is only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
+//! through Tile IR, with `CUTLET_SUITE_TILEIR=1`), of random kernels `cpu_traced::…` (before any pass) and `cpu_rewritten::…`
+//! (after those of the ptx back end, too), and for what is only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
 //! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMEOUT=seconds` ends the
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
     random_product::register(&mut suite);
     let mut trials = suite.trials();
     harness::watch();
+    trials.extend(random::trials());
     trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
     let conclusion = libtest_mimic::run(&arguments, trials);
     harness::report_skipped();

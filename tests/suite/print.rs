@@ -65,7 +65,7 @@ fn in_a_process(case: &Case, session: Session) -> Result<()> {
         Session::Run(_) => "gpu".to_owned(),
         Session::RunTileIr(_) => "gpu_tileir".to_owned(),
         Session::InterpretTileIr(target) => target.to_string(),
-        Session::Assemble(..) | Session::AssembleTileIr(_) => bail!("nothing runs"),
+        Session::Interpret(_) | Session::Assemble(..) | Session::AssembleTileIr(_) => bail!("nothing is printed there"),
     };
     let wanted = format!("{} {way}", case.name);
     let output = Command::new(std::env::current_exe()?).env(CHILD, wanted).output()?;

@@ -18,6 +18,8 @@ pub mod layernorm;
 pub mod layernorm_backward;
 #[path = "../../../examples/matmul.rs"]
 pub mod matmul;
+#[path = "../../../examples/prefix_sum.rs"]
+pub mod prefix_sum;
 #[path = "../../../examples/saxpy.rs"]
 pub mod saxpy;
 #[path = "../../../examples/softmax.rs"]

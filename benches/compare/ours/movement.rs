@@ -1,6 +1,7 @@
 //! Rows bound by memory that are more than elementwise: by index, scans, counts, neighbours, rows of a matrix.
 
 use cutlet as ct;
+use cutlet::element::BitcastTo;
 use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
@@ -58,6 +59,38 @@ pub fn cumsum(place: Place, m: usize, n: usize) -> ct::Result<Box<dyn Row>> {
         row = row.with(label, hints, move |[x, y]: &mut Set, call| {
             call.run(m, kernels::cumsum, (&*x, y, Constant(n.next_power_of_two())))
         });
+    }
+    Ok(Box::new(row))
+}
+
+/// In every call nothing is known of any tile at first, as in those of the others.
+pub fn prefix_sum<T>(place: Place, n: usize) -> ct::Result<Box<dyn Row>>
+where
+    T: Number + BitcastTo<u32>,
+    u32: BitcastTo<T>,
+{
+    use examples::prefix_sum::{forget, prefix_sum};
+    const TILES: [usize; 4] = [2048, 4096, 8192, 16384];
+    // x, y; the next tile, what is known of the tiles.
+    type Set<T> = ([ct::DeviceArray<T, 1>; 2], ct::DeviceArray<i32, 1>, Vec<ct::DeviceArray<u64, 1>>);
+    let addresses = |([x, y], ..): &Set<T>| vec![x.address(), y.address()];
+    let make = |d: Device| {
+        let known = TILES.iter().map(|tile| d.zeros([n.div_ceil(*tile)])).collect::<ct::Result<_>>()?;
+        Ok(([d.zeros([n])?, d.zeros([n])?], d.zeros([1])?, known))
+    };
+    let mut row = Configurations::new(place, addresses, make)?;
+    for (which, tile) in TILES.into_iter().enumerate() {
+        let blocks = n.div_ceil(tile);
+        for occupancy in [None, Some(2), Some(3)] {
+            let label =
+                occupancy.map_or_else(|| format!("tile {tile}"), |n| format!("tile {tile} {n} a multiprocessor"));
+            let hints = Hints { occupancy, ..NO_HINTS };
+            row = row.with(label, hints, move |([x, y], next, known): &mut Set<T>, call| {
+                let known = &mut known[which];
+                call.run(blocks.div_ceil(1024), forget, (&mut *next, &mut *known))?;
+                call.run(blocks, prefix_sum::<T>, (&*x, y, next, known, Constant(tile)))
+            });
+        }
     }
     Ok(Box::new(row))
 }

@@ -46,6 +46,8 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
         ("gather", "f32", &[n, from]) => movement::gather(place, n, from)?,
         ("scatter", "f32", &[n]) => movement::scatter(place, n)?,
         ("cumsum", "f32", &[m, n]) => movement::cumsum(place, m, n)?,
+        ("prefix_sum", "i32", &[n]) => movement::prefix_sum::<i32>(place, n)?,
+        ("prefix_sum", "f32", &[n]) => movement::prefix_sum::<f32>(place, n)?,
         ("histogram", "u8", &[n]) => movement::histogram(place, n)?,
         ("stencil", "f32", &[m, n]) => movement::stencil(place, m, n)?,
         ("embedding", "f16", &[rows, columns, ids]) => movement::embedding(place, rows, columns, ids)?,

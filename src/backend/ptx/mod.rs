@@ -115,6 +115,19 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     })
 }
 
+/// What an optimised module may become before instructions are chosen for it: every rewriting that there is, wherever it
+/// can be done. Means the same; for tests.
+#[doc(hidden)]
+pub fn rewritten(module: &Module) -> Module {
+    let mut module = scaled::expanded(module).unwrap_or_else(|| module.clone());
+    if let Some(reloaded) = reload::reloaded(&module, module.entries[0].body, 1) {
+        module = reloaded;
+    }
+    pass::rotate(&mut module, &|_| true);
+    pass::optimize(&mut module);
+    module
+}
+
 fn build(
     module: &Module,
     entry: &Entry,

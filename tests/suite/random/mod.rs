@@ -1,88 +1,184 @@
-//! Random kernels: each is generated from its number, run like any other test, and compared to the last
-//! bit with an evaluation of its own in host arithmetic. Two of three kernels come to the edges of types, arrays and
-//! ranges (`edges`); those whose number is one more than a multiple of three have the plain steps alone.
+//! Random kernels: each is generated from its number, run like any other test, and compared to the last bit with an
+//! evaluation of its own in host arithmetic. The forms that they are made of are rows of the tables in `ops`. One that
+//! fails is reduced to its core, which is printed as Rust.
 //!
-//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there are
-//! (60). A failing test names its number: `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone.
+//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there are (60). A failing
+//! test names its number: `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone. `CUTLET_RANDOM_REDUCE=seconds`
+//! says how long a reduction may take (20; 0: none).
 
-mod edges;
+mod dispatch;
+mod draw;
+mod kind;
+mod ops;
+mod print;
+#[allow(warnings, clippy::all)]
+#[rustfmt::skip]
+mod printed;
 mod program;
 mod reference;
+mod shrink;
+mod tests;
 mod trace;
 
-use anyhow::{Context, Result};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use cutlet::DeviceArray;
 use cutlet::prelude::*;
 
-use self::program::{Kind, Program, generate, has_edges};
-use self::reference::{Number, Values};
+use self::kind::{Kind, Number, each_kind};
+use self::print::Content;
+use self::program::Program;
+use self::reference::{Arrays, Values};
 use crate::data::{Spread, random};
-use crate::harness::{Session, Suite, Want, ravel, unwritten};
-use crate::integer::value;
+use crate::harness::{Session, Suite, Want, ravel};
+
+pub use self::tests::trials;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok())
+}
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("CUTLET_RANDOM_SEED").unwrap_or(1);
     let count = number("CUTLET_RANDOM_COUNT").unwrap_or(60);
     for seed in first..first + count {
-        suite.test(format!("random/{seed:05}"), move |session| {
-            let program = generate(seed);
-            check(session, seed, &program)
-                .with_context(|| format!("random kernel {seed} (CUTLET_RANDOM_SEED={seed}): {program:#?}"))
-        });
+        suite.test(format!("random/{seed:05}"), move |session| run(session, seed));
     }
 }
 
-fn numbers<T: Element>(kind: Kind, shape: [usize; 2], data: &[T]) -> Values {
-    let number = |&x: &T| if kind.is_float() { Number::Float(x.to_f64()) } else { Number::Int(value(x)) };
-    Values { kind, shape, data: data.iter().map(number).collect() }
+fn run(session: Session, seed: u64) -> Result<()> {
+    let program = draw::generate(seed);
+    tried(session, seed, &program).map_err(|error| {
+        let core = core(session, seed, &program, &failure(&error));
+        let about = format!("random kernel {seed} (CUTLET_RANDOM_SEED={seed} CUTLET_RANDOM_COUNT=1)");
+        error.context(format!("{about}\n{core}\nof the whole kernel"))
+    })
 }
 
-fn check(session: Session, seed: u64, program: &Program) -> Result<()> {
-    let (shape, tile) = (program.shape, program.tile);
-    let count = shape[0] * shape[1];
-    macro_rules! with {
-        ($($name:ident $out:ident $ty:ident $kind:ident;)+) => {
-            $(
-                // Any bits on every second kernel: most results are then NaN or all sign. Sometimes corners alone.
-                let spread = match seed % 2 {
-                    _ if has_edges(seed) && seed % 5 == 0 => Spread::Corners,
-                    0 => Spread::Any,
-                    _ => Spread::Moderate,
-                };
-                let host = random::<$ty>(seed * 8 + Kind::$kind as u64, count, spread);
-                let $name = (session.array(&host, shape)?, numbers(Kind::$kind, shape, &host));
-                let mut $out = session.unwritten::<$ty, 2>(shape)?;
-            )+
-            let grid = [shape[0].div_ceil(tile[0]), shape[1].div_ceil(tile[1])];
-            let constant = Constant(program.clone());
-            session.launch(trace::kernel, grid, (($(&$name.0,)+), ($(&mut $out,)+), constant))?;
+/// Runs a program; a panic is an error.
+fn tried(session: Session, seed: u64, program: &Program) -> Result<()> {
+    let run = std::panic::AssertUnwindSafe(|| check(session, seed, program));
+    std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Err(anyhow!("panicked: {}", text.unwrap_or_default()))
+    })
+}
+
+/// What kind of failure an error is: another one is not what is looked for.
+fn failure(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    if text.contains("elements are wrong") {
+        return "wrong elements".to_string();
+    }
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().filter(|c| c.is_alphabetic() || *c == ' ').take(40).collect()
+}
+
+/// The core of a failing program as Rust, with what is wrong.
+fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String {
+    let limit = Duration::from_secs(number("CUTLET_RANDOM_REDUCE").unwrap_or(20));
+    let fails = |candidate: &Program| tried(session, seed, candidate).is_err_and(|e| self::failure(&e) == failure);
+    // Where nothing works any more, as after a fault on a GPU, there is nothing to learn.
+    let empty = Program { steps: vec![], ..program.clone() };
+    let core = match tried(session, seed, &empty).is_ok() && !limit.is_zero() {
+        true => shrink::reduced(program, limit, &mut |candidate| fails(candidate)),
+        false => program.clone(),
+    };
+    let wrong = tried(session, seed, &core).err().unwrap_or_else(|| anyhow!("nothing: it fails now and then"));
+    let [inputs, outputs] = contents(seed, &core);
+    print::whole(&core, &inputs, &outputs, &format!("{wrong:#}"))
+}
+
+/// What the arrays of a kind hold at first: of the inputs, or of the outputs.
+fn content<T: Element>(seed: u64, kind: Kind, count: usize, of_output: bool) -> Vec<T> {
+    // Any bits on every second kernel: most results are then NaN or all sign. Sometimes corners alone.
+    let spread = match seed % 2 {
+        _ if seed % 3 != 1 && seed.is_multiple_of(5) => Spread::Corners,
+        0 => Spread::Any,
+        _ => Spread::Moderate,
+    };
+    random::<T>((seed * 32 + kind as u64) * 2 + u64::from(of_output), count, spread)
+}
+
+/// Bits of all arrays of a program.
+fn contents(seed: u64, program: &Program) -> [Vec<Content>; 2] {
+    let count = program.shape[0] * program.shape[1];
+    let arrays = program.arrays();
+    [(0, false), (1, true)].map(|(which, of_output)| {
+        let bits = |&kind: &Kind| {
+            let bits = dispatch::dispatch!(T: arrays, kind => {
+                content::<T>(seed, kind, count, of_output).iter().map(|&x| Element::to_bits(x)).collect()
+            });
+            Content { kind, bits }
+        };
+        arrays[which].iter().map(bits).collect()
+    })
+}
+
+/// The contents as numbers, by kind.
+fn values(contents: &[Content], shape: [usize; 2]) -> Arrays {
+    let mut arrays: Arrays = vec![None; Kind::ARRAYS.len() + 1];
+    for Content { kind, bits } in contents {
+        let data = bits.iter().map(|&bits| kind.of_bits(bits)).collect();
+        arrays[*kind as usize] = Some(Values { kind: *kind, shape, data });
+    }
+    arrays
+}
+
+/// The array of a kind with this content, if there is one.
+fn list<T: Element>(
+    session: Session,
+    shape: [usize; 2],
+    kind: Kind,
+    contents: &[Content],
+) -> Result<Vec<DeviceArray<T, 2>>> {
+    let Some(content) = contents.iter().find(|content| content.kind == kind) else { return Ok(vec![]) };
+    let data: Vec<T> = content.bits.iter().map(|&bits| Element::from_bits(bits)).collect();
+    Ok(vec![session.array(&data, shape)?])
+}
+
+macro_rules! run_with_arrays {
+    ($($float:ident $fty:ident $fname:ident),+; $($int:ident $ity:ident $iname:ident),+) => {
+        /// Runs a program and compares what it stores.
+        fn check(session: Session, seed: u64, program: &Program) -> Result<()> {
+            let (shape, [given, kept]) = (program.shape, contents(seed, program));
+            let inputs = ($(list::<$fty>(session, shape, Kind::$float, &given)?,)+
+                $(list::<$ity>(session, shape, Kind::$int, &given)?,)+);
+            $(let mut $fname = list::<$fty>(session, shape, Kind::$float, &kept)?;)+
+            $(let mut $iname = list::<$ity>(session, shape, Kind::$int, &kept)?;)+
+            {
+                let read = lists(&inputs);
+                let written = (($($fname.iter_mut().collect::<Vec<_>>(),)+), ($($iname.iter_mut().collect::<Vec<_>>(),)+));
+                session.launch(trace::kernel, program.grid(), (read, written, Constant(program.clone())))?;
+            }
             if session.only_compiles() {
                 return Ok(());
             }
-            let inputs = [$($name.1),+];
-            let cells = (0..grid[0]).flat_map(|i| (0..grid[1]).map(move |j| [i, j]));
-            let blocks: Vec<_> = cells.map(|at| reference::block(program, &inputs, at)).collect();
-            $(session.check(stringify!($kind), &$out, &|at| {
-                let block = &blocks[ravel([at[0] / tile[0], at[1] / tile[1]], grid)];
-                match &block[Kind::$kind as usize] {
-                    None => Want::exactly(unwritten::<$ty>()),
-                    Some(values) => match values.data[ravel([at[0] % tile[0], at[1] % tile[1]], tile)] {
-                        Number::Float(x) => Want::nearest(x),
-                        Number::Int(x) => crate::integer::wrapped::<$ty>(x),
-                    },
-                }
-            })?;)+
-        };
-    }
-    with! {
-        a out_a f32 F32;
-        b out_b f16 F16;
-        c out_c bf16 Bf16;
-        d out_d i32 I32;
-        e out_e u8 U8;
-        f out_f i64 I64;
-        g out_g bool Bool;
-    }
-    Ok(())
+            let [inputs, mut wanted] = [given, kept].map(|contents| values(&contents, shape));
+            reference::run(&shrink::without_dead(program), &inputs, &mut wanted);
+            $(compare(session, Kind::$float, &$fname, &wanted)?;)+
+            $(compare(session, Kind::$int, &$iname, &wanted)?;)+
+            Ok(())
+        }
+
+        type Lists = ($(Vec<DeviceArray<$fty, 2>>,)+ $(Vec<DeviceArray<$ity, 2>>,)+);
+
+        fn lists(
+            ($($fname,)+ $($iname,)+): &Lists,
+        ) -> (($(Vec<&DeviceArray<$fty, 2>>,)+), ($(Vec<&DeviceArray<$ity, 2>>,)+)) {
+            (($($fname.iter().collect(),)+), ($($iname.iter().collect(),)+))
+        }
+    };
+}
+each_kind!(run_with_arrays);
+
+fn compare<T: Element>(session: Session, kind: Kind, got: &[DeviceArray<T, 2>], wanted: &Arrays) -> Result<()> {
+    let (Some(got), Some(wanted)) = (got.first(), &wanted[kind as usize]) else { return Ok(()) };
+    session.check(kind.name(), got, &|at| match wanted.data[ravel(at, wanted.shape)] {
+        Number::Float(x) => Want::nearest(x),
+        number => Want::Bits(kind.to_bits(number)),
+    })
 }

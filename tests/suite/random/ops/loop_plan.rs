@@ -1,0 +1,46 @@
+//! How the loops of random kernels are made up.
+
+use super::super::program::{Op, Step};
+
+/// How a loop is made up.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Operands before the state: single i32.
+    pub leading: usize,
+    /// Conditions that each region gives: values of which any element is true.
+    pub conditions: &'static [usize],
+}
+
+/// The plan of a form.
+pub fn plan(op: &Op) -> Plan {
+    let (leading, conditions): (usize, &[usize]) = match op.name {
+        "for_each range" => (2, &[0]),
+        "for_each_while" => (2, &[1]),
+        // The condition first, which gives no state.
+        "while_loop" => (0, &[1, 0]),
+        // Breaks, continues, goes on.
+        "for_each_flow" => (0, &[2, 0]),
+        "loop_flow" => (0, &[1, 0]),
+        _ => (0, &[0]),
+    };
+    Plan { leading, conditions }
+}
+
+/// Does this region give a state?
+pub fn gives_state(op: &Op, region: usize) -> bool {
+    !(op.name == "while_loop" && region == 0)
+}
+
+const MAX: i64 = i32::MAX as i64;
+const MIN: i64 = i32::MIN as i64;
+
+/// Start, end and step of a range of i32, before the operands have their say.
+pub fn ends(step: &Step) -> (i64, i64, i64) {
+    let start = [0, -2, 5, MAX - 4, MAX - 1, MIN, MIN + 3][step.numbers[0] as usize];
+    let by = [1, 1, 2, 3, 1 << 30, MAX - 1, 0, -1, -2, -5][step.numbers[1] as usize];
+    let turns = step.numbers[2];
+    if by < 0 {
+        return (start, (start + turns * by).max(MIN + 8), by);
+    }
+    (start, (start + turns * by.max(1)).max(start + 4).min(MAX), by)
+}
