@@ -67,7 +67,7 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! Where to look: [`ops`] for everything that can be done with tiles, [`pointer`] for what arrays cannot say, [`element`] for the element types,
+//! Where to look: [`ops`] for everything that can be done with tiles, [`mod@pointer`] for what arrays cannot say, [`element`] for the element types,
 //! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
 //! for the code of a kernel without a device, [`layout`] for how tiles lie in registers.
 
