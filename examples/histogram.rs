@@ -17,7 +17,7 @@ pub struct Cli {
     #[arg(long)]
     n: Option<usize>,
     /// Bytes of a tile.
-    #[arg(long, default_value_t = 4096)]
+    #[arg(long, default_value_t = 16384)]
     tile: usize,
     /// Tile blocks, which share the tiles.
     #[arg(long)]
@@ -45,7 +45,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         let bins = ct::ArraySpec::<i32, 1>::new([256]).mutable();
         return options.emit(histogram, (ct::ArraySpec::<u8, 1>::new([n]), bins, tile));
     }
-    let blocks = cli.blocks.unwrap_or(132 * 8).min(n.div_ceil(cli.tile));
+    let blocks = cli.blocks.unwrap_or(132 * 2).min(n.div_ceil(cli.tile));
     let host: Vec<u8> = (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 47) as u8).collect();
     let mut rotation = Rotation::new(device, n, || Ok((device.array(&host, [n])?, device.zeros::<i32, 1>([256])?)))?;
     let time = rotation.time(options, |(x, bins)| options.launch([blocks]).launch(histogram, (&*x, bins, tile)))?;

@@ -26,7 +26,7 @@ pub struct Cli {
 
 /// A block computes one tile of five that overlap: its own, and that moved by one element each way.
 pub fn stencil(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
-    let (i, j) = (ct::bid(0), ct::bid(1));
+    let (j, i) = (ct::bid(0), ct::bid(1));
     let moved = |down, right| x.load((ct::at(i * rows + down), ct::at(j * columns + right)), [rows, columns]);
     let vertical = moved(-1, 0) + moved(1, 0);
     let horizontal = moved(0, -1) + moved(0, 1);
@@ -40,7 +40,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     let device = options.device()?;
     let m = options.size(cli.m, &device, 8192, 1024);
     let n = options.size(cli.n, &device, 8192, 1024);
-    let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+    let grid = [n.div_ceil(tile[1]), m.div_ceil(tile[0])];
     if options.emits() {
         let (x, y) = (ct::ArraySpec::new([m, n]), ct::ArraySpec::new([m, n]));
         return options.emit(stencil, (x, y.mutable(), Constant(tile)));

@@ -67,7 +67,7 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! Where to look: [`ops`] for everything that can be done with tiles, [`element`] for the element types,
+//! Where to look: [`ops`] for everything that can be done with tiles, [`pointer`] for what arrays cannot say, [`element`] for the element types,
 //! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
 //! for the code of a kernel without a device, [`layout`] for how tiles lie in registers.
 
@@ -93,7 +93,7 @@ pub use cache::disk::{CacheEntry, cache_entries};
 pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
-pub use kernel::{ArrivesAs, Constant};
+pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
     CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, Random, RandomElement, RawLaunch, Remarks, Tuned,
     Tuner, code_ir, code_ptx, code_tiled, compile, export, launch,
@@ -104,7 +104,7 @@ pub use runtime::{
     ArraySpec, ArraySpecMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut, Event, Stream, Times,
 };
 pub use target::{ByTarget, Target};
-pub use tile::{Array, ArrayMut, Scalar, Tile};
+pub use tile::{Array, ArrayMut, Ptr, PtrTile, Scalar, Tile};
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -109,6 +109,32 @@ fn an_access_outside_names_the_line() -> ct::Result<()> {
     Ok(())
 }
 
+fn read(x: ct::Ptr<i32>, y: ct::ArrayMut<i32, 1>, n: ct::Scalar<i64>) {
+    // SAFETY: broken by the tests, on purpose, in ways that the cpu back end sees.
+    y.store_scalar(0, unsafe { x.offset(n).load() + y.pointer().offset(n).load() });
+}
+
+#[test]
+fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let (x, mut y) = (device.full([24], 3)?, device.full([24], 4)?);
+    let good = ct::RawPtr::<i32>::new(x.address());
+    let mut message = |x: ct::RawPtr<i32>, n: i64| match ct::launch(read, 1, (x, &mut y, n)) {
+        Err(Error::Execution(problem)) => problem.message,
+        other => panic!("an execution error, got {other:?}"),
+    };
+    // A pointer that comes from an array stays there.
+    let other = device.zeros::<i32, 1>([64])?;
+    let inside = ct::RawPtr::<i32>::new(other.address());
+    assert_eq!(message(inside, 24), "out of bounds: reads 4 bytes at byte 96 of an array of 96 bytes");
+    assert_eq!(message(ct::RawPtr::new(0), 0), "reads through a null pointer");
+    let odd = message(ct::RawPtr::new(good.address() + 2), 0);
+    assert!(odd.contains("is not a multiple of the element size, 4 bytes"), "{odd}");
+    ct::launch(read, 1, (good, &mut y, 23i64))?;
+    assert_eq!(y.to_vec()?[0], 7);
+    Ok(())
+}
+
 /// Each element of `y` is the number of Collatz steps of an element of `x`.
 fn collatz(x: ct::Array<i64, 1>, y: ct::ArrayMut<i32, 1>) {
     let i = ct::bid(0);

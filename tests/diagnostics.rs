@@ -971,6 +971,27 @@ fn a_latency_of_a_gather_is_small() {
 }
 
 #[test]
+fn reductions_into_arrays() {
+    let text = problems_with_arrays(|_: Array<f32, 2>, out: ArrayMut<f32, 2>| {
+        let ids = ct::arange(8, 0, 1);
+        let tile = ct::zeros::<f32, 2>([8, 16]);
+        out.atomic_store_add((ct::at(ids), ct::at(ids)), tile);
+        out.atomic_store_max((0, ct::at(ids)), tile);
+        out.tiles([8, 8]).order([0, 0]).atomic_store_add((0, 0), 1.0);
+    });
+    assert_eq!(
+        text,
+        "\
+<atomic_store_add((ct::at(ids), ct::at(ids)), tile)>: `atomic_store_add`: components 0 and 1 are lists of positions
+  one axis can be sparse; for pairs of positions: `gather`, `scatter`
+<atomic_store_max((0, ct::at(ids)), tile)>: `atomic_store_max`: 8 positions for extent 16 of axis 1
+  one position for each element of the tile along this axis
+<atomic_store_add((0, 0), 1.0)>: `atomic_store_add`: order [0, 0] is not a permutation of the axes 0 to 1
+  name each axis of the array once"
+    );
+}
+
+#[test]
 fn indices_and_parts_of_arrays() {
     let text = problems_with_arrays(|a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
         let ids = ct::arange(8, 0, 1);
@@ -1003,5 +1024,44 @@ fn indices_and_parts_of_arrays() {
   axes are counted from 0
 <index_axis(3, 0).reshape((4, 4)).load((0, 0), [4, 4]))>: `index_axis`: axis 3 of an array with 2 axes
   axes are counted from 0"
+    );
+}
+
+#[test]
+fn pointers_do_not_fit() {
+    let text = problems_with_arrays::<f32>(|x, _| {
+        let p = x.pointer();
+        // SAFETY: nothing runs.
+        unsafe {
+            let columns = p.offset(ct::arange(8, 0i64, 1).unsqueeze(0));
+            let _ = columns.offset(ct::zeros::<i32, 2>([8, 4]));
+            columns.store(tile(8, 4));
+            let _ = p.array::<2>((4, ct::at(3)), (3, 1));
+            let _ = p.array_mut::<2>([4, -1], [3, 1]);
+            let _ = p.array::<2>([4, 4], [-4, 1]);
+            let _ = tile(8, 4).reduce(0, 0.0, |a, _| a + p.load());
+            let inside = std::cell::Cell::new(p);
+            ct::for_each(0..4, (), |i, ()| inside.set(p.offset(i)));
+            let _ = inside.get().load();
+        }
+    });
+    assert_eq!(
+        text,
+        "\
+<offset(ct::zeros::<i32, 2>([8, 4]))>: `offset`: these shapes do not go together: pointers [1, 8], offset [8, 4]
+  extents must be equal or 1: use `reshape`, `unsqueeze` or `broadcast_to`
+<store(tile(8, 4))>: `store`: these shapes do not go together: pointers [1, 8], value [8, 4]
+  extents must be equal or 1: use `reshape`, `unsqueeze` or `broadcast_to`
+<array::<2>((4, ct::at(3)), (3, 1))>: `array`: this counts elements, also without `ct::at`
+  write the number or scalar itself
+<array_mut::<2>([4, -1], [3, 1])>: `array_mut`: extent -1 of axis 1
+  extents and strides are not negative; they count elements
+<array::<2>([4, 4], [-4, 1])>: `array`: stride -4 of axis 0
+  extents and strides are not negative; they count elements
+<load())>: the closure of `reduce` takes only elementwise operations on scalars, and this operation reads or writes memory
+  compute it before, outside of the closure
+<load()>: this value belongs to the body of `for_each` and is used outside of it
+  <offset(i)))>: it is computed here
+  return it from the closure: values leave a body only through its result"
     );
 }

@@ -269,6 +269,42 @@ fn choices_that_do_not_fit_are_errors() -> ct::Result<()> {
     Ok(())
 }
 
+macro_rules! two_counters {
+    ($first:ident $second:ident) => {
+        static $first: ct::Global<i32, 1> = ct::Global::new([5]);
+        static $second: ct::Global<i32, 1> = ct::Global::new([5]);
+    };
+}
+
+/// Statics that one macro makes stand at one place and have equal values, and closures over them are one type.
+#[test]
+fn globals_are_told_apart() -> ct::Result<()> {
+    two_counters!(FIRST SECOND);
+    static OTHER: ct::Global<i32, 1> = ct::Global::new([6]);
+    fn count(global: &'static ct::Global<i32, 1>) -> impl Fn(ct::ArrayMut<i32, 1>) {
+        move |y| y.entry(0).store(global.array().entry(0).atomic_add(1))
+    }
+    let mut y = ct::Device::cpu().zeros::<i32, 1>([1])?;
+    let mut next = |global| -> ct::Result<i32> {
+        ct::launch(count(global), 1, (&mut y,))?;
+        Ok(y.to_vec()?[0])
+    };
+    assert_eq!([next(&FIRST)?, next(&FIRST)?, next(&SECOND)?, next(&FIRST)?, next(&OTHER)?], [5, 6, 5, 7, 6]);
+    let (first, second) = (ct::compile(count(&FIRST), (&mut y,))?, ct::compile(count(&SECOND), (&mut y,))?);
+    // Closures that capture values are other kernels where another line launches them.
+    assert_eq!((FIRST.read(&first)?, SECOND.read(&second)?), ([5], [5]));
+    first.launch(1, (&mut y,))?;
+    assert_eq!((FIRST.read(&first)?, SECOND.read(&second)?), ([6], [5]));
+    match FIRST.read(&second) {
+        Err(ct::Error::Argument(problem)) => assert_eq!(
+            problem.message,
+            "kernel `count_closure` does not use this global: a kernel has those whose `array()` it asks for"
+        ),
+        other => panic!("an error, got {other:?}"),
+    }
+    Ok(())
+}
+
 #[test]
 fn strided_views_in_and_out() -> ct::Result<()> {
     fn copy(x: ct::Array<i32, 2>, y: ct::ArrayMut<i32, 2>) {

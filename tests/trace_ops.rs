@@ -240,6 +240,112 @@ fn promised_bounds_need_no_guards() {
 }
 
 #[test]
+fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
+    let code = |extent: usize, shape: usize| {
+        let kernel = move |x: Array<f32, 1>, y: ArrayMut<f32, 1>| {
+            let load = ct::LoadOptions::new().acquire(ct::Scope::Device);
+            let store = ct::StoreOptions::new().release(ct::Scope::System);
+            // The second one is another load: nothing is merged.
+            let twice = x.load_with([0], [shape], load.clone()) + x.load_with([0], [shape], load);
+            y.store_with([0], twice, store);
+        };
+        trace(kernel, (input::<f32, 1>(), output::<f32, 1>()));
+        let x = ct::ArraySpec::<f32, 1>::new([extent]);
+        ct::code_ptx(kernel, (x, x.mutable()), ct::Target::SM_90A).unwrap()
+    };
+    // A vector for each thread: it carries the order.
+    let one = code(512, 512);
+    assert_eq!(one.matches("ld.acquire.gpu.global.v4.f32").count(), 2, "{one}");
+    assert_eq!(one.matches("st.release.sys.global.v4.f32").count(), 1, "{one}");
+    assert!(!one.contains("fence.") && !one.contains(".nc"), "{one}");
+    // Two loads that acquire are followed by barriers, and a store that releases comes behind one.
+    assert_eq!(one.matches("barrier.cta.sync").count(), 3, "{one}");
+    let several = code(32768, 32768);
+    assert!(several.contains("ld.relaxed.gpu.global.v4.f32") && several.contains("st.relaxed.sys"), "{several}");
+    assert_eq!(several.matches("fence.acq_rel.gpu").count(), 2, "{several}");
+    assert_eq!(several.matches("fence.acq_rel.sys").count(), 1, "{several}");
+    // What may stick out goes element by element.
+    let ragged = code(510, 512);
+    assert!(!ragged.contains("ld.acquire") && ragged.contains("fence.acq_rel.gpu"), "{ragged}");
+}
+
+#[test]
+fn tiles_are_added_several_neighbours_at_a_time() {
+    fn add<T: ct::AtomicAdd>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
+        y.atomic_store_add(ct::bid(0), x.load(ct::bid(0), [1024]));
+    }
+    fn code<T: ct::AtomicAdd>(extent: usize, target: ct::Target) -> String {
+        trace(add::<T>, (input::<T, 1>(), output::<T, 1>()));
+        let x = ct::ArraySpec::<T, 1>::new([extent]);
+        ct::code_ptx(add::<T>, (x, x.mutable()), target).unwrap()
+    }
+    let whole = code::<f32>(4096, ct::Target::SM_90A);
+    assert!(whole.contains("red.relaxed.gpu.global.add.v4.f32"), "{whole}");
+    assert!(!whole.contains("red.relaxed.gpu.global.add.f32"), "{whole}");
+    let halves = code::<f16>(4096, ct::Target::SM_90A);
+    assert!(halves.contains("red.relaxed.gpu.global.add.noftz.v8.f16"), "{halves}");
+    // At the edge one by one; as on targets that know no other way, and of integers.
+    let ragged = code::<f32>(4097, ct::Target::SM_90A);
+    assert!(ragged.contains("global.add.v4.f32") && ragged.contains("global.add.f32"), "{ragged}");
+    assert!(!code::<f32>(4096, ct::Target::SM_80).contains(".v4.f32 ["), "stores");
+    assert!(code::<i32>(4096, ct::Target::SM_90A).contains("red.relaxed.gpu.global.add.u32"));
+}
+
+#[test]
+fn views_order_loads_and_stores_each_for_itself() {
+    let module = trace(
+        |x: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>| {
+            let (x, y) = (x.tiles([8]).acquire(ct::Scope::Block), y.tiles([8]).relaxed(ct::Scope::System));
+            x.store(0, x.load(0));
+            y.release(ct::Scope::Device).store(0, y.load(0));
+        },
+        (output::<i32, 1>(), output::<i32, 1>()),
+    );
+    let text = module.to_string();
+    let orders = ["load_view_tko acquire tl_blk", "store_view_tko weak", "load_view_tko relaxed sys"];
+    assert!(orders.iter().all(|order| text.contains(order)), "{text}");
+    assert!(text.contains("store_view_tko release device"), "{text}");
+}
+
+#[test]
+fn hints_of_accesses_choose_stages_and_who_copies() {
+    let product = |load: ct::LoadOptions, store: ct::StoreOptions| {
+        move |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>| {
+            let (i, j) = (ct::bid(0), ct::bid(1));
+            let acc = ct::for_each(..a.num_tiles(1, [128, 64]), ct::zeros::<f32, 2>([128, 128]), |k, acc| {
+                let a = a.load_with((i, k), [128, 64], load.clone());
+                ct::mma(a, b.load_with((k, j), [64, 128], load.clone()), acc)
+            });
+            c.store_with((i, j), acc.cast::<f16>(), store.clone());
+        }
+    };
+    let x = ct::ArraySpec::<f16, 2>::new([1024, 1024]);
+    let code = |load: ct::LoadOptions, store: ct::StoreOptions, target: ct::Target| {
+        ct::code_ptx(product(load, store), (x, x, x.mutable()), target).unwrap()
+    };
+    let (load, store) = (ct::LoadOptions::new(), ct::StoreOptions::new());
+    let plain = code(load.clone(), store.clone(), ct::Target::SM_90A);
+    let bulk = |text: &str| ["shared::cta.global", "global.shared::cta"].map(|way| text.contains(way));
+    assert_eq!(bulk(&plain), [true, true], "{plain}");
+    let threads = code(load.clone().allow_tma(false), store.clone(), ct::Target::SM_90A);
+    assert!(!bulk(&threads)[0] && threads.contains("cp.async.cg"), "{threads}");
+    let stored = code(load.clone(), store.clone().allow_tma(false), ct::Target::SM_90A);
+    assert_eq!(bulk(&stored), [true, false], "{stored}");
+    // Copies that may still be on their way at the head of an iteration: all stages but the one that is used, and the
+    // one that is filled.
+    let stages = |latency: u32| {
+        let text = code(load.clone().latency(latency), store.clone(), ct::Target::SM_80);
+        (0..9).rev().find(|n| text.contains(&format!("cp.async.wait_group {n};"))).map(|n| n + 2)
+    };
+    assert_eq!([1, 2, 3, 4].map(stages), [Some(2), Some(2), Some(3), Some(4)]);
+    // Two barriers for each stage of a ring.
+    let barriers = |latency: u32| {
+        code(load.clone().latency(latency), store.clone(), ct::Target::SM_90A).matches("mbarrier.init").count()
+    };
+    assert_eq!([1, 3, 5].map(barriers), [4, 6, 10]);
+}
+
+#[test]
 fn gathered_rows_are_wide_where_all_of_them_are_aligned() {
     let code = |row: usize| {
         let kernel = |x: Array<f32, 2>, out: ArrayMut<f32, 2>| {

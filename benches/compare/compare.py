@@ -2,7 +2,7 @@
 
 usage: python3 compare.py [--folder FOLDER] [--rows PATTERN ...] [--quick] [--only CONTENDER ...] [--out FOLDER]
 
-FOLDER is what `prepare` made: libcompare.so, launch, cutile/ and tileir-cache.tar.xz. Whatever is missing is left out.
+FOLDER is what `prepare` made: libcompare.so, launch, cutile/, libpeers.so and tileir-cache.tar.xz. Whatever is missing is left out.
 """
 
 import argparse
@@ -15,6 +15,9 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+
+# All of our tile sizes of these stand in the finals, since none should be slow.
+ELEMENTWISE = ("vadd", "saxpy", "vadd_gather")
 
 
 def arguments():
@@ -48,6 +51,7 @@ def tensors_of(row, address_list):
 
 
 def contenders_of(row, options, library, handle):
+    import peers_cuda
     import peers_cutile
     import peers_library
     import peers_triton
@@ -56,7 +60,7 @@ def contenders_of(row, options, library, handle):
     if handle:
         found += [Ours(library, backend, row, handle) for backend in options.backends]
     found.append(peers_cutile.Live(row) if options.live_cutile else peers_cutile.Exported(options.folder / "cutile", row))
-    found += peers_triton.contenders(row) + peers_library.contenders(row)
+    found += peers_triton.contenders(row) + peers_library.contenders(row) + peers_cuda.contenders(row, options.folder)
     return [c for c in found if not options.only or any(word in c.name for word in options.only)]
 
 
@@ -86,14 +90,14 @@ def try_out(row, contender, sets, check, options):
 
 
 def finalists(row, candidates, options, sets):
-    """The three best of each contender; of elementwise rows all of ours, since no tile size should be slow.
+    """The three best of each contender; of elementwise rows all of ours.
 
     The six best of the first short look have a longer one, in turn, before three of them are left.
     """
     import measure
     names = list(dict.fromkeys(c.contender for c in candidates))
     right = {name: [c for c in candidates if c.contender == name and c.error <= row.tolerance] for name in names}
-    every = [name for name in names if options.all or (row.kernel in ("vadd", "saxpy") and name.startswith("cutlet"))]
+    every = [name for name in names if options.all or (row.kernel in ELEMENTWISE and name.startswith("cutlet"))]
     best = lambda name, count: sorted(right[name], key=lambda c: c.screened)[:count]
     longer = [c for name in names if name not in every and len(right[name]) > 3 for c in best(name, 6)]
     if longer:
@@ -106,15 +110,15 @@ def finalists(row, candidates, options, sets):
 def compare(row, options, library, device):
     import torch
     import measure
+    import references
     import report
-    import rows
     count = measure.number_of_sets(row.set_bytes())
     handle = library.open(row.name, count) if library else None
     try:
         sets = [tensors_of(row, library.addresses(handle, i) if handle else []) for i in range(count)]
         for index, tensors in enumerate(sets):
-            rows.fill(row, tensors, seed=index + 1)
-        check = rows.Check(row, sets[0])
+            references.fill(row, tensors, seed=index + 1)
+        check = references.Check(row, sets[0])
         contenders = contenders_of(row, options, library, handle)
         if library and not handle:
             print(f"    ours: {library.message()}", flush=True)
@@ -127,7 +131,7 @@ def compare(row, options, library, device):
             measure.finals(chosen, count, 3 if options.quick else 6, 8e-3 if options.quick else 50e-3)
         entry = report.result(row, candidates, {c.name: c.failures for c in contenders if c.failures}, device)
         print("\n".join(report.lines(entry)), flush=True)
-        if options.all or row.kernel in ("vadd", "saxpy"):
+        if options.all or row.kernel in ELEMENTWISE:
             for c in candidates:
                 if options.all or c.contender.startswith("cutlet"):
                     rate, unit = row.rate(c.seconds)

@@ -18,11 +18,13 @@ import cuda.tile as ct
 from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature, ScalarConstraint, export_kernel
 
 import kernels_cutile
+import movement_cutile
 import rows as table
 
 TARGET = "sm_90"
 ENTRY = "kernel"
-TYPES = {"f32": ct.float32, "tf32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn}
+TYPES = {"f32": ct.float32, "tf32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn,
+         "u8": ct.uint8, "i32": ct.int32}
 
 
 def constraint(array, every_height=False):
@@ -48,10 +50,15 @@ def signature(row, arguments):
     return KernelSignature([one(a) for a in arguments], CallingConvention.cutile_python_v1(), symbol=ENTRY)
 
 
+def helpers(function):
+    """What a kernel may call, so that its cubin is made again when that changes."""
+    return movement_cutile if function.__module__ == movement_cutile.__name__ else kernels_cutile.place
+
+
 def export(folder, row, launch):
     """Makes the cubin of a launch if it is not there; gives its name and the seconds that it took."""
     sign = signature(row, launch.arguments)
-    source = inspect.getsource(launch.kernel._pyfunc) + inspect.getsource(kernels_cutile.place)
+    source = inspect.getsource(launch.kernel._pyfunc) + inspect.getsource(helpers(launch.kernel._pyfunc))
     identity = hashlib.sha256(repr((ct.__version__, source, sign.parameters, sorted(launch.hints.items()), TARGET)).encode()).hexdigest()
     path = folder / f"{launch.kernel._pyfunc.__name__}-{identity[:16]}.cubin"
     start = time.perf_counter()

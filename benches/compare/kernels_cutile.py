@@ -5,31 +5,13 @@ any machine, and `peers_cutile.py` launches them, or runs the same kernels throu
 """
 
 import math
-from dataclasses import dataclass, field
 
 import cuda.tile as ct
 
-C = ct.Constant[int]
+import movement_cutile
+from configuration_cutile import C, Configuration, Launch
+
 LOG2_E = 1.4426950408889634
-
-
-@dataclass
-class Launch:
-    """One kernel: `arguments` are names of the row's arrays, ints (constants) and ("f32", x) scalars.
-
-    A grid entry ("multiprocessors", n, limit) is n blocks for each multiprocessor, at most limit;
-    ("rows", name, grid entry) is an array's first rows, as many as there are such blocks.
-    """
-    kernel: object
-    grid: tuple
-    arguments: tuple
-    hints: dict = field(default_factory=dict)
-
-
-@dataclass
-class Configuration:
-    label: str
-    launches: list
 
 
 # Elementwise.
@@ -245,7 +227,7 @@ def attention(q, k, v, o, scale: float, d: C, heads: C, tm: C, tn: C, causal: ct
 
 def configurations(row):
     """What to try for a row of rows.py; an empty list where there is no kernel."""
-    make = globals().get(f"_{row.kernel}")
+    make = globals().get(f"_{row.kernel}") or getattr(movement_cutile, f"_{row.kernel}", None)
     return make(row, *row.numbers) if make else []
 
 

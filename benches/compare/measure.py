@@ -14,6 +14,8 @@ import torch
 CYCLES_PER_SECOND = 2.0e9
 TOUCHED_BYTES = 512 << 20
 MOST_SETS = 16
+# Functions that wait for the device wait for the kernel that waits, too, and would have it wait longer each time.
+LONGEST_WAIT = 0.1
 
 
 def number_of_sets(bytes_):
@@ -42,7 +44,7 @@ def batch(candidate, sets, count):
     """Seconds of each of `count` launches."""
     # The waiting kernel covers what the host needs longer than the device.
     ahead = max(0.0, candidate.host_seconds * 1.5 - (candidate.screened or 0.0))
-    wait = int((count * ahead + 100e-6) * CYCLES_PER_SECOND)
+    wait = int(min(count * ahead + 100e-6, LONGEST_WAIT) * CYCLES_PER_SECOND)
     marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
     torch.cuda._sleep(wait)
     begin = time.perf_counter()

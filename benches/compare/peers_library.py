@@ -7,13 +7,14 @@ aten = torch.ops.aten
 
 
 class Library:
-    """A function of a row's tensors (`call` gives results by name where it does not write the row's arrays)."""
+    """Functions of a row's tensors, one or by label (each gives results by name where it does not write the row's arrays)."""
 
-    def __init__(self, name, call):
-        self.name, self.call, self.failures = name, call, {}
+    def __init__(self, name, calls):
+        self.name, self.calls, self.failures = name, calls if isinstance(calls, dict) else {"": calls}, {}
 
     def configurations(self, sets):
-        yield "", lambda set_: self.call(sets[set_])
+        for label, call in self.calls.items():
+            yield label, lambda set_, call=call: call(sets[set_])
 
 
 def _none(_):
@@ -25,8 +26,30 @@ def contenders(row):
     return make(row) if make else []
 
 
+def _cupy(call):
+    """A call with CuPy's module and arrays over the tensors, on torch's stream; none where there is no CuPy."""
+    try:
+        import cupy
+    except ImportError:
+        return None
+    def on_tensors(t):
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            results = call(cupy, {name: cupy.from_dlpack(tensor) for name, tensor in t.items()})
+            return results and {name: torch.from_dlpack(array) for name, array in results.items()}
+    return on_tensors
+
+
+def _with_cupy(list_, calls):
+    found = {label: made for label, made in ((label, _cupy(call)) for label, call in calls.items()) if made}
+    return list_ + ([Library("CuPy", found)] if found else [])
+
+
 def _vadd(row):
     return [Library("torch", lambda t: _none(torch.add(t["a"], t["b"], out=t["c"])))]
+
+
+def _vadd_gather(row):
+    return _vadd(row)
 
 
 def _saxpy(row):
@@ -87,3 +110,70 @@ def _attention(row):
                 return {"o": torch.nn.functional.scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=row.causal)}
         return call
     return [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)), Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
+
+
+def _gather(row):
+    torch_ = {"index_select": lambda t: _none(torch.index_select(t["x"], 0, t["at"], out=t["y"])),
+              "take, 64 bits": lambda t: _none(torch.take(t["x"], t["at64"], out=t["y"])),
+              "gather, 64 bits": lambda t: _none(torch.gather(t["x"], 0, t["at64"], out=t["y"]))}
+    return _with_cupy([Library("torch", torch_)], {"take": lambda cupy, t: _none(cupy.take(t["x"], t["at"], out=t["y"]))})
+
+
+def _scatter(row):
+    torch_ = {"scatter_, 64 bits": lambda t: _none(t["y"].scatter_(0, t["at64"], t["x"])),
+              "index_copy_, 64 bits": lambda t: _none(t["y"].index_copy_(0, t["at64"], t["x"])),
+              "put_, 64 bits": lambda t: _none(t["y"].put_(t["at64"], t["x"]))}
+    return _with_cupy([Library("torch", torch_)], {"y[at] = x": lambda cupy, t: _none(t["y"].__setitem__(t["at"], t["x"]))})
+
+
+def _cumsum(row):
+    list_ = [Library("torch", lambda t: _none(torch.cumsum(t["x"], 1, out=t["y"])))]
+    return _with_cupy(list_, {"cumsum": lambda cupy, t: _none(cupy.cumsum(t["x"], axis=1, out=t["y"]))})
+
+
+def _prefix_sum(row):
+    """Both call CUB; CuPy copies first and then works in place."""
+    list_ = [Library("torch", lambda t: _none(torch.cumsum(t["x"], 0, dtype=t["y"].dtype, out=t["y"])))]
+    return _with_cupy(list_, {"cumsum": lambda cupy, t: _none(cupy.cumsum(t["x"], out=t["y"]))})
+
+
+def _histogram(row):
+    """`bincount` of both looks for the largest value first, and the host waits for it; CuPy's way to CUB alone is `device_histogram`."""
+    def direct(cupy, t):
+        bins = cupy.empty(256, cupy.int64)
+        return {"bins": cupy.cuda.cub.device_histogram(t["x"], bins, 257)}
+    list_ = [Library("torch", lambda t: {"bins": torch.bincount(t["x"], minlength=256)})]
+    return _with_cupy(list_, {"device_histogram": direct, "bincount": lambda cupy, t: {"bins": cupy.bincount(t["x"], minlength=256)}})
+
+
+def _stencil(row):
+    weights = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]], device="cuda").view(1, 1, 3, 3)
+    def convolution(t):
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
+            return {"y": torch.nn.functional.conv2d(t["x"][None, None], weights, padding=1)[0, 0]}
+    def slices(t):
+        x, y = t["x"], t["y"]
+        torch.mul(x, -4, out=y)
+        for to, of in ((y[1:], x[:-1]), (y[:-1], x[1:]), (y[:, 1:], x[:, :-1]), (y[:, :-1], x[:, 1:])):
+            to.add_(of)
+    return [Library("torch", {"conv2d": convolution, "slices": slices})]
+
+
+def _embedding(row):
+    torch_ = {"embedding": lambda t: {"out": torch.nn.functional.embedding(t["ids"], t["table"])},
+              "index_select": lambda t: _none(torch.index_select(t["table"], 0, t["ids"], out=t["out"]))}
+    return _with_cupy([Library("torch", torch_)], {"take": lambda cupy, t: _none(cupy.take(t["table"], t["ids"], axis=0, out=t["out"]))})
+
+
+def _argmax(row):
+    def both(t):
+        value, index = torch.max(t["x"], 1)
+        return {"index": index, "value": value}
+    return [Library("torch", both)]
+
+
+def _welford(row):
+    def moments(t):
+        variance, mean = torch.var_mean(t["x"], 1, correction=0)
+        return {"mean": mean, "variance": variance}
+    return [Library("torch", moments)]

@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+import movement_triton
+
 
 @triton.jit
 def vadd(a, b, c, n, tile: tl.constexpr):
@@ -173,12 +175,12 @@ def attention(q, k, v, o, scale, s, d: tl.constexpr, tm: tl.constexpr, tn: tl.co
 class Triton:
     name = "Triton"
 
-    def __init__(self, row):
-        self.row, self.failures = row, {}
+    def __init__(self, row, list_):
+        self.row, self.list_, self.failures = row, list_, {}
 
     def configurations(self, sets):
         """Each is `label, make`, where `make(tensors)` gives a launch without arguments."""
-        for label, make in globals()[f"_{self.row.kernel}"](self.row, *self.row.numbers):
+        for label, make in self.list_(self.row, *self.row.numbers):
             try:
                 launches = [make(tensors) for tensors in sets]
             except Exception as error:
@@ -190,12 +192,18 @@ class Triton:
 
 
 def contenders(row):
-    return [Triton(row)] if f"_{row.kernel}" in globals() else []
+    list_ = globals().get(f"_{row.kernel}") or getattr(movement_triton, f"_{row.kernel}", None)
+    return [Triton(row, list_)] if list_ else []
 
 
 def _vadd(row, n):
     for tile, warps in ((1024, 4), (2048, 4), (4096, 8)):
         yield f"tile {tile}", lambda t, tile=tile, warps=warps: lambda: vadd[(n // tile,)](t["a"], t["b"], t["c"], n, tile, num_warps=warps)
+
+
+def _vadd_gather(row, n):
+    """Every access of Triton's is one by a tile of addresses."""
+    yield from _vadd(row, n)
 
 
 def _saxpy(row, n):

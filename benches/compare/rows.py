@@ -1,7 +1,7 @@
 """The rows of the comparison: what is computed, on which arrays, with how much work, and what is right.
 
-A row's name is kernel, element type and numbers, as in `ours/rows.rs`. The table itself needs nothing
-but Python; inputs and references need torch.
+A row's name is kernel, element type and numbers, as in `ours/rows.rs`. The table needs nothing but Python; inputs and
+references are in `references.py`.
 """
 
 import math
@@ -12,7 +12,10 @@ F32_SUMS = 4e-6
 
 @dataclass(frozen=True)
 class Array:
-    """`element` is a key of ELEMENTS; `use` is "in", "out" or "inout" ("scratch": written, not compared)."""
+    """`element` is a key of ELEMENTS; `use` is "in", "out" or "inout" ("scratch": written, not compared).
+
+    "theirs" is an input that only some libraries take, such as indices of 64 bits; such arrays come last.
+    """
     name: str
     element: str
     shape: tuple
@@ -20,7 +23,9 @@ class Array:
 
 
 # Bytes, and the name in torch.
-ELEMENTS = {"f32": (4, "float32"), "tf32": (4, "float32"), "f16": (2, "float16"), "bf16": (2, "bfloat16"), "e4m3": (1, "float8_e4m3fn")}
+ELEMENTS = {"f32": (4, "float32"), "tf32": (4, "float32"), "f16": (2, "float16"), "bf16": (2, "bfloat16"), "e4m3": (1, "float8_e4m3fn"),
+            "u8": (1, "uint8"), "i32": (4, "int32"), "i64": (8, "int64")}
+INTEGERS = ("u8", "i32", "i64")
 # Half a unit in the last place.
 ROUNDING = {"f32": 2.0**-24, "tf32": 2.0**-11, "f16": 2.0**-11, "bf16": 2.0**-8, "e4m3": 2.0**-4}
 
@@ -115,6 +120,49 @@ def _attention(element, causal, batch, heads, sequence, d):
     return arrays, 4 * ELEMENTS[element][0] * math.prod(shape), flops, 3 * ROUNDING[element]
 
 
+def _vadd_gather(element, _, n):
+    return _vadd(element, _, n)
+
+
+def _gather(element, _, n, extent):
+    arrays = [Array("x", element, (extent,)), Array("at", "i32", (n,)), Array("y", element, (n,), "out"), Array("at64", "i64", (n,), "theirs")]
+    return arrays, 12 * n, 0, 0.0
+
+
+def _scatter(element, _, n):
+    return _gather(element, _, n, n)
+
+
+def _cumsum(element, _, m, n):
+    return [Array("x", element, (m, n)), Array("y", element, (m, n), "out")], 8 * m * n, 0, F32_SUMS
+
+
+def _prefix_sum(element, _, n):
+    # Of numbers whose sums are exact in any order.
+    return [Array("x", element, (n,)), Array("y", element, (n,), "out")], 8 * n, 0, 0.0
+
+
+def _histogram(element, _, n):
+    return [Array("x", element, (n,)), Array("bins", "i32", (256,), "out")], n, 0, 0.0
+
+
+def _stencil(element, _, m, n):
+    return [Array("x", element, (m, n)), Array("y", element, (m, n), "out")], 8 * m * n, 0, 1e-6
+
+
+def _embedding(element, _, extent, columns, ids):
+    arrays = [Array("table", element, (extent, columns)), Array("ids", "i32", (ids,)), Array("out", element, (ids, columns), "out")]
+    return arrays, 2 * ELEMENTS[element][0] * ids * columns + 4 * ids, 0, 0.0
+
+
+def _argmax(element, _, m, n):
+    return [Array("x", element, (m, n)), Array("index", "i32", (m,), "out"), Array("value", element, (m,), "out")], 4 * m * n + 8 * m, 0, 0.0
+
+
+def _welford(element, _, m, n):
+    return [Array("x", element, (m, n)), Array("mean", element, (m,), "out"), Array("variance", element, (m,), "out")], 4 * m * n + 8 * m, 0, F32_SUMS
+
+
 NAMES = [
     "vadd f32 134217728",
     "saxpy f32 134217728",
@@ -137,6 +185,17 @@ NAMES = [
     "attention bf16 4 32 4096 128 full",
     "attention bf16 2 16 16384 128 causal",
     "attention bf16 2 16 16384 128 full",
+    "vadd_gather f32 134217728",
+    "gather f32 67108864 67108864",
+    "scatter f32 67108864",
+    "cumsum f32 32768 4096",
+    "prefix_sum i32 268435456",
+    "prefix_sum f32 268435456",
+    "histogram u8 268435456",
+    "stencil f32 8192 8192",
+    "embedding f16 131072 4096 32768",
+    "argmax f32 32768 4096",
+    "welford f32 32768 4096",
 ]
 
 
@@ -147,135 +206,3 @@ def select(patterns):
     chosen = [name for name in NAMES if any(p in name for p in patterns)]
     own = [p for p in patterns if p not in chosen and not any(p in name for name in NAMES)]
     return [row(name) for name in chosen + own]
-
-
-# Inputs and references.
-
-def fill(row, tensors, seed):
-    """Random normal inputs; `tensors` are by name."""
-    import torch
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-    for array in row.arrays:
-        tensor = tensors[array.name]
-        if array.use in ("in", "inout"):
-            flat = tensor.view(-1)
-            # In pieces: not every type has a generator, and a copy in f32 may be large.
-            for start in range(0, flat.numel(), 1 << 26):
-                piece = flat[start:start + (1 << 26)]
-                piece.copy_(torch.randn(piece.numel(), device="cuda", generator=generator))
-        else:
-            tensor.zero_()
-    if row.kernel == "layernorm_backward":
-        x = tensors["x"].double()
-        tensors["mean"].copy_(x.mean(1))
-        tensors["rstd"].copy_((x.var(1, unbiased=False) + 1e-5).rsqrt())
-
-
-class Check:
-    """Compares outputs with a reference in f64 that is computed once, from one set of tensors."""
-
-    def __init__(self, row, tensors):
-        self.row, self.tensors = row, tensors
-        self.restored = {a.name: tensors[a.name].clone() for a in row.arrays if a.use == "inout"}
-        self.expected = globals()[f"_expect_{row.kernel}"](row, tensors)
-
-    def reset(self):
-        """Poisons the outputs, so that what is not written shows."""
-        for array in self.row.arrays:
-            if array.use == "out":
-                poison(self.tensors[array.name])
-        for name, value in self.restored.items():
-            self.tensors[name].copy_(value)
-
-    def error(self, results=None):
-        """The largest error of results (by name; default: the set's outputs), relative to the magnitudes."""
-        import torch
-        worst = 0.0
-        for name, (at, want, scale) in self.expected.items():
-            got = (results or {}).get(name, self.tensors[name])
-            got = (got[at] if at is not None else got).double()
-            error = ((got - want).abs() / scale.clamp(min=torch.finfo(torch.float64).tiny)).max().item()
-            worst = math.inf if math.isnan(error) else max(worst, error)
-        return worst
-
-
-def poison(tensor):
-    tensor.fill_(float("nan"))
-
-
-def sample(extent, most=64):
-    """Rows that are compared: all, or `most` spread over the extent, the last among them."""
-    import torch
-    if extent <= most:
-        return torch.arange(extent, device="cuda")
-    return torch.linspace(0, extent - 1, most, device="cuda").long()
-
-
-def _expect_vadd(row, t):
-    want = t["a"].double() + t["b"].double()
-    return {"c": (None, want, want.abs())}
-
-
-def _expect_saxpy(row, t):
-    x, y = 0.75 * t["x"].double(), t["y"].double()
-    return {"y": (None, x + y, x.abs() + y.abs())}
-
-
-def _expect_transpose(row, t):
-    want = t["x"].t().double()
-    return {"y": (None, want, want.abs())}
-
-
-def _expect_softmax(row, t):
-    import torch
-    rows = sample(row.numbers[0], 4096)
-    want = torch.softmax(t["x"][rows].double(), 1)
-    return {"y": (rows, want, want)}
-
-
-def _expect_layernorm(row, t):
-    rows = sample(row.numbers[0], 4096)
-    x, w, b = t["x"][rows].double(), t["w"].double(), t["b"].double()
-    rstd = (x.var(1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
-    want = (x - x.mean(1, keepdim=True)) * rstd * w + b
-    return {"y": (rows, want, (1 + (x * rstd).abs()) * w.abs() + b.abs())}
-
-
-def _expect_layernorm_backward(row, t):
-    m, n = row.numbers
-    dy, x, w = t["dy"].double(), t["x"].double(), t["w"].double()
-    mean, rstd = t["mean"].double()[:, None], t["rstd"].double()[:, None]
-    h, wg = (x - mean) * rstd, w * dy
-    dx = (wg - h * (h * wg).mean(1, keepdim=True) - wg.mean(1, keepdim=True)) * rstd
-    size = (wg.abs() + h.abs() * (h * wg).abs().mean(1, keepdim=True) + wg.abs().mean(1, keepdim=True)) * rstd
-    return {"dx": (None, dx, size), "dw": (None, (dy * h).sum(0), (dy * h).abs().sum(0)), "db": (None, dy.sum(0), dy.abs().sum(0))}
-
-
-def _expect_matmul(row, t):
-    rows = sample(row.numbers[0])
-    a, b = t["a"][rows].double(), t["b"].double()
-    b = b.t() if row.element == "e4m3" else b
-    return {"c": (rows, a @ b, a.abs() @ b.abs())}
-
-
-def _expect_batched_matmul(row, t):
-    rows = sample(row.numbers[1])
-    at = (slice(None), rows)
-    a, b = t["a"][at].double(), t["b"].double()
-    return {"c": (at, a @ b, a.abs() @ b.abs())}
-
-
-def _expect_attention(row, t):
-    import torch
-    batch, heads, sequence, d = row.numbers
-    rows = sample(sequence)
-    # All heads at a few places: the first and the last of the batch.
-    at_batch = sample(batch, 2)
-    at = (at_batch[:, None, None], sample(heads, 4)[None, :, None], rows[None, None, :])
-    q = t["q"][at].double()
-    k, v = (t[name][at[0][:, :, 0], at[1][:, :, 0]].double() for name in "kv")
-    scores = q @ k.transpose(-1, -2) / math.sqrt(d)
-    if row.causal:
-        scores = scores.masked_fill(torch.arange(sequence, device="cuda")[None, :] > rows[:, None], -math.inf)
-    weights = torch.softmax(scores, -1)
-    return {"o": (at, weights @ v, weights @ v.abs())}

@@ -176,7 +176,7 @@ def export(folder):
             code.append(instructions(bytecode.with_suffix(".cubin")))
         machine = "" if None in code else f"{len(code[0]):20}{len(code[1]):8}{differing(*code):11}"
         print(f"{pair.label:38}{ops[0]:10}{ops[1]:8}{machine}", flush=True)
-    for name in ("tileir.py", "rows.py", "measure.py", "device.py"):
+    for name in ("tileir.py", "rows.py", "references.py", "measure.py", "device.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
 
 
@@ -198,14 +198,15 @@ def bind(folder, pair, who, tensors):
 def compare(folder, pair):
     import torch
     import measure
+    import references
     row = table.row(pair.row)
     number = measure.number_of_sets(row.set_bytes())
     sets = []
     for index in range(number):
         tensors = {a.name: torch.empty(a.shape, dtype=getattr(torch, table.ELEMENTS[a.element][1]), device="cuda") for a in row.arrays}
-        table.fill(row, tensors, index + 1)
+        references.fill(row, tensors, index + 1)
         sets.append(tensors)
-    check, candidates = table.Check(row, sets[0]), []
+    check, candidates = references.Check(row, sets[0]), []
     for who in ("ours", "theirs"):
         queues = [bind(folder, pair, who, tensors) for tensors in sets]
         launch = lambda index, queues=queues: queues[index](torch.cuda.current_stream().cuda_stream)

@@ -98,6 +98,11 @@ impl Options {
         self.occupancy.unwrap_or(1) as usize
     }
 
+    /// These options, for an example that knows how many blocks should fit on a multiprocessor.
+    pub fn with_occupancy(&self, blocks: u32) -> Options {
+        Options { occupancy: self.occupancy.or(Some(blocks)), ..self.clone() }
+    }
+
     /// A launch with the back end and the hints that were given.
     pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
         let Options { num_warps, occupancy, stages, num_ctas, .. } = *self;

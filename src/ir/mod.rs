@@ -25,6 +25,7 @@
 
 mod attr;
 mod builder;
+mod memory;
 mod module;
 mod parse;
 mod print;

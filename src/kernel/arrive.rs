@@ -14,6 +14,7 @@ use crate::tile::{Scalar, Tracer};
 /// | `&DeviceArray`, `&DeviceView`, `DeviceView`, `ArraySpec` | `Array<T, R>` |
 /// | `&mut DeviceArray`, `&mut DeviceViewMut`, `DeviceViewMut`, `ArraySpecMut` | `ArrayMut<T, R>` |
 /// | a number | `Scalar` of its type; an f64 also as `Scalar<f16>` and `Scalar<bf16>`, rounded once |
+/// | [`RawPtr<T>`](super::RawPtr) | `Ptr<T>` |
 /// | [`Constant<X>`](Constant) | `X` |
 /// | tuple, `[A; N]`, `Vec<A>` | tuple, `[P; N]`, `Vec<P>` |
 /// | a struct named in [`args!`](crate::args) | the same struct, with what its fields arrive as |

@@ -15,6 +15,7 @@
 mod argument;
 mod arrive;
 mod function;
+mod pointer;
 mod tuples;
 mod words;
 
@@ -24,4 +25,5 @@ pub(crate) use arrive::arrives_as_it_is;
 pub use arrive::{Arguments, ArrivesAs};
 pub use function::{Kernel, trace_kernel};
 pub(crate) use function::{name_of, refuse_nested};
+pub use pointer::RawPtr;
 pub use words::{INLINE_WORDS, WordWriter};

@@ -56,6 +56,8 @@ pub(super) fn compile(
     }
     let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
     dump.write_module(&module)?;
+    // Globals live in the code: there is one form of it for all launches.
+    let has_globals = !module.globals.is_empty();
     let mut code = match device.as_gpu() {
         None => {
             let mut own = Stages::default();
@@ -64,8 +66,10 @@ pub(super) fn compile(
         }
         Some(gpu) if wishes.generator == Backend::TileIr => {
             check_hints(wishes.hints)?;
-            Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, Guards::Launch, &dump)?)
+            let guards = if has_globals { Guards::Kernel } else { Guards::Launch };
+            Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?)
         }
+        Some(gpu) if has_globals => Code::Gpu(ptx::compile(name, &module, gpu, wishes.hints, false, &dump)?),
         Some(gpu) => {
             let build = |tma| ptx::compile(name, &module, gpu, wishes.hints, tma, &dump);
             // The assembler has limits of its own for kernels whose warps have roles: the plain form has fewer.

@@ -127,7 +127,11 @@ impl<Args> CompiledKernel<Args> {
             && constants.as_slice().is_empty()
     }
 
-    fn executable(&self) -> &Executable {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn executable(&self) -> &Executable {
         self.slot.get().expect("a slot that was specialised is filled")
     }
 

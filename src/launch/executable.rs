@@ -43,6 +43,8 @@ pub(crate) struct GpuCode {
     pub promises: Option<Box<Promised>>,
     /// The tensor maps among the parameters.
     pub maps: Option<Box<Mapped>>,
+    /// Names of its globals, in the module and in the code. (A kernel that has some has no other forms.)
+    pub globals: Vec<(String, String)>,
     /// Where it notes assertions that fail. (Behind the kernel: dropped when that has ended.)
     pub failure: Option<Arc<FailureNote>>,
 }
@@ -90,6 +92,11 @@ impl Other {
 }
 
 impl GpuCode {
+    /// How the code calls a global of the module.
+    pub fn symbol(&self, global: &str) -> Option<&str> {
+        self.globals.iter().find(|(name, _)| name == global).map(|(_, symbol)| symbol.as_str())
+    }
+
     /// The kernel that runs with this grid (any, if it is not known) and these parameter words, and its maps: this
     /// one, the one without tensor maps, or the one without clusters.
     ///

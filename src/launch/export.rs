@@ -44,11 +44,14 @@ pub struct ExportedParam {
 /// A kernel in a file's form, with what a launch needs to know.
 ///
 /// # Launching it
-/// Parameters are passed one after another, in the order of the arguments: a number as itself; an array
+/// Parameters are passed one after another, in the order of the arguments: a number as itself; a
+/// [`RawPtr`](crate::RawPtr) as its address, a number of 8 bytes; an array
 /// of R dimensions as its address, R extents and R strides (in elements; i32, or i64 for arrays whose
 /// offsets need it). Strides that are compiled in are passed, too. What the kernel was compiled for must
 /// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of
 /// [`export`] had them, and every [`Limit`].
+///
+/// [`Global`](crate::Global)s are in the file: whoever loads it has an instance of them for each time.
 ///
 /// PTX of a kernel with assertions takes one address more: 0, and failures are not noticed; or that of
 /// [`Exported::failure_bytes`] zeroed bytes, whose first word (u32) is 2 after a failure.

@@ -21,6 +21,7 @@ mod dump;
 mod executable;
 mod export;
 mod failure;
+mod global;
 mod grid;
 mod hints;
 mod promise;

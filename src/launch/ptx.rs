@@ -13,7 +13,7 @@ use crate::backend::Hints;
 use crate::backend::ptx::{self, CompileOptions};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
-use crate::ir::Module;
+use crate::ir::{Global, Module};
 use crate::runtime::{Cubin, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
 use crate::target::Target;
 
@@ -69,7 +69,9 @@ pub(super) fn compile(
     });
     let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
     let failure = failure::note(gpu, code.assertions)?;
-    Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps, failure })
+    let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
+    let globals = module.globals.iter().enumerate().map(symbol).collect();
+    Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps, globals, failure })
 }
 
 /// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole

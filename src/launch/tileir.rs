@@ -50,7 +50,8 @@ pub(super) fn compile(
                     Box::new(Promised { checks, guarded: guarded(source) })
                 });
                 let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
-                return Ok(GpuCode { kernel, params, remarks, promises, maps: None, failure: None });
+                let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
+                return Ok(GpuCode { kernel, params, remarks, promises, maps: None, globals, failure: None });
             }
             Err(problem) => tried.push(problem),
         }

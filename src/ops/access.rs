@@ -1,5 +1,6 @@
 //! How an array is accessed: the options of loads and stores.
 
+use super::order::{Order, Scope};
 use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding};
 
 /// How a load treats the edge of the array, and what the compiler may expect of it.
@@ -31,6 +32,7 @@ pub struct StoreOptions {
 pub(crate) struct Access {
     pub order: Option<Vec<usize>>,
     pub latency: Option<u32>,
+    pub memory: Order,
     allow_tma: Option<bool>,
     unchecked: bool,
 }
@@ -42,7 +44,7 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Zero padding, axes in order, checked.
+    /// Zero padding, axes in order, weak, checked.
     pub fn new() -> LoadOptions {
         LoadOptions::default()
     }
@@ -52,12 +54,48 @@ impl LoadOptions {
         self.padding = padding;
         self
     }
+
+    /// The load synchronises with a release of what it reads: what happened before that has happened before all that
+    /// this tile block does afterwards.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    /// use cutlet::{LoadOptions, Scope, StoreOptions};
+    ///
+    /// // Each block hands a tile to the next one, with 1 added, and waits for its own.
+    /// fn relay(tiles: ArrayMut<i32, 1>, ready: ArrayMut<i32, 1>) {
+    ///     let me = ct::bid(0);
+    ///     let acquire = LoadOptions::new().acquire(Scope::Device);
+    ///     let not_yet = || ready.load_with([me], [1], acquire.clone()).item().eq(0);
+    ///     ct::while_loop((), |()| not_yet(), |()| ());
+    ///     tiles.store([me + 1], tiles.load([me], [8]) + 1);
+    ///     ready.store_with([me + 1], ct::full([1], 1), StoreOptions::new().release(Scope::Device));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (mut tiles, mut ready) = (device.zeros([8 * 5])?, device.array(&[1, 0, 0, 0, 0], [5])?);
+    /// ct::launch(relay, 4, (&mut tiles, &mut ready))?;
+    /// assert_eq!(tiles.to_vec()?[32..], [4; 8]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn acquire(mut self, scope: Scope) -> LoadOptions {
+        self.access.memory = Order::new(MemOrder::Acquire, scope);
+        self
+    }
 }
 
 impl StoreOptions {
-    /// Axes in order, checked.
+    /// Axes in order, weak, checked.
     pub fn new() -> StoreOptions {
         StoreOptions::default()
+    }
+
+    /// Whoever acquires what is written sees all that this tile block did before. For an example see
+    /// [`LoadOptions::acquire`].
+    pub fn release(mut self, scope: Scope) -> StoreOptions {
+        self.access.memory = Order::new(MemOrder::Release, scope);
+        self
     }
 }
 
@@ -70,14 +108,27 @@ macro_rules! access_options {
                 self
             }
 
+            /// Other tile blocks of the scope may access the same elements at the same time; each access of an element
+            /// is one. Without an order an access is weak: then nobody may write what it reads, or touch what it
+            /// writes, at the same time.
+            pub fn relaxed(mut self, scope: Scope) -> $name {
+                self.access.memory = Order::new(MemOrder::Relaxed, scope);
+                self
+            }
+
             /// How long this access may take, from 1 (short) to 10 (long): how early to start it. Never changes
             /// results.
+            ///
+            /// Through `ptx` it is the number of tiles of a load in a loop that are there or on their way at a time,
+            /// where they are copied ahead at all: at least 2, and not more than shared memory has room for. What the
+            /// loop or the launch says of stages goes before. Of a store it says nothing there.
             pub fn latency(mut self, latency: u32) -> $name {
                 self.access.latency = Some(latency);
                 self
             }
 
-            /// May the access use the tensor memory accelerator? Never changes results.
+            /// May the access use the tensor memory accelerator? Never changes results. `false` keeps the threads
+            /// themselves at work; `true`, the default, leaves the choice to the compiler.
             pub fn allow_tma(mut self, allow: bool) -> $name {
                 self.access.allow_tma = Some(allow);
                 self
@@ -128,9 +179,19 @@ impl Access {
         (!list.is_empty()).then(|| Attr::Hints(Hints(vec![("default".to_string(), list)])))
     }
 
+    /// Is every element promised to lie inside of the array?
+    pub fn is_unchecked(&self) -> bool {
+        self.unchecked
+    }
+
+    /// That promise for every axis, if it is made.
+    pub fn promise(&self, rank: usize) -> Option<Attr> {
+        self.unchecked.then(|| Attr::Inbounds(vec![true; rank]))
+    }
+
     /// The attributes of the access.
     pub fn attrs(&self, rank: usize) -> Vec<Attr> {
-        let mut attrs = vec![Attr::MemOrder(MemOrder::Weak)];
+        let mut attrs = self.memory.attrs();
         attrs.extend(self.hints());
         attrs.push(Attr::Inbounds(vec![self.unchecked; rank]));
         attrs

@@ -6,13 +6,14 @@
 
 use super::operand::Operand;
 use super::order::{Order, Scope};
-use super::places::{Component, GatherIndex, Places, Request};
+use super::places::{Component, GatherIndex, Places, Request, Target};
+use super::visit::Visit;
 use crate::codec;
 use crate::dtype::DType;
 use crate::element::{Int, Number, Whole, bf16, f16};
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Rounding, Sign, Type, Value};
-use crate::tile::{ArrayHandle, ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
+use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
 #[diagnostic::on_unimplemented(
@@ -21,10 +22,10 @@ use crate::tile::{ArrayHandle, ArrayMut, Handle, Place, Raw, Source, Tile, Trace
 )]
 pub trait AtomicAdd: Number {}
 
-/// Element types with atomic maximum and minimum: i32, i64, u32, u64, f32, f64.
+/// Element types with atomic maximum and minimum: i32, i64, u32, u64, f16, bf16, f32, f64.
 #[diagnostic::on_unimplemented(
     message = "there is no atomic maximum or minimum of `{Self}`",
-    note = "atomic_max and atomic_min: i32, i64, u32, u64, f32, f64"
+    note = "atomic_max and atomic_min: i32, i64, u32, u64, f16, bf16, f32, f64"
 )]
 pub trait AtomicMinMax: Number {}
 
@@ -47,7 +48,7 @@ macro_rules! impl_for {
 }
 impl_for! {
     AtomicAdd: i32 i64 u32 u64 f16 bf16 f32 f64;
-    AtomicMinMax: i32 i64 u32 u64 f32 f64;
+    AtomicMinMax: i32 i64 u32 u64 f16 bf16 f32 f64;
     AtomicBits: i32 i64 u32 u64;
     AtomicXchg: i32 i64 u32 u64 f32 f64;
 }
@@ -135,7 +136,7 @@ impl<const N: usize> AtomicOptions<N> {
 
 /// What is done to each element.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+pub(super) enum Deed {
     Add,
     Sub,
     Max,
@@ -149,18 +150,27 @@ enum Deed {
 }
 
 /// An atomic operation, without its types.
-struct Atomic<'a> {
+pub(super) struct Atomic<'a> {
     place: Place,
     name: &'static str,
-    array: ArrayHandle,
+    target: Target<'a>,
     dtype: DType,
     signed: bool,
     rank: usize,
-    index: &'a [Component],
     deed: Deed,
     mask: Option<Source>,
     order: Order,
-    unchecked: bool,
+}
+
+impl<'a> Atomic<'a> {
+    /// What changes a tile of an array, relaxed, at these positions along its axes.
+    pub fn of_view(visit: &Visit<'_>, index: &'a [Component], deed: Deed, signed: bool) -> Atomic<'a> {
+        let Visit { place, name, array, dtype, .. } = *visit;
+        let order = Order::new(MemOrder::Relaxed, Scope::Device);
+        let (rank, unchecked) = (visit.shape.len(), visit.access.is_unchecked());
+        let target = Target::Elements { array, index, unchecked };
+        Atomic { place, name, target, dtype, signed, rank, deed, mask: None, order }
+    }
 }
 
 /// The values of an atomic operation, of one shape.
@@ -171,7 +181,7 @@ struct Values {
 }
 
 impl Trace {
-    fn atomic(&mut self, atomic: &Atomic<'_>, value: Source) -> Raw {
+    pub(super) fn atomic(&mut self, atomic: &Atomic<'_>, value: Source) -> Raw {
         self.at(atomic.place);
         let poison = Type::tile(atomic.dtype, vec![1; atomic.rank]);
         match self.atomic_value(atomic, value) {
@@ -191,13 +201,11 @@ impl Trace {
         let Places { pointers, mask, shape } = self.places(&Request {
             place: atomic.place,
             name: atomic.name,
-            array: atomic.array,
+            target: atomic.target,
             dtype: atomic.dtype,
-            index: atomic.index,
             rank: atomic.rank,
             others: &[("mask", atomic.mask), ("value", Some(value)), ("expected", expected)],
             mask: atomic.mask,
-            unchecked: atomic.unchecked,
         })?;
         let value = self.stretched_operand(atomic.place, value, atomic.dtype, &shape)?;
         let values = Values { pointers, mask, shape };
@@ -214,9 +222,10 @@ impl Trace {
                     false => (Opcode::NegI, vec![Attr::Overflow(Overflow::None)]),
                 };
                 let negative = self.put(code, &[value], attrs, atomic.dtype, &values.shape);
-                self.update(atomic, mode(Deed::Add, atomic), atomic.dtype, &values, negative)
+                let mode = Deed::Add.mode(atomic.dtype, atomic.signed);
+                self.update(atomic, mode, atomic.dtype, &values, negative)
             }
-            deed => self.update(atomic, mode(deed, atomic), atomic.dtype, &values, value),
+            deed => self.update(atomic, deed.mode(atomic.dtype, atomic.signed), atomic.dtype, &values, value),
         })
     }
 
@@ -252,7 +261,11 @@ impl Trace {
     fn float_extremum(&mut self, atomic: &Atomic<'_>, values: &Values, value: Value) -> Value {
         let shape = &values.shape;
         let maximum = matches!(atomic.deed, Deed::Max);
-        let dtype = if atomic.dtype == DType::F64 { DType::I64 } else { DType::I32 };
+        let dtype = match atomic.dtype.bits() {
+            64 => DType::I64,
+            32 => DType::I32,
+            _ => DType::I16,
+        };
         let least = if maximum { f64::NEG_INFINITY } else { f64::INFINITY };
         let least = self.splat(atomic.dtype, codec::encode(atomic.dtype, least, Rounding::NearestEven), shape);
         let ordered = vec![Attr::CmpPred(CmpPred::Eq), Attr::CmpOrder(CmpOrder::Ordered)];
@@ -280,19 +293,21 @@ impl Trace {
     }
 }
 
-/// How Tile IR calls an operation on the elements of the array.
-fn mode(deed: Deed, atomic: &Atomic<'_>) -> AtomicMode {
-    match (deed, atomic.signed) {
-        (Deed::Add | Deed::Sub, _) if atomic.dtype.is_float() => AtomicMode::AddF,
-        (Deed::Add | Deed::Sub, _) => AtomicMode::Add,
-        (Deed::Max, true) => AtomicMode::Max,
-        (Deed::Max, false) => AtomicMode::UMax,
-        (Deed::Min, true) => AtomicMode::Min,
-        (Deed::Min, false) => AtomicMode::UMin,
-        (Deed::And, _) => AtomicMode::And,
-        (Deed::Or, _) => AtomicMode::Or,
-        (Deed::Xor, _) => AtomicMode::Xor,
-        (Deed::Xchg | Deed::Cas(_), _) => AtomicMode::Xchg,
+impl Deed {
+    /// How Tile IR calls it on elements of this type.
+    pub fn mode(self, dtype: DType, signed: bool) -> AtomicMode {
+        match (self, signed) {
+            (Deed::Add | Deed::Sub, _) if dtype.is_float() => AtomicMode::AddF,
+            (Deed::Add | Deed::Sub, _) => AtomicMode::Add,
+            (Deed::Max, true) => AtomicMode::Max,
+            (Deed::Max, false) => AtomicMode::UMax,
+            (Deed::Min, true) => AtomicMode::Min,
+            (Deed::Min, false) => AtomicMode::UMin,
+            (Deed::And, _) => AtomicMode::And,
+            (Deed::Or, _) => AtomicMode::Or,
+            (Deed::Xor, _) => AtomicMode::Xor,
+            (Deed::Xchg | Deed::Cas(_), _) => AtomicMode::Xchg,
+        }
     }
 }
 
@@ -392,22 +407,23 @@ impl<T: Whole, const R: usize> ArrayMut<T, R> {
         value: Source,
         options: AtomicOptions<N>,
     ) -> Tile<T, N> {
-        let place = here();
-        let index = index.components();
-        let AtomicOptions { mask, order, scope, unchecked } = options;
-        let atomic = Atomic {
-            place,
-            name,
-            array: self.handle,
-            dtype: T::DTYPE,
-            signed: T::SIGNED,
-            rank: N,
-            index: &index,
-            deed,
-            mask,
-            order: Order::new(order, scope),
-            unchecked,
-        };
-        Tile::from_raw(record(|t| t.atomic(&atomic, value)))
+        let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
+        let target = Target::Elements { array, index, unchecked };
+        Tile::from_raw(atomic_on::<T, N>(name, target, deed, value, options))
     }
+}
+
+/// Records an atomic operation on what the target names, with a result of rank `N`.
+#[track_caller]
+pub(super) fn atomic_on<T: Whole, const N: usize>(
+    name: &'static str,
+    target: Target<'_>,
+    deed: Deed,
+    value: Source,
+    options: AtomicOptions<N>,
+) -> Raw {
+    let AtomicOptions { mask, order, scope, .. } = options;
+    let (dtype, signed, order) = (T::DTYPE, T::SIGNED, Order::new(order, scope));
+    let atomic = Atomic { place: here(), name, target, dtype, signed, rank: N, deed, mask, order };
+    record(|t| t.atomic(&atomic, value))
 }

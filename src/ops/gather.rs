@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 
 use super::operand::Operand;
 use super::order::{Order, Scope};
-use super::places::{Component, GatherIndex, Places, Request};
+use super::places::{GatherIndex, Places, Request, Target};
 use crate::dtype::DType;
 use crate::element::Whole;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, HintValue, Hints, MemOrder, Opcode, Type};
-use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
 
 /// How a gather of a `Tile<T, N>` treats what it should not read, and what the compiler may expect of it. T and N come
 /// from the call.
@@ -162,14 +162,12 @@ common_options!([const N: usize] ScatterOptions<N>);
 struct Access<'a> {
     place: Place,
     name: &'static str,
-    array: ArrayHandle,
+    target: Target<'a>,
     dtype: DType,
     rank: usize,
-    index: &'a [Component],
     mask: Option<Source>,
     latency: Option<u32>,
     order: Order,
-    unchecked: bool,
 }
 
 impl Access<'_> {
@@ -193,13 +191,11 @@ impl Access<'_> {
         t.places(&Request {
             place: self.place,
             name: self.name,
-            array: self.array,
+            target: self.target,
             dtype: self.dtype,
-            index: self.index,
             rank: self.rank,
             others: &[("mask", self.mask), other],
             mask: self.mask,
-            unchecked: self.unchecked,
         })
     }
 }
@@ -241,6 +237,32 @@ impl Trace {
     }
 }
 
+/// Records a load of what the target names, with a result of rank `N`.
+#[track_caller]
+pub(super) fn load_from<T: Whole, const N: usize>(
+    name: &'static str,
+    target: Target<'_>,
+    options: GatherOptions<T, N>,
+) -> Raw {
+    let GatherOptions { mask, padding, latency, order, .. } = options;
+    let access = Access { place: here(), name, target, dtype: T::DTYPE, rank: N, mask, latency, order };
+    record(|t| t.gather(&access, padding))
+}
+
+/// Records a store to what the target names.
+#[track_caller]
+pub(super) fn store_to<const N: usize>(
+    name: &'static str,
+    dtype: DType,
+    target: Target<'_>,
+    value: Source,
+    options: ScatterOptions<N>,
+) {
+    let ScatterOptions { mask, latency, order, .. } = options;
+    let access = Access { place: here(), name, target, dtype, rank: N, mask, latency, order };
+    record(|t| t.scatter(&access, value));
+}
+
 macro_rules! gathers {
     ($name:ident) => {
         impl<T: Whole, const R: usize> $name<T, R> {
@@ -279,13 +301,8 @@ macro_rules! gathers {
                 index: impl GatherIndex<R, N>,
                 options: GatherOptions<T, N>,
             ) -> Tile<T, N> {
-                let place = here();
-                let index = index.components();
-                let GatherOptions { mask, padding, latency, order, unchecked, .. } = options;
-                let (array, dtype, name) = (self.handle, T::DTYPE, "gather");
-                let access =
-                    Access { place, name, array, dtype, rank: N, index: &index, mask, latency, order, unchecked };
-                Tile::from_raw(record(|t| t.gather(&access, padding)))
+                let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
+                Tile::from_raw(load_from("gather", Target::Elements { array, index, unchecked }, options))
             }
         }
     };
@@ -326,11 +343,7 @@ impl<T: Whole, const R: usize> ArrayMut<T, R> {
         value: impl Operand<Tile<T, N>>,
         options: ScatterOptions<N>,
     ) {
-        let place = here();
-        let index = index.components();
-        let ScatterOptions { mask, latency, order, unchecked } = options;
-        let (array, dtype, name) = (self.handle, T::DTYPE, "scatter");
-        let access = Access { place, name, array, dtype, rank: N, index: &index, mask, latency, order, unchecked };
-        record(|t| t.scatter(&access, value.source()));
+        let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
+        store_to("scatter", T::DTYPE, Target::Elements { array, index, unchecked }, value.source(), options);
     }
 }

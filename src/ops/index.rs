@@ -205,6 +205,23 @@ macro_rules! single_index {
 }
 single_index! { [I: Int] Scalar<I>; [I: Int, const N: usize] Tile<I, N>; [] i32; [] i64; [] usize; [] At; }
 
+/// Tuples that are an index: rank, and name and place of each component.
+macro_rules! each_tuple {
+    ($each:ident) => {
+        $each! {
+            1: A 0;
+            2: A 0, B 1;
+            3: A 0, B 1, C 2;
+            4: A 0, B 1, C 2, D 3;
+            5: A 0, B 1, C 2, D 3, E 4;
+            6: A 0, B 1, C 2, D 3, E 4, F 5;
+            7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+            8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+        }
+    };
+}
+pub(super) use each_tuple;
+
 macro_rules! tuple_index {
     ($($rank:literal: $($name:ident $index:tt),+;)+) => {$(
         impl<$($name: IntoIndex),+> TileIndex<$rank> for ($($name,)+) {
@@ -214,16 +231,7 @@ macro_rules! tuple_index {
         }
     )+};
 }
-tuple_index! {
-    1: A 0;
-    2: A 0, B 1;
-    3: A 0, B 1, C 2;
-    4: A 0, B 1, C 2, D 3;
-    5: A 0, B 1, C 2, D 3, E 4;
-    6: A 0, B 1, C 2, D 3, E 4, F 5;
-    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
-    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
-}
+each_tuple! { tuple_index }
 
 impl Component {
     /// What it counts, as a number.
@@ -254,6 +262,15 @@ impl Trace {
         };
         let step = self.splat(DType::I64, step as u64, &[]);
         Some(self.put(Opcode::MulI, &[wide, step], vec![Attr::Overflow(Overflow::None)], DType::I64, &[]))
+    }
+
+    /// So many positions from a start on, in its type.
+    pub(crate) fn positions_from(&mut self, start: Value, count: i64) -> Value {
+        let dtype = self.builder.module.dtype(start);
+        let numbers = self.put(Opcode::Iota, &[], vec![], DType::I32, &[count]);
+        let numbers = if dtype == DType::I32 { numbers } else { self.extended(numbers, Sign::Unsigned, dtype) };
+        let start = self.stretch(start, &[count]);
+        self.put(Opcode::AddI, &[start, numbers], vec![Attr::Overflow(Overflow::None)], dtype, &[count])
     }
 
     /// A list of positions as an i32 or i64 tile, the same numbers read as signed; `None` after a problem.

@@ -99,12 +99,12 @@ impl Derive<'_> {
 }
 
 impl Trace {
-    fn integers(&mut self, code: Opcode, attrs: Vec<Attr>, a: Value, b: Value) -> Value {
+    pub(super) fn integers(&mut self, code: Opcode, attrs: Vec<Attr>, a: Value, b: Value) -> Value {
         let dtype = self.builder.module.dtype(a);
         self.put(code, &[a, b], attrs, dtype, &[])
     }
 
-    fn as_width(&mut self, value: Value, to: DType) -> Value {
+    pub(super) fn as_width(&mut self, value: Value, to: DType) -> Value {
         match (self.builder.module.dtype(value), to) {
             (from, to) if from == to => value,
             (DType::I64, _) => self.put(Opcode::TruncI, &[value], vec![WRAP], to, &[]),
@@ -112,7 +112,7 @@ impl Trace {
         }
     }
 
-    fn integer(&mut self, number: i64, dtype: DType) -> Value {
+    pub(super) fn integer(&mut self, number: i64, dtype: DType) -> Value {
         let bits = if dtype == DType::I64 { number as u64 } else { number as i32 as u32 as u64 };
         self.splat(dtype, bits, &[])
     }
@@ -126,7 +126,7 @@ impl Trace {
         self.integers(Opcode::MinI, vec![SIGNED], value, most)
     }
 
-    fn nonnegative(&mut self, value: Value) -> Value {
+    pub(super) fn nonnegative(&mut self, value: Value) -> Value {
         let ty = self.builder.module.ty_id(value);
         let predicate = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
         self.emit(Opcode::Assume, &[&[value]], vec![predicate], vec![], &[ty])[0]

@@ -11,6 +11,7 @@ use crate::element::{Element, Int};
 use crate::ir::{Attr, CmpPred, Elem, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{ArrayHandle, Handle, Place, Raw, Scalar, Source, Tile, Trace};
 
+use super::index::each_tuple;
 use super::operand::Operand;
 
 /// One component of an index, before it is recorded. (Public because a sealed trait mentions it.)
@@ -32,6 +33,11 @@ enum Kind {
 }
 
 impl Component {
+    /// A signed integer tile of the result's rank.
+    pub(crate) fn of(raw: Raw, dtype: DType) -> Component {
+        Component { kind: Kind::Value(raw), dtype, signed: true }
+    }
+
     fn value<I: Int>(raw: Raw) -> Component {
         Component { kind: Kind::Value(raw), dtype: I::DTYPE, signed: I::SIGNED }
     }
@@ -176,33 +182,35 @@ macro_rules! tuple_index {
         }
     )+};
 }
-tuple_index! {
-    1: A 0;
-    2: A 0, B 1;
-    3: A 0, B 1, C 2;
-    4: A 0, B 1, C 2, D 3;
-    5: A 0, B 1, C 2, D 3, E 4;
-    6: A 0, B 1, C 2, D 3, E 4, F 5;
-    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
-    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+each_tuple! { tuple_index }
+
+/// What an access is to.
+#[derive(Clone, Copy)]
+pub(crate) enum Target<'a> {
+    /// Elements of an array by their indices.
+    Elements {
+        array: ArrayHandle,
+        index: &'a [Component],
+        /// Is it promised that all of them lie inside?
+        unchecked: bool,
+    },
+    /// What pointers point to.
+    Pointers(Raw),
 }
 
-/// An access to elements of an array: who asks, and for what.
+/// An access to elements: who asks, and for what.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub place: Place,
     /// The name of the method.
     pub name: &'static str,
-    pub array: ArrayHandle,
+    pub target: Target<'a>,
     pub dtype: DType,
-    pub index: &'a [Component],
     /// The rank of the result.
     pub rank: usize,
     /// Tiles that are stretched together with the index: mask, padding, value, by name.
     pub others: &'a [(&'static str, Option<Source>)],
     pub mask: Option<Source>,
-    /// Is it promised that all elements lie inside?
-    pub unchecked: bool,
 }
 
 /// Addresses of elements.
@@ -223,28 +231,54 @@ impl Trace {
     /// Records the addresses of the elements that a request names; `None` after a problem.
     pub(crate) fn places(&mut self, request: &Request<'_>) -> Option<Places> {
         self.at(request.place);
-        let array = self.array_data(request.array, request.place)?;
-        let mut positions = Vec::with_capacity(request.index.len());
-        for (axis, component) in request.index.iter().enumerate() {
-            positions.push(self.position(request, axis, component)?);
+        match request.target {
+            Target::Elements { array, index, unchecked } => self.places_by_index(request, array, index, unchecked),
+            Target::Pointers(pointers) => {
+                let pointers = self.usable(pointers, request.place)?;
+                let shape = self.stretched(request, &[("pointers", pointers)])?;
+                let mask = self.user_mask(request, &shape)?;
+                let pointers = self.stretch_pointer(pointers, request.dtype, &shape);
+                Some(Places { pointers, mask, shape })
+            }
+        }
+    }
+
+    /// The mask that the user gives, if any; `None` after a problem.
+    fn user_mask(&mut self, request: &Request<'_>, shape: &[i64]) -> Option<Option<Value>> {
+        match request.mask {
+            Some(source) => self.stretched_operand(request.place, source, DType::I1, shape).map(Some),
+            None => Some(None),
+        }
+    }
+
+    fn places_by_index(
+        &mut self,
+        request: &Request<'_>,
+        array: ArrayHandle,
+        components: &[Component],
+        unchecked: bool,
+    ) -> Option<Places> {
+        let array = self.array_data(array, request.place)?;
+        let mut positions = Vec::with_capacity(components.len());
+        for (axis, component) in components.iter().enumerate() {
+            let position = self.position((request.place, request.name), request.rank, axis, component)?;
+            positions.push(("index", position));
         }
         let shape = self.stretched(request, &positions)?;
-        let user = match request.mask {
-            Some(source) => Some(self.stretched_operand(request.place, source, DType::I1, &shape)?),
-            None => None,
-        };
-        let index = self.builder.module.dtype(*array.extents.first()?);
+        let user = self.user_mask(request, &shape)?;
+        // An array without axes has one element, at its base.
+        let index = array.extents.first().map_or(DType::I32, |&extent| self.builder.module.dtype(extent));
         let mut parts = Vec::new();
         let mut masks = Vec::new();
-        for (axis, (&position, component)) in positions.iter().zip(request.index).enumerate() {
-            if !request.unchecked {
+        for (axis, (&(_, position), component)) in positions.iter().zip(components).enumerate() {
+            if !unchecked {
                 masks.push(self.is_inside(position, component, array.extents[axis]));
             }
             let offset = self.converted(position, component.dtype, component.signed, index);
             let unit = array.unit_stride >> axis & 1 != 0;
             parts.push(if unit { offset } else { self.combined(Opcode::MulI, wrap(), offset, array.strides[axis]) });
         }
-        let offset = self.folded(Opcode::AddI, &wrap(), parts)?;
+        let offset = self.folded(Opcode::AddI, &wrap(), parts).unwrap_or_else(|| self.splat(index, 0, &[]));
         let offset = self.stretch(offset, &shape);
         let inside = self.folded(Opcode::AndI, &[], masks).map(|mask| self.stretch(mask, &shape));
         let mask = match (inside, user) {
@@ -257,15 +291,20 @@ impl Trace {
     }
 
     /// A component as a recorded value: rank 0, or the rank of the result.
-    fn position(&mut self, request: &Request<'_>, axis: usize, component: &Component) -> Option<Value> {
+    pub(super) fn position(
+        &mut self,
+        (place, name): (Place, &str),
+        rank: usize,
+        axis: usize,
+        component: &Component,
+    ) -> Option<Value> {
         match component.kind {
-            Kind::Value(raw) => self.usable(raw, request.place),
+            Kind::Value(raw) => self.usable(raw, place),
             Kind::Number(number) => {
                 let bits = number as u64 & (u64::MAX >> (64 - component.dtype.bits()));
                 Some(self.splat(component.dtype, bits, &[]))
             }
             Kind::Span { start, len } => {
-                let (place, name, rank) = (request.place, request.name, request.rank);
                 if axis >= rank {
                     let axes = if rank == 1 { "1 axis".to_string() } else { format!("{rank} axes") };
                     let message = format!(
@@ -293,9 +332,9 @@ impl Trace {
     }
 
     /// The shape of the result.
-    fn stretched(&mut self, request: &Request<'_>, positions: &[Value]) -> Option<Vec<i64>> {
+    pub(super) fn stretched(&mut self, request: &Request<'_>, positions: &[(&str, Value)]) -> Option<Vec<i64>> {
         let mut shapes: Vec<(&str, Vec<i64>)> =
-            positions.iter().map(|&value| ("index", self.builder.module.shape(value).to_vec())).collect();
+            positions.iter().map(|&(name, value)| (name, self.builder.module.shape(value).to_vec())).collect();
         for &(name, source) in request.others {
             if let Some(Source::Value(raw)) = source {
                 shapes.push((name, self.shape(raw)));
@@ -346,6 +385,13 @@ impl Trace {
         let extent = self.converted(extent, own, true, wide);
         let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
         self.combined(Opcode::CmpI, attrs, position, extent)
+    }
+
+    /// A number of elements as `offset` takes it: i32, or i64 where that does not hold all numbers of its type.
+    pub(super) fn signed_offset(&mut self, value: Value, component: &Component) -> Value {
+        let (bits, signed) = (component.dtype.bits(), component.signed);
+        let to = if bits < 32 || (bits == 32 && signed) { DType::I32 } else { DType::I64 };
+        self.converted(value, component.dtype, signed, to)
     }
 
     /// An integer in another width.

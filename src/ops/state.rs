@@ -2,15 +2,15 @@
 //! for structs by the macro [`state!`](crate::state).
 
 use crate::element::Element;
-use crate::tile::{Handle, Raw, Scalar, Tile};
+use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 
-/// Values that a body takes and gives back: tiles, scalars, and tuples, arrays, vectors and structs of
+/// Values that a body takes and gives back: tiles, scalars, pointers, and tuples, arrays, vectors and structs of
 /// these.
 ///
 /// Arrays in memory are not state: a body simply uses them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the state of a loop or the result of a branch",
-    note = "state is a `Tile`, a `Scalar`, or a tuple, array, `Vec` or struct of these (`cutlet::state!` for structs); \
+    note = "state is a `Tile`, a `Scalar`, a pointer, or a tuple, array, `Vec` or struct of these (`cutlet::state!` for structs); \
             a host number becomes a `Scalar` by `ct::scalar(x)`"
 )]
 pub trait State: Sized {
@@ -60,6 +60,24 @@ impl<T: Element> State for Scalar<T> {
     }
     fn rebuild(&self, from: &mut Values) -> Self {
         Scalar::from_raw(from.take())
+    }
+}
+
+impl<T, const R: usize> State for PtrTile<T, R> {
+    fn flatten(&self, out: &mut Values) {
+        out.0.push_back(self.raw());
+    }
+    fn rebuild(&self, from: &mut Values) -> Self {
+        PtrTile::from_raw(from.take())
+    }
+}
+
+impl<T> State for Ptr<T> {
+    fn flatten(&self, out: &mut Values) {
+        out.0.push_back(self.raw());
+    }
+    fn rebuild(&self, from: &mut Values) -> Self {
+        Ptr::from_raw(from.take())
     }
 }
 

@@ -4,10 +4,11 @@ use super::access::{LoadOptions, StoreOptions};
 use super::construct::{extents, full};
 use super::index::TileIndex;
 use super::operand::Operand;
+use super::order::{Order, Scope};
 use super::range::{Bounds, LoopRange, StepRange, range};
 use super::visit::Visit;
 use crate::element::Element;
-use crate::ir::Padding;
+use crate::ir::{MemOrder, Padding};
 use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 
 /// The tiles of an [`Array`] or [`ArrayMut`]: a shape, where they begin, and how they are accessed; made by
@@ -38,6 +39,8 @@ pub struct Tiles<A, const R: usize> {
     padding: Padding,
     latency: Option<u32>,
     allow_tma: Option<bool>,
+    loads: Order,
+    stores: Order,
     checked: bool,
 }
 
@@ -58,6 +61,42 @@ impl<A, const R: usize> Tiles<A, R> {
     /// What loads read outside of the array; zero unless stated. All but `Zero` are for floats that have the value.
     pub fn padding(mut self, padding: Padding) -> Self {
         self.padding = padding;
+        self
+    }
+
+    /// Loads and stores are relaxed: as [`LoadOptions::relaxed`].
+    pub fn relaxed(mut self, scope: Scope) -> Self {
+        (self.loads, self.stores) = (Order::new(MemOrder::Relaxed, scope), Order::new(MemOrder::Relaxed, scope));
+        self
+    }
+
+    /// Loads acquire, as [`LoadOptions::acquire`]; stores stay as they are.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// // Block 1 waits for what block 0 says.
+    /// fn message(data: ArrayMut<f32, 1>, flag: ArrayMut<i32, 1>) {
+    ///     let flag = flag.tiles([1]).acquire(ct::Scope::Device).release(ct::Scope::Device);
+    ///     let send = || {
+    ///         data.store([0], ct::full([4], 1.5));
+    ///         flag.store(0, 1);
+    ///     };
+    ///     let receive = || {
+    ///         ct::while_loop((), |()| flag.load(0).item().eq(0), |()| ());
+    ///         data.store([1], data.load([0], [4]) * 2.0);
+    ///     };
+    ///     ct::if_else(ct::bid(0).eq(0), send, receive);
+    /// }
+    ///
+    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([8])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(message, 2, (&mut data, &mut flag))?;
+    /// assert_eq!(data.to_vec()?, [1.5, 1.5, 1.5, 1.5, 3.0, 3.0, 3.0, 3.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn acquire(mut self, scope: Scope) -> Self {
+        self.loads = Order::new(MemOrder::Acquire, scope);
         self
     }
 
@@ -87,12 +126,21 @@ impl<A, const R: usize> Tiles<A, R> {
         options = self.order.iter().fold(options, |options, order| options.order(*order));
         options = self.latency.iter().fold(options, |options, &latency| options.latency(latency));
         options = self.allow_tma.iter().fold(options, |options, &allow| options.allow_tma(allow));
+        options.access.memory = self.loads;
         // SAFETY: the caller of `Tiles::check_bounds` has promised it.
         unsafe { options.check_bounds(self.checked) }
     }
 
+    /// Array, shape, step and options of what changes the array.
+    pub(super) fn parts(self) -> (A, [usize; R], [usize; R], StoreOptions) {
+        let options = self.store_options();
+        (self.array, self.shape, self.step, options)
+    }
+
     fn store_options(&self) -> StoreOptions {
-        StoreOptions { access: self.load_options().access }
+        let mut access = self.load_options().access;
+        access.memory = self.stores;
+        StoreOptions { access }
     }
 }
 
@@ -129,8 +177,9 @@ macro_rules! tiles_of {
             /// The tiles of this shape, to be accessed by tile index: side by side unless [`Tiles::step`] says otherwise.
             pub fn tiles(self, shape: [usize; R]) -> Tiles<Self, R> {
                 let (order, latency, allow_tma) = (None, None, None);
-                let padding = Padding::Zero;
-                Tiles { array: self, shape, step: shape, order, padding, latency, allow_tma, checked: true }
+                let (padding, weak, step) = (Padding::Zero, Order::default(), shape);
+                let (loads, stores, checked) = (weak, weak, true);
+                Tiles { array: self, shape, step, order, padding, latency, allow_tma, loads, stores, checked }
             }
         }
 
@@ -206,6 +255,12 @@ tiles_of!(Array);
 tiles_of!(ArrayMut);
 
 impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
+    /// Stores release, as [`StoreOptions::release`]; loads stay as they are.
+    pub fn release(mut self, scope: Scope) -> Self {
+        self.stores = Order::new(MemOrder::Release, scope);
+        self
+    }
+
     /// Writes a tile at an index; a scalar or a host value fills it. What lies outside of the array is not written.
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {

@@ -4,7 +4,7 @@ use super::access::Access;
 use super::index::Component;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, TypeId, Value};
-use crate::tile::{ArrayData, ArrayHandle, Place, Trace};
+use crate::tile::{ArrayData, ArrayHandle, Place, Raw, Trace};
 
 /// Is every axis named once?
 pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
@@ -92,7 +92,7 @@ impl Visit<'_> {
     }
 
     fn steps(&self) -> &[i64] {
-        self.step.unwrap_or(self.extents())
+        self.step.filter(|step| !step.is_empty()).unwrap_or(self.extents())
     }
 
     /// The view of the array's tiles, recorded; `None` after a problem.
@@ -117,18 +117,61 @@ impl Visit<'_> {
 
     /// The view that an index needs, and its operands; `None` after a problem.
     pub fn locate(&self, t: &mut Trace, index: &[Component]) -> Option<(Value, Vec<Value>)> {
-        let is_sparse = |c: &Component| matches!(c, Component::Sparse(_));
-        match index.iter().position(is_sparse) {
+        match self.sparse_axis(t, index)? {
             None => self.locate_regular(t, index),
-            Some(axis) if index[axis + 1..].iter().any(is_sparse) => {
-                let axes: Vec<String> =
-                    (0..index.len()).filter(|&d| is_sparse(&index[d])).map(|d| d.to_string()).collect();
-                let message = format!("`{}`: components {} are lists of positions", self.name, axes.join(" and "));
-                t.report(self.place, message, &["one axis can be sparse; for pairs of positions: `gather`, `scatter`"]);
-                None
-            }
             Some(axis) => self.locate_sparse(t, index, axis),
         }
+    }
+
+    /// The axis along which positions are listed, if there is one; `None` after a problem: there are several.
+    fn sparse_axis(&self, t: &mut Trace, index: &[Component]) -> Option<Option<usize>> {
+        let is_sparse = |d: &usize| matches!(index[*d], Component::Sparse(_));
+        let axes: Vec<usize> = (0..index.len()).filter(is_sparse).collect();
+        if axes.len() > 1 {
+            let axes: Vec<String> = axes.iter().map(|d| d.to_string()).collect();
+            let message = format!("`{}`: components {} are lists of positions", self.name, axes.join(" and "));
+            t.report(self.place, message, &["one axis can be sparse; for pairs of positions: `gather`, `scatter`"]);
+            return None;
+        }
+        Some(axes.first().copied())
+    }
+
+    /// The positions that are listed along an axis; `None` after a problem.
+    fn listed(&self, t: &mut Trace, list: &Component, axis: usize) -> Option<Value> {
+        let list = t.index_tile(self.place, list.number())?;
+        let (count, extent) = (t.builder.module.shape(list)[0], self.shape[axis]);
+        if count != extent {
+            let message = format!("`{}`: {count} positions for extent {extent} of axis {axis}", self.name);
+            t.report(self.place, message, &["one position for each element of the tile along this axis"]);
+            return None;
+        }
+        Some(list)
+    }
+
+    /// The positions of the tile's elements along each axis of the array, in the shape of the tile but for extents of 1,
+    /// and their types; `None` after a problem.
+    pub fn positions(&self, t: &mut Trace, index: &[Component]) -> Option<Vec<(Raw, DType)>> {
+        self.sparse_axis(t, index)?;
+        let order = self.dim_map(t);
+        let mut positions = vec![None; index.len()];
+        for (d, component) in index.iter().enumerate() {
+            let extent = self.shape[d];
+            let start = match component {
+                Component::Sparse(_) => None,
+                Component::Tiles(number) => Some(t.scaled_index(self.place, *number, self.steps()[d])?),
+                Component::Elements(number) => Some(t.index_scalar(self.place, *number)?),
+            };
+            let list = match start {
+                None => self.listed(t, component, d)?,
+                Some(start) => t.positions_from(start, extent),
+            };
+            let dtype = t.builder.module.dtype(list);
+            let mut shape = vec![1; index.len()];
+            shape[d] = extent;
+            let list = t.put(Opcode::Reshape, &[list], vec![], dtype, &shape);
+            positions[order[d] as usize] = Some((t.raw(list), dtype));
+        }
+        positions.into_iter().collect()
     }
 
     fn locate_regular(&self, t: &mut Trace, index: &[Component]) -> Option<(Value, Vec<Value>)> {
@@ -148,13 +191,7 @@ impl Visit<'_> {
 
     /// One axis by a list of positions; the others count elements.
     fn locate_sparse(&self, t: &mut Trace, index: &[Component], axis: usize) -> Option<(Value, Vec<Value>)> {
-        let list = t.index_tile(self.place, index[axis].number())?;
-        let (count, extent) = (t.builder.module.shape(list)[0], self.shape[axis]);
-        if count != extent {
-            let message = format!("`{}`: {count} positions for extent {extent} of axis {axis}", self.name);
-            t.report(self.place, message, &["one position for each element of the tile along this axis"]);
-            return None;
-        }
+        let list = self.listed(t, &index[axis], axis)?;
         let mut offsets = Vec::new();
         for (d, component) in index.iter().enumerate().filter(|&(d, _)| d != axis) {
             offsets.push(match component {

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::ir::table::Effect;
-use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, Op, OpId, Opcode, Substitution, TypeId, Value};
+use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Substitution, TypeId, Value};
 
 /// Merges common subexpressions of every entry.
 pub(super) fn run(module: &mut Module) {
@@ -48,11 +48,6 @@ struct Walk<'m> {
     next: u64,
 }
 
-/// Ordinary loads: repeatable while memory does not change.
-fn is_weak_load(op: &Op) -> bool {
-    op.code.spec().effect == Effect::Read && op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak))
-}
-
 impl Walk<'_> {
     fn block(&mut self, block: BlockId) {
         let depth = self.scope.len();
@@ -70,7 +65,7 @@ impl Walk<'_> {
         let op = self.module.op(id);
         let epoch = match op.code.spec().effect {
             Effect::Pure => None,
-            Effect::Read if is_weak_load(op) => Some(self.epoch),
+            Effect::Read if op.is_weak_load() => Some(self.epoch),
             Effect::Region => {
                 self.regions(id);
                 return true;
@@ -103,7 +98,7 @@ impl Walk<'_> {
     /// Blocks that change memory begin and end in a state of their own: an iteration follows another.
     fn regions(&mut self, id: OpId) {
         let regions = self.module.op(id).regions.clone();
-        let changes = regions.iter().any(|&region| changes_memory(self.module, region));
+        let changes = regions.iter().any(|&region| self.module.block_changes_memory(region));
         for region in regions {
             if changes {
                 self.memory_changes();
@@ -124,17 +119,4 @@ impl Walk<'_> {
         let types = op.results.iter().map(|&v| self.module.ty_id(v)).collect();
         Key { code: op.code, operands, segments: op.segments.clone(), attrs: op.attrs.clone(), types, epoch }
     }
-}
-
-fn changes_memory(module: &Module, block: BlockId) -> bool {
-    let mut changes = false;
-    module.walk(block, &mut |id| {
-        let op = module.op(id);
-        changes |= match op.code.spec().effect {
-            Effect::Pure | Effect::Region | Effect::Terminator => false,
-            Effect::Read => !is_weak_load(op),
-            Effect::Write | Effect::ReadWrite | Effect::Other => true,
-        };
-    });
-    changes
 }

@@ -41,7 +41,7 @@ fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
         let reads = effect == Effect::Read || (effect == Effect::ReadWrite && is_read);
         let writes = matches!(effect, Effect::Write | Effect::ReadWrite);
         if reads || writes {
-            let Some(root) = address(module, id).and_then(|address| parameter(module, address)) else {
+            let Some(root) = op.address().and_then(|address| parameter(module, address)) else {
                 // It may be any memory.
                 return Vec::new();
             };
@@ -58,35 +58,8 @@ fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
     if read.is_disjoint(&written) { found } else { Vec::new() }
 }
 
-/// The view or pointers that an op accesses.
-fn address(module: &Module, id: OpId) -> Option<Value> {
-    let op = module.op(id);
-    let names = ["view", "pointers", "source", "destination"];
-    let group = op.code.spec().operands.iter().position(|operand| names.contains(&operand.name))?;
-    op.group(group).first().copied()
-}
-
 /// The parameter that an address comes from.
-fn parameter(module: &Module, mut address: Value) -> Option<Value> {
-    loop {
-        match module.def(address) {
-            Def::Arg(block, _) => return module.block(block).parent.is_none().then_some(address),
-            Def::Result(id, _) => {
-                let op = module.op(id);
-                match op.code {
-                    Opcode::MakePartitionView
-                    | Opcode::MakeStridedView
-                    | Opcode::MakeGatherScatterView
-                    | Opcode::MakeTensorView
-                    | Opcode::Assume
-                    | Opcode::Offset
-                    | Opcode::PtrToPtr
-                    | Opcode::Reshape
-                    | Opcode::Broadcast
-                    | Opcode::Permute => address = op.operands[0],
-                    _ => return None,
-                }
-            }
-        }
-    }
+fn parameter(module: &Module, address: Value) -> Option<Value> {
+    let base = module.base(address);
+    matches!(module.def(base), Def::Arg(block, _) if module.block(block).parent.is_none()).then_some(base)
 }

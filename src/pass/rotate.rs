@@ -120,14 +120,16 @@ impl<'m> Body<'m> {
         (ops, args)
     }
 
-    /// Has the body no effects but reads, and does every iteration end at its end?
+    /// Has the body no effects but weak reads, and does every iteration end at its end?
     fn is_plain(&self) -> bool {
         let mut ends = Vec::new();
         continues(self.module, self.block, &mut ends);
         let mut plain = ends.len() == 1 && self.module.block(self.block).ops.last() == ends.first();
         self.module.walk(self.block, &mut |id| {
-            plain &= match self.module.op(id).code.spec().effect {
-                Effect::Pure | Effect::Region | Effect::Read | Effect::Terminator => true,
+            let op = self.module.op(id);
+            plain &= match op.code.spec().effect {
+                Effect::Pure | Effect::Region | Effect::Terminator => true,
+                Effect::Read => op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak)),
                 Effect::Write | Effect::ReadWrite | Effect::Other => false,
             };
         });
@@ -139,10 +141,7 @@ impl<'m> Body<'m> {
         let op = self.module.op(id);
         match op.code {
             Opcode::MmaF | Opcode::MmaI => false,
-            Opcode::LoadView => {
-                let weak = matches!(op.attr(AttrKind::MemOrder), Some(Attr::MemOrder(MemOrder::Weak)));
-                weak && op.group(2).is_empty() && self.users(op.results[1]).is_empty()
-            }
+            Opcode::LoadView => op.group(2).is_empty() && self.users(op.results[1]).is_empty(),
             code => code.spec().effect == Effect::Pure && op.regions.is_empty(),
         }
     }

@@ -192,6 +192,7 @@ impl Counter<'_> {
             Opcode::LoadView | Opcode::LoadPtr => self.touch(op.operands[0], op.results[0], weight, false),
             Opcode::StoreView => self.touch(op.group(1)[0], op.group(0)[0], weight, true),
             Opcode::StorePtr => self.touch(op.group(0)[0], op.group(1)[0], weight, true),
+            Opcode::AtomicRedView => self.touch(op.group(0)[0], op.group(2)[0], weight, true),
             Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
                 // 2 m n k, and k is the last axis of the left operand.
                 let (acc, _) = self.extent(op.results[0]);

@@ -148,6 +148,9 @@ driver_table! {
     module_unload = "cuModuleUnload"(module: CUmodule);
     /// Finds a kernel of a module.
     module_function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    /// Finds a global variable of a module.
+    module_global = "cuModuleGetGlobal_v2"(
+        address: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char);
     /// Loads code as a library: a cubin, or bytecode for the driver's compiler.
     library_load_data = "cuLibraryLoadData"(
         library: *mut CUlibrary, code: *const c_void, options: *mut c_uint, values: *mut *mut c_void, count: c_uint,
@@ -156,6 +159,9 @@ driver_table! {
     library_unload = "cuLibraryUnload"(library: CUlibrary);
     /// Finds a kernel of a library.
     library_kernel = "cuLibraryGetKernel"(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char);
+    /// Finds a global variable of a library in the current context.
+    library_global = "cuLibraryGetGlobal"(
+        address: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
     /// The function of a kernel in the current context.
     kernel_function = "cuKernelGetFunction"(function: *mut CUfunction, kernel: CUkernel);
     /// Sets a property of a kernel.

@@ -20,6 +20,9 @@ use crate::error::{Error, Result};
 /// Alignment of every allocation in bytes.
 pub const ALIGNMENT: usize = 256;
 
+/// Every allocation has whole words of so many bytes: atomics on 16 bits may go by the words that hold them.
+const WORD: usize = 4;
+
 /// One allocation on one device.
 pub struct Memory {
     address: u64,
@@ -275,10 +278,11 @@ fn cpu_pointer(address: u64) -> *mut u8 {
 }
 
 fn cpu_layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes, ALIGNMENT).ok()
+    Layout::from_size_align(bytes.checked_next_multiple_of(WORD)?, ALIGNMENT).ok()
 }
 
 fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64> {
+    let bytes = bytes.next_multiple_of(WORD);
     gpu.make_current()?;
     let mut address = 0;
     let mut alloc = || {

@@ -8,8 +8,8 @@
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 
 use super::driver::sys::{
-    CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUlibrary, CUlinkState, CUmodule,
+    CUdeviceptr, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlaunchAttribute,
+    CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUlibrary, CUlinkState, CUmodule,
 };
 use super::gpu::{Gpu, GpuStream};
 use crate::error::{Error, Result};
@@ -268,6 +268,53 @@ impl GpuKernel {
             gpu.driver.kernel_function(&mut function, kernel)?;
         }
         Ok(GpuKernel { loaded, function, threads: 1, shared_bytes: 0, cluster: 1 })
+    }
+
+    /// The address of a global variable of the code with `bytes` bytes at least.
+    fn global(&self, symbol: &str, bytes: usize) -> Result<CUdeviceptr> {
+        let gpu = self.gpu();
+        gpu.make_current()?;
+        let name = CString::new(symbol).expect("a symbol is an identifier");
+        let (mut address, mut size) = (0, 0);
+        // SAFETY: the code is loaded into the current context and the pointers are valid.
+        match self.loaded.code {
+            Code::Module(module) => unsafe { gpu.driver.module_global(&mut address, &mut size, module, name.as_ptr()) },
+            Code::Library(library) => unsafe {
+                gpu.driver.library_global(&mut address, &mut size, library, name.as_ptr())
+            },
+        }?;
+        assert!(bytes <= size, "{bytes} bytes of the global `{symbol}`, which has {size}");
+        Ok(address)
+    }
+
+    /// Reads the first bytes of a global variable, when the device has done all work.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when there is none of this name, or earlier work failed.
+    pub fn read_global(&self, symbol: &str, to: &mut [u8]) -> Result<()> {
+        let (from, gpu) = (self.global(symbol, to.len())?, self.gpu());
+        let stream = gpu.default_stream();
+        // SAFETY: the variable has this many bytes; the host bytes stay borrowed until the copy is done.
+        unsafe {
+            gpu.driver.context_synchronize()?;
+            gpu.driver.copy_to_host(to.as_mut_ptr().cast(), from, to.len(), stream.raw)?;
+        }
+        stream.synchronize()
+    }
+
+    /// Replaces the first bytes of a global variable, when the device has done all work.
+    ///
+    /// # Errors
+    /// As [`GpuKernel::read_global`].
+    pub fn write_global(&self, symbol: &str, from: &[u8]) -> Result<()> {
+        let (to, gpu) = (self.global(symbol, from.len())?, self.gpu());
+        let stream = gpu.default_stream();
+        // SAFETY: as in `read_global`.
+        unsafe {
+            gpu.driver.context_synchronize()?;
+            gpu.driver.copy_to_device(to, from.as_ptr().cast(), from.len(), stream.raw)?;
+        }
+        stream.synchronize()
     }
 
     fn attribute(&self, which: CUfunction_attribute) -> Result<u32> {

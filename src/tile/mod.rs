@@ -1,4 +1,4 @@
-//! What a kernel author holds: [`Tile`], [`Scalar`], [`Array`], [`ArrayMut`]; and the trace that they record into.
+//! What a kernel author holds: [`Tile`], [`Scalar`], [`Array`], [`ArrayMut`], [`Ptr`], [`PtrTile`]; and the trace that they record into.
 //!
 //! Each of them is a handle of a value in the trace of this thread, with its element type and rank as
 //! Rust types. What can be done with them is in [`crate::ops`]. Records into `ir`, knows no back end.
@@ -9,6 +9,7 @@ mod context;
 mod declare;
 mod described;
 mod handle;
+mod pointer;
 mod tracer;
 
 pub(crate) use array::ArrayHandle;
@@ -19,5 +20,6 @@ pub(crate) use context::{Place, Raw, Region, Source, Trace, at_place, here, in_r
 pub(crate) use described::ArrayData;
 pub(crate) use handle::sealed::Handle;
 pub use handle::{Scalar, Tile, TileLike};
+pub use pointer::{Ptr, PtrTile};
 pub use tracer::Tracer;
 pub(crate) use tracer::{refuse_nested, trace_into_module};

@@ -4,6 +4,8 @@ use super::array::{Array, ArrayMut};
 use super::context::{Place, Session, can_launch, record};
 use super::handle::Scalar;
 use super::handle::sealed::Handle;
+use super::pointer::Ptr;
+use crate::dtype::DType;
 use crate::element::{Element, Whole};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::{Module, Opcode, Type};
@@ -22,6 +24,16 @@ impl Tracer {
             let value = t.param(Type::scalar(T::DTYPE));
             Scalar::from_raw(t.raw(value))
         })
+    }
+
+    /// The parameter of an address: a number, so that nothing is taken for granted about where it leads.
+    pub(crate) fn pointer<T: Element + Whole>(&mut self) -> Ptr<T> {
+        Ptr::from_raw(record(|t| {
+            let address = t.param(Type::scalar(DType::I64));
+            let ty = t.builder.module.intern(Type::ptr(T::DTYPE));
+            let pointer = t.emit(Opcode::IntToPtr, &[&[address]], vec![], vec![], &[ty])[0];
+            t.raw(pointer)
+        }))
     }
 
     /// The parameters of a read-only array: base pointer, `R` extents, `R` strides.

@@ -17,7 +17,8 @@ pub fn register(suite: &mut Suite) {
         )+};
     }
     each!(additions: i32 i64 u32 u64 f16 bf16 f32 f64);
-    each!(extrema: i32 i64 u32 u64 f32 f64);
+    each!(extrema: i32 i64 u32 u64 f16 bf16 f32 f64);
+    each!(extrema_before: i32 u64 f16 bf16 f32);
     each!(bits: i32 i64 u32 u64);
     each!(exchanges: i32 i64 u32 u64 f32 f64);
     each!(neighbours: i32 f16 bf16 f32 f64);
@@ -61,8 +62,21 @@ fn additions<T: ct::AtomicAdd>(session: Session) -> Result<()> {
     session.check("subtracted", &down, &|[i]| Want::exactly(sum(i, -1)))
 }
 
-fn mask<T: Element>() -> u64 {
+/// All bits of an element.
+pub fn mask<T: Element>() -> u64 {
     u64::MAX >> (64 - T::DTYPE.bits())
+}
+
+/// Where a value stands in the order of atomic extrema: signed and unsigned integers as they are; floats by sign and
+/// magnitude.
+pub fn order_key<T: Number>(x: T) -> i128 {
+    let bits = x.to_bits() & mask::<T>();
+    let up = 64 - T::DTYPE.bits();
+    match (T::DTYPE.is_float(), T::SIGNED) {
+        (true, _) if bits >> (T::DTYPE.bits() - 1) == 1 => -1 - i128::from(bits & (mask::<T>() >> 1)),
+        (_, true) => i128::from(((bits << up) as i64) >> up),
+        _ => i128::from(bits),
+    }
 }
 
 fn extrema_kernel<T: ct::AtomicMinMax>(x: Array<T, 1>, at: Array<i32, 1>, high: ArrayMut<T, 1>, low: ArrayMut<T, 1>) {
@@ -79,24 +93,42 @@ fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
     let start = random::<T>(6, BINS, Spread::Moderate);
     let (mut high, mut low) = (session.array(&start, [BINS])?, session.array(&start, [BINS])?);
     session.launch(extrema_kernel::<T>, [COUNT.div_ceil(256)], (&x, &index, &mut high, &mut low))?;
-    // Signed and unsigned integers as they are; floats by sign and magnitude.
-    let key = |x: T| {
-        let bits = x.to_bits() & mask::<T>();
-        let up = 64 - T::DTYPE.bits();
-        match (T::DTYPE.is_float(), T::SIGNED) {
-            (true, _) if bits >> (T::DTYPE.bits() - 1) == 1 => -1 - i128::from(bits & (mask::<T>() >> 1)),
-            (_, true) => i128::from(((bits << up) as i64) >> up),
-            _ => i128::from(bits),
-        }
-    };
     let of_bin = |i: usize| {
         let all = data.iter().zip(&at).filter(move |(x, at)| **at == i as i32 && !x.to_f64().is_nan());
         all.map(|(x, _)| *x).chain([start[i]]).collect::<Vec<T>>()
     };
-    let largest = |i: usize| of_bin(i).into_iter().max_by_key(|&x| key(x)).expect("a value");
-    let smallest = |i: usize| of_bin(i).into_iter().min_by_key(|&x| key(x)).expect("a value");
+    let largest = |i: usize| of_bin(i).into_iter().max_by_key(|&x| order_key(x)).expect("a value");
+    let smallest = |i: usize| of_bin(i).into_iter().min_by_key(|&x| order_key(x)).expect("a value");
     session.check("largest", &high, &|[i]| Want::SameBits(largest(i).to_bits()))?;
     session.check("smallest", &low, &|[i]| Want::SameBits(smallest(i).to_bits()))
+}
+
+fn climb_kernel<T: ct::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<T, 2>) {
+    let at = ct::arange(64, 0, 1);
+    let steps = (at % 4 + ct::bid(0) * 4).cast::<T>();
+    let inside = at.lt(61);
+    let old = top.atomic_max_with(at / 4, steps, AtomicOptions::new().mask(inside));
+    before.scatter((ct::bid(0), at), old);
+}
+
+/// Values before: no greater than what was there afterwards, never again less; 0 where nothing was looked at. Neighbours
+/// that share a word do not disturb each other.
+fn extrema_before<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
+    let blocks = 6;
+    let mut top = session.device().zeros::<T, 1>([16])?;
+    let mut before = session.unwritten::<T, 2>([blocks, 64])?;
+    session.launch(climb_kernel::<T>, [blocks], (&mut top, &mut before))?;
+    let last = |i: usize| 4 * (blocks - 1) + if i == 15 { 0 } else { 3 };
+    session.check("top", &top, &|[i]| Want::exactly(T::from_f64(last(i) as f64)))?;
+    if session.only_compiles() {
+        return Ok(());
+    }
+    let old = before.to_vec()?;
+    for (i, old) in old.iter().enumerate() {
+        let limit = if i % 64 < 61 { last(i % 64 / 4) as f64 } else { 0.0 };
+        anyhow::ensure!((0.0..=limit).contains(&old.to_f64()), "at {i}: {old:?} before, at most {limit} afterwards");
+    }
+    Ok(())
 }
 
 fn bits_kernel<T: ct::AtomicBits>(

@@ -23,6 +23,8 @@ mod layernorm_backward;
 mod matmul;
 #[path = "../../examples/mutex.rs"]
 mod mutex;
+#[path = "../../examples/prefix_sum.rs"]
+mod prefix_sum;
 #[path = "../../examples/saxpy.rs"]
 mod saxpy;
 #[path = "../../examples/softmax.rs"]
@@ -69,6 +71,8 @@ pub fn register(suite: &mut Suite) {
             ("--rows" "9" "--columns" "96" "--ids" "12" "--tile" "64");
         histogram: ("--n" "20000") ("--n" "4096" "--blocks" "1") ("--n" "9999" "--tile" "512" "--blocks" "3");
         mutex: ("--blocks" "9") ("--blocks" "5" "--n" "100");
+        prefix_sum: ("--n" "100000" "--tile" "1024") ("--n" "1") ("--type" "i32" "--n" "70001" "--tile" "512")
+            ("--type" "i32" "--n" "24576" "--tile" "8192");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")

@@ -19,6 +19,7 @@
 
 mod assert;
 mod atomic;
+mod atomic_store;
 mod boxes;
 mod cast;
 mod chains;
@@ -33,6 +34,7 @@ mod float;
 mod flow;
 mod format;
 mod gather;
+mod global;
 mod grid;
 mod harness;
 mod integer;
@@ -43,6 +45,7 @@ mod numbers;
 mod order;
 mod philox;
 mod pieces;
+mod pointer;
 mod print;
 mod product;
 mod ptxas;
@@ -86,7 +89,10 @@ fn main() -> ExitCode {
     memory::register(&mut suite);
     views::register(&mut suite);
     gather::register(&mut suite);
+    pointer::register(&mut suite);
+    global::register(&mut suite);
     atomic::register(&mut suite);
+    atomic_store::register(&mut suite);
     order::register(&mut suite);
     reduce::register(&mut suite);
     require::register(&mut suite);

@@ -1,10 +1,11 @@
-//! Orders between tile blocks: messages, a lock, a chain of blocks, and what one block sees of itself.
+//! Orders between tile blocks: messages, a lock, a chain of blocks, by element index and by tile index.
 
 use anyhow::Result;
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{AtomicOptions, GatherOptions, ScatterOptions, Scope};
+use cutlet::{AtomicOptions, GatherOptions, LoadOptions, ScatterOptions, Scope, StoreOptions};
 
+use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -13,6 +14,15 @@ pub fn register(suite: &mut Suite) {
     suite.test("order/chain", chain);
     suite.test("order/mutex", mutex);
     suite.test("order/tiles_of_flags", tiles_of_flags);
+    for (name, how) in [("tiles", How::Tiles), ("turned", How::Turned), ("at", How::At), ("listed", How::Listed)] {
+        suite.test(format!("order/{name}/u8"), move |session| by_tile_index::<u8>(session, how));
+        suite.test(format!("order/{name}/f16"), move |session| by_tile_index::<f16>(session, how));
+        suite.test(format!("order/{name}/i32"), move |session| by_tile_index::<i32>(session, how));
+        suite.test(format!("order/{name}/f64"), move |session| by_tile_index::<f64>(session, how));
+    }
+    suite.test("order/relay", relay);
+    suite.test("order/coherence", coherence);
+    suite.test("order/alias_fence", alias_fence);
 }
 
 /// Waits until the element has this value or a higher one.
@@ -100,4 +110,131 @@ fn tiles_of_flags(session: Session) -> Result<()> {
     let [mut data, mut out] = [session.unwritten::<u32, 1>([256])?, session.unwritten::<u32, 1>([256])?];
     session.launch(many_flags, [2], (&mut flags, &mut data, &mut out))?;
     session.check("data", &out, &|[i]| Want::exactly(255 - i as u32))
+}
+
+/// How a tile of flags is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum How {
+    Tiles,
+    Turned,
+    At,
+    Listed,
+}
+
+const FLAGS: [usize; 2] = [8, 64];
+
+fn load_flags<T: Number>(flags: ArrayMut<T, 2>, how: How) -> Tile<T, 2> {
+    let options = LoadOptions::new().acquire(Scope::Device);
+    let rows = 7 - ct::arange(8, 0, 1);
+    match how {
+        How::Tiles => flags.load_with((0, 0), FLAGS, options),
+        How::Turned => flags.load_with((0, 0), [64, 8], options.order([1, 0])).transpose(),
+        How::At => flags.load_with((ct::at(-1), ct::at(-3)), FLAGS, options),
+        How::Listed => flags.load_with((ct::at(rows), 0), FLAGS, options),
+    }
+}
+
+fn store_flags<T: Number>(flags: ArrayMut<T, 2>, how: How) {
+    let options = StoreOptions::new().release(Scope::Device);
+    let (ones, rows) = (ct::ones::<T, 2>(FLAGS), ct::arange(8, 0, 1));
+    match how {
+        How::Tiles => flags.store_with((0, 0), ones, options),
+        How::Turned => flags.store_with((0, 0), ones.transpose(), options.order([1, 0])),
+        How::At => flags.store_with((ct::at(-1), ct::at(-3)), ones, options),
+        How::Listed => flags.store_with((ct::at(rows), 0), ones, options),
+    }
+}
+
+fn flagged<T: Number>(flags: ArrayMut<T, 2>, data: ArrayMut<i32, 1>, out: ArrayMut<i32, 1>, how: How, count: usize) {
+    let send = || {
+        data.store([0], ct::arange(512, 7, 3));
+        store_flags(flags, how);
+    };
+    let receive = || {
+        let seen = || load_flags(flags, how).ne(T::from_f64(0.0)).count(..).item();
+        ct::while_loop((), |()| seen().ne(count), |()| ());
+        out.store([0], data.load([0], [512]));
+    };
+    ct::if_else(ct::bid(0).eq(0), send, receive);
+}
+
+/// Tiles of flags by tile index, inside of the array and beyond its edges, in one access a thread and in several.
+fn by_tile_index<T: Number>(session: Session, how: How) -> Result<()> {
+    for columns in [64, 57] {
+        let shape = if how == How::At { [7, columns - 3] } else { [8, columns] };
+        let mut flags = session.device().zeros::<T, 2>(shape)?;
+        let [mut data, mut out] = [session.unwritten::<i32, 1>([512])?, session.unwritten::<i32, 1>([512])?];
+        let constants = (ct::Constant(how), ct::Constant(shape[0] * shape[1]));
+        session.launch(flagged::<T>, [2], (&mut flags, &mut data, &mut out, constants.0, constants.1))?;
+        session.check("flags", &flags, &|_| Want::exactly(T::from_f64(1.0)))?;
+        session.check("data", &out, &|[i]| Want::exactly(7 + 3 * i as i32))?;
+    }
+    Ok(())
+}
+
+fn relay_kernel(tiles: ArrayMut<i32, 2>, ready: ArrayMut<u64, 1>) {
+    let me = ct::bid(0);
+    let ready = ready.tiles([1]).acquire(Scope::Device).release(Scope::Device);
+    ct::while_loop((), |()| ready.load(me).item().eq(0), |()| ());
+    let tiles = tiles.tiles([1, 100usize.next_power_of_two()]);
+    tiles.store((me + 1, 0), tiles.load((me, 0)) + me);
+    ready.store(me + 1, 1u64);
+}
+
+/// Each block adds to what the one before it has.
+fn relay(session: Session) -> Result<()> {
+    let blocks = 20;
+    let mut ready = vec![0u64; blocks + 1];
+    ready[0] = 1;
+    let mut ready = session.array(&ready, [blocks + 1])?;
+    let mut tiles = session.device().zeros::<i32, 2>([blocks + 1, 100])?;
+    session.launch(relay_kernel, [blocks], (&mut tiles, &mut ready))?;
+    session.check("sums", &tiles, &|[i, _]| Want::exactly((i * i.saturating_sub(1) / 2) as i32))
+}
+
+fn counting(counter: ArrayMut<i32, 1>, steps: ArrayMut<i32, 1>, last: i32) {
+    let view = counter.tiles([4]).relaxed(Scope::Device);
+    let count = || ct::for_each(1..last + 1, (), |i, ()| view.store(0, i));
+    let watch = || {
+        let start = (ct::zeros::<i32, 1>([4]), ct::zeros::<i32, 1>([4]));
+        let (_, smallest) = ct::while_loop(
+            start,
+            |(seen, _)| seen.lt(last).any(0).item(),
+            |(seen, smallest)| {
+                let first = view.load(0);
+                let second = view.load(0);
+                (second, smallest.min(first - seen).min(second - first))
+            },
+        );
+        steps.store([ct::bid(0) - 1], smallest);
+    };
+    ct::if_else(ct::bid(0).eq(0), count, watch);
+}
+
+/// Who reads again sees no less; and what another block writes is seen at some time.
+fn coherence(session: Session) -> Result<()> {
+    let mut counter = session.device().zeros([4])?;
+    let mut steps = session.unwritten::<i32, 1>([4 * 7])?;
+    session.launch(counting, [8], (&mut counter, &mut steps, ct::Constant(1000)))?;
+    session.check("steps back", &steps, &|_| Want::exactly(0))
+}
+
+fn fenced(x: ArrayMut<i32, 2>, y: ArrayMut<i32, 2>, z: Array<i32, 2>) {
+    let i = ct::bid(0);
+    ct::for_each(0..3, (), |k, ()| {
+        x.store((i, 0), z.load((i, 0), [16, 64]) + k);
+        ct::alias_fence();
+        y.store((0, i), y.load((0, i), [64, 16]) + x.load((i, 0), [16, 64]).transpose());
+        ct::if_then(k.eq(1), || ct::alias_fence());
+    });
+}
+
+/// Fences in loops and branches change nothing where all memory has one address.
+fn alias_fence(session: Session) -> Result<()> {
+    let data = random::<i32>(1, 50 * 60, Spread::Whole(1000));
+    let z = session.array(&data, [50, 60])?;
+    let (mut x, mut y) = (session.unwritten::<i32, 2>([50, 60])?, session.device().zeros::<i32, 2>([60, 50])?);
+    session.launch(fenced, [4], (&mut x, &mut y, &z))?;
+    session.check("x", &x, &|[i, j]| Want::exactly(data[60 * i + j] + 2))?;
+    session.check("y", &y, &|[j, i]| Want::exactly(3 * data[60 * i + j] + 3))
 }

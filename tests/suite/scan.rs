@@ -41,7 +41,8 @@ fn is_too_large(session: Session, tile: [usize; 2]) -> bool {
     session.through_tile_ir() && session.only_compiles() && tile[0] * tile[1] > MOST_ASSEMBLED
 }
 
-const TILES: [[usize; 2]; 8] = [[1, 4096], [1, 16384], [4096, 1], [64, 64], [2, 1024], [512, 4], [32, 128], [8, 2]];
+const TILES: [[usize; 2]; 9] =
+    [[1, 4096], [1, 16384], [2, 8192], [4096, 1], [64, 64], [2, 1024], [512, 4], [32, 128], [8, 2]];
 
 fn kernel<T: Element>(
     x: Array<T, 2>,

@@ -99,7 +99,8 @@ fn stores_at<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Offsets that are known while tracing: aligned ones take wide accesses, also before and behind the array.
+/// Offsets that are known while tracing: wide accesses, of the tile or of the vectors around it, also before and behind
+/// the array.
 fn known_offsets<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, tile: [usize; 2], by: [i32; 2]) {
         let (a, b) = (ct::bid(0), ct::bid(1));
@@ -109,7 +110,9 @@ fn known_offsets<T: Element>(session: Session) -> Result<()> {
     for (shape, tile) in [(SHAPE, [8, 32]), ([48, 96], [16, 32])] {
         let data = random::<T>(3, shape.iter().product(), Spread::Any);
         let x = session.array(&data, shape)?;
-        for by in [[-16, -16], [0, -8], [-1, 48], [5, -2], [-3, -64], [0, 64]] {
+        let aligned = [[-16, -16], [0, -8], [-1, 48], [5, -2], [-3, -64], [0, 64]];
+        let beside = [[0, -1], [-1, 1], [2, 3], [0, -31], [1, 33], [0, -33], [0, 95]];
+        for by in aligned.into_iter().chain(beside) {
             let mut y = session.unwritten::<T, 2>(shape)?;
             session.launch(kernel::<T>, grid(shape, tile), (&x, &mut y, Constant(tile), Constant(by)))?;
             let want = |at| Want::SameBits(moved(at, by.map(i64::from), shape).map_or(0, |i| data[i].to_bits()));

@@ -60,6 +60,15 @@ impl Call<'_> {
     }
 }
 
+/// What the compiler thinks best.
+pub const NO_HINTS: Hints = Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None };
+
+/// Choices of warps for kernels whose tile is given by the problem: a row a block.
+pub fn warps() -> impl Iterator<Item = (String, Hints)> {
+    let chosen = |n| (format!("{n} warps"), Hints { num_warps: Some(n), ..NO_HINTS });
+    [("no hints".to_string(), NO_HINTS)].into_iter().chain([4, 8, 16].map(chosen))
+}
+
 /// Where a row's arrays are, and how many sets of them.
 #[derive(Clone, Copy)]
 pub struct Place {

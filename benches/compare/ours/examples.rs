@@ -2,10 +2,16 @@
 
 #![allow(dead_code, reason = "an example is a program; only its kernels are used here")]
 
+#[path = "../../../examples/argmax.rs"]
+pub mod argmax;
 #[path = "../../../examples/attention.rs"]
 pub mod attention;
 #[path = "../../../examples/batched_matmul.rs"]
 pub mod batched_matmul;
+#[path = "../../../examples/embedding.rs"]
+pub mod embedding;
+#[path = "../../../examples/histogram.rs"]
+pub mod histogram;
 #[path = "../../../examples/layernorm.rs"]
 pub mod layernorm;
 #[path = "../../../examples/layernorm_backward.rs"]
@@ -16,7 +22,11 @@ pub mod matmul;
 pub mod saxpy;
 #[path = "../../../examples/softmax.rs"]
 pub mod softmax;
+#[path = "../../../examples/stencil.rs"]
+pub mod stencil;
 #[path = "../../../examples/transpose.rs"]
 pub mod transpose;
 #[path = "../../../examples/vadd.rs"]
 pub mod vadd;
+#[path = "../../../examples/welford.rs"]
+pub mod welford;

@@ -9,6 +9,8 @@
 
 mod configuration;
 mod examples;
+mod kernels;
+mod movement;
 mod rows;
 
 use std::cell::RefCell;

@@ -9,8 +9,8 @@ use cutlet::element::{CastTo, Element, MmaInput};
 use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
-use super::configuration::{Configurations, Place, Row};
-use super::examples;
+use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
+use super::{examples, movement};
 
 /// Opens the row of this name.
 ///
@@ -42,11 +42,18 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
         ("batched_matmul", "tf32", &[batch, m, n, k]) => batched_matmul::<f32, tf32>(place, [batch, m, n, k], 4)?,
         ("attention", "f16", &[batch, heads, seq, dim]) => attention::<f16>(place, [batch, heads, seq, dim], causal)?,
         ("attention", "bf16", &[batch, heads, seq, dim]) => attention::<bf16>(place, [batch, heads, seq, dim], causal)?,
+        ("vadd_gather", "f32", &[n]) => movement::vadd_gather(place, n)?,
+        ("gather", "f32", &[n, from]) => movement::gather(place, n, from)?,
+        ("scatter", "f32", &[n]) => movement::scatter(place, n)?,
+        ("cumsum", "f32", &[m, n]) => movement::cumsum(place, m, n)?,
+        ("histogram", "u8", &[n]) => movement::histogram(place, n)?,
+        ("stencil", "f32", &[m, n]) => movement::stencil(place, m, n)?,
+        ("embedding", "f16", &[rows, columns, ids]) => movement::embedding(place, rows, columns, ids)?,
+        ("argmax", "f32", &[m, n]) => movement::argmax(place, m, n)?,
+        ("welford", "f32", &[m, n]) => movement::welford(place, m, n)?,
         _ => bail!("no row `{name}`"),
     })
 }
-
-const NO_HINTS: Hints = Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None };
 
 fn vadd(place: Place, n: usize) -> Result<Box<dyn Row>> {
     type Set = [ct::DeviceArray<f32, 1>; 3];
@@ -83,12 +90,6 @@ fn transpose(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> {
         });
     }
     Ok(Box::new(row))
-}
-
-/// Choices of warps for kernels whose tile is given by the problem: a row a block.
-fn warps() -> impl Iterator<Item = (String, Hints)> {
-    let chosen = |n| (format!("{n} warps"), Hints { num_warps: Some(n), ..NO_HINTS });
-    [("no hints".to_string(), NO_HINTS)].into_iter().chain([4, 8, 16].map(chosen))
 }
 
 fn softmax(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> {

@@ -87,9 +87,9 @@ impl Machine<'_> {
     }
 
     /// The checked bytes of a footprint; `None` when it is empty.
-    fn touch(&self, footprint: &Footprint, dtype: DType, write: bool) -> Result<Option<Span<'_>>, String> {
+    fn touch(&self, view: Value, footprint: &Footprint, dtype: DType, write: bool) -> Result<Option<Span<'_>>, String> {
         let aligned = (dtype.storage_bits() as usize / 8).max(1);
-        footprint.range.map(|(address, bytes)| self.span(address, bytes, aligned, write)).transpose()
+        footprint.range.map(|(address, bytes)| self.span(view, address, bytes, aligned, write)).transpose()
     }
 
     pub(super) fn load_view(&mut self, op: &Op) -> Result<(), String> {
@@ -101,7 +101,7 @@ impl Machine<'_> {
             | Type::GatherScatterView { padding, .. } => *padding,
             Type::Tile { .. } | Type::TensorView { .. } | Type::Token => None,
         };
-        let span = self.touch(&footprint, dtype, false)?;
+        let span = self.touch(view, &footprint, dtype, false)?;
         let words = footprint.load(span, dtype, view::padding_bits(dtype, padding));
         fence_after(op);
         self.put(op, words);
@@ -110,9 +110,10 @@ impl Machine<'_> {
     }
 
     pub(super) fn store_view(&mut self, op: &Op) -> Result<(), String> {
-        let (footprint, dtype) = self.footprint(op, op.operand_group("view")[0])?;
+        let view = op.operand_group("view")[0];
+        let (footprint, dtype) = self.footprint(op, view)?;
         fence_before(op);
-        if let Some(span) = self.touch(&footprint, dtype, true)? {
+        if let Some(span) = self.touch(view, &footprint, dtype, true)? {
             footprint.store(span, dtype, self.tile(op.operand_group("tile")[0]));
         }
         self.set_token(op);
@@ -120,9 +121,10 @@ impl Machine<'_> {
     }
 
     pub(super) fn atomic_red_view(&mut self, op: &Op) -> Result<(), String> {
-        let (footprint, dtype) = self.footprint(op, op.operand_group("view")[0])?;
+        let view = op.operand_group("view")[0];
+        let (footprint, dtype) = self.footprint(op, view)?;
         let mode = atomic_mode(op)?;
-        if let Some(span) = self.touch(&footprint, dtype, true)? {
+        if let Some(span) = self.touch(view, &footprint, dtype, true)? {
             let tile = self.tile(op.operand_group("value")[0]);
             with_width!(Width::of(dtype), W => {
                 footprint.update::<W>(span, tile, |old, operand| atomic::combine(mode, dtype, old, operand));
@@ -154,7 +156,7 @@ impl Machine<'_> {
         let mask = op.operand_group("mask").first().map(|&mask| u8::of(self.tile(mask)));
         for (i, &address) in u64::of(self.tile(pointers)).iter().enumerate() {
             if mask.is_none_or(|mask| mask[i] != 0) {
-                visit(i, self.span(address, bytes as u64, bytes, write)?);
+                visit(i, self.span(pointers, address, bytes as u64, bytes, write)?);
             }
         }
         Ok(())

@@ -176,8 +176,16 @@ impl<'p> Machine<'p> {
 
     // Memory.
 
-    /// Checked bytes: of the launch, of a global, or of an `alloca`.
-    pub fn span(&self, address: u64, bytes: u64, aligned: usize, write: bool) -> Result<Span<'_>, String> {
+    /// Checked bytes: of the launch, of a global, or of an `alloca`; unchecked ones where `through`, the view or
+    /// pointers of the access, may lead anywhere.
+    pub fn span(
+        &self,
+        through: Value,
+        address: u64,
+        bytes: u64,
+        aligned: usize,
+        write: bool,
+    ) -> Result<Span<'_>, String> {
         let span = self
             .memory
             .find(address, bytes, write)
@@ -185,6 +193,10 @@ impl<'p> Machine<'p> {
             .or_else(|| {
                 let own = self.allocations.iter().map(|words| Span::of_shared(words));
                 own.into_iter().find_map(|span| span.part(address.wrapping_sub(span.address()), bytes))
+            })
+            .or_else(|| {
+                let foreign = self.program.foreign.contains(&through);
+                foreign.then(|| self.memory.find_any(address, bytes)).flatten()
             })
             .ok_or_else(|| self.memory.explain(address, bytes, write))?;
         if !span.is_aligned(aligned) {

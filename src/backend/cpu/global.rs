@@ -51,6 +51,12 @@ impl Globals {
         Ok(Span::of_shared(&global.memory).address())
     }
 
+    /// The first bytes of the global of this name, if it has so many.
+    pub fn named(&self, name: &str, bytes: usize) -> Option<Span<'_>> {
+        let global = self.all.iter().find(|global| global.name == name)?;
+        Span::of_shared(&global.memory).part(0, global.bytes)?.part(0, bytes as u64)
+    }
+
     /// The bytes at `address`, if one global has them all.
     pub fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
         self.all.iter().filter(|g| !(write && g.constant)).find_map(|global| {

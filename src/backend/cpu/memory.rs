@@ -22,6 +22,8 @@ struct Region {
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
+    /// May addresses that a kernel makes of numbers lead outside of the regions?
+    any: bool,
 }
 
 // SAFETY: the regions are dereferenced through atomics alone, and whoever added them promised that they
@@ -45,6 +47,27 @@ impl Memory {
         self.regions.push(Region { base, bytes, writable });
     }
 
+    /// Lets the kernel access any memory of this process through addresses that it makes of numbers (`int_to_ptr`), that
+    /// it chooses, or that a loop carries. Those that it computes from its pointer parameters alone lead to the memory
+    /// that was added, as ever.
+    ///
+    /// # Safety
+    /// Whatever a program accesses so while it runs with this memory is allocated, initialised, writable where it is
+    /// written, and accessed by nobody else otherwise than atomically.
+    pub unsafe fn allow_any(&mut self) {
+        self.any = true;
+    }
+
+    /// The bytes at an address that a kernel has made itself, if that is allowed. A page at 0 is nobody's.
+    pub(super) fn find_any(&self, address: u64, bytes: u64) -> Option<Span<'_>> {
+        const NOBODYS: u64 = 1 << 12;
+        if !self.any || address < NOBODYS || address.checked_add(bytes).is_none() {
+            return None;
+        }
+        let start = std::ptr::with_exposed_provenance_mut(usize::try_from(address).ok()?);
+        Some(Span { start, bytes: usize::try_from(bytes).ok()?, memory: PhantomData })
+    }
+
     /// The bytes at `address`, if one region has them all.
     pub(super) fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
         let holds = |region: &&Region| {
@@ -61,6 +84,9 @@ impl Memory {
     pub(super) fn explain(&self, address: u64, bytes: u64, write: bool) -> String {
         if write && self.find(address, bytes, false).is_some() {
             return format!("writes {bytes} bytes of an array that was passed for reading only");
+        }
+        if self.any && address == 0 {
+            return format!("{} through a null pointer", if write { "writes" } else { "reads" });
         }
         let verb = if write { "out of bounds: writes" } else { "out of bounds: reads" };
         let near = self.regions.iter().min_by_key(|r| {

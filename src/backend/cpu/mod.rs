@@ -4,13 +4,13 @@
 //! parallel, each alone on one thread, started in the order of the grid (x fastest). A block may wait for others by
 //! reading memory in a loop: all blocks are started then, and take turns. Results are the same from run to run, as far as the kernel's own races and atomics allow.
 //!
-//! What other targets leave open is settled here: accesses outside of the launch's memory and broken promises
-//! (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out; a quotient by zero is 0, a
+//! What other targets leave open is settled here: accesses outside of the launch's memory (but through addresses that
+//! a kernel makes of numbers, see [`Memory::allow_any`]) and broken promises (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out; a quotient by zero is 0, a
 //! remainder the dividend; float to integer saturates. f16 and bf16 round after every op.
 //!
 //! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
-//! * `access`, `view`, `atomic`, `memory`, `global` are loads and stores;
+//! * `access`, `view`, `atomic`, `memory`, `global`, `origin` are loads and stores;
 //! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
 
 mod access;
@@ -26,6 +26,7 @@ mod int;
 mod liveness;
 mod memory;
 mod mma;
+mod origin;
 mod pool;
 mod print;
 mod program;

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::global::Globals;
 use super::liveness::Liveness;
+use super::origin;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Module, Opcode};
+use crate::ir::{BlockId, Module, Opcode, Value};
 
 /// A kernel ready to be interpreted.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Code {
     pub(super) body: BlockId,
     pub(super) liveness: Liveness,
     pub(super) globals: Globals,
+    /// Views and pointers that may lead anywhere.
+    pub(super) foreign: FxHashSet<Value>,
 }
 
 impl Program {
@@ -46,6 +51,21 @@ impl Program {
             body: entry.body,
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
+            foreign: origin::foreign(module, entry.body),
         })))
+    }
+
+    /// Reads the first bytes of a global, as they are between runs. False if there is no such global, or it has fewer.
+    pub fn read_global(&self, name: &str, to: &mut [u8]) -> bool {
+        let Some(span) = self.0.globals.named(name, to.len()) else { return false };
+        to.iter_mut().enumerate().for_each(|(i, byte)| *byte = span.load(i));
+        true
+    }
+
+    /// Replaces the first bytes of a global. False if there is no such global, or it has fewer.
+    pub fn write_global(&self, name: &str, from: &[u8]) -> bool {
+        let Some(span) = self.0.globals.named(name, from.len()) else { return false };
+        from.iter().enumerate().for_each(|(i, &byte)| span.store(i, byte));
+        true
     }
 }

@@ -25,17 +25,18 @@ pub enum Param {
     },
 }
 
-/// An array in global or constant memory.
+/// How a global of the module is called, by position: as no kernel is, whose names start with a letter.
+pub fn global_symbol(index: usize) -> String {
+    format!("_global{index}")
+}
+
+/// An array in global memory; [`Operand::Global`] names it by position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlobalArray {
-    /// Name.
-    pub name: String,
     /// Alignment in bytes.
     pub align: u32,
     /// Content.
     pub bytes: Vec<u8>,
-    /// Never written.
-    pub constant: bool,
 }
 
 /// A kernel: directives, parameters, registers and body.
@@ -71,11 +72,15 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
     let (major, minor) = PTX_VERSION;
     let _ = writeln!(out, ".version {major}.{minor}\n.target {target}\n.address_size 64\n");
     let _ = writeln!(out, ".extern .shared .align 1024 .b8 smem[];");
-    for global in globals {
-        let space = if global.constant { ".const" } else { ".global" };
-        let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect();
-        let (align, name, len) = (global.align, &global.name, bytes.len());
-        let _ = writeln!(out, "{space} .align {align} .b8 {name}[{len}] = {{{}}};", bytes.join(","));
+    for (index, global) in globals.iter().enumerate() {
+        let (align, name, len) = (global.align, global_symbol(index), global.bytes.len());
+        let _ = write!(out, ".visible .global .align {align} .b8 {name}[{len}]");
+        // Without a content it is zero.
+        if global.bytes.iter().any(|&byte| byte != 0) {
+            let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect();
+            let _ = write!(out, " = {{{}}}", bytes.join(","));
+        }
+        let _ = writeln!(out, ";");
     }
     let mut tables: Vec<&Table> = Vec::new();
     for table in functions.iter().flat_map(|function| &function.tables) {
@@ -225,6 +230,7 @@ impl Display for Operand {
             Operand::Table(table) => f.write_str(table.name),
             Operand::Param(index) => write!(f, "arg{index}"),
             Operand::Text(index) => write!(f, "text{index}"),
+            Operand::Global(index) => f.write_str(&global_symbol(*index as usize)),
             Operand::Frame => f.write_str("frame"),
         }
     }
@@ -308,7 +314,7 @@ spell! { AtomOp {
 spell! { ShflMode { Up = "up", Down = "down", Bfly = "bfly", Idx = "idx" } }
 spell! { ReduxOp { Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor" } }
 spell! { VoteMode { All = "all.pred", Any = "any.pred", Uni = "uni.pred", Ballot = "ballot.b32" } }
-spell! { ProxyFence { Async = "async", AsyncGlobal = "async.global", AsyncShared = "async.shared::cta" } }
+spell! { ProxyFence { Alias = "alias", Async = "async", AsyncGlobal = "async.global", AsyncShared = "async.shared::cta" } }
 
 impl Display for MmaShape {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

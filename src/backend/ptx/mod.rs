@@ -38,6 +38,7 @@ pub mod tensor_map;
 mod tests;
 
 pub use assertion::{Assertion, NoteField, note_words};
+pub use emit::global_symbol;
 pub use options::CompileOptions;
 
 use crate::error::{Diagnostic, Error, Result};

@@ -2,7 +2,9 @@
 //!
 //! What decides is how much of a tile a thread holds. Work that is the same for every element wants one
 //! 16-byte access a thread: then the blocks that run together touch one small window of memory, which the
-//! memory serves fastest, whatever the size of the tile. Work in which threads meet (reductions, changes of
+//! memory serves fastest, whatever the size of the tile. Where a block has to wait for one load before it knows what to
+//! load next, or takes pieces that are not aligned, 32 bytes are better: fewer threads do the sums of addresses, and
+//! each has more under way. Work in which threads meet (reductions, changes of
 //! layout) wants 32 bytes a thread, and blocks that are small enough for several to share a multiprocessor:
 //! while one waits at a barrier the others go on. Matrix products count by their accumulator. Of products that
 //! wait for each other the accumulators are held at the same time; then a warp should have rows of its own, so
@@ -11,6 +13,7 @@
 use std::collections::HashSet;
 
 use super::CompileOptions;
+use crate::ir::table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 
 /// Threads of a warp.
@@ -21,6 +24,9 @@ const MOST_WARPS: u64 = 32;
 
 /// Bytes of a tile that a thread holds where threads do not meet: one access.
 const STREAM_BYTES: u64 = 16;
+
+/// Bytes of a tile that a thread holds where addresses are loaded, or accesses not aligned.
+const SCATTERED_BYTES: u64 = 32;
 
 /// Bytes of a tile that a thread holds where threads meet.
 const MEETING_BYTES: u64 = 32;
@@ -50,7 +56,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         let wanted = warps_for(sizes.largest, MEETING_BYTES).min(MEETING_WARPS);
         wanted.max(warps_for(sizes.largest, CROWDED_BYTES))
     } else {
-        warps_for(sizes.accessed, STREAM_BYTES)
+        warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
     warps.clamp(1, MOST_WARPS).next_power_of_two() as u32
 }
@@ -68,6 +74,28 @@ pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
     }
     let is_product = |op: &OpId| matches!(module.op(*op).code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled);
     seen.into_iter().filter(is_product).collect()
+}
+
+/// Does the place of an access depend on what was loaded before, or does a view step by less than its tile?
+fn is_scattered(module: &Module, op: &Op) -> bool {
+    let index = op.code.spec().operands.iter().position(|operand| operand.name == "index");
+    let mut pending: Vec<Value> = index.map_or_else(Vec::new, |group| op.group(group).to_vec());
+    pending.extend(op.address());
+    let mut seen = HashSet::new();
+    while let Some(value) = pending.pop() {
+        if let Type::StridedView { tile, traversal, .. } = module.ty(value)
+            && tile != traversal
+        {
+            return true;
+        }
+        let Some(id) = module.defining_op(value).filter(|&id| seen.insert(id)) else { continue };
+        let op = module.op(id);
+        if matches!(op.code.spec().effect, Effect::Read | Effect::ReadWrite) {
+            return true;
+        }
+        pending.extend(&op.operands);
+    }
+    false
 }
 
 /// Warps that hold so many bytes when a thread holds `each`.
@@ -91,6 +119,8 @@ struct Sizes {
     rows: u64,
     /// An op needs elements of other threads.
     exchanges: bool,
+    /// Where an access goes is loaded first, or tiles begin at any element.
+    scattered: bool,
 }
 
 impl Sizes {
@@ -122,9 +152,11 @@ impl Sizes {
         if matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert) {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);
         }
+        self.scattered |= op.address().is_some() && is_scattered(module, op);
         match op.code {
             Opcode::LoadView | Opcode::LoadPtr => self.access(module, op.results[0]),
             Opcode::StoreView => self.access(module, op.group(0)[0]),
+            Opcode::AtomicRedView => self.access(module, op.group(2)[0]),
             Opcode::StorePtr => self.access(module, op.group(1)[0]),
             _ => {}
         }

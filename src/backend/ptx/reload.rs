@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::infer::is_elementwise;
 use super::plan::{self, WARP};
 use crate::ir::table::Effect;
-use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, Op, OpId, Opcode, Substitution, Value};
+use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 
 /// The module with large tiles made again after each reduction, if there are any.
 pub fn reloaded(module: &Module, body: BlockId, warps: u32) -> Option<Module> {
@@ -66,14 +66,10 @@ fn block(module: &mut Module, id: BlockId, warps: u32) -> bool {
     changed
 }
 
-fn is_weak(op: &Op) -> bool {
-    op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak))
-}
-
 /// Can an op that only gives a tile be done again, memory being the same?
 fn repeats(op: &Op) -> bool {
     match op.code {
-        Opcode::LoadView | Opcode::LoadPtr => is_weak(op),
+        Opcode::LoadView | Opcode::LoadPtr => op.is_weak_load(),
         Opcode::Broadcast | Opcode::Reshape | Opcode::Constant | Opcode::Iota => true,
         code => is_elementwise(code),
     }
@@ -95,7 +91,7 @@ impl Walk<'_> {
             let made = Made { op: id, phase: self.phase, epoch: self.epoch };
             self.made.insert(op.results[0], made);
         }
-        if writes(self.module, id) {
+        if self.module.changes_memory(id) {
             self.epoch += 1;
         }
         self.out.push(id);
@@ -133,15 +129,4 @@ impl Walk<'_> {
         self.made.insert(new, Made { op: copy, phase: self.phase, epoch: self.epoch });
         new
     }
-}
-
-/// May this op, or one within it, change memory or order accesses to it?
-fn writes(module: &Module, id: OpId) -> bool {
-    let op = module.op(id);
-    let changes = match op.code.spec().effect {
-        Effect::Pure | Effect::Region | Effect::Terminator => false,
-        Effect::Read => !is_weak(op),
-        Effect::Write | Effect::ReadWrite | Effect::Other => true,
-    };
-    changes || op.regions.iter().any(|&region| module.block(region).ops.iter().any(|&id| writes(module, id)))
 }

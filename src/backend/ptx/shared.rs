@@ -16,7 +16,7 @@ const ALIGN: u32 = 128;
 const PATTERN: u32 = 8 * ALIGN;
 
 /// A range of bytes of the tile block's shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
     /// First byte.
     pub offset: u32,

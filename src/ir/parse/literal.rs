@@ -37,6 +37,7 @@ impl Parser<'_> {
     fn data(&mut self, dtype: DType) -> Parsed<ConstData> {
         self.cursor.expect(":")?;
         let data = match self.cursor.sees("[") {
+            false if self.cursor.sees("\"") => self.bytes(dtype)?,
             false => ConstData::Splat(self.element(dtype)?),
             true => {
                 let mut all = Vec::new();
@@ -46,6 +47,28 @@ impl Parser<'_> {
         };
         self.cursor.expect(">")?;
         Ok(data)
+    }
+
+    /// `"0x0000803F…"`: the bytes of all elements.
+    fn bytes(&mut self, dtype: DType) -> Parsed<ConstData> {
+        let at = self.cursor.position();
+        let text = self.cursor.quoted()?;
+        let element = |digits: &[u8]| -> Option<u64> {
+            // The first byte is the lowest one.
+            let digits = std::str::from_utf8(digits).ok()?;
+            let bytes = (0..digits.len()).step_by(2).rev();
+            bytes
+                .map(|i| digits.get(i..i + 2))
+                .try_fold(0, |bits, byte| Some(bits << 8 | u64::from(u8::from_str_radix(byte?, 16).ok()?)))
+        };
+        let width = dtype.bits() as usize / 4;
+        let digits = text.strip_prefix("0x").map(str::as_bytes).unwrap_or_default();
+        let whole = dtype.bits().is_multiple_of(8) && !digits.is_empty() && digits.len().is_multiple_of(width);
+        let all: Option<Vec<u64>> = whole.then(|| digits.chunks(width).map(element).collect()).flatten();
+        match all {
+            Some(all) if all.len() <= MOST_ELEMENTS => Ok(ConstData::Dense(all.into())),
+            _ => self.cursor.fail_at(at, format!("this is not `\"0x…\"` with the bytes of elements of {dtype}")),
+        }
     }
 
     fn nested(&mut self, dtype: DType, all: &mut Vec<u64>) -> Parsed<()> {

@@ -202,6 +202,23 @@ pub(super) fn splat_of(data: &ConstData) -> Option<u64> {
     }
 }
 
+/// More elements than these are printed as bytes.
+const MOST_LISTED: usize = 100;
+
+/// Does an element fill its bytes?
+fn has_whole_bytes(dtype: DType) -> bool {
+    dtype.bits().is_multiple_of(8)
+}
+
+/// `"0x0000803F…"`: the bytes of all elements.
+fn in_bytes(dtype: DType, all: &[u64]) -> String {
+    let bytes = all.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(dtype.bits() as usize / 8));
+    let mut text = String::from("\"0x");
+    bytes.for_each(|byte| text.push_str(&format!("{byte:02X}")));
+    text.push('"');
+    text
+}
+
 /// `<f32: [1.000000e+00, 2.000000e+00]>`; the type says shape and element type.
 pub(super) fn constant(ty: &Type, data: &ConstData) -> String {
     let Some((Elem::Num(dtype), shape)) = ty.as_tile() else {
@@ -209,6 +226,7 @@ pub(super) fn constant(ty: &Type, data: &ConstData) -> String {
     };
     let body = match (splat_of(data), data) {
         (Some(bits), _) => element(dtype, bits),
+        (None, ConstData::Dense(all)) if all.len() > MOST_LISTED && has_whole_bytes(dtype) => in_bytes(dtype, all),
         (None, ConstData::Dense(all)) => nested(dtype, shape, all),
         (None, ConstData::Splat(_)) => unreachable!("a splat has a pattern"),
     };
@@ -229,6 +247,13 @@ fn nested(dtype: DType, shape: &[i64], all: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_elements_are_bytes() {
+        let data: Vec<u64> = (0..128).collect();
+        let text = constant(&Type::tile(DType::I16, [128]), &ConstData::Dense(data.into()));
+        assert!(text.starts_with("<i16: \"0x000001000200") && text.ends_with("7F00\">"), "{text}");
+    }
 
     #[test]
     fn floats_print_like_the_reference_disassembler() {

@@ -59,18 +59,13 @@ pub(super) fn pointer_access(rule: &OpRule) -> Rule {
 
 /// Element types that a read-modify-write takes.
 pub(super) fn atomic_types(rule: &OpRule, mode: AtomicMode, dtype: DType) -> Rule {
-    use DType::{BF16, F16, F32, F64, I32, I64};
+    use DType::{BF16, F16, F32, F64, I16, I32, I64};
     let allowed: &[DType] = match mode {
         AtomicMode::AddF => &[F16, BF16, F32, F64],
         AtomicMode::Xchg => &[I32, I64, F32, F64],
-        AtomicMode::And
-        | AtomicMode::Or
-        | AtomicMode::Xor
-        | AtomicMode::Add
-        | AtomicMode::Max
-        | AtomicMode::Min
-        | AtomicMode::UMax
-        | AtomicMode::UMin => &[I32, I64],
+        AtomicMode::And | AtomicMode::Or | AtomicMode::Xor | AtomicMode::Add => &[I32, I64],
+        // Tile IR has none of i16: `tileir` writes them in other ops.
+        AtomicMode::Max | AtomicMode::Min | AtomicMode::UMax | AtomicMode::UMin => &[I16, I32, I64],
     };
     demand(allowed.contains(&dtype), || {
         let names: Vec<_> = allowed.iter().map(|d| d.name()).collect();

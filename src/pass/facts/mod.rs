@@ -9,6 +9,7 @@
 
 mod analyze;
 mod known;
+mod residue;
 mod table;
 mod transfer;
 mod views;

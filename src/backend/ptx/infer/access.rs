@@ -3,7 +3,7 @@
 
 use super::{Inference, as_axes};
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
 
@@ -117,10 +117,15 @@ impl ViewShape {
 
     /// Elements that one aligned access along `axis` (a tile dimension of stride 1) may cover.
     pub fn vector(&self, module: &Module, facts: &Facts, axis: usize) -> usize {
+        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
+        self.vector_if_aligned(module, facts, axis).min(start.max(self.least_vector()))
+    }
+
+    /// As [`ViewShape::vector`], if tiles began at multiples of it.
+    pub fn vector_if_aligned(&self, module: &Module, facts: &Facts, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
         let mut vector = VECTOR_BYTES.min(facts.divisor(base) as usize) / size.max(1);
-        vector = vector.min(usize::try_from(self.starts[axis]).unwrap_or(usize::MAX));
         for (other, &dim) in self.dim_map.iter().enumerate() {
             if other != axis {
                 vector = vector.min(self.stride_divisor(module, facts, dim) as usize);
@@ -128,6 +133,11 @@ impl ViewShape {
         }
         vector.max(self.least_vector()).min(self.tile[axis] as usize)
     }
+}
+
+/// The tile that an op stores to a view, or reduces into it.
+pub fn stored(op: &Op) -> Value {
+    if op.code == Opcode::AtomicRedView { op.group(2)[0] } else { op.group(0)[0] }
 }
 
 fn dynamic(module: &Module, tensor: OpId, dim: usize, stride: bool) -> Result<i64, Value> {
@@ -179,6 +189,7 @@ impl Inference<'_> {
             let (view, index) = match op.code {
                 Opcode::LoadView => (op.group(0)[0], op.group(1)),
                 Opcode::StoreView => (op.group(1)[0], op.group(2)),
+                Opcode::AtomicRedView => (op.group(0)[0], op.group(1)),
                 _ => return,
             };
             let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
@@ -198,13 +209,14 @@ impl Inference<'_> {
         }
     }
 
-    /// A store keeps the layout of its value where that makes efficient accesses.
+    /// A store, or a reduction into an array, keeps the layout of its value where that makes efficient accesses.
     pub(super) fn store(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
-        let value = op.group(0)[0];
+        let value = stored(op);
         let Some(layout) = self.natural(value) else { return };
-        let Some(view) = ViewShape::at(module, &self.facts, op.group(1)[0], op.group(2)) else { return };
+        let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
+        let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
         let coalesced = &self.accesses[&id];
         let enough = RUN_BYTES.min(self.run_length(&view, coalesced) * size);

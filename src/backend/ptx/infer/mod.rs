@@ -28,7 +28,7 @@ mod scan;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-pub use access::{ViewShape, contiguous_axis};
+pub use access::{ViewShape, contiguous_axis, stored};
 pub use kind::is_elementwise;
 pub use pieces::{block_layout, block_number, doubled};
 pub use pointer::{mask_of, pointers_of};
@@ -158,9 +158,12 @@ impl<'m> Inference<'m> {
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
             Opcode::StoreView if position > 0 => self.list_in(id, op.group(1)[0]),
-            Opcode::StoreView | Opcode::Reduce | Opcode::Scan | Opcode::LoadPtr | Opcode::StorePtr => {
-                self.accesses.get(&id).cloned()
-            }
+            Opcode::StoreView
+            | Opcode::AtomicRedView
+            | Opcode::Reduce
+            | Opcode::Scan
+            | Opcode::LoadPtr
+            | Opcode::StorePtr => self.accesses.get(&id).cloned(),
             code if is_elementwise(code) => of(op.results[0]),
             _ => None,
         }
@@ -323,7 +326,7 @@ impl<'m> Inference<'m> {
                 let layout = layout.unwrap_or_else(|| self.default_layout(op.results[0]));
                 self.set(op.results[0], layout);
             }
-            Opcode::StoreView => self.store(id),
+            Opcode::StoreView | Opcode::AtomicRedView => self.store(id),
             Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => self.pointer_access(id),
             Opcode::Reduce => self.reduce(id),
             Opcode::Scan => self.scan(id),

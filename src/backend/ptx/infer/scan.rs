@@ -55,14 +55,22 @@ impl ScanOrder {
         self.outer.iter().any(|bit| matches!(bit, AxisBit::Warp(_)))
     }
 
-    /// Are the lanes along the axis enough to take one total of the outer bits each?
+    /// How many of the outer bits, from the lowest on, the lanes along the axis can tell apart.
+    pub fn low(&self) -> usize {
+        self.outer.len().min(self.lanes.1)
+    }
+
+    /// Do the lanes along the axis take all totals of the outer bits, a few times at most? Registers tell those times
+    /// apart.
     fn fits(&self) -> bool {
-        !self.meets() || self.outer.len() <= self.lanes.1
+        let high = &self.outer[self.low()..];
+        !self.meets() || high.len() <= MOST_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
     }
 
     /// Roughly the instructions that a thread spends on `slots` elements besides one combination each.
     fn cost(&self, slots: usize) -> usize {
-        (slots >> self.inner.len()) * (2 * self.lanes.1 + 3)
+        let again = if self.meets() { (1 << (self.outer.len() - self.low())) - 1 } else { 0 };
+        ((slots >> self.inner.len()) + again) * (2 * self.lanes.1 + 3)
     }
 }
 
@@ -87,6 +95,9 @@ pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
     }
     found.into_iter().collect()
 }
+
+/// Most outer bits that lanes do not tell apart.
+const MOST_HIGH: usize = 2;
 
 /// What a trip of one element through shared memory and back costs, in the units of [`ScanOrder::cost`].
 const TRIP: usize = 4;
@@ -133,6 +144,15 @@ impl Inference<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lanes_take_totals_a_few_times() {
+        let order = |extent: i64| ScanOrder::of(&Layout::blocked(&[extent], &[0], 4, 16), 0).unwrap();
+        assert_eq!((order(4096).low(), order(8192).low()), (5, 5));
+        assert!(order(4096).fits() && order(8192).fits() && order(16384).fits() && !order(32768).fits());
+        let warps_above = Layout::new([256], vec![1, 2, 4, 8], vec![16, 16, 16, 16, 16], vec![32, 64, 128]);
+        assert!(!ScanOrder::of(&warps_above, 0).is_some_and(|order| order.fits()));
+    }
 
     #[test]
     fn bits_in_the_order_of_the_coordinate() {

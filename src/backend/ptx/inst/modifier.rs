@@ -314,10 +314,12 @@ pub struct MmaTypes {
     pub c: Ty,
 }
 
-/// Which writes a proxy fence makes visible to the asynchronous proxy.
+/// Which writes a proxy fence makes visible to the asynchronous proxy, or under which addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ProxyFence {
+    /// `fence.proxy.alias`
+    Alias,
     /// `fence.proxy.async`
     Async,
     /// `fence.proxy.async.global`

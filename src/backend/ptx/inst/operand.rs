@@ -113,6 +113,8 @@ pub enum Operand {
     Param(u32),
     /// The address of a text of the kernel in global space, by position.
     Text(u32),
+    /// The address of a global of the module in global space, by position.
+    Global(u32),
     /// The address of the thread's frame in local space.
     Frame,
 }

@@ -94,11 +94,15 @@ impl Lowering<'_> {
         module.walk(body, &mut |id| {
             let op = module.op(id);
             match op.code {
-                Opcode::LoadView => drop(others.insert(history::root(module, op.group(0)[0]))),
-                Opcode::StoreView => match self.box_store(id) {
-                    Some(store) => drop(stores.insert(id, store)),
-                    None => drop(others.insert(history::root(module, op.group(1)[0]))),
-                },
+                Opcode::LoadView | Opcode::StoreView => {
+                    let view = op.operand_group("view")[0];
+                    unknown |= history::is_unknown(module, view);
+                    let store = if op.code == Opcode::StoreView { self.box_store(id) } else { None };
+                    match store {
+                        Some(store) => drop(stores.insert(id, store)),
+                        None => drop(others.insert(module.base(view))),
+                    }
+                }
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
                 code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
             }
@@ -112,7 +116,8 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (value, view) = (op.group(0)[0], op.group(1)[0]);
-        if !matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak))) {
+        let weak = matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)));
+        if !weak || !self.allows_copy_engine(id) {
             return None;
         }
         let layout = self.inference.natural(value)?;
@@ -136,7 +141,7 @@ impl Lowering<'_> {
         }
         let map = self.tma_store_map(view, &tile.boxes, tile.swizzle)?;
         let writes = tile.writes(&layout)?;
-        let root = history::root(module, view);
+        let root = module.base(view);
         Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root, by_warp: None })
     }
 

@@ -142,7 +142,9 @@ impl Lowering<'_> {
                 inside.extend(module.block(region).args.iter().copied());
             }
             let layout = match op.code {
-                Opcode::Reduce | Opcode::Scan | Opcode::StoreView => inference.accesses.get(&id).cloned(),
+                Opcode::Reduce | Opcode::Scan | Opcode::StoreView | Opcode::AtomicRedView => {
+                    inference.accesses.get(&id).cloned()
+                }
                 code if is_elementwise(code) && inference.source(op.results[0]) == Source::Concrete => {
                     inference.layout(op.results[0]).cloned()
                 }

@@ -126,6 +126,7 @@ impl OperandKey {
             Operand::Param(index) => OperandKey::Other(130, u64::from(index)),
             Operand::Text(index) => OperandKey::Other(132, u64::from(index)),
             Operand::Frame => OperandKey::Other(133, 0),
+            Operand::Global(index) => OperandKey::Other(134, u64::from(index)),
             Operand::Table(table) => OperandKey::Other(131, table.name.as_ptr() as u64),
         }
     }

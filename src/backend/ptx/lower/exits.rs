@@ -1,28 +1,9 @@
-//! What loops say about themselves: hints, and whether their bodies end early.
+//! Whether the bodies of loops, and kernels, end early.
 
 use super::Lowering;
-use crate::ir::{Attr, AttrKind, BlockId, HintValue, OpId, Opcode};
+use crate::ir::{BlockId, OpId, Opcode};
 
 impl Lowering<'_> {
-    /// A hint of a loop.
-    fn loop_hint(&self, id: OpId, key: &str) -> Option<u32> {
-        let Some(Attr::Hints(hints)) = self.module.op(id).attr(AttrKind::Hints) else { return None };
-        match hints.get("default", key) {
-            Some(&HintValue::Int(number)) => u32::try_from(number).ok(),
-            _ => None,
-        }
-    }
-
-    /// Stages that are wished for the loads of a loop.
-    pub fn stages_of(&self, id: OpId) -> Option<u32> {
-        self.loop_hint(id, "stages").or(self.options.stages)
-    }
-
-    /// Must the assembler leave the rounds of a loop one by one?
-    pub fn stays_rolled(&self, id: OpId) -> bool {
-        self.loop_hint(id, "unroll") == Some(1)
-    }
-
     /// May a round of this body end elsewhere than at its end?
     pub fn ends_early(&self, body: BlockId) -> bool {
         let branch = |&id: &OpId| self.module.op(id).code == Opcode::If && self.has_exit(id);

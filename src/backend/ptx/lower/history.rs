@@ -88,6 +88,10 @@ impl History {
             {
                 stored.insert(place(module, address));
             }
+            if module.op(id).code == Opcode::MemoryFenceAlias {
+                // One memory under two addresses: what is only read may be written.
+                stored.insert(Root::Unknown);
+            }
         });
         History { stored, touches: Vec::new() }
     }
@@ -122,26 +126,14 @@ impl History {
     }
 }
 
-/// The base pointer parameter behind a view (through partition views and assumptions).
-pub fn root(module: &Module, view: Value) -> Value {
-    let mut value = view;
-    while let Some(id) = module.defining_op(value) {
-        let op = module.op(id);
-        match op.code {
-            Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => {
-                value = op.operands[0]
-            }
-            Opcode::MakeTensorView | Opcode::Assume | Opcode::Offset | Opcode::PtrToPtr => value = op.operands[0],
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => value = op.operands[0],
-            _ => break,
-        }
-    }
-    value
+/// May a view or pointers lead anywhere?
+pub fn is_unknown(module: &Module, address: Value) -> bool {
+    place(module, address) == Root::Unknown
 }
 
 /// Where the memory behind a view or pointers is.
 fn place(module: &Module, address: Value) -> Root {
-    let root = root(module, address);
+    let root = module.base(address);
     match module.def(root) {
         Def::Arg(block, _) if module.block(block).parent.is_none() => Root::Of(root),
         Def::Arg(..) => Root::Unknown,
@@ -160,13 +152,13 @@ fn deed(module: &Module, id: OpId) -> Option<(Value, Deed)> {
         Some(Attr::AtomicMode(mode)) => Deed::Combine(*mode),
         _ => Deed::Store,
     };
-    Some(match op.code {
-        Opcode::LoadView | Opcode::LoadPtr => (op.group(0)[0], Deed::Load),
-        Opcode::StoreView => (op.group(1)[0], Deed::Store),
-        Opcode::StorePtr | Opcode::AtomicCas => (op.group(0)[0], Deed::Store),
-        Opcode::AtomicRmw | Opcode::AtomicRedView => (op.group(0)[0], mode),
+    let deed = match op.code {
+        Opcode::LoadView | Opcode::LoadPtr => Deed::Load,
+        Opcode::StoreView | Opcode::StorePtr | Opcode::AtomicCas => Deed::Store,
+        Opcode::AtomicRmw | Opcode::AtomicRedView => mode,
         _ => return None,
-    })
+    };
+    Some((op.address()?, deed))
 }
 
 impl Lowering<'_> {

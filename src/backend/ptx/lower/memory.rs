@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::order::{Begun, Ordering};
+use super::shifted::Shift;
 use super::thread::AxisBits;
 use super::vector;
 use super::view::Partition;
@@ -69,9 +71,9 @@ struct Place {
 pub struct Access {
     partition: Partition,
     layout: Layout,
-    mods: MemMods,
+    pub mods: MemMods,
     /// Bits that a load gives outside of the array.
-    otherwise: u64,
+    pub otherwise: u64,
     /// Address of the thread's element in slot 0 (B64).
     base: Operand,
     /// Where the array is, from the thread's coordinate, by tile dimension; none along those that the tile is promised to
@@ -85,6 +87,8 @@ pub struct Access {
     vector: usize,
     /// A vector may be partly inside.
     ragged: Option<usize>,
+    /// The tile begins beside a vector.
+    shift: Option<Shift>,
     offsets: HashMap<(usize, u32), Operand>,
     addresses: HashMap<Vec<u32>, Operand>,
     masks: HashMap<(usize, u32), Reg>,
@@ -95,13 +99,29 @@ pub struct Access {
     in_pieces: bool,
 }
 
+/// What is done for a vector: with its slots, its address and its mask.
+type EachVector<'a> = &'a mut dyn FnMut(&mut Lowering<'_>, Range<usize>, &Addr, Option<Reg>);
+
 impl Lowering<'_> {
     /// `load_view_tko`.
     pub fn load_view(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let ordering = Ordering::of(op);
         let mut access = self.begin_load(id)?;
         let layout = access.layout.clone();
-        let slots = self.load_slots(&mut access, 0..layout.num_registers());
-        self.tiles[self.module.op(id).results[0].index()] = Some(Tile { layout, slots: slots.into() });
+        let all = 0..layout.num_registers();
+        let slots = if ordering.is_weak() {
+            self.load_slots(&mut access, all).into()
+        } else {
+            access.owner = self.owner_of(Self::replica_bits(&layout));
+            let begun = self.begin_ordered(ordering, access.num_instructions(), true);
+            access.say(begun);
+            let slots = self.load_slots(&mut access, all);
+            let (slots, met) = self.share(begun, access.partition.tensor.elem, &layout, slots)?;
+            self.end_ordered(begun, met);
+            slots
+        };
+        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         Ok(())
     }
 
@@ -113,10 +133,20 @@ impl Lowering<'_> {
             return Ok(());
         }
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
-        let slots = self.get(self.module.op(id).group(0)[0], &layout)?;
+        let op = self.module.op(id);
+        let slots = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
+        let begun = self.begin_ordered(Ordering::of(op), access.num_instructions(), true);
+        access.say(begun);
         self.store_slots(&mut access, 0, &slots);
+        self.end_ordered(begun, false);
         Ok(())
+    }
+
+    /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
+    pub fn is_steady(&self, load: OpId) -> bool {
+        let op = self.module.op(load);
+        Ordering::of(op).is_weak() && self.memory.is_read_only(self.module, op.group(0)[0])
     }
 
     /// What all vectors of a load share; orders it after earlier stores.
@@ -125,8 +155,11 @@ impl Lowering<'_> {
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
         self.order(id);
         let view = op.group(0)[0];
-        let mut access = self.access(id, view, op.group(1), &layout)?;
-        access.mods.nc = self.memory.is_read_only(self.module, view);
+        let shape = ViewShape::at(self.module, &self.facts, view, op.group(1));
+        let shift = shape.filter(|_| Ordering::of(op).is_weak());
+        let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
+        let mut access = self.access(id, view, op.group(1), &layout, shift)?;
+        access.mods.nc = self.is_steady(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
@@ -136,7 +169,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         self.order(id);
-        let mut access = self.access(id, op.group(1)[0], op.group(2), &layout)?;
+        let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
         self.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)
@@ -163,15 +196,34 @@ impl Lowering<'_> {
 
     /// Stores slots from `first` on (a multiple of the vector).
     pub fn store_slots(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
-        let Some(axis) = access.ragged else { return self.store_vectors(access, first, slots) };
+        let (dtype, mods) = (access.partition.tensor.elem, access.mods);
+        self.each_vector(access, first..first + slots.len(), &mut |this, range, addr, guard| {
+            let run = &slots[range.start - first..range.end - first];
+            vector::store(&mut this.b, Space::Global, dtype, run, addr, mods, guard);
+        });
+    }
+
+    /// Something for each vector of a range of slots: with its slots, its address and its mask.
+    pub fn each_vector(&mut self, access: &mut Access, slots: Range<usize>, body: EachVector<'_>) {
+        let Some(axis) = access.ragged else { return self.vectors(access, slots, body) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
         let inside = self.whole(access, axis);
         self.b.bra_if(inside, true, slow, true);
-        self.store_vectors(access, first, slots);
+        self.vectors(access, slots.clone(), body);
         self.b.bra(done, true);
         self.b.place(slow);
-        access.element_by_element(|access| self.store_vectors(access, first, slots));
+        access.element_by_element(|access| self.vectors(access, slots, body));
         self.b.place(done);
+    }
+
+    /// What all vectors of a reduction into an array share; orders it after earlier accesses.
+    pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<Access> {
+        let op = self.module.op(id);
+        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
+        self.order(id);
+        let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
+        access.owner = self.owner_of(Self::replica_bits(&layout));
+        Ok(access)
     }
 
     /// Is this an access to elements at listed positions?
@@ -180,7 +232,14 @@ impl Lowering<'_> {
         matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
     }
 
-    fn access(&mut self, id: OpId, view: Value, indices: &[Value], layout: &Layout) -> Lowered<Access> {
+    fn access(
+        &mut self,
+        id: OpId,
+        view: Value,
+        indices: &[Value],
+        layout: &Layout,
+        shift: Option<Shift>,
+    ) -> Lowered<Access> {
         let module = self.module;
         let promised = match module.op(id).attr(AttrKind::Inbounds) {
             Some(Attr::Inbounds(promised)) => promised.as_slice(),
@@ -201,7 +260,8 @@ impl Lowering<'_> {
                 inside.push(None);
                 continue;
             }
-            let place = self.place(&partition, axis, index, !is_promised(axis))?;
+            let shifted = shift.filter(|shift| shift.axis == axis).map_or(0, |shift| shift.elements);
+            let place = self.place(&partition, axis, index, !is_promised(axis), shifted)?;
             let thread = self.thread_coordinate(layout, axis);
             limits.push(place.rem.map(|rem| self.limit(rem, place.before, thread)));
             inside.push(place.rem.map(|rem| self.inside_from_start(rem, place.before)));
@@ -231,6 +291,9 @@ impl Lowering<'_> {
                 ragged = Some(axis);
             }
         }
+        if let Some(shift) = shift {
+            (vector, ragged) = (shift.vector, None);
+        }
         if tensor.elem.storage_bits() < 8 {
             if vector < 2 {
                 return Err(format!(
@@ -256,6 +319,7 @@ impl Lowering<'_> {
             list,
             vector,
             ragged,
+            shift,
             offsets: HashMap::new(),
             addresses: HashMap::new(),
             masks: HashMap::new(),
@@ -337,8 +401,15 @@ impl Lowering<'_> {
         self.b.add(Ty::S64, access.base, bytes)
     }
 
-    /// How the tile at an index lies in the array along an axis.
-    fn place(&mut self, partition: &Partition, axis: usize, index: Value, checked: bool) -> Lowered<Place> {
+    /// How the tile at an index lies in the array along an axis, or one that begins `shifted` elements before it.
+    fn place(
+        &mut self,
+        partition: &Partition,
+        axis: usize,
+        index: Value,
+        checked: bool,
+        shifted: usize,
+    ) -> Lowered<Place> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
         let reach = match self.facts.range(index) {
@@ -351,6 +422,7 @@ impl Lowering<'_> {
             _ => self.signed_index(index, tensor.wide)?,
         };
         let start = self.b.mul(signed, index, partition.steps[axis]);
+        let start = self.b.sub(signed, start, shifted as i64);
         if !checked {
             return Ok(Place { start, before: None, rem: None });
         }
@@ -431,11 +503,11 @@ impl Lowering<'_> {
 
     /// Address and mask of the vector that starts in this slot, for an asynchronous copy.
     pub fn copy_source(&mut self, access: &mut Access, slot: usize) -> (Addr, Option<Reg>) {
-        (self.address(access, slot), self.mask(access, slot))
+        (self.address(access, slot), self.mask(access, slot, (0, 0)))
     }
 
     /// The address of the element in this slot.
-    fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
+    pub fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
         let element = access.layout.element(slot, 0, 0);
         let tensor = Rc::clone(&access.partition.tensor);
         let bits = i64::from(tensor.elem.storage_bits());
@@ -495,12 +567,16 @@ impl Lowering<'_> {
         address
     }
 
-    /// The predicate under which the vector that starts in this slot is inside (and owned).
-    fn mask(&mut self, access: &mut Access, slot: usize) -> Option<Reg> {
+    /// The predicate under which the vector that starts so many elements after this slot's along an axis is inside (and
+    /// owned).
+    pub fn mask(&mut self, access: &mut Access, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
         let element = access.layout.element(slot, 0, 0);
         let checked = (0..access.limits.len()).filter(|&axis| access.limits[axis].is_some());
-        let key: Vec<(usize, u32)> =
-            checked.map(|axis| (axis, AxisBits::of(&access.partition.tile, axis).coordinate(element))).collect();
+        let position = |axis: usize| {
+            let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
+            if axis == along { coordinate + ahead } else { coordinate }
+        };
+        let key: Vec<(usize, u32)> = checked.map(|axis| (axis, position(axis))).collect();
         if let Some(&mask) = access.combined.get(&key) {
             return Some(mask);
         }
@@ -539,31 +615,63 @@ impl Lowering<'_> {
     }
 
     fn load_vectors(&mut self, access: &mut Access, range: Range<usize>) -> Vec<Operand> {
+        if let Some(shift) = access.shift {
+            return self.load_shifted(access, range, shift);
+        }
         let dtype = access.partition.tensor.elem;
         let mut slots = Vec::with_capacity(range.len());
         for start in range.step_by(access.vector) {
             let addr = self.address(access, start);
-            let guard = self.mask(access, start).map(|pred| (pred, access.otherwise));
+            let guard = self.mask(access, start, (0, 0)).map(|pred| (pred, access.otherwise));
             slots.extend(vector::load(&mut self.b, Space::Global, dtype, access.vector, &addr, access.mods, guard));
         }
         slots
     }
 
-    fn store_vectors(&mut self, access: &mut Access, first: usize, slots: &[Operand]) {
-        let dtype = access.partition.tensor.elem;
-        for (index, run) in slots.chunks(access.vector).enumerate() {
-            let start = first + index * access.vector;
+    fn vectors(&mut self, access: &mut Access, slots: Range<usize>, body: EachVector<'_>) {
+        for start in slots.step_by(access.vector) {
             let addr = self.address(access, start);
-            let guard = self.mask(access, start);
-            vector::store(&mut self.b, Space::Global, dtype, run, &addr, access.mods, guard);
+            let guard = self.mask(access, start, (0, 0));
+            body(self, start..start + access.vector, &addr, guard);
         }
     }
 }
 
 impl Access {
+    /// Element by element from now on.
+    pub fn go_one_by_one(&mut self) {
+        (self.vector, self.ragged) = (1, None);
+    }
+
+    /// Accesses of a thread.
+    fn num_instructions(&self) -> usize {
+        let vector = if self.ragged.is_some() { 1 } else { self.vector };
+        self.layout.num_registers() / vector
+    }
+
+    /// Each of them says what an ordered access says.
+    fn say(&mut self, begun: Begun) {
+        (self.mods.sem, self.mods.scope) = begun.semantics();
+    }
+
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector
+    }
+
+    /// Type of the elements.
+    pub fn element_type(&self) -> DType {
+        self.partition.tensor.elem
+    }
+
+    /// Extents of the tile.
+    pub fn tile(&self) -> &[i64] {
+        &self.partition.tile
+    }
+
+    /// The number, in the tile, of the element in this slot of the first thread.
+    pub fn place_of(&self, slot: usize) -> u32 {
+        self.layout.element(slot, 0, 0)
     }
 
     /// Slots will be asked for a few at a time, in order. That matters where a thread has many addresses.
@@ -578,7 +686,7 @@ impl Access {
     }
 
     /// What the accesses of a thread are, for people.
-    fn way(&self) -> Way {
+    pub fn way(&self) -> Way {
         let count = (self.layout.num_registers() / self.vector) as u32;
         Way::Threads { count, bytes: self.vector_bytes(), ragged: self.ragged.is_some() }
     }

@@ -7,11 +7,13 @@
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
 //! * `history` — which accesses need a barrier between them;
-//! * `pointer`, `atomic`, `private` — accesses by pointers; atomics, orders; atomics combined in shared memory;
+//! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
+//!   memory; masks that hold for all elements of a thread;
+//! * `order` — accesses that other tile blocks see in order;
 //! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
-//! * `reduce`, `scan` — within a thread, across lanes, across warps;
+//! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
@@ -23,15 +25,19 @@
 
 mod assert;
 mod atomic;
+mod atomic_half;
 mod box_store;
+mod certain;
 mod cluster;
 mod control;
 mod convert;
 mod differing;
 mod elementwise;
 mod exits;
+mod hint;
 mod history;
 mod memory;
+mod order;
 mod pieces;
 mod pipeline;
 mod pointer;
@@ -44,6 +50,8 @@ mod ring;
 mod roles;
 mod run;
 mod scan;
+mod scan_warps;
+mod shifted;
 mod slice;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
@@ -60,14 +68,14 @@ use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, Ty};
+use super::inst::{Operand, ProxyFence, RegClass, Ty};
 use super::pressure;
 use super::remarks::CodeRemarks;
 use super::shared::SharedMemory;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use crate::error::Diagnostic;
-use crate::ir::{BlockId, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Attr, AttrKind, BlockId, ConstData, Elem, Entry, Global, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
 use crate::target::Target;
@@ -98,6 +106,8 @@ pub struct Lowering<'m> {
     memory: history::History,
     /// The array whose atomics the block combines first.
     private: Option<private::Private>,
+    /// Ops that are lowered where they are used.
+    deferred: HashSet<OpId>,
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
@@ -149,6 +159,7 @@ fn start<'m>(
         shared: SharedMemory::new(target.max_shared_bytes()),
         memory: history::History::of(module, entry.body),
         private: None,
+        deferred: HashSet::new(),
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
@@ -225,7 +236,7 @@ pub fn lower<'m>(
     remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
-    let text = emit::module(target, &[], &[function]);
+    let text = emit::module(target, &globals(module), &[function]);
     Ok(Compiled {
         text,
         entry: name.to_owned(),
@@ -244,6 +255,22 @@ pub fn lower<'m>(
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
     let needed = pressure::live_registers(function) * 3 / 4;
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
+}
+
+/// The globals of a module as bytes.
+fn globals(module: &Module) -> Vec<emit::GlobalArray> {
+    let one = |global: &Global| {
+        let ty = module.type_of(global.ty);
+        let (count, bytes) = (ty.shape().iter().product::<i64>() as usize, ty.dtype().storage_bits().div_ceil(8));
+        let words: Vec<u64> = match &global.value {
+            ConstData::Splat(word) => vec![*word; count],
+            ConstData::Dense(words) => words.to_vec(),
+        };
+        let bytes_of = |word: u64| word.to_le_bytes().into_iter().take(bytes as usize);
+        let align = u32::try_from(global.alignment).unwrap_or(1).max(bytes);
+        emit::GlobalArray { align, bytes: words.into_iter().flat_map(bytes_of).collect() }
+    };
+    module.globals.iter().map(one).collect()
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
@@ -368,6 +395,7 @@ impl<'m> Lowering<'m> {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {
+            _ if self.deferred.contains(&id) => Ok(()),
             FToF if self.is_fetched(op.results[0]) => Ok(()),
             // Elementwise ops, and the free and virtual ones, which are computed where they are used.
             AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
@@ -390,6 +418,7 @@ impl<'m> Lowering<'m> {
             StorePtr => self.store_ptr(id),
             AtomicRmw => self.atomic_rmw(id),
             AtomicCas => self.atomic_cas(id),
+            AtomicRedView => self.atomic_red_view(id),
             MakeToken | JoinTokens => Ok(()),
             MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
@@ -407,9 +436,17 @@ impl<'m> Lowering<'m> {
                 self.dependent_launch(op.code);
                 Ok(())
             }
+            MemoryFenceAlias => {
+                // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
+                self.b.fence_proxy(ProxyFence::Alias);
+                self.barrier();
+                Ok(())
+            }
             Assert => self.assertion(id),
-            GetGlobal | Alloca | MmaFScaled | AtomicRedView | MemoryFenceAlias | MultimemLoadReduce
-            | MultimemReduce | MultimemStore => Err("the ptx back end has no lowering for this op".to_owned()),
+            GetGlobal => self.global(op),
+            Alloca | MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+                Err("the ptx back end has no lowering for this op".to_owned())
+            }
         }
     }
 
@@ -455,6 +492,21 @@ impl<'m> Lowering<'m> {
     fn single(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.inference.num_warps);
         self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
+    }
+
+    /// `get_global`: its address.
+    fn global(&mut self, op: &Op) -> Lowered {
+        let Some(Attr::Text(name)) = op.attr(AttrKind::Text) else { return Err("a global without a name".to_owned()) };
+        let mut globals = self.module.globals.iter();
+        let Some(index) = globals.position(|global| *global.name == **name) else {
+            return Err(format!("there is no global `{name}`"));
+        };
+        if self.module.type_of(self.module.globals[index].ty).dtype().storage_bits() < 8 {
+            return Err("a global of elements that share a byte".to_owned());
+        }
+        let address = self.b.copy(Operand::Global(index as u32), RegClass::B64);
+        self.single(op.results[0], address.into());
+        Ok(())
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {

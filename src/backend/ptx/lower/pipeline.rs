@@ -144,6 +144,7 @@ impl Lowering<'_> {
         let others = self.other_shared_bytes(body, &copied, true) as usize;
         let room = (self.room_for_stages() as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
         let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
+        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous, own: false })
     }
@@ -191,6 +192,7 @@ impl Lowering<'_> {
         let room = self.room_for_stages() as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
+        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(Pipeline { copies, slice, stage_bytes, stages, asynchronous: false, own: true })
     }
@@ -200,7 +202,7 @@ impl Lowering<'_> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
-        if !matches!(padding, None | Some(Padding::Zero)) || !self.memory.is_read_only(module, view) {
+        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_steady(load) {
             return None;
         }
         let shape = ViewShape::of(module, view)?;
@@ -320,7 +322,7 @@ impl Lowering<'_> {
     fn is_repeatable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let steady = match op.code {
-            Opcode::LoadView => self.memory.is_read_only(self.module, op.group(0)[0]),
+            Opcode::LoadView => self.is_steady(id),
             code => code.spec().effect == Effect::Pure,
         };
         steady

@@ -4,7 +4,7 @@
 //! one is asked for, and one access covers them all: under one mask, if the mask is the same in all of them. Else
 //! threads whose elements are all there take the wide accesses, and the others go element by element.
 
-use super::atomic::Ordering;
+use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::{mask_of, pointers_of};
 use crate::backend::ptx::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
@@ -15,6 +15,7 @@ use crate::ir::{ConstData, Elem, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// An access through pointers: what its vectors share.
+#[derive(Clone)]
 pub struct PointerAccess {
     /// Type of the elements in memory.
     pub dtype: DType,
@@ -31,7 +32,7 @@ pub struct PointerAccess {
 }
 
 /// Which elements are accessed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Mask {
     /// All.
     None,
@@ -110,7 +111,9 @@ impl Lowering<'_> {
         let run = self.inference.pointer_runs.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = leaders(&layout, vector);
+        // An address that is known is no operand of a memory instruction: ptxas would judge it.
         let addresses = self.get(pointers, &leaders)?.to_vec();
+        let addresses = addresses.into_iter().map(|address| self.b.reg(address, RegClass::B64).into()).collect();
         let mask = match mask_of(op) {
             Some(mask) if self.is_true(mask) => Mask::None,
             Some(mask) => {

@@ -15,7 +15,7 @@ use super::Lowering;
 use super::cluster::Pairs;
 use super::print::PRINT_BYTES;
 use super::slice::Slicer;
-use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise};
+use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise, stored};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
@@ -197,7 +197,7 @@ impl Lowering<'_> {
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let mut loads = Vec::new();
         self.module.walk(body, &mut |id| loads.push(id));
-        loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
+        loads.retain(|&id| self.module.op(id).code == Opcode::LoadView && self.allows_copy_engine(id));
         for load in loads {
             let Some(feed) = self.feed_of(load, &structure) else { continue };
             let halved = pairs.is_some_and(|pairs| pairs.may_share(load));
@@ -308,8 +308,7 @@ impl Lowering<'_> {
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
         let shape = ViewShape::of(module, view)?;
         let [contiguous, rows] = feed.axes;
-        let read_only = self.memory.is_read_only(module, view);
-        if !read_only
+        if !self.is_steady(load)
             || !matches!(padding, None | Some(Padding::Zero))
             || contiguous_axis(module, &shape) != Some(contiguous)
         {
@@ -381,7 +380,6 @@ impl Lowering<'_> {
         let rest = self.other_shared_bytes(body, &streamed, true) + SLACK_BYTES;
         let Some(room) = self.room_for_stages().checked_sub(rest) else { return false };
         self.share_rings(roles, structure);
-        let wanted = self.options.stages.unwrap_or(MOST_STAGES).max(2);
         for ring in &mut roles.rings {
             ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
         }
@@ -391,13 +389,14 @@ impl Lowering<'_> {
         if used_bytes(&roles.rings) > room {
             return false;
         }
-        let ahead = wanted.min(AHEAD_STAGES);
-        for (repeats, most) in [(Repeats::Inner, ahead), (Repeats::Outer, 2), (Repeats::Inner, wanted)] {
+        let wanted: Vec<u32> = (0..roles.rings.len()).map(|ring| self.stages_of_ring(roles, ring)).collect();
+        for (repeats, limit) in [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, 2), (Repeats::Inner, u32::MAX)] {
             let mut grown = true;
             while std::mem::take(&mut grown) {
-                for index in 0..roles.rings.len() {
+                for (index, &wanted) in wanted.iter().enumerate() {
                     let fits = used_bytes(&roles.rings) + roles.rings[index].stage_bytes <= room;
                     let ring = &mut roles.rings[index];
+                    let most = if repeats == Repeats::Outer { limit } else { limit.min(wanted) };
                     if ring.repeats == repeats && ring.stages < most && fits {
                         ring.stages += 1;
                         grown = true;
@@ -406,6 +405,13 @@ impl Lowering<'_> {
             }
         }
         true
+    }
+
+    /// Stages that a ring in an innermost loop should have.
+    fn stages_of_ring(&self, roles: &Roles, ring: usize) -> u32 {
+        let channels = roles.channels.iter().filter(|channel| channel.ring == ring);
+        let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
+        self.options.stages.or_else(|| self.stages_by_latency(loads)).unwrap_or(MOST_STAGES).max(2)
     }
 
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
@@ -513,8 +519,8 @@ impl Lowering<'_> {
                     }
                     operands = operands.max(bytes);
                 }
-                Opcode::StoreView => {
-                    let value = op.group(0)[0];
+                Opcode::StoreView | Opcode::AtomicRedView => {
+                    let value = stored(op);
                     let boxed = self.box_stores.contains_key(&id);
                     let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
                         _ if boxed && !boxes => false,

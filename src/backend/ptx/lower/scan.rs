@@ -2,14 +2,14 @@
 //!
 //! A *run* is what a thread holds of neighbouring elements. Each thread scans its runs and is left with their
 //! totals; lanes scan those; where the axis goes on over warps (and over registers above them), the totals of the
-//! lanes meet in shared memory, one round trip for all, where each warp scans them once more. Then each run knows
-//! what comes before it, and combines that with its elements. Elements are combined in order, the earlier ones on
+//! lanes meet in shared memory (`scan_warps`). Then each run knows what comes before it, and combines that with its
+//! elements. Elements are combined in order, the earlier ones on
 //! the left; the identity takes no part.
 
 use super::thread::AxisBits;
-use super::{Lowered, Lowering, Tile, vector};
+use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{AxisBit, ScanOrder};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Reg, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{BlockId, OpId};
@@ -17,37 +17,47 @@ use crate::layout::Layout;
 
 /// Is there something, in this thread?
 #[derive(Clone, Copy)]
-enum Holds {
+pub enum Holds {
+    /// In none.
     Never,
+    /// In all threads.
     Always,
+    /// Where this is true.
     If(Reg),
 }
 
 /// A value of each operand that may not be there.
-struct Part {
-    values: Vec<Operand>,
-    holds: Holds,
+pub struct Part {
+    /// One for each operand.
+    pub values: Vec<Operand>,
+    /// Are they there?
+    pub holds: Holds,
 }
 
 /// One scan on its way.
-struct Scan {
+pub struct Scan {
     body: BlockId,
-    dtypes: Vec<DType>,
-    layout: Layout,
-    axis: AxisBits,
-    order: ScanOrder,
-    reverse: bool,
+    /// Element types of the operands.
+    pub dtypes: Vec<DType>,
+    /// The layout of all of them.
+    pub layout: Layout,
+    /// The axis.
+    pub axis: AxisBits,
+    /// Which bits run along it.
+    pub order: ScanOrder,
+    /// From the last element on?
+    pub reverse: bool,
     /// The slots of each operand.
     slots: Vec<Vec<Operand>>,
 }
 
 /// A run: the slots in the order of the scan, and its place.
-struct Run {
+pub struct Run {
     slots: Vec<usize>,
     /// Register bits that do not belong to the axis.
-    row: usize,
+    pub row: usize,
     /// Bits of the outer coordinate that registers give.
-    outer: u32,
+    pub outer: u32,
 }
 
 impl Scan {
@@ -160,7 +170,7 @@ impl Lowering<'_> {
     }
 
     /// What both parts are together, in this order.
-    fn joined(&mut self, scan: &Scan, left: Part, right: Part) -> Lowered<Part> {
+    pub fn joined(&mut self, scan: &Scan, left: Part, right: Part) -> Lowered<Part> {
         let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
         let either = |this: &mut Self, pred: Reg, yes: &[Operand], no: &[Operand]| -> Vec<Operand> {
             let pairs = yes.iter().zip(no).zip(&classes);
@@ -187,14 +197,14 @@ impl Lowering<'_> {
     }
 
     /// The predicate that compares some bits of the thread number.
-    fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Holds {
+    pub fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Holds {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, mask);
         Holds::If(self.b.setp(cmp, Ty::B32, field, value))
     }
 
     /// The values of another lane.
-    fn exchanged(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
+    pub fn exchanged(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
         let mut results = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
@@ -205,7 +215,7 @@ impl Lowering<'_> {
     }
 
     /// The lane number.
-    fn lane(&mut self) -> Operand {
+    pub fn lane(&mut self) -> Operand {
         let tid = self.b.special(Special::TidX);
         self.b.and(Ty::B32, tid, 31u32)
     }
@@ -219,7 +229,7 @@ impl Lowering<'_> {
     }
 
     /// `lane` with the field of the lanes along the axis taken from `other`.
-    fn with_lane_field(&mut self, lane: Operand, other: Operand, first: usize, count: usize) -> Operand {
+    pub fn with_lane_field(&mut self, lane: Operand, other: Operand, first: usize, count: usize) -> Operand {
         let mask = ((1u32 << count) - 1) << first;
         let taken = self.b.and(Ty::B32, other, mask);
         let kept = self.b.and(Ty::B32, lane, 31 & !mask);
@@ -227,7 +237,7 @@ impl Lowering<'_> {
     }
 
     /// Inclusive scans of one value a lane, over the `count` lowest lane bits along the axis.
-    fn scan_lanes(&mut self, scan: &Scan, values: &mut [Vec<Operand>], count: usize) -> Lowered {
+    pub fn scan_lanes(&mut self, scan: &Scan, values: &mut [Vec<Operand>], count: usize) -> Lowered {
         let first = scan.order.lanes.0;
         let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
         for step in 0..count {
@@ -278,117 +288,6 @@ impl Lowering<'_> {
                 };
                 before = self.joined(scan, before, Part { values: last, holds: Holds::Always })?;
             }
-        }
-        Ok(parts)
-    }
-
-    /// The same where warps meet: the totals of all lanes side by side in shared memory, each warp scans those of
-    /// its rows by its lanes.
-    fn carried_through_shared(&mut self, scan: &Scan, runs: &[Run], totals: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
-        self.remarks.across_warps += 1;
-        let (first, lanes) = scan.order.lanes;
-        let count = scan.order.outer.len();
-        let axis_lanes = ((1u32 << lanes) - 1) << first;
-        let images = Self::thread_images(&scan.layout);
-        let mut rows = 1u32;
-        let mut row = vec![0u32; images.len()];
-        for (slot, &image) in row.iter_mut().zip(&images) {
-            if image != 0 && scan.axis.coordinate(image) == 0 {
-                *slot = rows;
-                rows *= 2;
-            }
-        }
-        let replicas = Self::replica_bits(&scan.layout);
-        let end = if scan.reverse { 0 } else { axis_lanes };
-        let Holds::If(owner) = self.thread_field(replicas | axis_lanes, Cmp::Eq, end) else {
-            unreachable!("a predicate")
-        };
-        let register_rows = runs.iter().map(|run| run.row + 1).max().unwrap_or(1);
-        let mut read: Vec<Vec<Operand>> = vec![Vec::new(); register_rows];
-        let mut places = Vec::with_capacity(scan.dtypes.len());
-        for (index, &dtype) in scan.dtypes.iter().enumerate() {
-            let dtype = vector::shared_type(dtype);
-            let size = vector::run_bytes(dtype, 1);
-            let row_bytes = size << count;
-            let slot_bytes = row_bytes * rows;
-            let buffer = self.allocate(register_rows * slot_bytes as usize)?;
-            if self.shared.write(buffer) {
-                self.barrier();
-                self.shared.write(buffer);
-            }
-            let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
-            let mut own = row.clone();
-            for (position, bit) in scan.order.outer.iter().enumerate() {
-                if let AxisBit::Warp(warp) = bit {
-                    own[5 + warp] = size << position;
-                }
-            }
-            let own = self.linear_in_thread(&own);
-            for (run, total) in runs.iter().zip(totals) {
-                let offset = run.row as u32 * slot_bytes + run.outer * size;
-                let addr = self.shared_place(buffer, own, 0, offset);
-                vector::store(
-                    &mut self.b,
-                    Space::Shared,
-                    dtype,
-                    &[total[index]],
-                    &addr,
-                    MemMods::default(),
-                    Some(owner),
-                );
-            }
-            let mut part = row;
-            for position in 0..count {
-                part[first + position] = size << position;
-            }
-            places.push((buffer, part, slot_bytes, dtype));
-        }
-        for (buffer, ..) in &places {
-            if self.shared.read(*buffer) {
-                self.barrier();
-            }
-        }
-        for (buffer, part, slot_bytes, dtype) in places {
-            self.shared.read(buffer);
-            let part = self.linear_in_thread(&part);
-            for (row, values) in read.iter_mut().enumerate() {
-                let addr = self.shared_place(buffer, part, 0, row as u32 * slot_bytes);
-                values.extend(vector::load(&mut self.b, Space::Shared, dtype, 1, &addr, MemMods::default(), None));
-            }
-        }
-        self.scan_lanes(scan, &mut read, count)?;
-        self.parts_of_lanes(scan, runs, &read)
-    }
-
-    /// What comes before each run: in the lane with the outer coordinate before its own.
-    fn parts_of_lanes(&mut self, scan: &Scan, runs: &[Run], read: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
-        let (first, _) = scan.order.lanes;
-        let count = scan.order.outer.len();
-        let mut warps = vec![0u32; 5 + scan.layout.warp_images().len()];
-        let (mut warp_mask, mut outer_of_warps) = (0u32, 0u32);
-        for (position, bit) in scan.order.outer.iter().enumerate() {
-            if let AxisBit::Warp(warp) = bit {
-                warps[5 + warp] = 1 << position;
-                warp_mask |= 1 << (5 + warp);
-                outer_of_warps |= 1 << position;
-            }
-        }
-        let registers = ((1u32 << count) - 1) & !outer_of_warps;
-        let warp_part = self.linear_in_thread(&warps);
-        let mut parts = Vec::with_capacity(runs.len());
-        for run in runs {
-            let own = self.b.or(Ty::B32, warp_part, run.outer);
-            let before = if scan.reverse { self.b.add(Ty::U32, own, 1u32) } else { self.b.sub(Ty::U32, own, 1u32) };
-            let shifted = self.b.shl(Ty::B32, before, first as u32);
-            let lane = self.lane();
-            let source = self.with_lane_field(lane, shifted, first, count);
-            let values = self.exchanged(&scan.dtypes, &read[run.row], source);
-            let is_first = run.outer == if scan.reverse { registers } else { 0 };
-            let holds = match is_first {
-                true => self.thread_field(warp_mask, Cmp::Ne, if scan.reverse { warp_mask } else { 0 }),
-                false => Holds::Always,
-            };
-            parts.push(Part { values, holds });
         }
         Ok(parts)
     }

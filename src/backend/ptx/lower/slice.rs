@@ -100,7 +100,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
                 self.control(id);
                 self.leaving(id, if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield }, position);
             }
-            Opcode::LoadView if self.lowering.memory.is_read_only(module, op.group(0)[0]) => self.computed(id),
+            Opcode::LoadView if self.lowering.is_steady(id) => self.computed(id),
             // In these all threads of a block take part.
             Opcode::Reduce | Opcode::Scan | Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
             code if code.spec().effect == Effect::Pure => self.computed(id),

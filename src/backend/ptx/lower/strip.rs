@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::order::Ordering;
 use super::reduce::{self, RunningReduction};
 use super::{Lowered, Lowering, memory};
 use crate::backend::ptx::infer::{Source, is_elementwise};
@@ -44,9 +45,10 @@ impl Lowering<'_> {
     pub fn role(&self, id: OpId) -> Role {
         let op = self.module.op(id);
         match op.code {
+            _ if self.deferred.contains(&id) => Role::Other,
             Opcode::StoreView if self.box_stores.contains_key(&id) => Role::Other,
             Opcode::LoadView if self.is_own(id) => Role::Other,
-            Opcode::LoadView | Opcode::StoreView if self.is_listed(id) => Role::Other,
+            Opcode::LoadView | Opcode::StoreView if self.is_listed(id) || !Ordering::of(op).is_weak() => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
                 Some(layout) => Role::Tile(layout.clone()),
                 None => Role::Other,

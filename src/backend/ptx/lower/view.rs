@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::ViewShape;
-use crate::backend::ptx::inst::{CvtMods, Operand, Ty};
+use crate::backend::ptx::inst::{CvtMods, Operand, RegClass, Ty};
 use crate::dtype::DType;
 use crate::ir::{Op, OpId, Padding, Type, Value};
 
@@ -63,6 +63,7 @@ impl Lowering<'_> {
             return Err("not a tensor view".to_owned());
         };
         let base = self.scalar(op.group(0)[0])?;
+        let base = self.b.reg(base, RegClass::B64).into();
         let dynamic = op.group(1).iter().chain(op.group(2));
         let wide = dynamic.clone().any(|&v| module.dtype(v) == DType::I64);
         let mut values = Vec::new();

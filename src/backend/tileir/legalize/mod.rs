@@ -12,6 +12,7 @@
 mod arithmetic;
 mod assertion;
 mod bounds;
+mod halves;
 mod index;
 mod limit;
 mod loops;
@@ -50,6 +51,7 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
         loops::drop_hints(module, &entry);
         padding::run(module, &entry);
         loops::widen(module, &entry, &wrapping);
+        halves::run(module, &entry);
     }
     pass::tidy(module);
     promises

@@ -29,7 +29,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) -> bool {
 /// Is this an access to a tile that may lie across the start of its array?
 fn may_begin_before(module: &Module, facts: &Facts, id: OpId) -> bool {
     let op = module.op(id);
-    if !matches!(op.code, Opcode::LoadView | Opcode::StoreView) {
+    if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
         return false;
     }
     let view = op.operand_group("view")[0];
@@ -165,10 +165,20 @@ impl Edit<'_> {
     fn access(&mut self, id: OpId, pointers: Value, mask: &[Value], values: &mut Substitution) {
         let op = self.module.op(id).clone();
         let view = op.operand_group("view")[0];
-        let kept = [AttrKind::MemOrder, AttrKind::MemScope, AttrKind::Hints];
+        let kept = [AttrKind::MemOrder, AttrKind::MemScope, AttrKind::Hints, AttrKind::AtomicMode];
         let attrs: Vec<Attr> = kept.iter().filter_map(|&kind| op.attr(kind).cloned()).collect();
         let results: Vec<_> = op.results.iter().map(|&value| self.module.ty_id(value)).collect();
         let token = op.operand_group("token");
+        if op.code == Opcode::AtomicRedView {
+            let value = op.operand_group("value");
+            let ty = self.module.ty_id(value[0]);
+            let groups: [&[Value]; 4] = [&[pointers], value, mask, token];
+            let new = self.module.add_op(Opcode::AtomicRmw, &groups, attrs, vec![], &[ty, results[0]], self.loc);
+            self.out.push(new);
+            let replaced = self.module.op(new).results[1];
+            values.replace(op.results[0], replaced);
+            return;
+        }
         let new = if op.code == Opcode::LoadView {
             let ty = self.module.ty(op.results[0]).clone();
             let bits = Attr::Value(ConstData::Splat(padding_bits(self.module, view, op.results[0])));

@@ -169,8 +169,10 @@ fn is_fence(op: &Op) -> bool {
 
 /// Memory and direction of an op that touches memory by itself.
 fn access(module: &Module, op: &Op) -> Option<(Root, Touch)> {
+    let is_weak = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak));
     let touch = match op.code.spec().effect {
-        Effect::Read => Touch { reads: true, writes: false },
+        // Of two reads of what others write, the second one must not see less.
+        Effect::Read => Touch { reads: true, writes: !is_weak },
         Effect::Write => Touch { reads: false, writes: true },
         Effect::ReadWrite => Touch { reads: true, writes: true },
         Effect::Other if op.code == Opcode::Print => {

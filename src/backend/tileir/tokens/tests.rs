@@ -384,6 +384,10 @@ fn what_is_read_only_still_stays_behind_an_acquire_and_before_a_release() {
     let release = "store_ptr_tko release device %flag, %n : tile<ptr<i32>>, tile<i32> -> token";
     let text = ordered_text(&format!("  %v, %u = {load}\n  %n = constant <i32: 1> : tile<i32>\n  %t = {release}"));
     assert!(text.contains("store_ptr_tko release device %arg2, %cst_1_i32 token=%result_token : "), "{text}");
+    // The second of two relaxed reads sees no less than the first one.
+    let relaxed = "load_ptr_tko relaxed device %flag : tile<ptr<i32>> -> tile<i32>, token";
+    let text = ordered_text(&format!("  %f, %t = {relaxed}\n  %g, %u = {relaxed}"));
+    assert!(text.contains("load_ptr_tko relaxed device %arg2 token=%result_token : "), "{text}");
     // Nothing of the kind, no order.
     let text = ordered_text(&format!("  %v, %u = {load}\n  %w, %s = {load}"));
     assert!(!text.contains("token="), "{text}");

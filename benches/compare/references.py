@@ -1,0 +1,230 @@
+"""Inputs of the rows, and what is right: random numbers, references in f64, errors relative to magnitudes."""
+
+import math
+
+import torch
+
+from rows import INTEGERS
+
+
+def fill(row, tensors, seed):
+    """Random normal inputs, and what the row asks for; `tensors` are by name."""
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    for array in row.arrays:
+        tensor = tensors[array.name]
+        if array.use in ("in", "inout") and array.element not in INTEGERS:
+            flat = tensor.view(-1)
+            # In pieces: not every type has a generator, and a copy in f32 may be large.
+            for start in range(0, flat.numel(), 1 << 26):
+                piece = flat[start:start + (1 << 26)]
+                piece.copy_(torch.randn(piece.numel(), device="cuda", generator=generator))
+        elif array.use != "theirs":
+            tensor.zero_()
+    special = globals().get(f"_fill_{row.kernel}")
+    if special:
+        special(row, tensors, generator)
+
+
+def _fill_layernorm_backward(row, t, generator):
+    x = t["x"].double()
+    t["mean"].copy_(x.mean(1))
+    t["rstd"].copy_((x.var(1, unbiased=False) + 1e-5).rsqrt())
+
+
+def _fill_gather(row, t, generator):
+    t["at"].random_(0, row.numbers[1], generator=generator)
+    t["at64"].copy_(t["at"])
+
+
+def _fill_scatter(row, t, generator):
+    """Every place once, so that the result does not depend on who comes last."""
+    t["at64"].copy_(torch.randperm(row.numbers[0], device="cuda", generator=generator))
+    t["at"].copy_(t["at64"])
+
+
+def _fill_prefix_sum(row, t, generator):
+    if row.element in INTEGERS:
+        t["x"].random_(-1000, 1001, generator=generator)
+    else:
+        # Whole numbers: every sum of them stays far below 2^24.
+        t["x"].mul_(4).round_()
+
+
+def _fill_histogram(row, t, generator):
+    t["x"].random_(0, 256, generator=generator)
+
+
+def _fill_embedding(row, t, generator):
+    t["ids"].random_(0, row.numbers[0], generator=generator)
+
+
+def _fill_argmax(row, t, generator):
+    """Rounded, so that rows have their largest element several times."""
+    t["x"].mul_(8).round_()
+
+
+def _fill_welford(row, t, generator):
+    """Far from zero, where a plain sum of squares would lose the variance."""
+    t["x"].add_(1000)
+
+
+class Check:
+    """Compares outputs with a reference in f64 that is computed once, from one set of tensors."""
+
+    def __init__(self, row, tensors):
+        self.row, self.tensors = row, tensors
+        self.restored = {a.name: tensors[a.name].clone() for a in row.arrays if a.use == "inout"}
+        self.expected = globals()[f"_expect_{row.kernel}"](row, tensors)
+
+    def reset(self):
+        """Poisons the outputs, so that what is not written shows."""
+        for array in self.row.arrays:
+            if array.use == "out":
+                poison(self.tensors[array.name])
+        for name, value in self.restored.items():
+            self.tensors[name].copy_(value)
+
+    def error(self, results=None):
+        """The largest error of results (by name; default: the set's outputs), relative to the magnitudes."""
+        worst = 0.0
+        for name, (at, want, scale) in self.expected.items():
+            got = (results or {}).get(name, self.tensors[name])
+            got = (got[at] if at is not None else got).double()
+            error = ((got - want).abs() / scale.clamp(min=torch.finfo(torch.float64).tiny)).max().item()
+            worst = math.inf if math.isnan(error) else max(worst, error)
+        return worst
+
+
+def poison(tensor):
+    tensor.fill_(float("nan") if tensor.dtype.is_floating_point else -77777)
+
+
+def sample(extent, most=64):
+    """Rows that are compared: all, or `most` spread over the extent, the last among them."""
+    if extent <= most:
+        return torch.arange(extent, device="cuda")
+    return torch.linspace(0, extent - 1, most, device="cuda").long()
+
+
+def _expect_vadd(row, t):
+    want = t["a"].double() + t["b"].double()
+    return {"c": (None, want, want.abs())}
+
+
+def _expect_saxpy(row, t):
+    x, y = 0.75 * t["x"].double(), t["y"].double()
+    return {"y": (None, x + y, x.abs() + y.abs())}
+
+
+def _expect_transpose(row, t):
+    want = t["x"].t().double()
+    return {"y": (None, want, want.abs())}
+
+
+def _expect_softmax(row, t):
+    rows = sample(row.numbers[0], 4096)
+    want = torch.softmax(t["x"][rows].double(), 1)
+    return {"y": (rows, want, want)}
+
+
+def _expect_layernorm(row, t):
+    rows = sample(row.numbers[0], 4096)
+    x, w, b = t["x"][rows].double(), t["w"].double(), t["b"].double()
+    rstd = (x.var(1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+    want = (x - x.mean(1, keepdim=True)) * rstd * w + b
+    return {"y": (rows, want, (1 + (x * rstd).abs()) * w.abs() + b.abs())}
+
+
+def _expect_layernorm_backward(row, t):
+    m, n = row.numbers
+    dy, x, w = t["dy"].double(), t["x"].double(), t["w"].double()
+    mean, rstd = t["mean"].double()[:, None], t["rstd"].double()[:, None]
+    h, wg = (x - mean) * rstd, w * dy
+    dx = (wg - h * (h * wg).mean(1, keepdim=True) - wg.mean(1, keepdim=True)) * rstd
+    size = (wg.abs() + h.abs() * (h * wg).abs().mean(1, keepdim=True) + wg.abs().mean(1, keepdim=True)) * rstd
+    return {"dx": (None, dx, size), "dw": (None, (dy * h).sum(0), (dy * h).abs().sum(0)), "db": (None, dy.sum(0), dy.abs().sum(0))}
+
+
+def _expect_matmul(row, t):
+    rows = sample(row.numbers[0])
+    a, b = t["a"][rows].double(), t["b"].double()
+    b = b.t() if row.element == "e4m3" else b
+    return {"c": (rows, a @ b, a.abs() @ b.abs())}
+
+
+def _expect_batched_matmul(row, t):
+    rows = sample(row.numbers[1])
+    at = (slice(None), rows)
+    a, b = t["a"][at].double(), t["b"].double()
+    return {"c": (at, a @ b, a.abs() @ b.abs())}
+
+
+def _expect_attention(row, t):
+    batch, heads, sequence, d = row.numbers
+    rows = sample(sequence)
+    # All heads at a few places: the first and the last of the batch.
+    at_batch = sample(batch, 2)
+    at = (at_batch[:, None, None], sample(heads, 4)[None, :, None], rows[None, None, :])
+    q = t["q"][at].double()
+    k, v = (t[name][at[0][:, :, 0], at[1][:, :, 0]].double() for name in "kv")
+    scores = q @ k.transpose(-1, -2) / math.sqrt(d)
+    if row.causal:
+        scores = scores.masked_fill(torch.arange(sequence, device="cuda")[None, :] > rows[:, None], -math.inf)
+    weights = torch.softmax(scores, -1)
+    return {"o": (at, weights @ v, weights @ v.abs())}
+
+
+def _expect_vadd_gather(row, t):
+    return _expect_vadd(row, t)
+
+
+def _expect_gather(row, t):
+    want = t["x"][t["at"].long()].double()
+    return {"y": (None, want, want.abs())}
+
+
+def _expect_scatter(row, t):
+    want = torch.empty_like(t["x"])
+    want[t["at"].long()] = t["x"]
+    return {"y": (None, want.double(), want.double().abs())}
+
+
+def _expect_cumsum(row, t):
+    rows = sample(row.numbers[0], 4096)
+    x = t["x"][rows].double()
+    return {"y": (rows, x.cumsum(1), x.abs().cumsum(1))}
+
+
+def _expect_prefix_sum(row, t):
+    return {"y": (None, t["x"].long().cumsum(0).double(), torch.ones((), dtype=torch.float64, device="cuda"))}
+
+
+def _expect_histogram(row, t):
+    want = torch.stack([(t["x"] == value).sum() for value in range(256)]).double()
+    return {"bins": (None, want, want)}
+
+
+def _expect_stencil(row, t):
+    x = torch.nn.functional.pad(t["x"].double(), (1, 1, 1, 1))
+    parts = [x[:-2, 1:-1], x[2:, 1:-1], x[1:-1, :-2], x[1:-1, 2:], -4 * x[1:-1, 1:-1]]
+    return {"y": (None, sum(parts), sum(part.abs() for part in parts))}
+
+
+def _expect_embedding(row, t):
+    want = t["table"][t["ids"].long()].double()
+    return {"out": (None, want, want.abs())}
+
+
+def _expect_argmax(row, t):
+    n, one = row.numbers[1], torch.ones((), dtype=torch.float64, device="cuda")
+    largest = t["x"].amax(1)
+    columns = torch.arange(n, device="cuda")
+    first = torch.where(t["x"] == largest[:, None], columns, n).amin(1)
+    return {"index": (None, first.double(), one), "value": (None, largest.double(), one)}
+
+
+def _expect_welford(row, t):
+    x = t["x"].double()
+    mean, variance = x.mean(1), x.var(1, unbiased=False)
+    # A thousandth of the variance: the mean is a thousand deviations from zero.
+    return {"mean": (None, mean, mean.abs()), "variance": (None, variance, 250 * variance)}

@@ -1,0 +1,89 @@
+//! Addresses as arguments of a launch.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::argument::LaunchArg;
+use super::argument::sealed::Sealed;
+use super::arrive::arrives_as_it_is;
+use super::words::WordWriter;
+use crate::backend::ParamWord;
+use crate::element::Whole;
+use crate::tile::{Ptr, Tracer};
+
+/// An address in memory that no array of this crate stands for; arrives in the kernel as a [`Ptr<T>`].
+///
+/// Making one is safe; what a kernel does with it is not: see [`pointer`](crate::pointer). A launch knows nothing of
+/// the memory behind it: it orders no streams for it, does not keep it alive, and does not tell from it on which device
+/// to run. That is the device of the arrays among the arguments, or of the stream, or else the default one. Launches
+/// are asynchronous on a GPU: the memory has to stay until the kernel has ended, and whoever uses it on another stream
+/// has to wait for that. On the cpu device it is memory of this process, and the launch returns when all is done.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn double(x: ct::Ptr<f32>, y: ArrayMut<f32, 1>) {
+///     // SAFETY: `x` points to as many elements as `y` has, 8 for each tile block.
+///     let x = unsafe { x.offset(ct::bid(0) * 8 + ct::arange(8, 0, 1)).load() };
+///     y.store(ct::bid(0), x * 2.0);
+/// }
+///
+/// let foreign: Vec<f32> = (0..16).map(|i| i as f32).collect();
+/// let mut y = ct::Device::cpu().zeros([16])?;
+/// let x = ct::RawPtr::<f32>::new(foreign.as_ptr().expose_provenance() as u64);
+/// ct::launch(double, 2, (x, &mut y))?;
+/// assert_eq!(y.to_vec()?[15], 30.0);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct RawPtr<T> {
+    address: u64,
+    element: PhantomData<fn(T)>,
+}
+
+impl<T> RawPtr<T> {
+    /// The element at this address of the device.
+    #[must_use]
+    pub const fn new(address: u64) -> RawPtr<T> {
+        RawPtr { address, element: PhantomData }
+    }
+
+    /// The address.
+    #[must_use]
+    pub const fn address(self) -> u64 {
+        self.address
+    }
+}
+
+impl<T> Clone for RawPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for RawPtr<T> {}
+
+impl<T> fmt::Debug for RawPtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawPtr({:#x})", self.address)
+    }
+}
+
+impl<T: Whole> Sealed for RawPtr<T> {}
+
+impl<T: Whole> LaunchArg for RawPtr<T> {
+    type Traced = Ptr<T>;
+
+    #[inline]
+    fn key(&self, _key: &mut WordWriter) {}
+
+    fn trace(&self, tracer: &mut Tracer) -> Ptr<T> {
+        tracer.pointer()
+    }
+
+    #[inline]
+    fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+        params(self.address);
+    }
+}
+
+arrives_as_it_is! { [T: Whole] RawPtr<T> => Ptr<T>; }

@@ -1,0 +1,101 @@
+//! Reductions into arrays: tiles combined with what an array holds, by tile index and without results.
+//!
+//! What the hardware does in its memory, several neighbours at a time where it can. Elements at listed positions, and
+//! extrema of floats, which Tile IR's reductions of views do not have, go by element index (`atomic`).
+
+use super::access::{Access, StoreOptions};
+use super::atomic::{Atomic, AtomicAdd, AtomicBits, AtomicMinMax, Deed};
+use super::construct::{extents, full};
+use super::index::{Component, TileIndex};
+use super::memory::Stores;
+use super::operand::Operand;
+use super::places;
+use super::tiles::Tiles;
+use super::visit::Visit;
+use crate::ir::table::Effect;
+use crate::ir::{Attr, MemOrder, MemScope, Opcode, Type};
+use crate::tile::{ArrayMut, Handle, Raw, Source, Tile, Trace, here, record};
+
+impl Trace {
+    fn atomic_store(&mut self, visit: &Visit<'_>, index: &[Component], (deed, signed): (Deed, bool), tile: Raw) {
+        self.at(visit.place);
+        let rank = visit.shape.len();
+        let tile = self.usable(tile, visit.place);
+        if !visit.check(self) || !self.admits(visit.place, Effect::ReadWrite, rank) {
+            return;
+        }
+        let Some(tile) = tile else { return };
+        let sparse = index.iter().any(|component| matches!(component, Component::Sparse(_)));
+        if sparse || (visit.dtype.is_float() && !matches!(deed, Deed::Add)) {
+            let Some(positions) = visit.positions(self, index) else { return };
+            let index: Vec<_> = positions.into_iter().map(|(raw, dtype)| places::Component::of(raw, dtype)).collect();
+            let atomic = Atomic::of_view(visit, &index, deed, signed);
+            let value = self.raw(tile);
+            self.atomic(&atomic, Source::Value(value));
+            return;
+        }
+        let Some((view, indices)) = visit.locate(self, index) else { return };
+        let tile = match rank {
+            0 => self.put(Opcode::Reshape, &[tile], vec![], visit.dtype, &[1]),
+            _ => tile,
+        };
+        let mut attrs = vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(MemScope::Device)];
+        attrs.push(Attr::AtomicMode(deed.mode(visit.dtype, signed)));
+        attrs.extend(visit.access.promise(indices.len()));
+        let token = self.builder.module.intern(Type::Token);
+        self.emit(Opcode::AtomicRedView, &[&[view], &indices, &[tile], &[]], attrs, vec![], &[token]);
+    }
+}
+
+macro_rules! atomic_stores {
+    ($($bound:ident $deed:ident $name:ident $doc:literal;)+) => {$(
+        impl<T: $bound, const R: usize> ArrayMut<T, R> {
+            #[doc = $doc]
+            /// Relaxed, for the device, and without the values before: each element is changed in one step, in no order
+            /// with anything else. What lies outside of the array is left alone. The index is that of
+            /// [`ArrayMut::store`]; where listed positions meet, each is applied.
+            #[track_caller]
+            pub fn $name(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
+                let (place, tile) = (here(), tile.stored());
+                record(|t| {
+                    let (shape, access) = (t.shape(tile), Access::default());
+                    let visit = self.visit(place, stringify!($name), &shape, &access, None);
+                    t.atomic_store(&visit, &index.components(), (Deed::$deed, T::SIGNED), tile);
+                });
+            }
+        }
+
+        impl<T: $bound, const R: usize> Tiles<ArrayMut<T, R>, R> {
+            #[doc = concat!(
+                "[`ArrayMut::", stringify!($name), "`] of a tile of this view; a scalar or a host value fills it. Relaxed, \
+                whatever the view says of orders."
+            )]
+            #[track_caller]
+            pub fn $name(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
+                let place = here();
+                let (array, shape, step, StoreOptions { access }) = self.parts();
+                let tile = full(shape, tile);
+                let (shape, step) = (extents(shape), extents(step));
+                let visit = Visit { step: Some(&step), ..array.visit(place, stringify!($name), &shape, &access, None) };
+                record(|t| t.atomic_store(&visit, &index.components(), (Deed::$deed, T::SIGNED), tile.raw()));
+            }
+        }
+    )+};
+}
+atomic_stores! {
+    AtomicAdd Add atomic_store_add "Adds a tile to the elements at a tile index.\n\n```\nuse cutlet as ct;\n\
+        use cutlet::prelude::*;\n\n// The sum of all rows.\nfn sum(x: Array<f32, 2>, sums: ArrayMut<f32, 1>) {\n    \
+        let row = x.load((ct::bid(0), ct::bid(1)), [1, 4]);\n    \
+        sums.atomic_store_add(ct::bid(1), row.squeeze(0));\n}\n\nlet device = ct::Device::cpu();\n\
+        let x = device.from_fn([3, 6], |[i, j]| (10 * i + j) as f32)?;\nlet mut sums = device.zeros([6])?;\n\
+        ct::launch(sum, [3, 2], (&x, &mut sums))?;\n\
+        assert_eq!(sums.to_vec()?, [30.0, 33.0, 36.0, 39.0, 42.0, 45.0]);\n# Ok::<(), ct::Error>(())\n```\n\n\
+        Floats round once, to nearest even.";
+    AtomicMinMax Min atomic_store_min "The smaller of element and value, at a tile index. A value that is NaN changes \
+        nothing, and -0 is below +0.";
+    AtomicMinMax Max atomic_store_max "The larger of element and value, at a tile index. A value that is NaN changes \
+        nothing, and -0 is below +0.";
+    AtomicBits And atomic_store_and "Bitwise and with the elements at a tile index.";
+    AtomicBits Or atomic_store_or "Bitwise or with the elements at a tile index.";
+    AtomicBits Xor atomic_store_xor "Bitwise exclusive or with the elements at a tile index.";
+}

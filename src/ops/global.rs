@@ -1,0 +1,134 @@
+//! Arrays that belong to compiled kernels.
+
+use std::panic::Location;
+use std::sync::{Mutex, PoisonError};
+
+use crate::dtype::DType;
+use crate::element::Number;
+use crate::ir::table::Effect;
+use crate::ir::{Attr, ConstData, Global as Declared, Opcode, Type};
+use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, here, record};
+
+/// Alignment of globals in bytes: that of wide accesses.
+const ALIGNMENT: u64 = 16;
+
+/// An array of `N` numbers that lives with the kernels that use it: a counter of tickets, a lock, what one launch leaves
+/// for the next one.
+///
+/// It is a `static`; a kernel names it and gets an array by [`Global::array`].
+///
+/// # Life
+/// Each compiled kernel has an instance of its own on its device: made with the initial values when the kernel is
+/// compiled and loaded, there for all of its launches, gone when the kernel is dropped. Two kernels that name one static
+/// have two. A kernel is compiled anew for another device, for other constants, hints and back ends, and for arrays of
+/// another form (alignment of the address, which strides are 1, which extents and strides are multiples of 16, width of
+/// indices); closures that capture values and function pointers are other kernels wherever another line launches them; and
+/// [`launch`](crate::launch) may forget kernels that have not been used for long. So what is to outlive a
+/// launch belongs to a kernel that [`compile`](crate::compile) gives: that handle keeps one compiled kernel (the same one
+/// that launches of this form use, and another `compile` of it), whose globals the host reads and writes by
+/// [`Global::read`] and [`Global::write`].
+///
+/// Tile blocks share it, as they share any array; so do launches of the kernel that run at the same time on several
+/// streams.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// static TICKETS: ct::Global<u32, 1> = ct::Global::new([100]);
+///
+/// /// Tile blocks take numbers in the order in which they come.
+/// fn serve(y: ArrayMut<u32, 1>) {
+///     let ticket = TICKETS.array().entry(0).atomic_add(1);
+///     y.entry(ct::bid(0)).store(ticket);
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([5])?;
+/// let serve = ct::compile(serve, (&mut y,))?;
+/// serve.launch(5, (&mut y,))?;
+/// let mut numbers = y.to_vec()?;
+/// numbers.sort();
+/// assert_eq!(numbers, [100, 101, 102, 103, 104]);
+/// assert_eq!(TICKETS.read(&serve)?, [105]);
+/// TICKETS.write(&serve, [7])?;
+/// serve.launch(1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?[0], 7);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Global<T, const N: usize> {
+    initial: [T; N],
+    place: Place,
+}
+
+impl<T, const N: usize> Global<T, N> {
+    /// With these values at first. Where it is written names it in the code.
+    #[track_caller]
+    #[must_use]
+    pub const fn new(initial: [T; N]) -> Global<T, N> {
+        Global { initial, place: Location::caller() }
+    }
+
+    /// The name in the module, which no kernel has. Statics that a macro makes have one place: they get numbers.
+    pub(crate) fn name(&'static self) -> String {
+        /// Statics that share a place, by address.
+        static STATICS: Mutex<Vec<(Place, usize)>> = Mutex::new(Vec::new());
+        let address = std::ptr::from_ref(self).addr();
+        let mut statics = STATICS.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = |&(place, _): &(Place, usize)| place == self.place;
+        let number = match statics.iter().filter(|other| here(other)).position(|&(_, other)| other == address) {
+            Some(number) => number,
+            None => {
+                statics.push((self.place, address));
+                statics.iter().filter(|other| here(other)).count() - 1
+            }
+        };
+        let file: String = self.place.file().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        format!("_{file}_{}_{}_{number}", self.place.line(), self.place.column())
+    }
+}
+
+impl<T: Number, const N: usize> Global<T, N> {
+    /// The array, in the kernel that is being traced.
+    ///
+    /// # Panics
+    /// Outside of a kernel.
+    #[track_caller]
+    #[must_use]
+    pub fn array(&'static self) -> ArrayMut<T, 1> {
+        const { assert!(N > 0 && N <= 1 << 24, "a global has 1 to 2^24 elements") };
+        let (place, name) = (here(), self.name());
+        let words = || self.initial.iter().map(|x| x.to_bits()).collect();
+        ArrayMut::from_handle(record(|t| {
+            t.at(place);
+            if !t.admits(place, Effect::Read, 0) {
+                return t.poison_array(1);
+            }
+            t.global_array(&name, T::DTYPE, N, &words)
+        }))
+    }
+}
+
+impl Trace {
+    /// The array of a global, which the module gets if it has not got it yet.
+    fn global_array(&mut self, name: &str, dtype: DType, count: usize, words: &dyn Fn() -> Vec<u64>) -> ArrayHandle {
+        let module = &mut self.builder.module;
+        if !module.globals.iter().any(|global| global.name == name) {
+            // Extents of tiles are powers of two.
+            let mut words = words();
+            words.resize(count.next_power_of_two(), 0);
+            let ty = module.intern(Type::tile(dtype, [words.len() as i64]));
+            let value = match words.iter().all(|&word| word == words[0]) {
+                true => ConstData::Splat(words[0]),
+                false => ConstData::Dense(words.into()),
+            };
+            let (private, constant) = (false, false);
+            module.globals.push(Declared { name: name.to_owned(), ty, value, alignment: ALIGNMENT, private, constant });
+        }
+        let ty = self.builder.module.intern(Type::ptr(dtype));
+        let base = self.emit(Opcode::GetGlobal, &[], vec![Attr::Text(name.into())], vec![], &[ty])[0];
+        let extent = self.splat(DType::I32, count as u64, &[]);
+        let stride = self.splat(DType::I32, 1, &[]);
+        self.make_array(dtype, base, vec![extent], vec![stride], 1)
+    }
+}

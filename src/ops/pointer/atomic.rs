@@ -1,0 +1,95 @@
+//! Atomic operations through pointers.
+
+use crate::element::Whole;
+use crate::ops::atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, Deed, atomic_on};
+use crate::ops::operand::Operand;
+use crate::ops::places::Target;
+use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile};
+
+macro_rules! atomics {
+    ([$($generics:tt)*] $ty:ty, $rank:expr, $values:ty; $($bound:ident $deed:ident $name:ident $with:ident;)+) => {
+        impl<T: Whole, $($generics)*> $ty {
+            $(
+                #[doc = concat!("[`ArrayMut::", stringify!($name), "`](crate::ArrayMut::", stringify!($name), ")")]
+                /// of what is there.
+                ///
+                /// # Safety
+                /// The contract of [`pointer`](crate::pointer).
+                #[track_caller]
+                pub unsafe fn $name(self, value: impl Operand<$values>) -> $values
+                where
+                    T: $bound,
+                {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.$with(value, AtomicOptions::new()) }
+                }
+
+                #[doc = concat!("[`ArrayMut::", stringify!($with), "`](crate::ArrayMut::", stringify!($with), ")")]
+                /// of what is there. (There are no bounds to be checked.)
+                ///
+                /// # Safety
+                /// The contract of [`pointer`](crate::pointer), where the mask is true.
+                #[track_caller]
+                pub unsafe fn $with(
+                    self,
+                    value: impl Operand<$values>,
+                    options: AtomicOptions<{ $rank }>,
+                ) -> $values
+                where
+                    T: $bound,
+                {
+                    let target = Target::Pointers(self.raw());
+                    let old =
+                        atomic_on::<T, { $rank }>(stringify!($name), target, Deed::$deed, value.source(), options);
+                    Handle::from_raw(old)
+                }
+            )+
+        }
+
+        impl<T: AtomicXchg, $($generics)*> $ty {
+            /// [`ArrayMut::atomic_cas`](crate::ArrayMut::atomic_cas) of what is there.
+            ///
+            /// # Safety
+            /// The contract of [`pointer`](crate::pointer).
+            #[track_caller]
+            pub unsafe fn atomic_cas(self, expected: impl Operand<$values>, desired: impl Operand<$values>) -> $values {
+                // SAFETY: the caller's promise.
+                unsafe { self.atomic_cas_with(expected, desired, AtomicOptions::new()) }
+            }
+
+            /// [`ArrayMut::atomic_cas_with`](crate::ArrayMut::atomic_cas_with) of what is there. (There are no bounds to
+            /// be checked.)
+            ///
+            /// # Safety
+            /// The contract of [`pointer`](crate::pointer), where the mask is true.
+            #[track_caller]
+            pub unsafe fn atomic_cas_with(
+                self,
+                expected: impl Operand<$values>,
+                desired: impl Operand<$values>,
+                options: AtomicOptions<{ $rank }>,
+            ) -> $values {
+                let (target, deed) = (Target::Pointers(self.raw()), Deed::Cas(expected.source()));
+                let old = atomic_on::<T, { $rank }>("atomic_cas", target, deed, desired.source(), options);
+                Handle::from_raw(old)
+            }
+        }
+    };
+}
+
+macro_rules! for_both {
+    ($($deeds:tt)+) => {
+        atomics! { [] Ptr<T>, 0, Scalar<T>; $($deeds)+ }
+        atomics! { [const N: usize] PtrTile<T, N>, N, Tile<T, N>; $($deeds)+ }
+    };
+}
+for_both! {
+    AtomicAdd Add atomic_add atomic_add_with;
+    AtomicAdd Sub atomic_sub atomic_sub_with;
+    AtomicMinMax Max atomic_max atomic_max_with;
+    AtomicMinMax Min atomic_min atomic_min_with;
+    AtomicBits And atomic_and atomic_and_with;
+    AtomicBits Or atomic_or atomic_or_with;
+    AtomicBits Xor atomic_xor atomic_xor_with;
+    AtomicXchg Xchg atomic_xchg atomic_xchg_with;
+}

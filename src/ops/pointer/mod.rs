@@ -1,0 +1,297 @@
+//! Pointers in kernels: for what arrays cannot say.
+//!
+//! Arrays check what is accessed, and launches order their memory. Where neither can be had (a table of addresses in
+//! memory, the memory of another library without known extents, a structure of several types in one buffer) there are
+//! pointers: [`Ptr<T>`], the address of one element, and [`PtrTile<T, N>`], a tile of addresses. A kernel gets them
+//! from [`Array::pointer`], from a launch that gives a [`RawPtr`](crate::RawPtr), or from addresses in memory
+//! ([`Ptr::from_addr`]); loads, stores and atomics are those of `gather`, `scatter` and the atomics of arrays, with
+//! the same options, but that nothing checks bounds.
+//!
+//! # Contract
+//! Everything here that is `unsafe` asks for the same. Whenever an element is accessed (through a pointer under the
+//! mask, where there is one; through an array that [`Ptr::array`] makes, where that is accessed):
+//!
+//! * it lies in memory that this device reaches and that stays as long as the kernel runs (on the cpu device: memory of
+//!   this process that holds initialised bytes);
+//! * its address is a multiple of the size of `T`, and the memory may be written where it is written;
+//! * nobody else (another tile block, another kernel, the host) writes it in the meantime, nor reads it if this kernel
+//!   writes it, unless all do so by atomics or by ordered accesses;
+//! * a pointer that comes from an array by [`Array::pointer`], `offset` and `cast` leads to elements of this array. One
+//!   that comes from [`RawPtr`](crate::RawPtr) or `from_addr` may lead anywhere, also into an array.
+//!
+//! The second half of the last item is a promise of this crate: about pointers of unknown origin nothing is taken for
+//! granted, neither that they lead elsewhere than others and than all arrays, nor any alignment but that of the
+//! element. The accesses of one tile block take place in the order of the program, whatever they go through.
+//!
+//! The cpu back end reports what it sees of broken contracts: addresses that are no multiples of the element's size,
+//! null, and pointers of arrays that leave them.
+//!
+//! # Example
+//! A linked list in one buffer, walked by each tile block:
+//!
+//! ```
+//! use cutlet as ct;
+//! use cutlet::prelude::*;
+//!
+//! /// Nodes are a value and the address of the next one, or 0.
+//! fn sums(first: Array<i64, 1>, y: ArrayMut<i64, 1>) {
+//!     let start = (first.load_scalar(ct::bid(0)), ct::scalar(0i64));
+//!     let (_, sum) = ct::while_loop(start, |(at, _)| at.ne(0), |(at, sum)| {
+//!         // SAFETY: the host has made the list of addresses of two numbers each, or 0.
+//!         unsafe {
+//!             let node = ct::Ptr::<i64>::from_addr(at);
+//!             (node.offset(1).load(), sum + node.load())
+//!         }
+//!     });
+//!     y.store(ct::bid(0), sum.to_tile::<1>());
+//! }
+//!
+//! let device = ct::Device::cpu();
+//! let mut nodes = device.zeros::<i64, 2>([3, 2])?;
+//! let place = |i: usize| (nodes.address() + 16 * i as u64) as i64;
+//! let data = [5, place(2), 6, 0, 7, place(1)];
+//! let starts = [place(0), place(1), 0];
+//! nodes.copy_from(&data)?;
+//! let (first, mut y) = (device.array(&starts, [3])?, device.zeros([3])?);
+//! ct::launch(sums, 3, (&first, &mut y))?;
+//! assert_eq!(y.to_vec()?, [18, 6, 0]);
+//! # Ok::<(), ct::Error>(())
+//! ```
+
+mod access;
+mod array;
+mod atomic;
+
+use super::places::{AxisIndex, Component, Request, Span, Target};
+use crate::dtype::DType;
+use crate::element::{Element, Int, Whole};
+use crate::ir::table::Effect;
+use crate::ir::{Elem, Opcode, Type};
+use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+
+pub use crate::tile::{Ptr, PtrTile};
+
+/// A number of elements to go from a [`Ptr`]: a number (i64) or `Scalar` of integers gives a [`Ptr`], a tile of integers a
+/// [`PtrTile`] of its rank, a range (`0..64`, of usize, or [`span`](crate::span)) one with one axis.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a number of elements",
+    note = "a pointer is moved by an i64, a `Scalar` or `Tile` of integers, or a range of usize"
+)]
+pub trait Offsets {
+    /// The pointers that come of it.
+    type Pointers<T: Whole>: Handle;
+    #[doc(hidden)]
+    fn offsets(self) -> (Component, usize);
+}
+
+macro_rules! offsets {
+    ($([$($generics:tt)*] $ty:ty => $rank:expr, $pointers:ty;)+) => {$(
+        impl<$($generics)*> Offsets for $ty {
+            type Pointers<T: Whole> = $pointers;
+            fn offsets(self) -> (Component, usize) {
+                (AxisIndex::<{ $rank }>::component(self), $rank)
+            }
+        }
+    )+};
+}
+offsets! {
+    [] i64 => 0, Ptr<T>;
+    [I: Int] Scalar<I> => 0, Ptr<T>;
+    [] Span => 1, PtrTile<T, 1>;
+    [] std::ops::Range<usize> => 1, PtrTile<T, 1>;
+}
+impl<I: Int, const N: usize> Offsets for Tile<I, N> {
+    type Pointers<T: Whole> = PtrTile<T, N>;
+    fn offsets(self) -> (Component, usize) {
+        (AxisIndex::<N>::component(self), N)
+    }
+}
+
+impl Trace {
+    /// The type of pointers to such elements.
+    fn pointer_type(pointee: DType, shape: Vec<i64>) -> Type {
+        Type::Tile { elem: Elem::Ptr { pointee, attr: None }, shape }
+    }
+
+    /// Pointers so many elements further; offsets and pointers are stretched together.
+    fn offset(&mut self, place: Place, pointee: DType, pointers: Raw, by: &Component, rank: usize) -> Raw {
+        self.at(place);
+        let poison = Self::pointer_type(pointee, vec![1; rank]);
+        let moved = self.offset_value(place, pointee, pointers, by, rank);
+        match moved {
+            Some(moved) => self.raw(moved),
+            None => self.poison(poison),
+        }
+    }
+
+    fn offset_value(
+        &mut self,
+        place: Place,
+        dtype: DType,
+        pointers: Raw,
+        by: &Component,
+        rank: usize,
+    ) -> Option<crate::ir::Value> {
+        let base = self.usable(pointers, place)?;
+        if !self.admits(place, Effect::Pure, rank) {
+            return None;
+        }
+        let elements = self.position((place, "offset"), rank, 0, by)?;
+        let target = Target::Pointers(pointers);
+        let request = Request { place, name: "offset", target, dtype, rank, others: &[], mask: None };
+        let shape = self.stretched(&request, &[("pointers", base), ("offset", elements)])?;
+        let elements = self.signed_offset(elements, by);
+        let elements = self.stretch(elements, &shape);
+        let base = self.stretch_pointer(base, dtype, &shape);
+        Some(self.pointers(dtype, base, elements, &shape))
+    }
+
+    /// One op between pointers and integers.
+    fn converted_pointer(&mut self, place: Place, code: Opcode, from: Raw, to: Elem) -> Raw {
+        self.at(place);
+        let ty = Type::Tile { elem: to, shape: self.shape(from) };
+        let Some(value) = self.usable(from, place) else { return self.poison(ty) };
+        if !self.admits(place, Effect::Pure, self.shape(from).len()) {
+            return self.poison(ty);
+        }
+        let id = self.builder.module.intern(ty);
+        let value = self.emit(code, &[&[value]], vec![], vec![], &[id])[0];
+        self.raw(value)
+    }
+}
+
+const fn to<T: Element>() -> Elem {
+    Elem::Ptr { pointee: T::DTYPE, attr: None }
+}
+
+macro_rules! pointers {
+    ($([$($generics:tt)*] $ty:ty, $addresses:ty, $with:ident [$($rank:tt)*];)+) => {$(
+        impl<T: Whole, $($generics)*> $ty {
+            /// The same addresses as those of elements of another type. They have to be multiples of its size where they
+            /// are accessed.
+            ///
+            /// ```
+            /// use cutlet as ct;
+            /// use cutlet::prelude::*;
+            ///
+            /// // Clears the signs of floats in place.
+            /// fn magnitudes(x: ArrayMut<f32, 1>) {
+            ///     // SAFETY: 4 elements of the array, which has as many.
+            ///     let bits = unsafe { x.pointer().cast::<u32>().offset(0..4) };
+            ///     unsafe { bits.atomic_and(0x7fff_ffff) };
+            /// }
+            ///
+            /// let mut x = ct::Device::cpu().array(&[1.0f32, -2.0, -0.5, 4.0], [4])?;
+            /// ct::launch(magnitudes, 1, (&mut x,))?;
+            /// assert_eq!(x.to_vec()?, [1.0, 2.0, 0.5, 4.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn cast<U: Whole>(self) -> $with<U $($rank)*> {
+                let place = here();
+                Handle::from_raw(record(|t| t.converted_pointer(place, Opcode::PtrToPtr, self.raw(), to::<U>())))
+            }
+
+            /// The addresses, in bytes.
+            #[track_caller]
+            #[must_use]
+            pub fn addr(self) -> $addresses {
+                let place = here();
+                let number = Elem::Num(DType::I64);
+                Handle::from_raw(record(|t| t.converted_pointer(place, Opcode::PtrToInt, self.raw(), number)))
+            }
+
+            /// Pointers to these addresses, whatever is there. See [`pointer`](crate::pointer) for an example.
+            ///
+            /// # Safety
+            /// The contract of [`pointer`](crate::pointer) holds wherever they are accessed.
+            #[track_caller]
+            #[must_use]
+            pub unsafe fn from_addr(addresses: $addresses) -> Self {
+                let place = here();
+                Handle::from_raw(record(|t| {
+                    t.converted_pointer(place, Opcode::IntToPtr, addresses.raw(), to::<T>())
+                }))
+            }
+        }
+    )+};
+}
+pointers! {
+    [] Ptr<T>, Scalar<i64>, Ptr [];
+    [const N: usize] PtrTile<T, N>, Tile<i64, N>, PtrTile [, N];
+}
+
+impl<T: Whole> Ptr<T> {
+    /// The pointer so many elements further (negative: before), or a tile of such pointers. Offsets are 64 bits wide
+    /// where their type is, or u32.
+    ///
+    /// # Safety
+    /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn offset<O: Offsets>(self, elements: O) -> O::Pointers<T> {
+        let (place, (by, rank)) = (here(), elements.offsets());
+        Handle::from_raw(record(|t| t.offset(place, T::DTYPE, self.raw(), &by, rank)))
+    }
+}
+
+impl<T: Whole, const N: usize> PtrTile<T, N> {
+    /// The pointers so many elements further (negative: before): by a tile, which is stretched together with the
+    /// pointers, a scalar, a number, or a range along axis 0.
+    ///
+    /// # Safety
+    /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn offset(self, elements: impl AxisIndex<N>) -> PtrTile<T, N> {
+        let (place, by) = (here(), elements.component());
+        PtrTile::from_raw(record(|t| t.offset(place, T::DTYPE, self.raw(), &by, N)))
+    }
+
+    /// The extents, in elements. Known while tracing: ordinary host numbers.
+    #[track_caller]
+    #[must_use]
+    pub fn shape(self) -> [usize; N] {
+        let shape = record(|t| t.shape(self.raw()));
+        std::array::from_fn(|d| shape[d] as usize)
+    }
+}
+
+macro_rules! of_arrays {
+    ($($name:ident)+) => {$(
+        impl<T: Whole, const R: usize> $name<T, R> {
+            /// The address of the element whose indices are all 0, for [`pointer`](crate::pointer). The elements of an
+            /// array stand `stride(axis)` elements apart along an axis.
+            ///
+            /// ```
+            /// use cutlet as ct;
+            /// use cutlet::prelude::*;
+            ///
+            /// fn diagonal(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
+            ///     let step = x.stride(0) + x.stride(1);
+            ///     let n = ct::arange(4, 0i64, 1);
+            ///     // SAFETY: elements (n, n) of an array of 3 by 3 elements; the mask leaves out the rest.
+            ///     let found = unsafe { x.pointer().offset(n * step).load_with(ct::GatherOptions::new().mask(n.lt(3))) };
+            ///     y.store(0, found);
+            /// }
+            ///
+            /// let x = ct::Device::cpu().from_fn([3, 3], |[i, j]| (10 * i + j) as f32)?;
+            /// let mut y = ct::Device::cpu().zeros([4])?;
+            /// ct::launch(diagonal, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [0.0, 11.0, 22.0, 0.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn pointer(self) -> Ptr<T> {
+                let place = here();
+                Ptr::from_raw(record(|t| match t.array_data(self.handle, place) {
+                    Some(data) => t.raw(data.base),
+                    None => t.poison(Type::ptr(T::DTYPE)),
+                }))
+            }
+        }
+    )+};
+}
+of_arrays!(Array ArrayMut);
