@@ -126,3 +126,20 @@ fn an_exported_kernel_says_whether_it_fits() {
         assert!(!file.fits(2, &words(512, 512, 1001)), "{format:?}");
     }
 }
+
+#[test]
+fn addresses_are_numbers_where_they_are_asked_for() {
+    fn fill(p: ct::Ptr<f32>, y: ArrayMut<i32, 1>) {
+        ct::require!((p.addr() % 16).eq(0), "the address {}", p.addr());
+        y.store(0, ct::full::<i32, 1>([4], 7));
+    }
+    let device = ct::Device::cpu();
+    let (x, mut y) = (device.full([8], 1.5f32).unwrap(), device.zeros([4]).unwrap());
+    let at = |bytes: u64| ct::RawPtr::<f32>::new(x.address() + bytes);
+    ct::launch(fill, 1, (at(0), &mut y)).unwrap();
+    for bytes in [4, 8] {
+        let error = ct::launch(fill, 1, (at(bytes), &mut y)).unwrap_err().to_string();
+        assert!(error.contains(&format!("the address {}", x.address() + bytes)), "{error}");
+    }
+    ct::launch(fill, 1, (at(16), &mut y)).unwrap();
+}

@@ -39,6 +39,11 @@ struct Resources {
 pub(super) struct Stages(Vec<(&'static str, Duration)>);
 
 impl Stages {
+    /// A first stage, which began at this time and is over.
+    pub fn begun(stage: &'static str, start: Instant) -> Stages {
+        Stages(vec![(stage, start.elapsed())])
+    }
+
     /// Does the work of a stage.
     pub fn time<X>(&mut self, stage: &'static str, work: impl FnOnce() -> X) -> X {
         let start = Instant::now();

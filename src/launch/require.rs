@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Module, Type};
+use crate::ir::{Module, Opcode, Type};
 
 /// Launches that are remembered.
 const REMEMBERED: usize = 16;
@@ -14,8 +14,8 @@ const REMEMBERED: usize = 16;
 pub(super) struct Requirements {
     kernel: String,
     program: cpu::Program,
-    /// Which words are numbers. (No condition depends on an address.)
-    numbers: Vec<bool>,
+    /// Which words a condition may depend on: all numbers, and addresses where one is read as a number.
+    matters: Vec<bool>,
     /// Does any condition depend on the grid?
     asks_grid: bool,
     /// Numbers and grids for which everything held, the last one first.
@@ -30,15 +30,16 @@ impl Requirements {
     pub fn new(kernel: &str, checks: &Module) -> Result<Requirements> {
         let params = &checks.block(checks.entries[0].body).args;
         let grid = &params[params.len() - 3..];
-        let mut asks_grid = false;
+        let (mut asks_grid, mut asks_addresses) = (false, false);
         checks.walk(checks.entries[0].body, &mut |id| {
             asks_grid |= checks.op(id).operands.iter().any(|value| grid.contains(value));
+            asks_addresses |= checks.op(id).code == Opcode::PtrToInt;
         });
         let is_number = |ty: &Type| ty.as_tile().is_some_and(|(elem, _)| elem.dtype().is_some());
         Ok(Requirements {
             kernel: kernel.to_owned(),
             program: cpu::Program::compile(checks)?,
-            numbers: params.iter().map(|&param| is_number(checks.ty(param))).collect(),
+            matters: params.iter().map(|&param| asks_addresses || is_number(checks.ty(param))).collect(),
             asks_grid,
             held: Mutex::default(),
         })
@@ -58,10 +59,9 @@ impl Requirements {
     /// [`Error::Argument`] at the place of the condition that does not hold.
     pub fn check(&self, grid: [u32; 3], words: &[ParamWord]) -> Result<()> {
         // An exported kernel may have further parameters.
-        let own = &words[..self.numbers.len() - grid.len()];
+        let own = &words[..self.matters.len() - grid.len()];
         let all = own.iter().copied().chain(grid.map(ParamWord::from));
-        let number = |(word, is_number): (ParamWord, &bool)| if *is_number { word } else { 0 };
-        let numbers = all.zip(&self.numbers).map(number);
+        let numbers = all.zip(&self.matters).map(|(word, &matters)| if matters { word } else { 0 });
         let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held().iter().any(|known| known.iter().copied().eq(numbers.clone())) {
             return Ok(());

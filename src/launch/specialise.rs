@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustc_hash::FxHasher;
 
@@ -62,16 +63,20 @@ where
     // A value that has no size is known by its type: a function item, a closure that captures nothing.
     if size_of::<K>() > 0 {
         let name = name_of::<K>();
-        let mut stages = Stages::default();
-        let module = stages.time("trace", || trace_kernel(&name, kernel, args))?;
+        let start = Instant::now();
+        // Not in a closure, which would not know the caller.
+        let module = trace_kernel(&name, kernel, args)?;
+        let stages = Stages::begun("trace", start);
         return specialise_trace(&name, module, device, wishes, stages);
     }
     let slot = slot_of_type::<K, A, P>(args, device, wishes);
     if slot.get().is_none() {
         // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
         let name = name_of::<K>();
-        let mut stages = Stages::default();
-        let module = stages.time("trace", || trace_kernel(&name, kernel, args))?;
+        let start = Instant::now();
+        // Not in a closure, which would not know the caller.
+        let module = trace_kernel(&name, kernel, args)?;
+        let stages = Stages::begun("trace", start);
         fill(&slot, &name, module, device, wishes, stages)?;
     }
     Ok(slot)

@@ -23,6 +23,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("order/relay", relay);
     suite.test("order/coherence", coherence);
     suite.test("order/alias_fence", alias_fence);
+    suite.test("order/written_again", written_again);
 }
 
 /// Waits until the element has this value or a higher one.
@@ -237,4 +238,30 @@ fn alias_fence(session: Session) -> Result<()> {
     session.launch(fenced, [4], (&mut x, &mut y, &z))?;
     session.check("x", &x, &|[i, j]| Want::exactly(data[60 * i + j] + 2))?;
     session.check("y", &y, &|[j, i]| Want::exactly(3 * data[60 * i + j] + 3))
+}
+
+/// What is written in order, and then again by other threads: the later one stays.
+fn written_again(session: Session) -> Result<()> {
+    fn kernel(x: Array<i64, 2>, scattered: ArrayMut<i64, 2>, added: ArrayMut<i64, 2>, stored: ArrayMut<i64, 2>) {
+        let at = [ct::bid(0), ct::bid(1)];
+        let x = x.load(at, [64, 16]);
+        let columns = at[1] * 16 + (ct::indices([64, 16], 1) ^ 1);
+        let place = (at[0] * 64 + ct::indices([64, 16], 0), columns);
+        scattered.scatter_with(place, x.cummax(0), ScatterOptions::new().release(Scope::Device));
+        scattered.store(at, ct::zeros([64, 16]));
+        added.atomic_add(place, x);
+        added.store(at, ct::ones([64, 16]));
+        stored.store_with(at, x, StoreOptions::new().release(Scope::Device));
+        stored.scatter(place, ct::zeros([64, 16]));
+    }
+    let shape = [300, 170];
+    let x = session.array(&random::<i64>(5, shape.iter().product(), Spread::Any), shape)?;
+    for _ in 0..10 {
+        let [mut a, mut b, mut c] = [session.unwritten(shape)?, session.unwritten(shape)?, session.unwritten(shape)?];
+        session.launch(kernel, [5, 11], (&x, &mut a, &mut b, &mut c))?;
+        session.check("stored over a scatter", &a, &|_| Want::exactly(0i64))?;
+        session.check("stored over additions", &b, &|_| Want::exactly(1i64))?;
+        session.check("scattered over a store", &c, &|_| Want::exactly(0i64))?;
+    }
+    Ok(())
 }

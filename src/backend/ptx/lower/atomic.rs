@@ -21,7 +21,6 @@ impl Lowering<'_> {
         };
         let layout = self.access_layout(id)?;
         let values = self.get(op.operands[1], &layout)?;
-        self.order(id);
         if self.combine_in_block(id, &layout, &values)? {
             let slots = vec![Operand::Imm(0); layout.num_registers()].into();
             self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
@@ -34,7 +33,7 @@ impl Lowering<'_> {
         let carries =
             !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
         let slots = if is_read {
-            let begun = self.begin_ordered(ordering, layout.num_registers(), carries);
+            let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries);
             let old = self.each_slot(&access, &[&values], &|this, addr, guard, values| {
                 this.atom(*mode, access.dtype, begun.semantics(), addr, guard, values)
             })?;
@@ -43,7 +42,7 @@ impl Lowering<'_> {
             all
         } else {
             let width = self.red_width(*mode, &access);
-            let begun = self.begin_ordered(ordering, layout.num_registers() / width, carries);
+            let begun = self.begin_ordered(id, ordering, layout.num_registers() / width, carries);
             self.reds(*mode, &access, width, &values, begun.semantics());
             self.end_ordered(begun, false);
             vec![Operand::Imm(0); layout.num_registers()].into()
@@ -82,10 +81,9 @@ impl Lowering<'_> {
         let layout = self.access_layout(id)?;
         let expected = self.get(op.group(1)[0], &layout)?;
         let desired = self.get(op.group(2)[0], &layout)?;
-        self.order(id);
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
-        let begun = self.begin_ordered(Ordering::of(op), layout.num_registers(), true);
+        let begun = self.begin_ordered(id, Ordering::of(op), layout.num_registers(), true);
         let ty = if access.dtype.bits() == 64 { Ty::B64 } else { Ty::B32 };
         let class = repr::class(access.dtype);
         let old = self.each_slot(&access, &[&expected, &desired], &|this, addr, guard, values| {

@@ -191,6 +191,11 @@ impl Lowering<'_> {
         numbers.any(|result| self.use_counts[result.index()] > 0)
     }
 
+    /// Notes an access once more: a barrier may have come between its beginning and what it does.
+    pub fn note_access(&mut self, id: OpId) {
+        self.memory.may_have_happened(self.access_of(id));
+    }
+
     /// A barrier, if other threads of the block may still be at work on the same elements.
     pub fn order(&mut self, id: OpId) {
         let Some(touch) = self.access_of(id) else { return };

@@ -114,7 +114,7 @@ impl Lowering<'_> {
             self.load_slots(&mut access, all).into()
         } else {
             access.owner = self.owner_of(Self::replica_bits(&layout));
-            let begun = self.begin_ordered(ordering, access.num_instructions(), true);
+            let begun = self.begin_ordered(id, ordering, access.num_instructions(), true);
             access.say(begun);
             let slots = self.load_slots(&mut access, all);
             let (slots, met) = self.share(begun, access.partition.tensor.elem, &layout, slots)?;
@@ -136,7 +136,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let slots = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
-        let begun = self.begin_ordered(Ordering::of(op), access.num_instructions(), true);
+        let begun = self.begin_ordered(id, Ordering::of(op), access.num_instructions(), true);
         access.say(begun);
         self.store_slots(&mut access, 0, &slots);
         self.end_ordered(begun, false);
@@ -153,12 +153,12 @@ impl Lowering<'_> {
     pub fn begin_load(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
-        self.order(id);
         let view = op.group(0)[0];
         let shape = ViewShape::at(self.module, &self.facts, view, op.group(1));
         let shift = shape.filter(|_| Ordering::of(op).is_weak());
         let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
+        self.order(id);
         access.mods.nc = self.data_space == Space::Global && self.is_steady(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
@@ -168,8 +168,8 @@ impl Lowering<'_> {
     pub fn begin_store(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
-        self.order(id);
         let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
+        self.order(id);
         access.owner = self.owner_of(Self::replica_bits(&layout));
         self.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)
@@ -220,8 +220,8 @@ impl Lowering<'_> {
     pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
-        self.order(id);
         let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
+        self.order(id);
         access.owner = self.owner_of(Self::replica_bits(&layout));
         Ok(access)
     }

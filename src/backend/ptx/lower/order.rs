@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Scope, Sem, Space};
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, MemOrder, MemScope, Op};
+use crate::ir::{Attr, AttrKind, MemOrder, MemScope, Op, OpId};
 use crate::layout::Layout;
 
 /// How an op orders memory.
@@ -90,8 +90,9 @@ impl Begun {
 }
 
 impl Lowering<'_> {
-    /// What comes before an access with so many instructions a thread; `carries`: they can say the order themselves.
-    pub fn begin_ordered(&mut self, ordering: Ordering, count: usize, carries: bool) -> Begun {
+    /// What comes before an access with so many instructions a thread; `carries`: they can say the order themselves. The
+    /// last thing that other threads could notice before it.
+    pub fn begin_ordered(&mut self, id: OpId, ordering: Ordering, count: usize, carries: bool) -> Begun {
         let fenced = (ordering.acquires() || ordering.releases()) && (count > 1 || !carries);
         if ordering.releases() {
             self.barrier();
@@ -99,6 +100,7 @@ impl Lowering<'_> {
                 self.b.fence(Sem::AcqRel, ordering.scope);
             }
         }
+        self.order(id);
         Begun { ordering, fenced }
     }
 

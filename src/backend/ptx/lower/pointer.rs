@@ -48,12 +48,11 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let ordering = Ordering::of(op);
-        self.order(id);
         let mut access = self.pointer_access(id)?;
         if !ordering.is_weak() {
             access.owner = self.owner_of(Self::replica_bits(&access.layout));
         }
-        let begun = self.begin_ordered(ordering, access.addresses.len(), true);
+        let begun = self.begin_ordered(id, ordering, access.addresses.len(), true);
         let (sem, scope) = begun.semantics();
         let nc =
             ordering.is_weak() && self.data_space == Space::Global && self.memory.is_read_only(module, op.operands[0]);
@@ -81,10 +80,9 @@ impl Lowering<'_> {
         let value = op.group(1)[0];
         let layout = self.access_layout(id)?;
         let slots = self.get(value, &layout)?;
-        self.order(id);
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
-        let begun = self.begin_ordered(Ordering::of(op), access.addresses.len(), true);
+        let begun = self.begin_ordered(id, Ordering::of(op), access.addresses.len(), true);
         let (sem, scope) = begun.semantics();
         self.store_pointers(&mut access, &slots, MemMods { sem, scope, ..MemMods::default() });
         self.end_ordered(begun, false);

@@ -191,6 +191,7 @@ impl Lowering<'_> {
             return Ok(false);
         }
         self.bring_leaves(id, layout)?;
+        self.order(id);
         let lane = self.lane_copy(private);
         let done = self.b.new_label();
         let mark = self.mark();

@@ -141,6 +141,7 @@ impl Lowering<'_> {
                 }
             }
         }
+        accesses.keys().for_each(|&id| self.note_access(id));
         reductions.into_values().try_for_each(|running| self.end_reduction(running))
     }
 
