@@ -22,7 +22,7 @@ pub struct Cli {
     #[arg(long = "type", value_enum, default_value_t = Type::F32)]
     element: Type,
     /// Numbers of a tile.
-    #[arg(long, default_value_t = 8192)]
+    #[arg(long, default_value_t = 16384)]
     tile: usize,
 }
 
@@ -107,7 +107,7 @@ where
     u32: BitcastTo<T>,
 {
     // Tiles are on their way in many blocks at a time, or the memory waits.
-    let options = &cli.options.with_occupancy(3);
+    let options = &cli.options.with_occupancy(2);
     let device = options.device()?;
     let n = options.size(cli.n, &device, 1 << 28, 1 << 20);
     ensure!(n > 0 && n < 1 << 31, "--n {n}: from 1 to 2^31 - 1");

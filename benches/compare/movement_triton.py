@@ -3,7 +3,6 @@
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @triton.jit
@@ -47,14 +46,6 @@ def stencil(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
     left = tl.load(x + at - 1, inside & (j > 0), 0.0)
     right = tl.load(x + at + 1, (i < m) & (j < n - 1), 0.0)
     tl.store(y + at, up + down + left + right - 4 * tl.load(x + at, inside), inside)
-
-
-@triton.jit
-def stencil_descriptors(x, y, rows: tl.constexpr, columns: tl.constexpr):
-    """The copy engine fetches the five tiles; what lies outside is zero."""
-    i, j = tl.program_id(1) * rows, tl.program_id(0) * columns
-    beside = x.load([i - 1, j]) + x.load([i + 1, j]) + x.load([i, j - 1]) + x.load([i, j + 1])
-    y.store([i, j], beside - 4 * x.load([i, j]))
 
 
 @triton.jit
@@ -137,11 +128,6 @@ def _stencil(row, m, n):
         grid = (triton.cdiv(n, columns), triton.cdiv(m, rows))
         yield f"tile {rows}x{columns} {warps} warps", lambda t, grid=grid, rows=rows, columns=columns, warps=warps: lambda: stencil[grid](
             t["x"], t["y"], m, n, rows, columns, num_warps=warps)
-    for rows, columns, warps in ((16, 128, 4), (16, 256, 8), (32, 128, 8)):
-        def make(t, rows=rows, columns=columns, warps=warps):
-            x, y = (TensorDescriptor.from_tensor(t[name], [rows, columns]) for name in "xy")
-            return lambda: stencil_descriptors[(triton.cdiv(n, columns), triton.cdiv(m, rows))](x, y, rows, columns, num_warps=warps)
-        yield f"tile {rows}x{columns} {warps} warps, descriptors", make
 
 
 def _embedding(row, extent, columns, ids):
