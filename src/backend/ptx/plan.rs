@@ -4,11 +4,11 @@
 //! 16-byte access a thread: then the blocks that run together touch one small window of memory, which the
 //! memory serves fastest, whatever the size of the tile. Where a block has to wait for one load before it knows what to
 //! load next, or takes pieces that are not aligned, 32 bytes are better: fewer threads do the sums of addresses, and
-//! each has more under way. Work in which threads meet (reductions, changes of
-//! layout) wants 32 bytes a thread, and blocks that are small enough for several to share a multiprocessor:
-//! while one waits at a barrier the others go on. Matrix products count by their accumulator. Of products that
-//! wait for each other the accumulators are held at the same time; then a warp should have rows of its own, so
-//! that nothing of what lies between the products moves between warps.
+//! each has more under way. Work in which threads meet (reductions, changes of layout) wants 32 bytes a thread (128 where
+//! a reduction has to keep the order), and blocks that are small enough for several to share a multiprocessor: while one
+//! waits at a barrier the others go on. Matrix products count by their accumulator. Of products that wait for each other
+//! the accumulators are held at the same time; then a warp should have rows of its own, so that nothing of what lies
+//! between the products moves between warps.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
         (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP)).next_power_of_two().clamp(4, most)
     } else if sizes.meets() {
-        let wanted = warps_for(sizes.largest, MEETING_BYTES).min(MEETING_WARPS);
+        let each = if sizes.in_order { CROWDED_BYTES } else { MEETING_BYTES };
+        let wanted = warps_for(sizes.largest, each).min(MEETING_WARPS);
         wanted.max(warps_for(sizes.largest, CROWDED_BYTES))
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
@@ -98,6 +99,17 @@ fn is_scattered(module: &Module, op: &Op) -> bool {
     false
 }
 
+/// Does the body combine each pair of arguments with one commutative op?
+pub fn commutes(module: &Module, body: BlockId) -> bool {
+    let block = module.block(body);
+    let Some((&end, _)) = block.ops.split_last() else { return false };
+    let by_one_op = |(value, pair): (&Value, &[Value])| {
+        let Some(op) = module.defining_op(*value).map(|id| module.op(id)) else { return false };
+        op.code.spec().commutative && (op.operands == pair || op.operands.iter().rev().eq(pair))
+    };
+    module.op(end).operands.iter().zip(block.args.chunks(2)).all(by_one_op)
+}
+
 /// Warps that hold so many bytes when a thread holds `each`.
 fn warps_for(bytes: u64, each: u64) -> u64 {
     bytes.div_ceil(each * u64::from(WARP))
@@ -119,6 +131,8 @@ struct Sizes {
     rows: u64,
     /// An op needs elements of other threads.
     exchanges: bool,
+    /// Elements are reduced by what does not commute: each step between lanes is as dear as one within a thread.
+    in_order: bool,
     /// Where an access goes is loaded first, or tiles begin at any element.
     scattered: bool,
 }
@@ -148,6 +162,7 @@ impl Sizes {
         if matches!(op.code, Opcode::Reduce | Opcode::Scan) {
             self.largest = op.operands.iter().map(|&v| extent(module, v).1).fold(self.largest, u64::max);
             self.exchanges = true;
+            self.in_order |= op.code == Opcode::Reduce && !commutes(module, op.regions[0]);
         }
         if matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert) {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);

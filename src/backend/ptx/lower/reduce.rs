@@ -3,15 +3,18 @@
 //! The elements along the axis are told apart by bits of its coordinate; each bit belongs to a
 //! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves.
 //! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the
-//! coordinate bits from low to high, so that neighbouring runs are combined, left before right.
+//! coordinate bits from low to high, so that neighbouring runs are combined, left before right. Where lanes meet before
+//! the registers are all combined, two lanes share the slots: each combines half of them, and the lane bit tells from
+//! then on what the register bit told.
 
 use super::thread::AxisBits;
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Reg, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::plan;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, OpId, Value};
+use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
 /// A hardware bit, by kind and position.
@@ -71,17 +74,6 @@ struct PartsInMemory {
 /// Fewer parts than this are cheaper to read with one or two wide accesses in every thread.
 const LEAST_PARTS_FOR_LANES: usize = 8;
 
-/// Does the body combine each pair of arguments with one commutative op?
-pub fn commutes(module: &Module, body: BlockId) -> bool {
-    let block = module.block(body);
-    let Some((&end, _)) = block.ops.split_last() else { return false };
-    let by_one_op = |(value, pair): (&Value, &[Value])| {
-        let Some(op) = module.defining_op(*value).map(|id| module.op(id)) else { return false };
-        op.code.spec().commutative && (op.operands == pair || op.operands.iter().rev().eq(pair))
-    };
-    module.op(end).operands.iter().zip(block.args.chunks(2)).all(by_one_op)
-}
-
 /// The hardware bits along the axis, with their bit of the coordinate, in the cheap order.
 fn axis_bits(partials: &Partials, axis: AxisBits) -> Vec<(Bit, u32)> {
     let registers = partials.register.iter().map(|&image| (Bit::Register, axis.coordinate(image)));
@@ -110,18 +102,27 @@ impl Lowering<'_> {
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.inference.accesses[&id].clone());
         let mut steps = axis_bits(&partials, axis);
-        let ordered = !commutes(module, body);
+        let ordered = !plan::commutes(module, body);
         if ordered {
             steps.sort_by_key(|&(_, coordinate)| coordinate);
         }
-        let mut steps = &steps[..];
-        while let Some(&(bit, coordinate)) = steps.first() {
+        let mut first = 0;
+        while let Some(&(bit, coordinate)) = steps.get(first) {
             let mut done = 1;
             match bit {
                 Bit::Register => self.reduce_registers(body, &mut partials, coordinate, axis)?,
-                Bit::Lane(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
+                Bit::Lane(lane) => {
+                    let later = steps[first + 1..].iter_mut().find(|(bit, _)| *bit == Bit::Register);
+                    match later.filter(|_| ordered) {
+                        Some((bit, coordinate)) => {
+                            *bit = Bit::Lane(lane);
+                            self.share_lane(body, &mut partials, lane, *coordinate, axis)?;
+                        }
+                        None => self.reduce_lane(body, &mut partials, lane, ordered)?,
+                    }
+                }
                 Bit::Warp(_) => {
-                    let warps: Vec<usize> = steps
+                    let warps: Vec<usize> = steps[first..]
                         .iter()
                         .map_while(|&(bit, _)| if let Bit::Warp(w) = bit { Some(w) } else { None })
                         .collect();
@@ -129,7 +130,7 @@ impl Lowering<'_> {
                     self.reduce_warps(body, &mut partials, &warps, ordered)?;
                 }
             }
-            steps = &steps[done..];
+            first += done;
         }
         let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);
         for (&result, slots) in op.results.iter().zip(partials.slots) {
@@ -231,32 +232,79 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Is the lane's bit set?
+    fn lane_bit(&mut self, lane: usize) -> Reg {
+        let tid = self.b.special(Special::TidX);
+        let field = self.b.and(Ty::B32, tid, 1u32 << lane);
+        self.b.setp(Cmp::Ne, Ty::B32, field, 0)
+    }
+
+    /// The values, one an operand, of the lane that differs in one bit.
+    fn of_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
+        let mut theirs = Vec::with_capacity(values.len());
+        for (&value, &dtype) in values.iter().zip(dtypes) {
+            let words = self.pack_words(dtype, &[value]);
+            let words: Vec<Operand> =
+                words.into_iter().map(|word| self.b.shfl(ShflMode::Bfly, word, 1u32 << lane)).collect();
+            theirs.push(self.unpack_words(dtype, &words, 1)[0]);
+        }
+        theirs
+    }
+
+    /// For each operand the one or the other value: `yes` where the condition holds.
+    fn choose(&mut self, dtypes: &[DType], condition: Reg, yes: &[Operand], no: &[Operand]) -> Vec<Operand> {
+        let values = yes.iter().zip(no).zip(dtypes);
+        values.map(|((&yes, &no), &dtype)| self.b.select(repr::class(dtype), condition, yes, no)).collect()
+    }
+
+    /// Combines the slots of two lanes that differ in one bit, each lane those of one half: of the slots that the
+    /// register bit with this bit of the coordinate tells apart.
+    fn share_lane(
+        &mut self,
+        body: BlockId,
+        partials: &mut Partials,
+        lane: usize,
+        coordinate: u32,
+        axis: AxisBits,
+    ) -> Lowered {
+        let is_right = self.lane_bit(lane);
+        let found = partials.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+        let position = found.ok_or("a reduction lost a register bit")?;
+        let image = partials.register.remove(position);
+        let dtypes = partials.dtypes.clone();
+        let count = partials.slots[0].len() / 2;
+        let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.slots.len()];
+        for slot in 0..count {
+            let low = slot & ((1 << position) - 1);
+            let first = ((slot >> position) << (position + 1)) | low;
+            let [first, second] = [first, first | (1 << position)].map(|slot| partials.at(slot));
+            let given = self.choose(&dtypes, is_right, &first, &second);
+            let mine = self.choose(&dtypes, is_right, &second, &first);
+            let theirs = self.of_other_lane(&dtypes, &given, lane);
+            let left = self.choose(&dtypes, is_right, &theirs, &mine);
+            let right = self.choose(&dtypes, is_right, &mine, &theirs);
+            let combined = self.combine(body, &left, &right)?;
+            for (list, value) in next.iter_mut().zip(combined) {
+                list.push(value);
+            }
+        }
+        partials.slots = next;
+        partials.lane[lane] = image;
+        Ok(())
+    }
+
     /// Combines each slot with that of the lane that differs in one bit.
     fn reduce_lane(&mut self, body: BlockId, partials: &mut Partials, lane: usize, ordered: bool) -> Lowered {
-        let is_right = ordered.then(|| {
-            let tid = self.b.special(Special::TidX);
-            let field = self.b.and(Ty::B32, tid, 1u32 << lane);
-            self.b.setp(Cmp::Ne, Ty::B32, field, 0)
-        });
-        let classes: Vec<_> = partials.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
+        let is_right = ordered.then(|| self.lane_bit(lane));
+        let dtypes = partials.dtypes.clone();
         for slot in 0..partials.slots[0].len() {
             let mine = partials.at(slot);
-            let mut theirs = Vec::with_capacity(mine.len());
-            for (&value, &dtype) in mine.iter().zip(&partials.dtypes) {
-                let words = self.pack_words(dtype, &[value]);
-                let words: Vec<Operand> =
-                    words.into_iter().map(|word| self.b.shfl(ShflMode::Bfly, word, 1u32 << lane)).collect();
-                theirs.push(self.unpack_words(dtype, &words, 1)[0]);
-            }
+            let theirs = self.of_other_lane(&dtypes, &mine, lane);
             let combined = match is_right {
                 None => self.combine(body, &mine, &theirs)?,
                 Some(is_right) => {
-                    let mut left = Vec::with_capacity(mine.len());
-                    let mut right = Vec::with_capacity(mine.len());
-                    for ((&mine, &theirs), &class) in mine.iter().zip(&theirs).zip(&classes) {
-                        left.push(self.b.select(class, is_right, theirs, mine));
-                        right.push(self.b.select(class, is_right, mine, theirs));
-                    }
+                    let left = self.choose(&dtypes, is_right, &theirs, &mine);
+                    let right = self.choose(&dtypes, is_right, &mine, &theirs);
                     self.combine(body, &left, &right)?
                 }
             };

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::order::Ordering;
-use super::reduce::{self, RunningReduction};
+use super::reduce::RunningReduction;
 use super::{Lowered, Lowering, memory};
 use crate::backend::ptx::infer::{Source, is_elementwise};
 use crate::backend::ptx::inst::Operand;
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         let Some(layout) = self.inference.accesses.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
         let words = layout.num_registers() as u64 * u64::from(bits) / 32;
-        plan::fills_registers(words, self.inference.num_warps as u32) && reduce::commutes(self.module, op.regions[0])
+        plan::fills_registers(words, self.inference.num_warps as u32) && plan::commutes(self.module, op.regions[0])
     }
 
     /// Lowers a strip.
