@@ -77,8 +77,9 @@ impl<const R: usize> AssertCondition for Tile<bool, R> {
 /// The error is an [`Error::Execution`](crate::Error::Execution) with the place of the call, the message with its
 /// values, an element that fails, and the tile block. Values in the message are scalars, or tiles that stretch to the
 /// condition's shape: of these the failing element is shown. Of several failures one is reported. On the cpu back end
-/// the launch stops and gives the error; on a GPU the next call that waits for the device gives it, and the kernel goes on,
-/// as does the block that failed. Through Tile IR a failure costs the context: later calls of the driver fail.
+/// the launch stops and gives the error; on a GPU the next call that waits for the device gives it, whichever thread of
+/// the program that is, and the kernel goes on, as does the block that failed. Through Tile IR a failure costs the
+/// context: later calls of the driver fail.
 ///
 /// ```
 /// use cutlet as ct;
