@@ -11,61 +11,25 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::listed::List;
 use super::order::{Begun, Ordering};
+use super::place::Limit;
 use super::shifted::Shift;
 use super::thread::AxisBits;
 use super::vector;
 use super::view::Partition;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, Space, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::codec;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Type, Value};
+use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Value};
 use crate::layout::Layout;
 
 /// Addresses of one thread in one tile that are too many to be held at once.
 const MANY_ADDRESSES: usize = 32;
-
-/// The elements of a tile that lie in the array, along a dimension and seen from the thread's coordinate (B32).
-#[derive(Clone, Copy)]
-enum Limit {
-    /// Those before this one.
-    Before(Operand),
-    /// Those whose sum with `from` is, as an unsigned number, below `count`: of tiles that may begin before the array.
-    Within { from: Operand, count: Operand },
-    /// Those whose listed position is below the extent.
-    Listed,
-}
-
-/// The positions of a thread's elements along a dimension.
-struct List {
-    axis: usize,
-    layout: Layout,
-    slots: Rc<[Operand]>,
-    /// Type of the positions: of the list, or of the array's indices if that is wider.
-    ty: Ty,
-}
-
-impl List {
-    /// The position of the elements with this coordinate, as the list has it.
-    fn position(&self, coordinate: u32) -> Operand {
-        let slot = (0..self.layout.num_registers()).find(|&slot| self.layout.element(slot, 0, 0) == coordinate);
-        self.slots[slot.expect("the list has a position for each element")]
-    }
-}
-
-/// How a tile lies in the array along a dimension.
-struct Place {
-    /// Position of the first element.
-    start: Operand,
-    /// Elements of the tile before the array (B32), where there can be any.
-    before: Option<Operand>,
-    /// Elements from the start of the tile to the end of the array (B32), if that is checked; 0 for an index outside.
-    rem: Option<Operand>,
-}
 
 /// The part of an access that all of its vectors share.
 pub struct Access {
@@ -226,12 +190,6 @@ impl Lowering<'_> {
         Ok(access)
     }
 
-    /// Is this an access to elements at listed positions?
-    pub fn is_listed(&self, id: OpId) -> bool {
-        let view = self.module.op(id).operand_group("view");
-        matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
-    }
-
     fn access(
         &mut self,
         id: OpId,
@@ -329,164 +287,6 @@ impl Lowering<'_> {
         })
     }
 
-    /// A tile index in the width of the view's index type. One that does not fit is outside of every index space, and
-    /// so is the largest number, read as unsigned.
-    pub fn index_operand(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
-        let dtype = self.module.dtype(index);
-        let operand = self.scalar(index)?;
-        let operand = repr::sign_extended(&mut self.b, dtype, operand);
-        match (dtype, wide) {
-            (DType::I64, true) => Ok(operand),
-            (DType::I64, false) => {
-                let fitting = self.b.min(Ty::U64, operand, i64::from(u32::MAX));
-                Ok(self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), fitting))
-            }
-            (DType::I8 | DType::I16 | DType::I32, true) => {
-                Ok(self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), operand))
-            }
-            (DType::I8 | DType::I16 | DType::I32, false) => Ok(operand),
-            (other, _) => Err(format!("an index of type {other}")),
-        }
-    }
-
-    /// The positions of the elements of each thread along the dimension that has them listed.
-    fn list(
-        &mut self,
-        shape: &ViewShape,
-        layout: &Layout,
-        indices: &[Value],
-        tensor: &super::view::TensorView,
-    ) -> Lowered<Option<List>> {
-        let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) else { return Ok(None) };
-        let dtype = self.module.dtype(indices[axis]);
-        let slots = self.get(indices[axis], &list)?;
-        let wide = tensor.wide && dtype != DType::I64;
-        let widened = |operand: &Operand| {
-            let operand = repr::sign_extended(&mut self.b, dtype, *operand);
-            if wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), operand) } else { operand }
-        };
-        let slots: Rc<[Operand]> = slots.iter().map(widened).collect();
-        let ty = if wide || dtype == DType::I64 { Ty::S64 } else { Ty::S32 };
-        Ok(Some(List { axis, layout: list, slots, ty }))
-    }
-
-    /// Is a listed position inside of the array?
-    fn is_listed_inside(&mut self, access: &Access, coordinate: u32) -> Reg {
-        let list = access.list.as_ref().expect("a list along an axis that has one");
-        let tensor = &access.partition.tensor;
-        let extent = tensor.extents[list.axis];
-        let (unsigned, extent) = match (list.ty, tensor.wide) {
-            (Ty::S64, false) => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), extent)),
-            (Ty::S64, true) => (Ty::U64, extent),
-            _ => (Ty::U32, extent),
-        };
-        self.b.setp(Cmp::Lt, unsigned, list.position(coordinate), extent)
-    }
-
-    /// The base of the elements at a listed position.
-    fn listed_address(&mut self, access: &Access, coordinate: u32) -> Operand {
-        let list = access.list.as_ref().expect("a list along an axis that has one");
-        let tensor = Rc::clone(&access.partition.tensor);
-        let (position, stride) = (list.position(coordinate), tensor.strides[list.axis]);
-        let bits = i64::from(tensor.elem.storage_bits());
-        let elements = match (list.ty, tensor.wide) {
-            (Ty::S64, false) => {
-                let stride = self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), stride);
-                self.b.mul(Ty::S64, position, stride)
-            }
-            (Ty::S64, true) => self.b.mul(Ty::S64, position, stride),
-            _ => self.b.mul_wide(Ty::S32, position, stride),
-        };
-        let bytes = if bits < 8 { self.b.shr(Ty::S64, elements, 1) } else { self.b.mul(Ty::S64, elements, bits / 8) };
-        self.b.add(Ty::S64, access.base, bytes)
-    }
-
-    /// How the tile at an index lies in the array along an axis, or one that begins `shifted` elements before it.
-    fn place(
-        &mut self,
-        partition: &Partition,
-        axis: usize,
-        index: Value,
-        checked: bool,
-        shifted: usize,
-    ) -> Lowered<Place> {
-        let tensor = &partition.tensor;
-        let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
-        let reach = match self.facts.range(index) {
-            Some(range) if range.lo >= 0 => 0,
-            _ if !checked => 0,
-            _ => partition.tiles_before(axis),
-        };
-        let index = match reach {
-            0 => self.index_operand(index, tensor.wide)?,
-            _ => self.signed_index(index, tensor.wide)?,
-        };
-        let start = self.b.mul(signed, index, partition.steps[axis]);
-        let start = self.b.sub(signed, start, shifted as i64);
-        if !checked {
-            return Ok(Place { start, before: None, rem: None });
-        }
-        let extent = tensor.extents[partition.dim_map[axis]];
-        let count = self.num_tiles(partition, axis);
-        // From the first tile on that reaches into the array.
-        let (from_first, count) = match reach {
-            0 => (index, count),
-            _ => (self.b.add(signed, index, reach), self.b.add(unsigned, count, reach)),
-        };
-        let valid = self.b.setp(Cmp::Lt, unsigned, from_first, count);
-        let rem = self.b.sub(signed, extent, start);
-        let rem = if tensor.wide {
-            // A tile has at most 2^24 elements: more than that inside is as good as 2^25 of them.
-            let clamped = self.b.min(Ty::S64, rem, 1i64 << 25);
-            self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), clamped)
-        } else {
-            rem
-        };
-        let rem = self.b.select(RegClass::B32, valid, rem, 0);
-        let before = (reach > 0).then(|| {
-            let negative = self.b.sub(signed, 0, start);
-            let before = self.b.max(signed, negative, 0);
-            // Less than a tile where the index is valid.
-            let before = if tensor.wide { self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), before) } else { before };
-            self.b.select(RegClass::B32, valid, before, 0)
-        });
-        Ok(Place { start, before, rem: Some(rem) })
-    }
-
-    /// The limit of the elements of a thread whose coordinate in the tile is `thread`.
-    fn limit(&mut self, rem: Operand, before: Option<Operand>, thread: Operand) -> Limit {
-        match before {
-            None => Limit::Before(self.b.sub(Ty::S32, rem, thread)),
-            Some(before) => {
-                let count = self.b.sub(Ty::S32, rem, before);
-                Limit::Within { from: self.b.sub(Ty::S32, thread, before), count: self.b.max(Ty::S32, count, 0) }
-            }
-        }
-    }
-
-    /// How many elements of the tile lie inside from its start on (B32): 0 where it starts before the array.
-    fn inside_from_start(&mut self, rem: Operand, before: Option<Operand>) -> Operand {
-        match before {
-            None => rem,
-            Some(before) => {
-                let starts_inside = self.b.setp(Cmp::Eq, Ty::S32, before, 0);
-                self.b.select(RegClass::B32, starts_inside, rem, 0)
-            }
-        }
-    }
-
-    /// A tile index in the width of the view's index type, as a signed number; one that does not fit is as far outside
-    /// as there are numbers.
-    fn signed_index(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
-        if self.module.dtype(index) != DType::I64 || wide {
-            return self.index_operand(index, wide);
-        }
-        let operand = self.scalar(index)?;
-        let low = self.b.max(Ty::S64, operand, i64::from(i32::MIN));
-        let fitting = self.b.min(Ty::S64, low, i64::from(i32::MAX));
-        Ok(self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), fitting))
-    }
-
     /// `base + offset * element size`, where `offset` counts elements, in 64 bits if it is `wide`.
     fn element_address(&mut self, tensor: &super::view::TensorView, offset: Operand, wide: bool) -> Lowered<Operand> {
         let bits = tensor.elem.storage_bits();
@@ -537,7 +337,7 @@ impl Lowering<'_> {
         let Some(axis) = (0..coordinates.len()).rev().find(|&axis| coordinates[axis] != 0 && sparse != Some(axis))
         else {
             let Some(axis) = sparse else { return access.base };
-            let address = self.listed_address(access, coordinates[axis]);
+            let address = self.listed_address(access.list(), &access.partition.tensor, access.base, coordinates[axis]);
             access.addresses.insert(coordinates.to_vec(), address);
             return address;
         };
@@ -591,7 +391,7 @@ impl Lowering<'_> {
                             let position = self.b.add(Ty::S32, from, coordinate);
                             self.b.setp(Cmp::Lt, Ty::U32, position, count)
                         }
-                        Limit::Listed => self.is_listed_inside(access, coordinate),
+                        Limit::Listed => self.is_listed_inside(access.list(), &access.partition.tensor, coordinate),
                     };
                     access.masks.insert((axis, coordinate), single);
                     single
@@ -638,6 +438,11 @@ impl Lowering<'_> {
 }
 
 impl Access {
+    /// The positions along the dimension that has them listed.
+    fn list(&self) -> &List {
+        self.list.as_ref().expect("a list along an axis that has one")
+    }
+
     /// Element by element from now on.
     pub fn go_one_by_one(&mut self) {
         (self.vector, self.ragged) = (1, None);

@@ -5,7 +5,8 @@
 //!
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
-//! * `view`, `memory`, `vector` — array descriptions, addresses, masks, wide accesses;
+//! * `view`, `place`, `listed`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
+//!   accesses;
 //! * `history` — which accesses need a barrier between them;
 //! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
 //!   memory; masks that hold for all elements of a thread;
@@ -37,11 +38,13 @@ mod elementwise;
 mod exits;
 mod hint;
 mod history;
+mod listed;
 mod memory;
 mod order;
 mod own;
 mod pieces;
 mod pipeline;
+mod place;
 mod pointer;
 mod print;
 mod private;
