@@ -193,10 +193,10 @@ fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
     function.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst) } else { None })
 }
 
-/// Tile blocks that a multiprocessor could hold if ptxas spent no more registers than the kernel needs.
-pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32) -> u32 {
+/// Tile blocks that a multiprocessor could hold if ptxas spent so many registers more than the kernel needs.
+pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, spare: u32) -> u32 {
     let warps = function.threads / WARP;
-    target.multiprocessor().fitting_blocks(warps, live_registers(function), shared_bytes).max(1)
+    target.multiprocessor().fitting_blocks(warps, live_registers(function) + spare, shared_bytes).max(1)
 }
 
 /// Cuts the body at labels and jumps.

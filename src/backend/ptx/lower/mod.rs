@@ -234,11 +234,14 @@ pub fn lower<'m>(
     let assertions = lowering.assertions;
     let (mut remarks, warps) = (lowering.remarks, lowering.inference.num_warps as u32);
     let multiplies = !lowering.inference.products.is_empty();
+    let generic = lowering.data_space == Space::Generic;
     let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.options.occupancy);
     let mut function: Function = lowering.b.finish();
     // Products plan their registers themselves: for one block.
     if !multiplies && options.occupancy.is_none() {
-        function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes));
+        // ptxas keeps generic addresses in more registers than there are in the text.
+        let spare = if generic { GENERIC_SPARE } else { 0 };
+        function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes, spare));
     }
     if !streams && let Some(wished) = lowered_wish {
         function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
@@ -261,6 +264,9 @@ pub fn lower<'m>(
         remarks,
     })
 }
+
+/// Registers that a kernel with generic addresses gets beyond those that it needs.
+const GENERIC_SPARE: u32 = 16;
 
 /// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
