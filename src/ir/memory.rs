@@ -52,7 +52,8 @@ impl Module {
                 | Opcode::PtrToPtr
                 | Opcode::Broadcast
                 | Opcode::Reshape
-                | Opcode::Permute => base = op.operands[0],
+                | Opcode::Permute
+                | Opcode::Extract => base = op.operands[0],
                 _ => break,
             }
         }

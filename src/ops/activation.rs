@@ -1,6 +1,6 @@
 //! Functions of neural networks. f16 and bf16 are computed in f32.
 
-use super::calc::{Calc, float_formula, formula};
+use super::calc::{Calc, float_formula, formula, functions};
 use super::operand::{methods, value};
 use crate::dtype::DType;
 use crate::element::{Float, Number};
@@ -38,19 +38,6 @@ methods! { [Number]
             c.select(positive, v[0], zero)
         })
     }
-}
-
-macro_rules! functions {
-    ($($(#[$doc:meta])+ $name:ident = $formula:expr;)+) => {
-        methods! { [Float] $(
-            $(#[$doc])+
-            #[track_caller]
-            #[must_use]
-            pub fn $name(self) -> Self {
-                float_formula(here(), stringify!($name), &[value(self)], |c, v| $formula(c, v[0]))
-            }
-        )+ }
-    };
 }
 
 functions! {

@@ -181,3 +181,18 @@ pub(super) fn formula<X: TileLike>(
         formula(&mut Calc::new(t, X::Elem::DTYPE, X::Elem::SIGNED, shape), v)
     })
 }
+
+/// Methods of tiles and scalars of floats that are formulas of one number.
+macro_rules! functions {
+    ($($(#[$doc:meta])+ $name:ident = $formula:expr;)+) => {
+        methods! { [Float] $(
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self) -> Self {
+                float_formula(here(), stringify!($name), &[value(self)], |c, v| $formula(c, v[0]))
+            }
+        )+ }
+    };
+}
+pub(super) use functions;

@@ -9,25 +9,12 @@
 //!   (|x| - c) / (|x| + c) divided by 1 + 2|x| (the substitution is that of M. Shepherd and J. Laframboise, *Math. Comp.*
 //!   36, 1981). The coefficients interpolate at Chebyshev's points, computed with 50 digits.
 
-use super::calc::{Calc, float_formula};
+use super::calc::{Calc, float_formula, functions};
 use super::operand::{Operand, methods, operand, value};
 use crate::dtype::DType;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
 use crate::tile::{Scalar, Tile, here};
-
-macro_rules! functions {
-    ($($(#[$doc:meta])+ $name:ident = $formula:expr;)+) => {
-        methods! { [Float] $(
-            $(#[$doc])+
-            #[track_caller]
-            #[must_use]
-            pub fn $name(self) -> Self {
-                float_formula(here(), stringify!($name), &[value(self)], |c, v| $formula(c, v[0]))
-            }
-        )+ }
-    };
-}
 
 functions! {
     /// 10 to the power of each element.

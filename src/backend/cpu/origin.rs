@@ -17,27 +17,9 @@ pub(super) fn foreign(module: &Module, body: BlockId) -> FxHashSet<Value> {
     found
 }
 
-fn is_foreign(module: &Module, mut address: Value) -> bool {
-    loop {
-        let id = match module.def(address) {
-            Def::Arg(block, _) => return module.block(block).parent.is_some(),
-            Def::Result(id, _) => id,
-        };
-        let op = module.op(id);
-        match op.code {
-            Opcode::MakePartitionView
-            | Opcode::MakeStridedView
-            | Opcode::MakeGatherScatterView
-            | Opcode::MakeTensorView
-            | Opcode::Assume
-            | Opcode::Offset
-            | Opcode::PtrToPtr
-            | Opcode::Reshape
-            | Opcode::Broadcast
-            | Opcode::Permute
-            | Opcode::Extract => address = op.operands[0],
-            Opcode::Alloca | Opcode::GetGlobal => return false,
-            _ => return true,
-        }
+fn is_foreign(module: &Module, address: Value) -> bool {
+    match module.def(module.base(address)) {
+        Def::Arg(block, _) => module.block(block).parent.is_some(),
+        Def::Result(id, _) => !matches!(module.op(id).code, Opcode::Alloca | Opcode::GetGlobal),
     }
 }

@@ -239,33 +239,10 @@ impl Lowering<'_> {
         }
         let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
         let list = self.list(&shape, layout, indices, &tensor)?;
-        let contiguous = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis));
-        let mut vector = 1;
-        let mut ragged = None;
-        if let Some(axis) = contiguous {
-            vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
-            let divisor = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]);
-            if vector > 1 && divisor < vector as u64 && !is_promised(axis) {
-                ragged = Some(axis);
-            }
-        }
-        if let Some(shift) = shift {
-            (vector, ragged) = (shift.vector, None);
-        }
-        if tensor.elem.storage_bits() < 8 {
-            if vector < 2 {
-                return Err(format!(
-                    "an array of {} needs a contiguous dimension and tiles of at least 2 along it",
-                    tensor.elem
-                ));
-            }
-            if ragged.take().is_some() {
-                vector = 2;
-            }
-            if contiguous.is_some_and(|axis| !shape.begins_whole(axis)) {
-                return Err(format!("two {} share a byte, and this tile may begin with the second one", tensor.elem));
-            }
-        }
+        let (vector, ragged) = match shift {
+            Some(shift) => (shift.vector, None),
+            None => self.width(&shape, layout, &is_promised)?,
+        };
         Ok(Access {
             otherwise: padding_bits(tensor.elem, partition.padding),
             partition,
@@ -285,6 +262,40 @@ impl Lowering<'_> {
             owner: None,
             in_pieces: false,
         })
+    }
+
+    /// Slots of one vector, and the axis along which one may be partly inside.
+    fn width(
+        &self,
+        shape: &ViewShape,
+        layout: &Layout,
+        is_promised: &dyn Fn(usize) -> bool,
+    ) -> Lowered<(usize, Option<usize>)> {
+        let (module, elem) = (self.module, shape.elem);
+        let contiguous = contiguous_axis(module, shape).filter(|&axis| shape.sparse != Some(axis));
+        let mut vector = 1;
+        let mut ragged = None;
+        if let Some(axis) = contiguous {
+            vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
+            let divisor = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]);
+            if vector > 1 && divisor < vector as u64 && !is_promised(axis) {
+                ragged = Some(axis);
+            }
+        }
+        if elem.storage_bits() < 8 {
+            if vector < 2 {
+                return Err(format!(
+                    "an array of {elem} needs a contiguous dimension and tiles of at least 2 along it"
+                ));
+            }
+            if ragged.take().is_some() {
+                vector = 2;
+            }
+            if contiguous.is_some_and(|axis| !shape.begins_whole(axis)) {
+                return Err(format!("two {elem} share a byte, and this tile may begin with the second one"));
+            }
+        }
+        Ok((vector, ragged))
     }
 
     /// `base + offset * element size`, where `offset` counts elements, in 64 bits if it is `wide`.

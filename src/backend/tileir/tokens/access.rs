@@ -190,35 +190,17 @@ fn access(module: &Module, op: &Op) -> Option<(Root, Touch)> {
 }
 
 /// Follows an address to where it comes from.
-fn root(module: &Module, mut value: Value) -> Root {
-    loop {
-        let Def::Result(id, _) = module.def(value) else {
-            let Def::Arg(block, _) = module.def(value) else { unreachable!("a value is a result or an argument") };
-            return if module.block(block).parent.is_none() { Root::Param(value) } else { Root::Unknown };
-        };
-        let op = module.op(id);
-        value = match op.code {
-            Opcode::MakePartitionView
-            | Opcode::MakeStridedView
-            | Opcode::MakeGatherScatterView
-            | Opcode::MakeTensorView
-            | Opcode::Assume
-            | Opcode::Offset
-            | Opcode::PtrToPtr
-            | Opcode::Reshape
-            | Opcode::Broadcast
-            | Opcode::Permute
-            | Opcode::Extract => op.operands[0],
-            Opcode::GetGlobal => {
-                return match op.attr(AttrKind::Text) {
-                    Some(Attr::Text(name)) => Root::Global(name.to_string()),
-                    _ => Root::Unknown,
-                };
-            }
-            Opcode::Alloca => return Root::Alloca(value),
+fn root(module: &Module, address: Value) -> Root {
+    let base = module.base(address);
+    match module.def(base) {
+        Def::Arg(block, _) if module.block(block).parent.is_none() => Root::Param(base),
+        Def::Arg(..) => Root::Unknown,
+        Def::Result(id, _) => match (module.op(id).code, module.op(id).attr(AttrKind::Text)) {
+            (Opcode::GetGlobal, Some(Attr::Text(name))) => Root::Global(name.to_string()),
+            (Opcode::Alloca, _) => Root::Alloca(base),
             // Loaded, chosen or computed addresses may point anywhere.
-            _ => return Root::Unknown,
-        };
+            _ => Root::Unknown,
+        },
     }
 }
 
