@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::emit::Function;
-use super::inst::{Addr, Arg, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
+use super::inst::{Addr, Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
 use super::plan::WARP;
 use crate::target::Target;
 
@@ -107,12 +107,25 @@ pub fn live_registers(function: &Function) -> u32 {
         block.exit.iter().for_each(|&number| live.set(&numbers, number, true));
         most = most.max(live.weight);
         for line in function.lines[block.lines.clone()].iter().rev() {
+            let called = if calls(line) { CALL_REGISTERS } else { 0 };
+            most = most.max(live.weight + called);
             step(line, &numbers, &mut live);
             most = most.max(live.weight);
         }
         live.clear(&function.lines[block.lines.clone()], &block.exit, &numbers);
     }
     most
+}
+
+/// Registers of ptxas's routine for the rare cases of a division or root that is correctly rounded: its operands, where it
+/// returns to, and what it computes with.
+const CALL_REGISTERS: u32 = 8;
+
+/// Does ptxas call a routine of its own here?
+fn calls(line: &Line) -> bool {
+    let Line::Inst(inst) = line else { return false };
+    let rounded = |mods: FloatMods| !matches!(mods.round, FloatRound::None | FloatRound::Approx | FloatRound::Full);
+    matches!(inst.op, Opcode::Float(FloatOp::Div | FloatOp::Sqrt | FloatOp::Rcp, _, mods) if rounded(mods))
 }
 
 /// Registers that are live, and how many 32-bit registers they take.
@@ -323,6 +336,26 @@ mod tests {
         b.ret();
         // The address takes two registers all the time.
         assert_eq!(live_registers(&b.finish()), 2 + 4);
+    }
+
+    #[test]
+    fn what_is_live_where_ptxas_calls_a_routine_leaves_room_for_it() {
+        // While the routine runs, the quotient and the two others live; without one, most live before.
+        for (mods, most) in [(FloatMods::RN, 3 + CALL_REGISTERS), (FloatMods::APPROX, 4)] {
+            let (mut b, base) = kernel();
+            let loaded = b.fresh_vec(RegClass::F32, 4);
+            b.ld_to(&loaded, Space::Global, Ty::F32, &base.into(), MemMods::default(), None);
+            let share = b.float(FloatOp::Div, Ty::F32, mods, &[loaded[0].into(), loaded[1].into()]);
+            b.st_vec(
+                Space::Global,
+                Ty::F32,
+                &base.into(),
+                &[share, loaded[2].into(), loaded[3].into()],
+                MemMods::default(),
+            );
+            b.ret();
+            assert_eq!(live_registers(&b.finish()), 2 + most);
+        }
     }
 
     #[test]
