@@ -133,13 +133,13 @@ fn tiles(session: Session) -> Result<()> {
         session.launch(kernel, [rows], (&x, &mut y, &mut sums, ct::Constant(rounds)))?;
         let mut want = data.clone();
         let mut totals = vec![0.0; rows];
-        for row in 0..rows {
+        for (row, total) in totals.iter_mut().enumerate() {
             let start = row * n * tiles;
             for k in 1..tiles {
                 for j in 0..n {
                     want[start + k * n + j] += want[start + (k - 1) * n + n - 1 - j];
                 }
-                totals[row] += want[start + k * n..][..n].iter().copied().fold(f32::MIN, f32::max);
+                *total += want[start + k * n..][..n].iter().copied().fold(f32::MIN, f32::max);
             }
         }
         session.check("tiles", &y, &|[i, j]| Want::exactly(want[i * n * tiles + j]))?;
