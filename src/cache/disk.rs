@@ -49,6 +49,7 @@ impl ContentKey {
 
 /// Machine code of one kernel that is kept on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheEntry {
     /// The file. Its name is a hash of everything that the code depends on. It may be removed at any time.
     pub path: PathBuf,

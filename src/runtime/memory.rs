@@ -49,6 +49,7 @@ unsafe impl Sync for Memory {}
 /// How a launch uses the memory behind one of its array arguments. Made by the arguments alone, which hold
 /// the borrow that it speaks of.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct MemoryUse<'a> {
     /// The allocation.
     pub(crate) memory: &'a Memory,

@@ -196,7 +196,7 @@ pub struct CUtensorMap {
 
 #[cfg(test)]
 mod tests {
-    use std::mem::{align_of, offset_of, size_of};
+    use std::mem::{offset_of, size_of};
 
     use super::*;
 
@@ -213,6 +213,8 @@ mod tests {
     #[cfg(feature = "cudarc")]
     #[test]
     fn structures_are_those_of_the_bindings() {
+        use std::mem::align_of;
+
         use cudarc::driver::sys as theirs;
         macro_rules! same {
             ($($name:ident { $($field:ident),* })+) => {$(

@@ -1,0 +1,4 @@
+fn main() -> cutlet::Result<()> {
+    println!("{} GPUs", cutlet::Device::num_gpus());
+    Ok(())
+}
