@@ -162,7 +162,7 @@ impl<'s> Launch<'s> {
 
 /// What makes the code for a GPU: what was asked for; else Tile IR where the driver compiles it, and PTX elsewhere.
 #[inline]
-fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
+pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
     match asked {
         Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
         Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,

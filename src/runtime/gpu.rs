@@ -74,29 +74,41 @@ impl Gpu {
         count.map_or(0, |count| usize::try_from(count).unwrap_or(0))
     }
 
+    /// What a GPU is, without opening it; also one that is too old to be opened.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] without a driver, [`Error::Driver`] when it does not say.
+    pub(crate) fn look(ordinal: usize) -> Result<Seen> {
+        let driver = Driver::get()?;
+        let (device, name) = named_device(driver, ordinal)?;
+        let mut bytes = 0;
+        // SAFETY: the pointer is valid.
+        unsafe { driver.device_total_memory(&mut bytes, device) }?;
+        use CUdevice_attribute::*;
+        let attribute = |which| attribute_of(driver, device, which);
+        Ok(Seen {
+            name,
+            arch: 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
+                + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+            memory_bytes: bytes as u64,
+        })
+    }
+
     fn open(ordinal: usize) -> Result<&'static Gpu> {
         let driver = Driver::get()?;
         let count = Gpu::count();
         if ordinal >= count {
             return Err(Error::NoDevice(format!("there is no GPU {ordinal}: the driver finds {count}")));
         }
-        let mut device: CUdevice = 0;
+        let (device, name) = named_device(driver, ordinal)?;
         let mut context: CUcontext = std::ptr::null_mut();
-        let mut name = [0 as std::ffi::c_char; 128];
-        // SAFETY: pointers are valid, the name has room for 128 bytes and ends with NUL.
-        let name = unsafe {
-            driver.device_get(&mut device, ordinal as c_int)?;
-            driver.device_name(name.as_mut_ptr(), name.len() as c_int, device)?;
+        // SAFETY: the pointer is valid.
+        unsafe {
             driver.primary_context_retain(&mut context, device)?;
             driver.context_set_current(context)?;
-            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
-        };
-        let attribute = |which: CUdevice_attribute| -> Result<u32> {
-            let mut value: c_int = 0;
-            // SAFETY: the pointer is valid.
-            unsafe { driver.device_attribute(&mut value, which as u32, device) }?;
-            Ok(value.max(0) as u32)
-        };
+        }
+        let attribute = |which| attribute_of(driver, device, which);
         use CUdevice_attribute::*;
         let arch = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
             + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -172,6 +184,36 @@ impl Gpu {
         }
         Ok(())
     }
+}
+
+/// A GPU as it looks from outside.
+pub(crate) struct Seen {
+    /// The marketing name.
+    pub name: String,
+    /// Compute capability: 90 for 9.0.
+    pub arch: u32,
+    pub multiprocessors: usize,
+    pub memory_bytes: u64,
+}
+
+/// The handle of a device, and its marketing name.
+fn named_device(driver: &Driver, ordinal: usize) -> Result<(CUdevice, String)> {
+    let mut device: CUdevice = 0;
+    let mut name = [0 as std::ffi::c_char; 128];
+    // SAFETY: pointers are valid, the name has room for 128 bytes and ends with NUL.
+    unsafe {
+        driver.device_get(&mut device, ordinal as c_int)?;
+        driver.device_name(name.as_mut_ptr(), name.len() as c_int, device)?;
+        Ok((device, CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()))
+    }
+}
+
+/// A property of a device; 0 for one below that.
+fn attribute_of(driver: &Driver, device: CUdevice, which: CUdevice_attribute) -> Result<u32> {
+    let mut value: c_int = 0;
+    // SAFETY: the pointer is valid.
+    unsafe { driver.device_attribute(&mut value, which as u32, device) }?;
+    Ok(value.max(0) as u32)
 }
 
 /// A pool that keeps what is freed, so that a loop which allocates does not go to the system.

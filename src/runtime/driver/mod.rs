@@ -68,6 +68,8 @@ driver_table! {
     device_get = "cuDeviceGet"(device: *mut CUdevice, ordinal: c_int);
     /// Name of a device.
     device_name = "cuDeviceGetName"(name: *mut c_char, len: c_int, device: CUdevice);
+    /// Bytes of a device's memory.
+    device_total_memory = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: CUdevice);
     /// A property of a device.
     device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_uint, device: CUdevice);
     /// Retains the primary context of a device.
