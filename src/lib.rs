@@ -100,6 +100,7 @@ pub use launch::{
 };
 pub use ops::*;
 pub use pass::Work;
+pub use runtime::foreign;
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut,
     Event, Stream, Times,

@@ -4,6 +4,7 @@
 //! every other user of it in the process (the CUDA runtime, cudarc), and never reset here. Users see
 //! devices and streams.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -250,10 +251,15 @@ fn chosen_target(own: Target, wish: &str) -> Result<Target> {
     }
 }
 
-/// A CUDA stream, destroyed with its last user.
+/// What keeps something of another library alive.
+pub(crate) type Owner = Box<dyn Any + Send + Sync>;
+
+/// A CUDA stream, destroyed with its last user unless it belongs to somebody else.
 pub(crate) struct GpuStream {
     pub(crate) gpu: &'static Gpu,
     pub(crate) raw: CUstream,
+    /// Of a stream of another library.
+    owner: Option<Owner>,
     /// The handles through which work can be queued.
     handles: AtomicUsize,
 }
@@ -269,7 +275,7 @@ impl GpuStream {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
         unsafe { gpu.driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
-        Ok(GpuStream { gpu, raw, handles: AtomicUsize::new(0) })
+        Ok(GpuStream { gpu, raw, owner: None, handles: AtomicUsize::new(0) })
     }
 
     pub(crate) fn synchronize(&self) -> Result<()> {
@@ -300,6 +306,9 @@ impl Queue for GpuStream {
 
 impl Drop for GpuStream {
     fn drop(&mut self) {
+        if self.owner.is_some() {
+            return;
+        }
         // SAFETY: the stream was created by this object and is used by nobody else any more. The
         // driver lets pending work finish first. A failure leaves nothing to do.
         let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.stream_destroy(self.raw) });
@@ -313,6 +322,28 @@ impl StreamHandle {
     /// A new stream.
     pub(crate) fn new(gpu: &'static Gpu) -> Result<StreamHandle> {
         Ok(StreamHandle::of(Arc::new(GpuStream::new(gpu)?)))
+    }
+
+    /// A stream of another library, kept alive by its owner.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for one of another context than the primary one of this GPU.
+    ///
+    /// # Safety
+    /// It is a stream of this process, and stays one until the owner is dropped.
+    pub(crate) unsafe fn foreign(gpu: &'static Gpu, raw: CUstream, owner: Owner) -> Result<StreamHandle> {
+        gpu.make_current()?;
+        let mut context: CUcontext = std::ptr::null_mut();
+        // SAFETY: the stream is alive and the pointer is valid.
+        unsafe { gpu.driver.stream_context(raw, &mut context) }?;
+        if context != gpu.context {
+            return Err(Error::argument(format!(
+                "the stream is of another context than the primary one of GPU {} ({})",
+                gpu.ordinal, gpu.name
+            )));
+        }
+        let owner = Some(owner);
+        Ok(StreamHandle::of(Arc::new(GpuStream { gpu, raw, owner, handles: AtomicUsize::new(0) })))
     }
 
     /// One more handle of a stream.

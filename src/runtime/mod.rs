@@ -10,6 +10,7 @@ mod device;
 pub mod driver;
 mod failure;
 mod failures;
+pub mod foreign;
 mod gpu;
 mod host;
 mod memory;

@@ -82,6 +82,8 @@ driver_table! {
     context_synchronize = "cuCtxSynchronize"();
     /// Makes a stream.
     stream_create = "cuStreamCreate"(stream: *mut CUstream, flags: c_uint);
+    /// The context of a stream; of the null stream the current one.
+    stream_context = "cuStreamGetCtx"(stream: CUstream, context: *mut CUcontext);
     /// Destroys a stream once its work is done.
     stream_destroy = "cuStreamDestroy_v2"(stream: CUstream);
     /// Waits for the work of a stream.
