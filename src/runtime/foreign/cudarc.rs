@@ -5,9 +5,9 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | `Arc<CudaStream>` | [`Stream`] | [`stream`] |
-//! | `CudaSlice<T>` | [`DeviceArray`], for good | [`array`] |
+//! | `CudaSlice<T>` | [`DeviceArray`], for good | [`array()`] |
 //! | [`DeviceArray`] | `CudaSlice<T>`, for good | [`slice()`] |
-//! | `CudaSlice`, `CudaView`, `CudaViewMut` | [`DeviceView`], [`DeviceViewMut`] in a closure | [`read`], [`write`] and [`with`] |
+//! | `CudaSlice`, `CudaView`, `CudaViewMut` | [`DeviceView`], [`DeviceViewMut`] in a closure | [`read`], [`write()`] and [`with`] |
 //! | [`DeviceArray`] | `CudaView`, `CudaViewMut` in a closure | [`lend`], [`lend_mut`] |
 //!
 //! Nothing is copied, and nothing waits on the host. All is of the primary context of a GPU, the one of
@@ -131,7 +131,7 @@ pub fn array<T: Element, const R: usize>(mut slice: CudaSlice<T>, shape: [usize;
 }
 
 /// The slice of cudarc with the memory of an array, in row-major order. It is freed by cudarc from then on; work on
-/// `stream` comes after what is queued on the array. An array that was made by [`array`] gives the slice back that it was
+/// `stream` comes after what is queued on the array. An array that was made by [`array()`] gives the slice back that it was
 /// made of, with the stream that this one had.
 ///
 /// # Errors
@@ -251,7 +251,7 @@ pub trait Readable<'a, T>: Sealed {
     fn into_view(self) -> CudaView<'a, T>;
 }
 
-/// What [`write`] takes: `&mut CudaSlice<T>` or `CudaViewMut<T>`.
+/// What [`write()`] takes: `&mut CudaSlice<T>` or `CudaViewMut<T>`.
 pub trait Writable<'a, T>: Sealed {
     /// As a view.
     fn into_view_mut(self) -> CudaViewMut<'a, T>;
@@ -292,7 +292,7 @@ pub struct Read<'a, T, const R: usize> {
     layout: Strided<R>,
 }
 
-/// A slice that a kernel reads and writes, for [`with`]; made by [`write`].
+/// A slice that a kernel reads and writes, for [`with`]; made by [`write()`].
 pub struct Write<'a, T, const R: usize> {
     view: CudaViewMut<'a, T>,
     layout: Strided<R>,
@@ -336,7 +336,7 @@ pub fn write<'a, T: Element, const R: usize>(to: impl Writable<'a, T>, shape: [u
     Ok(Write { view, layout })
 }
 
-/// As [`write`], with strides in elements: see [`read_strided`].
+/// As [`write()`], with strides in elements: see [`read_strided`].
 ///
 /// # Errors
 /// As [`read_strided`].
