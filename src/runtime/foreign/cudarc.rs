@@ -18,7 +18,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use ::cudarc::driver::{
-    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut, DriverError, SyncOnDrop,
+    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut, DeviceSlice, DriverError, SyncOnDrop,
 };
 
 use super::layout;
@@ -395,6 +395,19 @@ impl<'a, T: Element, const R: usize> Held<'a, T, R> {
     }
 }
 
+/// Is the slice of the context in which its kernels run?
+fn check_context(of_slice: &CudaStream, theirs: &CudaStream) -> Result<()> {
+    match of_slice.context() == theirs.context() {
+        true => Ok(()),
+        false => {
+            let (slice, stream) = (of_slice.context().ordinal(), theirs.context().ordinal());
+            Err(Error::argument(format!(
+                "a slice of another context (GPU {slice}) than that of the stream (GPU {stream})"
+            )))
+        }
+    }
+}
+
 impl<T, const R: usize> Sealed for Read<'_, T, R> {}
 impl<T, const R: usize> Sealed for Write<'_, T, R> {}
 
@@ -403,6 +416,7 @@ impl<'a, T: Element, const R: usize> Operands<'a> for Read<'a, T, R> {
     type Held = Held<'a, T, R>;
 
     fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<Held<'a, T, R>> {
+        check_context(self.view.stream(), theirs)?;
         Held::new(ours, self.view.view_ptr(theirs), self.layout)
     }
 
@@ -416,6 +430,7 @@ impl<'a, T: Element, const R: usize> Operands<'a> for Write<'a, T, R> {
     type Held = Held<'a, T, R>;
 
     fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<Held<'a, T, R>> {
+        check_context(self.view.stream(), theirs)?;
         Held::new(ours, self.view.view_ptr_mut(theirs), self.layout)
     }
 
@@ -483,7 +498,7 @@ tuples! {
 /// ```
 ///
 /// # Errors
-/// What the closure gives; else as [`stream`].
+/// What the closure gives; [`Error::Argument`] for a slice of another context; else as [`stream`].
 #[track_caller]
 pub fn with<'a, A: Operands<'a>, X>(
     stream: &'a Arc<CudaStream>,
