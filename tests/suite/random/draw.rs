@@ -52,6 +52,8 @@ pub fn generate(seed: u64) -> Program {
     palette.extend((0..random.random_range(2..6)).map(|_| *Kind::ARRAYS.choose(&mut random).unwrap()));
     let newest = seed.is_multiple_of(4);
     palette.retain(|&kind| newest || !is_newest(kind));
+    // Rows of half bytes have whole bytes.
+    palette.retain(|&kind| kind != Kind::F4 || tile[1] % 2 == 0);
     palette.push(*Kind::FLOATS.choose(&mut random).unwrap());
     palette.push(*Kind::INTS.choose(&mut random).unwrap());
     palette.sort();

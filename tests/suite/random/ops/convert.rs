@@ -97,7 +97,9 @@ pub const OPS: &[Op] = &[
     op! { "unpack" in "conversions", 4; args [Of(|k| k == Kind::U8)] kinds |k| packs(k) || floats(k) || k == Kind::F4; numbers [];
     |_, step, args| {
         let ([rows, columns], bits) = (args[0].shape, step.kind.bits() as usize);
-        (columns * 8 % bits == 0).then(|| vec![Form::new(step.kind, [rows, columns * 8 / bits])])
+        let flat = [rows * columns, rows * columns * 8 / bits];
+        let legal = columns * 8 % bits == 0 && flat.iter().all(|n| n.count_ones() <= 3);
+        legal.then(|| vec![Form::new(step.kind, [rows, columns * 8 / bits])])
     };
     [U: packed] |x: Tile<u8, 2>;;| { x.unpack_from_bytes::<U>() }
     |e| {
