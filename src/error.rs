@@ -39,6 +39,7 @@ impl fmt::Display for Location {
 
 /// One problem found in a kernel or its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// What is wrong, with the shapes and element types involved.
     pub message: String,
@@ -50,6 +51,7 @@ pub struct Diagnostic {
 
 /// A further line of a [`Diagnostic`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Note {
     /// The text.
     pub message: String,

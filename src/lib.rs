@@ -95,11 +95,12 @@ pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
-    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, Random, RandomElement, RawLaunch, Remarks, Tuned,
-    Tuner, code_ir, code_ptx, code_tiled, compile, export, launch,
+    CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam, Format, GpuCheck, Grid, Launch, Random,
+    RandomElement, RawLaunch, Remarks, Tuned, Tuner, code_ir, code_ptx, code_tiled, compile, doctor, export, launch,
 };
 pub use ops::*;
 pub use pass::Work;
+pub use runtime::foreign;
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut,
     Event, Stream, Times,

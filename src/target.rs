@@ -46,7 +46,8 @@ impl Target {
 /// let tile = ct::ByTarget::new([64, 64, 32]).on(90, [128, 256, 64]).on(100, [128, 128, 64]);
 /// assert_eq!(tile.value(Some(ct::Target::SM_90A)), &[128, 256, 64]);
 /// assert_eq!(tile.value(ct::Device::cpu().target()), &[64, 64, 32]);
-/// let hints = ct::Hints { num_ctas: *ct::ByTarget::new(None).on(90, Some(2)).value(Some(ct::Target::SM_80)), ..Default::default() };
+/// let mut hints = ct::Hints::new();
+/// hints.num_ctas = *ct::ByTarget::new(None).on(90, Some(2)).value(Some(ct::Target::SM_80));
 /// assert_eq!(hints.num_ctas, None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,7 @@ const BLOCK_SHARED_BYTES: u32 = 1024;
 
 /// What a multiprocessor holds at a time, from the CUDA programming guide's table of compute capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Multiprocessor {
     /// Most warps.
     pub warps: u32,

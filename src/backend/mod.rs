@@ -14,7 +14,14 @@ pub type ParamWord = u64;
 /// Wishes for the code of one launch; what is `None` the back end chooses itself.
 ///
 /// Hints never change results. The cpu back end ignores them.
+///
+/// ```
+/// use cutlet::Hints;
+/// let hints = Hints::new().num_warps(8).occupancy(2);
+/// assert_eq!((hints.num_warps, hints.stages), (Some(8), None));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Hints {
     /// Warps of one tile block (1 to 32, a power of two).
     pub num_warps: Option<u32>,
@@ -31,4 +38,39 @@ pub struct Hints {
     /// Tile blocks that should fit on one multiprocessor (1 to 32). The ptx back end takes fewer where warps,
     /// registers of matrix products or shared memory do not allow as many, and says so in its remarks.
     pub occupancy: Option<u32>,
+}
+
+impl Hints {
+    /// No hints.
+    pub const fn new() -> Hints {
+        Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None }
+    }
+
+    /// With [`Hints::num_warps`].
+    #[must_use]
+    pub const fn num_warps(mut self, warps: u32) -> Hints {
+        self.num_warps = Some(warps);
+        self
+    }
+
+    /// With [`Hints::stages`].
+    #[must_use]
+    pub const fn stages(mut self, stages: u32) -> Hints {
+        self.stages = Some(stages);
+        self
+    }
+
+    /// With [`Hints::num_ctas`].
+    #[must_use]
+    pub const fn num_ctas(mut self, blocks: u32) -> Hints {
+        self.num_ctas = Some(blocks);
+        self
+    }
+
+    /// With [`Hints::occupancy`].
+    #[must_use]
+    pub const fn occupancy(mut self, blocks: u32) -> Hints {
+        self.occupancy = Some(blocks);
+        self
+    }
 }

@@ -18,6 +18,7 @@ pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 /// Which memory a pointer may point to (bytecode 13.4 and later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum PtrAttr {
     None,
     Unicast,
@@ -27,6 +28,7 @@ pub enum PtrAttr {
 /// Element of a tile: a number or an address in global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Elem {
     Num(DType),
     Ptr { pointee: DType, attr: Option<PtrAttr> },
@@ -45,6 +47,7 @@ impl Elem {
 /// What a load reads outside of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Padding {
     Zero,
     NegZero,
@@ -56,6 +59,7 @@ pub enum Padding {
 /// A type. Extents are in elements; `None` in a tensor view is a run-time value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Type {
     /// A tile value; rank 0 is a scalar. Extents are sums of at most [`MOST_EXTENT_PARTS`] powers of two.
     Tile { elem: Elem, shape: Vec<i64> },

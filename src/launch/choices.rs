@@ -29,7 +29,7 @@ pub(super) struct Wishes {
 /// let device = ct::Device::cpu();
 /// let stream = device.stream()?;
 /// let mut y = device.zeros([20])?;
-/// ct::Launch::new(3).stream(&stream).hints(ct::Hints { num_warps: Some(4), ..Default::default() })
+/// ct::Launch::new(3).stream(&stream).hints(ct::Hints::new().num_warps(4))
 ///     .launch(fill, (&mut y, 7))?;
 /// assert_eq!(y.to_vec()?, [7; 20]);
 /// # Ok::<(), ct::Error>(())
@@ -162,7 +162,7 @@ impl<'s> Launch<'s> {
 
 /// What makes the code for a GPU: what was asked for; else Tile IR where the driver compiles it, and PTX elsewhere.
 #[inline]
-fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
+pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
     match asked {
         Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
         Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,

@@ -21,6 +21,7 @@ use crate::target::Target;
 
 /// Form of an exported kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// Tile IR bytecode of this version, or of the lowest that will do.
     TileIr(Option<Version>),
@@ -32,6 +33,7 @@ pub enum Format {
 
 /// One parameter of an exported kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportedParam {
     /// Width in bytes: 1, 2, 4 or 8; 128 for a tensor map.
     pub bytes: u32,
@@ -62,6 +64,7 @@ pub struct ExportedParam {
 /// as words, in the order above, and gives what `cuTensorMapEncodeTiled` asks for (element strides of 1, no
 /// interleave, no fill).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Exported {
     /// The file.
     pub bytes: Vec<u8>,

@@ -38,6 +38,7 @@ pub struct Modes {
 
 /// One factor of the thread number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SpatialMode {
     /// Counts this mode of the shape.
     Mode(usize),

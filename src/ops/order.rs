@@ -4,6 +4,7 @@ use crate::ir::{Attr, MemOrder, MemScope};
 
 /// For whom the order of an access holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Scope {
     /// The tile block itself.
     Block,

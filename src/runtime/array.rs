@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// An array of rank `R` with elements of type `T` in the memory of one device.
 ///
-/// Made by a [`Device`], row-major. As an argument of a launch, `&DeviceArray` arrives in the kernel
+/// Made by a [`Device`], row-major; or over memory of another library, with any strides ([`crate::foreign`]). As an argument of a launch, `&DeviceArray` arrives in the kernel
 /// as `Array` (loads only) and `&mut DeviceArray` as `ArrayMut`. Work on it is asynchronous on a GPU;
 /// downloads wait for the work, and dropping it while work is in flight is fine.
 ///
@@ -132,11 +132,16 @@ impl Device {
         };
         check_packed::<T, R>(&layout)?;
         let memory = Memory::alloc(*self, bytes)?;
-        Ok(DeviceArray { memory, layout, element: PhantomData })
+        Ok(DeviceArray::of(memory, layout))
     }
 }
 
 impl<T: Element, const R: usize> DeviceArray<T, R> {
+    /// An array of this memory, whose bytes are those of the layout.
+    pub(super) fn of(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
+        DeviceArray { memory, layout, element: PhantomData }
+    }
+
     /// The device it is on.
     pub fn device(&self) -> Device {
         self.memory.device()
@@ -218,7 +223,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.view().permute(order)
     }
 
-    /// [`DeviceView::reshape`] of all of it; always possible.
+    /// [`DeviceView::reshape`] of all of it; always possible for an array that a [`Device`] made.
     #[track_caller]
     pub fn reshape<const Q: usize>(&self, shape: [usize; Q]) -> Result<DeviceView<'_, T, Q>> {
         self.view().reshape(shape)
@@ -227,7 +232,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// The same elements in row-major order as an array of another shape.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the shape has another number of elements.
+    /// [`Error::Argument`] when the shape has another number of elements, or the strides of foreign memory cannot express it.
     #[track_caller]
     pub fn into_shape<const Q: usize>(self, shape: [usize; Q]) -> Result<DeviceArray<T, Q>> {
         let layout = self.layout.reshape(shape)?;

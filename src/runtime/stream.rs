@@ -102,6 +102,10 @@ impl Stream {
         }
     }
 
+    pub(super) fn of(stream: StreamHandle) -> Stream {
+        Stream(StreamKind::Gpu(stream))
+    }
+
     #[inline]
     pub(crate) fn as_gpu(&self) -> Option<&StreamHandle> {
         match &self.0 {

@@ -53,12 +53,29 @@ use crate::ir::{Loc, MAX_GRID};
 
 /// How a launch runs.
 #[derive(Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct RunOptions<'a> {
     /// One tile block after another on the calling thread.
     pub sequential: bool,
     /// Receives what the kernel prints, block after block in the order of the grid, when all have run;
     /// standard output if `None`.
     pub print: Option<&'a (dyn Fn(&str) + Sync)>,
+}
+
+impl<'a> RunOptions<'a> {
+    /// With [`RunOptions::sequential`].
+    #[must_use]
+    pub fn sequential(mut self) -> RunOptions<'a> {
+        self.sequential = true;
+        self
+    }
+
+    /// With a receiver of what the kernel prints.
+    #[must_use]
+    pub fn print(mut self, print: &'a (dyn Fn(&str) + Sync)) -> RunOptions<'a> {
+        self.print = Some(print);
+        self
+    }
 }
 
 impl Program {

@@ -16,6 +16,7 @@ use crate::target::Target;
 
 /// Choices for [`compile`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompileOptions {
     /// Version of the bytecode; `None` is the lowest that will do.
     pub version: Option<Version>,
@@ -27,6 +28,7 @@ pub struct CompileOptions {
 
 /// One parameter of a compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Param {
     /// Width in bytes.
     pub bytes: u32,
@@ -36,6 +38,7 @@ pub struct Param {
 
 /// A kernel as bytecode, and what a launch has to know about it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Compiled {
     /// The file.
     pub bytecode: Vec<u8>,

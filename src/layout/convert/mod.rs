@@ -29,6 +29,7 @@ const MAX_SHUFFLES: usize = 8;
 /// assert_eq!(plan.bank_conflicts(), (0, 0));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Conversion {
     /// Nothing to do: register `r` stays register `r`.
     Identity,
