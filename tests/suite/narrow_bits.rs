@@ -47,6 +47,7 @@ pub fn register(suite: &mut Suite) {
         store::<u8>(s)?;
         store::<f8e4m3fn>(s)
     });
+    suite.test("narrow_bits/store/scales", store::<f8e5m3fnu>);
     suite.test("narrow_bits/from", |s| {
         from::<f16>(s)?;
         from::<bf16>(s)?;

@@ -38,14 +38,20 @@ impl Trace {
         }
     }
 
-    /// An i32 constant that varies along the last axis.
+    /// A constant that varies along the last axis.
     pub(super) fn pattern(&mut self, numbers: &[u32], dtype: DType, shape: &[i64]) -> Value {
+        let patterns: Vec<u64> = numbers.iter().map(|&number| number.into()).collect();
+        self.pattern_of_bits(&patterns, dtype, shape)
+    }
+
+    /// As [`Trace::pattern`], of bit patterns.
+    pub(super) fn pattern_of_bits(&mut self, numbers: &[u64], dtype: DType, shape: &[i64]) -> Value {
         if numbers.iter().all(|number| *number == numbers[0]) {
-            return self.splat(dtype, numbers[0].into(), shape);
+            return self.splat(dtype, numbers[0], shape);
         }
         let mut thin = vec![1; shape.len()];
         thin[shape.len() - 1] = numbers.len() as i64;
-        let data = ConstData::Dense(numbers.iter().map(|&number| number.into()).collect::<Vec<u64>>().into());
+        let data = ConstData::Dense(numbers.to_vec().into());
         let ty = self.builder.module.intern(Type::tile(dtype, thin));
         let constant = self.emit(Opcode::Constant, &[], vec![Attr::Value(data)], vec![], &[ty])[0];
         self.stretch(constant, shape)
@@ -70,10 +76,12 @@ impl Trace {
         c.or(moved, rest)
     }
 
-    fn merged(&mut self, value: Value, shape: &[i64]) -> Value {
+    /// The same elements in another shape.
+    pub(super) fn merged(&mut self, value: Value, shape: &[i64]) -> Value {
+        let dtype = self.builder.module.dtype(value);
         match self.builder.module.shape(value) == shape {
             true => value,
-            false => self.put(Opcode::Reshape, &[value], vec![], DType::I32, shape),
+            false => self.put(Opcode::Reshape, &[value], vec![], dtype, shape),
         }
     }
 
@@ -98,6 +106,32 @@ impl Trace {
         let mut c = Calc::new(self, DType::I32, false, &shape);
         let mask = c.bits((1 << width) - 1);
         Some(c.and(value, mask))
+    }
+
+    /// The codes where they are in words that are moved as little as leaves their bits below `room`, in the shape of the
+    /// tile or, with one more axis, of groups; and how far up each code of a group is. What is beside them is anything.
+    pub(super) fn loose_bits(&mut self, place: Place, bits: Bits, width: u32, room: u32) -> Option<(Value, Vec<u32>)> {
+        let (low, high, unit) = match bits {
+            Bits::Codes(raw) => return Some((self.usable(raw, place)?, vec![0])),
+            Bits::Words { low, high, unit } => (low, high, unit),
+        };
+        let low = self.usable(low, place)?;
+        let high = high.and_then(|high| self.usable(high, place));
+        let elements = *self.builder.module.shape(low).last()? as u32;
+        let mut shifts = Shifts { left: Vec::new(), right: Vec::new(), high: Vec::new() };
+        let mut offsets = Vec::new();
+        let mut base = 0;
+        for start in (0..elements).map(|element| element * width % unit) {
+            let is_split = start + width > unit;
+            if is_split || start < base || start - base + width > room {
+                base = start;
+            }
+            shifts.left.push(0);
+            shifts.right.push(base);
+            shifts.high.push(if is_split { unit - start } else { 0 });
+            offsets.push(start - base);
+        }
+        Some((self.gathered(low, high, &shifts), offsets))
     }
 
     /// The codes in the high bits; what is below is anything. `None` after a problem.

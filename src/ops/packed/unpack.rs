@@ -8,8 +8,9 @@ use super::super::calc::Calc;
 use super::super::convert::{Kind, convert};
 use super::bits::Bits;
 use super::grouping::Coded;
+use crate::codec;
 use crate::dtype::DType;
-use crate::ir::{Attr, Opcode, Overflow, Value};
+use crate::ir::{Attr, Opcode, Overflow, Rounding, Value};
 use crate::narrow::NarrowFormat;
 use crate::tile::{Place, Trace};
 
@@ -51,8 +52,10 @@ impl Trace {
                 let signed = matches!(coded.format, NarrowFormat::Int(_));
                 match target.dtype {
                     DType::F16 | DType::BF16 | DType::F32 if coded.bits <= fields(target.dtype).1 => {
-                        let codes = self.low_bits(place, bits, coded.bits)?;
-                        (target.dtype, self.counted(codes, coded.bits, signed, target.dtype, shape))
+                        let (_, room) = fields(target.dtype);
+                        let (codes, offsets) = self.loose_bits(place, bits, coded.bits, room)?;
+                        let counted = self.counted(codes, &offsets, (coded.bits, signed), target.dtype);
+                        (target.dtype, self.merged(counted, shape))
                     }
                     _ if signed => {
                         let left = self.high_bits(place, bits, coded.bits)?;
@@ -76,19 +79,31 @@ impl Trace {
         if int == dtype { patterns } else { self.put(Opcode::Bitcast, &[patterns], vec![], dtype, shape) }
     }
 
-    /// The float that counts as many as an integer code says.
-    fn counted(&mut self, codes: Value, bits: u32, signed: bool, dtype: DType, shape: &[i64]) -> Value {
+    /// The floats that count as many as integer codes say, each of which is so far up in its word.
+    fn counted(&mut self, words: Value, offsets: &[u32], (bits, signed): (u32, bool), dtype: DType) -> Value {
         let (exponent, mantissa) = fields(dtype);
+        let shape = &self.builder.module.shape(words).to_vec()[..];
         // 2^mantissa, whose last bit counts ones; a code with a sign counts from its smallest value on.
         let one = (u64::from(mantissa) + (1 << (exponent - 1)) - 1) << mantissa;
         let least = if signed { 1u64 << (bits - 1) } else { 0 };
+        let of = |pattern: &dyn Fn(u32) -> u64| offsets.iter().map(|&up| pattern(up)).collect::<Vec<u64>>();
+        let mask = self.pattern_of_bits(&of(&|up| ((1 << bits) - 1) << up), DType::I32, shape);
+        let anchor = self.pattern_of_bits(&of(&|up| one ^ least << up), DType::I32, shape);
         let mut c = Calc::new(self, DType::I32, false, shape);
-        let anchor = c.bits(one ^ least);
-        let words = c.xor(codes, anchor);
-        let value = self.reread(words, if dtype == DType::F32 { DType::I32 } else { DType::I16 }, dtype, shape);
-        let mut c = Calc::new(self, dtype, true, shape);
-        let start = c.bits(one | least);
-        c.sub(value, start)
+        let codes = c.and(words, mask);
+        let floats = c.xor(codes, anchor);
+        let value = self.reread(floats, if dtype == DType::F32 { DType::I32 } else { DType::I16 }, dtype, shape);
+        if offsets.iter().all(|&up| up == 0) {
+            let mut c = Calc::new(self, dtype, true, shape);
+            let start = c.bits(one | least);
+            return c.sub(value, start);
+        }
+        // A code that is further up counts more, which the product takes back.
+        let number = |x: f64| codec::encode(dtype, x, Rounding::NearestEven);
+        let start = |up| 2f64.powi(mantissa as i32) + (least << up) as f64;
+        let scale = self.pattern_of_bits(&of(&|up| number(2f64.powi(-(up as i32)))), dtype, shape);
+        let start = self.pattern_of_bits(&of(&|up| number(-start(up) * 2f64.powi(-(up as i32)))), dtype, shape);
+        Calc::new(self, dtype, true, shape).fma(value, scale, start)
     }
 
     /// The float whose code is in the high bits.

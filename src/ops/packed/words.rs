@@ -183,7 +183,8 @@ struct Joined {
 }
 
 impl Joined {
-    /// The tile of a list, whose length is a power of two.
+    /// The tile of a list, whose length is a power of two: two lists by turns, so that those come together first which lie
+    /// furthest apart. Where threads share the elements of a group, each has neighbours then.
     fn of(&mut self, t: &mut Trace, list: &[Option<u32>]) -> Value {
         if let Some(&value) = self.known.get(list) {
             return value;
@@ -195,9 +196,19 @@ impl Joined {
             [Some(word)] => self.words[*word as usize],
             _ if list.iter().all(Option::is_none) => t.splat(DType::I32, 0, &shape),
             _ => {
-                let (first, second) = list.split_at(list.len() / 2);
-                let halves = [self.of(t, first), self.of(t, second)];
-                t.put(Opcode::Cat, &halves, vec![Attr::Dim(axis as u32)], DType::I32, &shape)
+                let halves = [0, 1].map(|first| {
+                    let turns: Vec<Option<u32>> = list.iter().skip(first).step_by(2).copied().collect();
+                    let value = self.of(t, &turns);
+                    let mut apart = shape.clone();
+                    apart[axis] /= 2;
+                    apart.push(1);
+                    t.put(Opcode::Reshape, &[value], vec![], DType::I32, &apart)
+                });
+                let mut pairs = shape.clone();
+                pairs[axis] /= 2;
+                pairs.push(2);
+                let both = t.put(Opcode::Cat, &halves, vec![Attr::Dim(axis as u32 + 1)], DType::I32, &pairs);
+                t.put(Opcode::Reshape, &[both], vec![], DType::I32, &shape)
             }
         };
         self.known.insert(list.to_vec(), value);
