@@ -114,7 +114,7 @@ pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
 /// An operand of `mma_scaled` together with the type of its scales.
 #[diagnostic::on_unimplemented(
     message = "there is no scaled matrix multiply of `{Self}` with scales `{Scale}`",
-    note = "f8e4m3fn and f8e5m2 with f8e8m0fnu; f4e2m1fn with f8e8m0fnu or f8e4m3fn"
+    note = "f8e4m3fn and f8e5m2 with f8e8m0fnu; f4e2m1fn with f8e8m0fnu, f8e4m3fn or f8e5m3fnu"
 )]
 pub trait ScaledInput<Scale: Element>: Element {
     /// How many elements along k may share a scale.
@@ -127,6 +127,9 @@ impl ScaledInput<f8e8m0fnu> for f8e5m2 {
     const BLOCKS: &'static [usize] = &[32];
 }
 impl ScaledInput<f8e8m0fnu> for f4e2m1fn {
+    const BLOCKS: &'static [usize] = &[16, 32];
+}
+impl ScaledInput<f8e5m3fnu> for f4e2m1fn {
     const BLOCKS: &'static [usize] = &[16, 32];
 }
 impl ScaledInput<f8e4m3fn> for f4e2m1fn {
@@ -244,6 +247,11 @@ newtype_float! {
     f8e8m0fnu(u8), F8E8M0FNU, Zero
 }
 newtype_float! {
+    /// 8-bit scale: 5 exponent and 3 mantissa bits without a sign, up to 114688, with NaN, without infinity. Negative
+    /// numbers become 0. Through `tileir` it exists on sm_107 alone.
+    f8e5m3fnu(u8), F8E5M3FNU, NearestEven
+}
+newtype_float! {
     /// 4-bit float: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. One value a byte on the host (in the low
     /// bits); packed two a byte in device memory, the first in the low bits.
     f4e2m1fn(u8), F4E2M1FN, NearestEven
@@ -354,7 +362,7 @@ macro_rules! impl_for {
 }
 impl_for!(Sealed: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64);
 impl_for!(Signed: i8 i16 i32 i64);
-impl_for!(Whole: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu);
+impl_for!(Whole: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu);
 
 macro_rules! mma_pairs {
     ($($lhs:ident $rhs:ident => $natural:ident $(, $other:ident)?;)+) => {$(
@@ -382,7 +390,7 @@ macro_rules! bitcast_group {
     (@each [$($from:ident)+] $all:tt) => { $(bitcast_group!(@one $from $all);)+ };
     (@one $from:ident [$($to:ident)+]) => { $(impl BitcastTo<$to> for $from {})+ };
 }
-bitcast_group!(i8 u8 f8e4m3fn f8e5m2 f8e8m0fnu);
+bitcast_group!(i8 u8 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu);
 bitcast_group!(i16 u16 f16 bf16);
 bitcast_group!(i32 u32 f32);
 bitcast_group!(i64 u64 f64);

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use super::tuples::for_each_tuple;
 use super::words::WordWriter;
 use crate::backend::ParamWord;
-use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
+use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::runtime::MemoryUse;
 use crate::tile::{Scalar, Tracer};
 
@@ -95,7 +95,7 @@ macro_rules! scalar_argument {
         }
     )+};
 }
-scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
+scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
 /// What may be compiled in.
 #[diagnostic::on_unimplemented(

@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("codec", &["dtype", "ir"]),
     ("layout", &["error"]),
     ("element", &["codec", "dtype", "error", "ir"]),
+    ("narrow", &["codec", "dtype", "element"]),
     ("ir", &["dtype", "error"]),
     ("ir/print", &["codec", "ir", "dtype", "error"]),
     ("ir/parse", &["codec", "ir", "dtype", "error"]),
@@ -31,7 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
     ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
-    ("ops", &["tile", "element", "kernel", "ir", "dtype", "error", "codec"]),
+    ("ops", &["tile", "element", "narrow", "kernel", "ir", "dtype", "error", "codec"]),
     // In memory kernels are known by their constants or by their trace.
     ("cache", &["error", "ir", "kernel"]),
     ("runtime", &["*"]),

@@ -25,6 +25,8 @@ mod matmul;
 mod mutex;
 #[path = "../../examples/prefix_sum.rs"]
 mod prefix_sum;
+#[path = "../../examples/quantized_matmul.rs"]
+mod quantized_matmul;
 #[path = "../../examples/saxpy.rs"]
 mod saxpy;
 #[path = "../../examples/softmax.rs"]
@@ -73,6 +75,8 @@ pub fn register(suite: &mut Suite) {
         mutex: ("--blocks" "9") ("--blocks" "5" "--n" "100");
         prefix_sum: ("--n" "100000" "--tile" "1024") ("--n" "1") ("--type" "i32" "--n" "70001" "--tile" "512")
             ("--type" "i32" "--n" "24576" "--tile" "8192");
+        quantized_matmul: ("--type" "u4" "--m" "70" "--n" "100" "--k" "96" "--tile" "64" "64" "32")
+            ("--type" "f6e3m2" "--m" "33" "--n" "40" "--k" "70" "--tile" "32" "32" "32");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")

@@ -43,6 +43,7 @@ mod integer;
 mod large;
 mod memory;
 mod narrow;
+mod narrow_bits;
 mod numbers;
 mod order;
 mod philox;
@@ -107,6 +108,7 @@ fn main() -> ExitCode {
     scan::register(&mut suite);
     pieces::register(&mut suite);
     narrow::register(&mut suite);
+    narrow_bits::register(&mut suite);
     product::register(&mut suite);
     boxes::register(&mut suite);
     control::register(&mut suite);
