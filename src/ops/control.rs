@@ -118,6 +118,20 @@ pub fn if_else<S: State>(condition: impl Condition, then: impl Fn() -> S, otherw
 }
 
 /// Runs `then` if the condition holds: [`if_else`] with nothing to give back.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn odd(y: ArrayMut<i32, 1>) {
+///     let block = ct::bid(0);
+///     ct::if_then((block % 2).eq(1), || y.store_scalar(block, block));
+/// }
+///
+/// let mut y = ct::Device::cpu().full([4], -1)?;
+/// ct::launch(odd, 4, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [-1, 1, -1, 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn if_then(condition: impl Condition, then: impl Fn()) {
     let this = Body { place: here(), name: "if_then", what: "the body of `if_then`" };

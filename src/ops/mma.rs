@@ -142,6 +142,16 @@ where
 
 /// `a · b`, in the natural accumulator type: f32 for floats of up to 32 bits, f64 for f64, i32 for integers.
 /// (The result is not converted back to the type of the operands.)
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (a, b) = (ct::astile([[1.0f32, 2.0], [3.0, 4.0]]), ct::astile([[0.0, 1.0], [1.0, 0.0]]));
+/// ct::assert!(ct::matmul(a, b).eq(ct::astile([[2.0, 1.0], [4.0, 3.0]])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn matmul<A, B, const R: usize>(a: Tile<A, R>, b: Tile<B, R>) -> Tile<A::Acc, R>
 where
@@ -206,6 +216,16 @@ where
 /// [`matvec`].
 ///
 /// Shapes: x `[k]`, a `[k, n]`; the result is `[n]`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (x, a) = (ct::astile([1.0f32, 10.0]), ct::astile([[1.0, 2.0], [3.0, 4.0]]));
+/// ct::assert!(ct::vecmat(x, a).eq(ct::astile([31.0, 42.0])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn vecmat<A, B>(x: Tile<A, 1>, a: Tile<B, 2>) -> Tile<A::Acc, 1>

@@ -51,6 +51,20 @@ macro_rules! atomics {
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer).
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn win(winner: ArrayMut<i32, 1>) {
+            ///     // SAFETY: launched with an array of one element.
+            ///     let _before = unsafe { winner.pointer().atomic_cas(-1, ct::bid(0)) };
+            /// }
+            ///
+            /// let mut winner = ct::Device::cpu().full([1], -1)?;
+            /// ct::launch(win, 8, (&mut winner,))?;
+            /// assert!((0..8).contains(&winner.to_vec()?[0]));
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             pub unsafe fn atomic_cas(self, expected: impl Operand<$values>, desired: impl Operand<$values>) -> $values {
                 // SAFETY: the caller's promise.
@@ -62,6 +76,21 @@ macro_rules! atomics {
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer), where the mask is true.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn win(winner: ArrayMut<i32, 1>) {
+            ///     let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device);
+            ///     // SAFETY: launched with an array of one element.
+            ///     let _before = unsafe { winner.pointer().atomic_cas_with(-1, ct::bid(0), options) };
+            /// }
+            ///
+            /// let mut winner = ct::Device::cpu().full([1], -1)?;
+            /// ct::launch(win, 8, (&mut winner,))?;
+            /// assert!((0..8).contains(&winner.to_vec()?[0]));
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             pub unsafe fn atomic_cas_with(
                 self,
