@@ -469,12 +469,32 @@ impl Deed {
     }
 }
 
+/// An example of an atomic operation `$call` of 3 on an element that is 6, and what comes of it.
+macro_rules! example {
+    ($parameters:literal, $($call:expr),+; $after:literal) => {
+        concat!(
+            "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nfn kernel(", $parameters, ", before: ArrayMut<i32, 1>) {\n    ",
+            $($call),+,
+            "\n    before.store_scalar(0, old);\n}\n\n\
+             let (mut x, mut before) = (ct::Device::cpu().full([2], 6)?, ct::Device::cpu().zeros([1])?);\n\
+             ct::launch(kernel, 1, (&mut x, &mut before))?;\n\
+             assert_eq!((x.to_vec()?, before.to_vec()?), (vec![6, ", $after, "], vec![6]));\n\
+             # Ok::<(), ct::Error>(())\n```"
+        )
+    };
+}
+pub(super) use example;
+
 macro_rules! atomics {
-    ($($bound:ident $deed:ident $name:ident $with:ident $doc:literal;)+) => {$(
+    ($($bound:ident $deed:ident $name:ident $with:ident $after:literal $doc:literal;)+) => {$(
         impl<T: $bound, const R: usize> ArrayMut<T, R> {
             #[doc = $doc]
             /// The index is that of [`Array::gather`](crate::Array::gather), stretched together with the value. Acquires
             /// and releases for the device.
+            ///
+            #[doc = example!(
+                "x: ArrayMut<i32, 1>", "let old = x.", stringify!($name), "(ct::astile([1]), 3).item();"; $after
+            )]
             #[track_caller]
             pub fn $name<const N: usize>(
                 self,
@@ -485,6 +505,11 @@ macro_rules! atomics {
             }
 
             #[doc = concat!("[`ArrayMut::", stringify!($name), "`] with mask, order and bounds check as stated.")]
+            ///
+            #[doc = example!(
+                "x: ArrayMut<i32, 1>", "let options = ct::AtomicOptions::new().mask(ct::astile([false, true]));\n    ",
+                "let old = x.", stringify!($with), "(ct::astile([0, 1]), 3, options).get(1);"; $after
+            )]
             #[track_caller]
             pub fn $with<const N: usize>(
                 self,
@@ -498,16 +523,16 @@ macro_rules! atomics {
     )+};
 }
 atomics! {
-    AtomicAdd Add atomic_add atomic_add_with "Adds to elements; gives the values before. Floats round once, to nearest even.";
-    AtomicAdd Sub atomic_sub atomic_sub_with "Subtracts from elements; gives the values before.";
-    AtomicMinMax Max atomic_max atomic_max_with "The larger of element and value; gives the values before. A value that is \
+    AtomicAdd Add atomic_add atomic_add_with "9" "Adds to elements; gives the values before. Floats round once, to nearest even.";
+    AtomicAdd Sub atomic_sub atomic_sub_with "3" "Subtracts from elements; gives the values before.";
+    AtomicMinMax Max atomic_max atomic_max_with "6" "The larger of element and value; gives the values before. A value that is \
         NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
-    AtomicMinMax Min atomic_min atomic_min_with "The smaller of element and value; gives the values before. A value that is \
+    AtomicMinMax Min atomic_min atomic_min_with "3" "The smaller of element and value; gives the values before. A value that is \
         NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
-    AtomicBits And atomic_and atomic_and_with "Bitwise and; gives the values before.";
-    AtomicBits Or atomic_or atomic_or_with "Bitwise or; gives the values before.";
-    AtomicBits Xor atomic_xor atomic_xor_with "Bitwise exclusive or; gives the values before.";
-    AtomicXchg Xchg atomic_xchg atomic_xchg_with "Replaces elements; gives the values before.";
+    AtomicBits And atomic_and atomic_and_with "2" "Bitwise and; gives the values before.";
+    AtomicBits Or atomic_or atomic_or_with "7" "Bitwise or; gives the values before.";
+    AtomicBits Xor atomic_xor atomic_xor_with "5" "Bitwise exclusive or; gives the values before.";
+    AtomicXchg Xchg atomic_xchg atomic_xchg_with "3" "Replaces elements; gives the values before.";
 }
 
 impl<T: AtomicXchg, const R: usize> ArrayMut<T, R> {

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg};
+use super::atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, example};
 use super::gather::{GatherOptions, ScatterOptions};
 use super::operand::Operand;
 use super::places::{Component, GatherIndex, Placed};
@@ -184,15 +184,22 @@ impl<T: Whole, const R: usize> EntryMut<T, R> {
 }
 
 macro_rules! atomics {
-    ($($bound:ident $name:ident $with:ident;)+) => {$(
+    ($($bound:ident $name:ident $with:ident $after:literal;)+) => {$(
         impl<T: $bound, const R: usize> EntryMut<T, R> {
             #[doc = concat!("[`ArrayMut::", stringify!($name), "`] of this element.")]
+            ///
+            #[doc = example!("x: ArrayMut<i32, 1>", "let old = x.entry(1).", stringify!($name), "(3);"; $after)]
             #[track_caller]
             pub fn $name(self, value: impl Operand<Scalar<T>>) -> Scalar<T> {
                 self.$with(value, AtomicOptions::new())
             }
 
             #[doc = concat!("[`ArrayMut::", stringify!($with), "`] of this element.")]
+            ///
+            #[doc = example!(
+                "x: ArrayMut<i32, 1>", "let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device);\n    ",
+                "let old = x.entry(1).", stringify!($with), "(3, options);"; $after
+            )]
             #[track_caller]
             pub fn $with(self, value: impl Operand<Scalar<T>>, options: AtomicOptions<0>) -> Scalar<T> {
                 Scalar::from_raw(self.array.$with(Placed(self.index), scalar_of::<T>(value), options).raw())
@@ -201,14 +208,14 @@ macro_rules! atomics {
     )+};
 }
 atomics! {
-    AtomicAdd atomic_add atomic_add_with;
-    AtomicAdd atomic_sub atomic_sub_with;
-    AtomicMinMax atomic_max atomic_max_with;
-    AtomicMinMax atomic_min atomic_min_with;
-    AtomicBits atomic_and atomic_and_with;
-    AtomicBits atomic_or atomic_or_with;
-    AtomicBits atomic_xor atomic_xor_with;
-    AtomicXchg atomic_xchg atomic_xchg_with;
+    AtomicAdd atomic_add atomic_add_with "9";
+    AtomicAdd atomic_sub atomic_sub_with "3";
+    AtomicMinMax atomic_max atomic_max_with "6";
+    AtomicMinMax atomic_min atomic_min_with "3";
+    AtomicBits atomic_and atomic_and_with "2";
+    AtomicBits atomic_or atomic_or_with "7";
+    AtomicBits atomic_xor atomic_xor_with "5";
+    AtomicXchg atomic_xchg atomic_xchg_with "3";
 }
 
 impl<T: AtomicXchg, const R: usize> EntryMut<T, R> {

@@ -7,10 +7,40 @@ use crate::ir::{Attr, Flag, Opcode, Sign, Type, Value};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
 /// Names a rank for the compiler's messages.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn product<const R: usize>(a: Tile<f32, R>, b: Tile<f32, R>) -> Tile<f32, R>
+/// where
+///     ct::Rank<R>: ct::MatrixRank,
+/// {
+///     ct::matmul(a, b)
+/// }
+/// ct::assert!(product(ct::astile([[2.0, 1.0]]), ct::astile([[3.0], [4.0]])).eq(10.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Rank<const R: usize>;
 
 /// Ranks that matrices come in: 2, or 3 with a leading batch axis.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn square<const R: usize>(a: Tile<f32, R>) -> Tile<f32, R>
+/// where
+///     ct::Rank<R>: ct::MatrixRank,
+/// {
+///     ct::matmul(a, a)
+/// }
+/// ct::assert!(square(ct::astile([[[2.0]], [[3.0]]])).eq(ct::astile([[[4.0]], [[9.0]]])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "matrices are tiles with 2 axes, or 3 with a batch axis in front: `{Self}` is not a matrix",
     note = "give a vector a second axis with `.unsqueeze(0)` or `.unsqueeze(1)`"

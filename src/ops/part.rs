@@ -476,10 +476,11 @@ array_parts!(Array);
 array_parts!(ArrayMut);
 
 macro_rules! index_axis {
-    ($($name:ident $rank:literal $less:literal;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident $rank:literal $less:literal;)+) => {$(
         impl<T: Element> $name<T, $rank> {
             /// The array at one index of an axis, which it has no more. Outside of the array there is nothing: loads
             /// read padding, stores do nothing.
+            $(#[$doc])*
             #[track_caller]
             #[must_use]
             pub fn index_axis(self, axis: usize, index: impl IntoIndex) -> $name<T, $less> {
@@ -492,6 +493,32 @@ macro_rules! index_axis {
     )+};
 }
 index_axis! {
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn column(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.index_axis(1, ct::bid(0) + 1).load(0, [2]));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(column, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     Array 2 1; Array 3 2; Array 4 3; Array 5 4; Array 6 5; Array 7 6; Array 8 7;
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill_row(y: ArrayMut<i32, 2>) {
+    ///     y.index_axis(0, 1).store(0, ct::full([2], 7));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([2, 2])?;
+    /// ct::launch(fill_row, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 7, 7]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ArrayMut 2 1; ArrayMut 3 2; ArrayMut 4 3; ArrayMut 5 4; ArrayMut 6 5; ArrayMut 7 6; ArrayMut 8 7;
 }

@@ -49,6 +49,16 @@ pub fn print(message: Arguments<'_>) {
 }
 
 /// What [`assert`](fn@assert) takes: `Scalar<bool>`, or `Tile<bool, R>`, of which every element has to hold.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::bid(0).eq(0)); // a scalar
+/// ct::assert!(ct::arange(4, 0, 1).lt(4), "every element");
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asserted",
     note = "an assertion takes a `Scalar<bool>` or a `Tile<bool, R>`; what is known while tracing goes into Rust's own \
