@@ -14,6 +14,11 @@ use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding};
 ///     let row = a.load_with([ct::bid(0), ct::scalar(0)], [1, 1024], options);
 ///     out.store((ct::bid(0), 0), row.reduce_max(1));
 /// }
+///
+/// let (a, mut out) = (ct::Device::cpu().full([2, 1000], -1.0f32)?, ct::Device::cpu().zeros([2, 1])?);
+/// ct::launch(row_max, 2, (&a, &mut out))?;
+/// assert_eq!(out.to_vec()?, [-1.0; 2]);
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOptions {

@@ -284,6 +284,11 @@ methods! { [Number]
 /// fn relu(x: Tile<f32, 2>) -> Tile<f32, 2> {
 ///     ct::select(x.gt(0.0), x, 0.0)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(relu(ct::astile([[-1.0, 2.0]])).eq(ct::astile([[0.0, 2.0]])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn select<O: TileLike>(

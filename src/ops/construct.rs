@@ -36,6 +36,11 @@ pub const fn next_extent(n: usize) -> usize {
 /// fn halves() -> Tile<f32, 2> {
 ///     ct::full([64, 64], 0.5)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(halves().eq(0.5));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
@@ -134,6 +139,11 @@ pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
 /// fn columns() -> Tile<i32, 1> {
 ///     ct::bid(0) * 128 + ct::arange(128, 0, 1)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!((columns() % 128).eq(ct::indices([128], 0)));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {

@@ -134,6 +134,12 @@ impl Trace {
 /// fn block(a: Tile<f16, 2>, b: Tile<f16, 2>, acc: Tile<f32, 2>) -> Tile<f32, 2> {
 ///     ct::mma(a, b, acc)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (a, b) = (ct::full([16, 8], f16::ONE), ct::full([8, 16], f16::ONE));
+/// ct::assert!(block(a, b, ct::ones([16, 16])).eq(9.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn mma<A, B, C, const R: usize>(a: Tile<A, R>, b: Tile<B, R>, acc: Tile<C, R>) -> Tile<C, R>
@@ -157,6 +163,12 @@ where
 /// fn block(a: Tile<f8e4m3fn, 2>, b: Tile<f8e4m3fn, 2>, acc: Tile<f32, 2>) -> Tile<f32, 2> {
 ///     ct::mma_fast_acc(a, b, acc)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (a, b) = (ct::ones::<f32, 2>([16, 32]).cast(), ct::ones::<f32, 2>([32, 16]).cast());
+/// ct::assert!(block(a, b, ct::ones([16, 16])).eq(33.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn mma_fast_acc<A, B, C, const R: usize>(a: Tile<A, R>, b: Tile<B, R>, acc: Tile<C, R>) -> Tile<C, R>

@@ -366,6 +366,19 @@ impl<C: Count> StepRange<C> {
 }
 
 /// Why a Rust `for` does not run over a range of the kernel. Nothing implements it.
+///
+/// ```
+/// # use cutlet as ct;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (mut known, n) = (ct::scalar(0), ct::num_blocks(0) * 4);
+/// for k in 0..4 {
+///     known += k; // four additions in the code
+/// }
+/// let sum = ct::for_each(..n, ct::scalar(0), |k, sum| sum + k); // a loop in the code: `for k in ct::range(0, n)` is an error
+/// ct::assert!(known.eq(sum));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a Rust `for` runs while the kernel is traced, and the ends of this range are known only when it runs",
     label = "write `ct::for_each(range, state, |i, state| ..)`",

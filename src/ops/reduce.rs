@@ -86,6 +86,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// fn row_mean(x: Tile<f32, 2>) -> Tile<f32, 2> {
     ///     x.sum(1) / x.shape()[1] as f32 // shape [rows, 1]
     /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(row_mean(ct::astile([[1.0, 2.0], [3.0, 5.0]])).eq(ct::astile([[1.5], [4.0]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
@@ -387,6 +392,11 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// fn bits_in_any(x: Tile<u32, 2>) -> Tile<u32, 2> {
     ///     x.reduce(1, 0, |acc, x| acc | x)
     /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(bits_in_any(ct::astile([[1, 2], [4, 4]])).eq(ct::astile([[3], [4]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]

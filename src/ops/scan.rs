@@ -198,6 +198,11 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// fn any_before(x: Tile<bool, 1>) -> Tile<bool, 1> {
     ///     x.scan(0, false, |before, x| before | x)
     /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(any_before(ct::astile([false, true, false, false])).eq(ct::astile([false, true, true, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]

@@ -170,6 +170,12 @@ tuple_state! {
 ///     n: Scalar<i32>,
 /// }
 /// ct::state!(Counter { n });
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let counted = ct::for_each(..3, Counter { n: ct::scalar(0) }, |_, counter| Counter { n: counter.n + 2 });
+/// ct::assert!(counted.n.eq(6));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[macro_export]
 macro_rules! state {

@@ -1,0 +1,205 @@
+//! Every public operation has an example that runs.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::source::{is_name, is_test, sources, tokens};
+
+/// Rooms of operations, and the files whose `pub use` say which of their names are public.
+const ROOMS: [(&str, &[&str]); 3] = [
+    ("ops", &["ops/mod.rs", "lib.rs", "ops/pointer/mod.rs"]),
+    ("tile", &["lib.rs", "prelude.rs"]),
+    ("layout", &["layout/mod.rs"]),
+];
+
+/// Public functions that are no items of a type, in a module of their own.
+const OPEN_FILES: [&str; 1] = ["layout/linear.rs"];
+
+/// What a scan of a file knows at a line.
+#[derive(Default)]
+struct Scan {
+    /// Lines of the doc comment and attributes before the next item.
+    before: Vec<String>,
+    /// Depth of brackets in an attribute that has begun.
+    open: i32,
+    /// Indentation and type of the `impl` around.
+    within: Option<(usize, String)>,
+    operations: usize,
+    without: Vec<String>,
+}
+
+impl Scan {
+    /// Looks at a line. `is_public`: of the name of a type, or of a function without one.
+    fn line(&mut self, line: &str, is_public: &dyn Fn(&str) -> bool) {
+        let (text, indent) = (line.trim(), line.len() - line.trim_start().len());
+        let brackets = |text: &str| text.matches('[').count() as i32 - text.matches(']').count() as i32;
+        if self.open > 0 || text.starts_with("#[") || text.starts_with("$(#[") {
+            self.open += brackets(text);
+            self.before.push(text.to_string());
+            return;
+        }
+        if text.starts_with("///") {
+            self.before.push(text.to_string());
+            return;
+        }
+        if self.within.as_ref().is_some_and(|(impl_indent, _)| indent <= *impl_indent && text == "}") {
+            self.within = None;
+        }
+        if text.starts_with("impl") {
+            self.within = Some((indent, self_type(text)));
+        }
+        if let Some(name) = item(text, indent, !self.before.is_empty()) {
+            let of_type = self.within.as_ref().filter(|(impl_indent, _)| indent > *impl_indent);
+            // What a macro makes is there for tiles and scalars, or for a type that the macro gets.
+            let public = match of_type {
+                Some((_, owner)) => owner.starts_with('$') || is_public(owner),
+                None if text.starts_with("macro_rules") => self.has("macro_export"),
+                None if indent > 0 && !is_type(text) => true,
+                None => is_public(name),
+            };
+            if public && !self.has("#[doc(hidden)]") {
+                self.operations += 1;
+                if !self.has_example() {
+                    self.without.push(name.to_string());
+                }
+            }
+        }
+        self.before.clear();
+    }
+
+    fn has(&self, text: &str) -> bool {
+        self.before.iter().any(|line| line.contains(text))
+    }
+
+    /// Is there a code block that runs, itself, from a macro, or at the rows of the macro around?
+    fn has_example(&self) -> bool {
+        let mut blocks = self.before.iter().filter_map(|line| line.strip_prefix("/// ```"));
+        let runs = self.has("launch(") || self.has("assert") || self.has("compile(");
+        (blocks.next() == Some("") && runs) || self.has("example!(") || self.has("$(#[$doc])")
+    }
+}
+
+fn is_type(text: &str) -> bool {
+    ["struct", "enum", "trait"].iter().any(|kind| tokens(text).contains(kind))
+}
+
+/// The name of a public item, or of the row of a macro that makes one.
+fn item(text: &str, indent: usize, is_documented: bool) -> Option<&str> {
+    let words = tokens(text);
+    if let ["macro_rules", "!", name, ..] = words[..] {
+        return Some(name);
+    }
+    if let [name, "=", ..] = words[..] {
+        return (indent > 0 && is_documented && is_name(name)).then_some(name);
+    }
+    let ["pub", rest @ ..] = &words[..] else { return None };
+    let kind = rest.iter().position(|word| !["const", "unsafe"].contains(word))?;
+    let name = *rest.get(kind + 1)?;
+    ["fn", "struct", "enum", "trait"].contains(&rest[kind]).then_some(if name == "$" { rest[kind + 2] } else { name })
+}
+
+/// The name of the type that an `impl` is of: `$` and a name where a macro has it; nothing for a trait's.
+fn self_type(text: &str) -> String {
+    let words = tokens(text);
+    let mut at = 1;
+    let mut depth = 0;
+    // Over the generics.
+    while at < words.len() && (depth > 0 || words[at] == "<") {
+        depth += match words[at] {
+            "<" => 1,
+            ">" => -1,
+            _ => 0,
+        };
+        at += 1;
+    }
+    if words.contains(&"for") {
+        return String::new();
+    }
+    match words.get(at) {
+        Some(&"$") => format!("${}", words.get(at + 1).unwrap_or(&"")),
+        Some(name) => (*name).to_string(),
+        None => String::new(),
+    }
+}
+
+/// Names in the `pub use` of a file.
+fn exported(text: &str) -> HashSet<String> {
+    let uses = text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    uses.flat_map(|list| tokens(list)).filter(|word| is_name(word)).map(str::to_owned).collect()
+}
+
+/// Operations, and those without an example, as `file: name`.
+fn scan(file: &Path, text: &str, is_public: &dyn Fn(&str) -> bool) -> (usize, Vec<String>) {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let mut scan = Scan::default();
+    code.lines().for_each(|line| scan.line(line, is_public));
+    (scan.operations, scan.without.iter().map(|name| format!("{}: {name}", file.display())).collect())
+}
+
+#[test]
+fn every_public_operation_has_a_runnable_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut operations, mut without) = (0, Vec::new());
+    for (room, lists) in ROOMS {
+        let public: HashSet<String> =
+            lists.iter().flat_map(|list| exported(&fs::read_to_string(root.join(list)).unwrap())).collect();
+        let mut files: Vec<PathBuf> = Vec::new();
+        sources(&root.join(room), &mut files);
+        for file in files.iter().filter(|file| !is_test(file)) {
+            let place = file.strip_prefix(&root).unwrap();
+            let open = OPEN_FILES.iter().any(|open| place == Path::new(open));
+            let text = fs::read_to_string(file).unwrap();
+            let (count, missing) = scan(place, &text, &|name| open || public.contains(name));
+            operations += count;
+            without.extend(missing);
+        }
+    }
+    assert!(without.is_empty(), "{} of {operations} have no example that runs: {without:#?}", without.len());
+    // Were the scan to find less, it would look at the wrong things.
+    assert!(operations >= 500, "{operations} public operations");
+}
+
+#[test]
+fn what_lacks_an_example_is_found() {
+    let text = "
+/// Text.
+pub fn plain() {}
+/// ```
+/// launch(x);
+/// ```
+#[must_use]
+pub fn shown() {}
+/// ```ignore
+/// launch(x);
+/// ```
+pub fn ignored() {}
+/// ```
+/// fn never_run() {}
+/// ```
+pub fn not_run() {}
+/// Not public.
+pub fn private() {}
+impl<T: A<B>> Open<T> {
+    /// Text.
+    pub fn method(self) {}
+}
+impl Closed {
+    pub fn own(self) {}
+}
+impl Display for Open {
+    fn fmt() {}
+}
+functions! {
+    /// Text.
+    row = Row;
+    /// ```
+    /// assert!(true);
+    /// ```
+    shown_row = Row;
+}
+";
+    let (operations, without) = scan(Path::new("f"), text, &|name| !["private", "Closed"].contains(&name));
+    assert_eq!(without, ["f: plain", "f: ignored", "f: not_run", "f: method", "f: row"]);
+    assert_eq!(operations, 7);
+}
