@@ -69,7 +69,8 @@
 //!
 //! Where to look: [`ops`] for everything that can be done with tiles, [`mod@pointer`] for what arrays cannot say, [`element`] for the element types,
 //! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
-//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers.
+//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers, [`guide`] for everything else: a list of
+//! all operations, coming from other languages, debugging, a glossary.
 
 pub mod backend;
 mod cache;
@@ -77,6 +78,7 @@ pub mod codec;
 pub mod dtype;
 pub mod element;
 mod error;
+pub mod guide;
 pub mod ir;
 pub mod kernel;
 mod launch;

@@ -1,4 +1,4 @@
-//! Every public operation has an example that runs.
+//! Every public operation has an example that runs, and stands in the list of all.
 
 use std::collections::HashSet;
 use std::fs;
@@ -27,6 +27,8 @@ struct Scan {
     within: Option<(usize, String)>,
     operations: usize,
     without: Vec<String>,
+    /// Functions and macros, by name.
+    functions: Vec<String>,
 }
 
 impl Scan {
@@ -60,6 +62,9 @@ impl Scan {
             };
             if public && !self.has("#[doc(hidden)]") {
                 self.operations += 1;
+                if !is_type(text) && !text.contains("fn $") {
+                    self.functions.push(name.to_string());
+                }
                 if !self.has_example() {
                     self.without.push(name.to_string());
                 }
@@ -129,19 +134,20 @@ fn exported(text: &str) -> HashSet<String> {
     uses.flat_map(|list| tokens(list)).filter(|word| is_name(word)).map(str::to_owned).collect()
 }
 
-/// Operations, and those without an example, as `file: name`.
-fn scan(file: &Path, text: &str, is_public: &dyn Fn(&str) -> bool) -> (usize, Vec<String>) {
+/// What is in a file; what has no example as `file: name`.
+fn scan(file: &Path, text: &str, is_public: &dyn Fn(&str) -> bool) -> Scan {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
     let mut scan = Scan::default();
     code.lines().for_each(|line| scan.line(line, is_public));
-    (scan.operations, scan.without.iter().map(|name| format!("{}: {name}", file.display())).collect())
+    scan.without.iter_mut().for_each(|name| *name = format!("{}: {name}", file.display()));
+    scan
 }
 
-#[test]
-fn every_public_operation_has_a_runnable_example() {
+/// What is in all files of these rooms.
+fn scan_of(rooms: &[(&str, &[&str])]) -> Scan {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut operations, mut without) = (0, Vec::new());
-    for (room, lists) in ROOMS {
+    let mut all = Scan::default();
+    for (room, lists) in rooms {
         let public: HashSet<String> =
             lists.iter().flat_map(|list| exported(&fs::read_to_string(root.join(list)).unwrap())).collect();
         let mut files: Vec<PathBuf> = Vec::new();
@@ -150,14 +156,41 @@ fn every_public_operation_has_a_runnable_example() {
             let place = file.strip_prefix(&root).unwrap();
             let open = OPEN_FILES.iter().any(|open| place == Path::new(open));
             let text = fs::read_to_string(file).unwrap();
-            let (count, missing) = scan(place, &text, &|name| open || public.contains(name));
-            operations += count;
-            without.extend(missing);
+            let found = scan(place, &text, &|name| open || public.contains(name));
+            all.operations += found.operations;
+            all.without.extend(found.without);
+            all.functions.extend(found.functions);
         }
     }
+    all
+}
+
+#[test]
+fn every_public_operation_has_a_runnable_example() {
+    let Scan { operations, without, .. } = scan_of(&ROOMS);
     assert!(without.is_empty(), "{} of {operations} have no example that runs: {without:#?}", without.len());
     // Were the scan to find less, it would look at the wrong things.
     assert!(operations >= 500, "{operations} public operations");
+}
+
+#[test]
+fn every_operation_is_in_the_list_of_all() {
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let text = fs::read_to_string(list).unwrap();
+    // The names in rows, without the types before them.
+    let links = text.split("\n| [`").skip(1).filter_map(|rest| rest.split("`]").next());
+    let listed: HashSet<&str> = links.filter_map(|name| name.trim_end_matches('!').rsplit("::").next()).collect();
+    let operations = scan_of(&ROOMS[..2]).functions;
+    let missing: Vec<&String> = operations.iter().filter(|name| !listed.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "a row of docs/operations.md is missing for {missing:?}");
+    let known: HashSet<&str> = operations.iter().map(String::as_str).collect();
+    let gone: Vec<&&str> = listed.iter().filter(|name| !known.contains(**name) && !made_by_macros(name)).collect();
+    assert!(gone.is_empty(), "docs/operations.md lists what is not there: {gone:?}");
+}
+
+/// Operations whose names only the rows of a macro have, or that stand in other rooms.
+fn made_by_macros(name: &str) -> bool {
+    name.starts_with("atomic_") || ["args", "read", "write", "array_mut"].contains(&name)
 }
 
 #[test]
@@ -199,7 +232,9 @@ functions! {
     shown_row = Row;
 }
 ";
-    let (operations, without) = scan(Path::new("f"), text, &|name| !["private", "Closed"].contains(&name));
+    let found = scan(Path::new("f"), text, &|name| !["private", "Closed"].contains(&name));
+    let Scan { operations, without, functions, .. } = found;
+    assert_eq!(functions, ["plain", "shown", "ignored", "not_run", "method", "row", "shown_row"]);
     assert_eq!(without, ["f: plain", "f: ignored", "f: not_run", "f: method", "f: row"]);
     assert_eq!(operations, 7);
 }

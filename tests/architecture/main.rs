@@ -37,6 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cache", &["error", "ir", "kernel"]),
     ("runtime", &["*"]),
     ("launch", &["*"]),
+    ("guide", &["*"]),
     ("prelude", &["*"]),
     ("lib", &["*"]),
 ];
