@@ -54,6 +54,7 @@ mod random;
 mod random_product;
 mod reduce;
 mod require;
+mod rounds;
 mod scan;
 mod scratch;
 mod shape;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
     order::register(&mut suite);
     reduce::register(&mut suite);
     require::register(&mut suite);
+    rounds::register(&mut suite);
     scan::register(&mut suite);
     pieces::register(&mut suite);
     narrow::register(&mut suite);
