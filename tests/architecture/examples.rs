@@ -27,8 +27,8 @@ struct Scan {
     within: Option<(usize, String)>,
     operations: usize,
     without: Vec<String>,
-    /// Functions and macros, by name.
-    functions: Vec<String>,
+    /// Functions and macros: their names, and rows that would say so in the list of all.
+    functions: Vec<(String, String)>,
 }
 
 impl Scan {
@@ -63,7 +63,8 @@ impl Scan {
             if public && !self.has("#[doc(hidden)]") {
                 self.operations += 1;
                 if !is_type(text) && !text.contains("fn $") {
-                    self.functions.push(name.to_string());
+                    let row = self.row(name, of_type.map_or("", |(_, owner)| owner), indent);
+                    self.functions.push((name.to_string(), row));
                 }
                 if !self.has_example() {
                     self.without.push(name.to_string());
@@ -71,6 +72,19 @@ impl Scan {
             }
         }
         self.before.clear();
+    }
+
+    /// A row for the list of all operations.
+    fn row(&self, name: &str, owner: &str, indent: usize) -> String {
+        let text = self.before.iter().filter_map(|line| line.strip_prefix("///")).collect::<String>();
+        let sentence = text.trim().split(". ").next().unwrap_or("").trim_end_matches(['.', ':']);
+        let owner = if owner.is_empty() && indent > 0 { "Tile" } else { owner };
+        let room = if ["Tile", "Scalar", "Array", "ArrayMut"].contains(&owner) { "tile" } else { "ops" };
+        let (page, owners) = match owner {
+            "" => (format!("ops/fn.{name}.html"), String::new()),
+            _ => (format!("{room}/struct.{owner}.html#method.{name}"), format!("`{owner}`")),
+        };
+        format!("| [`{name}`](https://docs.rs/cutlet/latest/cutlet/{page}) | {owners} | {sentence} |")
     }
 
     fn has(&self, text: &str) -> bool {
@@ -181,9 +195,13 @@ fn every_operation_is_in_the_list_of_all() {
     let links = text.split("\n| [`").skip(1).filter_map(|rest| rest.split("`]").next());
     let listed: HashSet<&str> = links.filter_map(|name| name.trim_end_matches('!').rsplit("::").next()).collect();
     let operations = scan_of(&ROOMS[..2]).functions;
-    let missing: Vec<&String> = operations.iter().filter(|name| !listed.contains(name.as_str())).collect();
-    assert!(missing.is_empty(), "a row of docs/operations.md is missing for {missing:?}");
-    let known: HashSet<&str> = operations.iter().map(String::as_str).collect();
+    let missing = operations.iter().filter(|(name, _)| !listed.contains(name.as_str()));
+    let missing: String = missing.map(|(_, row)| format!("\n{row}")).collect();
+    assert!(
+        missing.is_empty(),
+        "docs/operations.md lacks rows; put these into the sections of their families:{missing}"
+    );
+    let known: HashSet<&str> = operations.iter().map(|(name, _)| name.as_str()).collect();
     let gone: Vec<&&str> = listed.iter().filter(|name| !known.contains(**name) && !made_by_macros(name)).collect();
     assert!(gone.is_empty(), "docs/operations.md lists what is not there: {gone:?}");
 }
@@ -234,7 +252,10 @@ functions! {
 ";
     let found = scan(Path::new("f"), text, &|name| !["private", "Closed"].contains(&name));
     let Scan { operations, without, functions, .. } = found;
-    assert_eq!(functions, ["plain", "shown", "ignored", "not_run", "method", "row", "shown_row"]);
+    let link = "https://docs.rs/cutlet/latest/cutlet/ops/struct.Open.html#method.method";
+    assert_eq!(functions[4].1, format!("| [`method`]({link}) | `Open` | Text |"));
+    let names: Vec<&str> = functions.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["plain", "shown", "ignored", "not_run", "method", "row", "shown_row"]);
     assert_eq!(without, ["f: plain", "f: ignored", "f: not_run", "f: method", "f: row"]);
     assert_eq!(operations, 7);
 }
