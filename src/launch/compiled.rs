@@ -140,12 +140,30 @@ impl<Args> CompiledKernel<Args> {
     /// # Errors
     /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
     /// [`crate::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([3])?;
+    /// let count = ct::compile(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0), ct::bid(0)), (&mut x,))?;
+    /// count.launch(2, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [0, 1, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn launch<A: ArrivesAs<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
         Launch::new(grid).launch_compiled(self, args)
     }
 
     /// The device it was compiled for.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let kernel = ct::compile(|x: Array<i32, 1>| ct::println!("{}", x.extent(0)), (&ct::Device::cpu().zeros::<i32, 1>([3])?,))?;
+    /// assert_eq!(kernel.device(), ct::Device::cpu());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         self.device
     }

@@ -58,6 +58,15 @@ impl<S, C> fmt::Debug for Tuner<S, C> {
 
 impl<S, C> Tuner<S, C> {
     /// A search with the measurement of [`Bench::new`], among all configurations, of which nothing is kept.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize, 2], |(), _| Ok(()))?;
+    /// assert_eq!(tuned.successes().len(), 2);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> Tuner<S, C> {
         Tuner { bench: Bench::new(), keep: Vec::new(), restore: None, name: None }
@@ -70,6 +79,14 @@ impl<S, C> Tuner<S, C> {
     }
 
     /// Only configurations of which this is true are tried.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).prune(|&tile: &usize| tile > 1);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.best(), &2);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn prune(mut self, keep: impl Fn(&C) -> bool + 'static) -> Tuner<S, C> {
         self.keep.push(Box::new(keep));
@@ -211,21 +228,60 @@ pub struct Tuned<C> {
 
 impl<C> Tuned<C> {
     /// The configuration with the least median.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.best(), &64);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn best(&self) -> &C {
         self.remembered.as_ref().unwrap_or_else(|| &self.successes[0].0)
     }
 
     /// All that ran, with their times, the fastest first. None, if the winner was remembered.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [64usize, 128], |(), _| Ok(()))?;
+    /// assert!(tuned.successes()[0].1.median() <= tuned.successes()[1].1.median());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn successes(&self) -> &[(C, Times)] {
         &self.successes
     }
 
     /// All that failed, and why.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn odd(x: ArrayMut<f32, 1>, tile: usize) {
+    ///     x.store(0, ct::zeros([tile]));
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().zeros([128])?;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut x, [64usize, 100], |x, &tile| ct::launch(odd, 1, (x, ct::Constant(tile))))?;
+    /// assert_eq!(tuned.failures()[0].0, 100); // no power of two
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn failures(&self) -> &[(C, Error)] {
         &self.failures
     }
 
     /// Was the winner that of an earlier search?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.is_remembered());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn is_remembered(&self) -> bool {
         self.remembered.is_some()
     }
