@@ -73,10 +73,9 @@ fn turned_if_negative<K: Int, const R: usize>(keys: Tile<K, R>) -> Tile<K, R> {
 fn partner<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize, distance: usize) -> Tile<K, R> {
     Tile::from_raw(record(|t| {
         let shape = t.shape(keys.raw());
-        let inner: i64 = shape[axis + 1..].iter().product();
         match t.usable(keys.raw(), here()) {
             Some(value) => {
-                let turned = t.bit_turned(value, K::DTYPE, &shape, inner * extents([distance])[0]);
+                let turned = t.bit_turned(value, K::DTYPE, &shape, axis, extents([distance])[0]);
                 t.raw(turned)
             }
             None => t.poison(Type::tile(K::DTYPE, shape)),
@@ -124,10 +123,13 @@ fn numbered<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> (Tile<K, R
     (keys, numbers.expect("numbers were given"))
 }
 
-/// Reports an axis that does not exist.
+/// Reports an axis that does not exist, or whose extent is no power of two.
 #[track_caller]
 fn has_axis<K: Number, const R: usize>(place: Place, name: &str, tile: Tile<K, R>, axis: usize) -> bool {
-    record(|t| t.along(place, name, tile.raw(), &[axis]).is_some())
+    record(|t| {
+        let shape = t.shape(tile.raw());
+        t.along(place, name, tile.raw(), &[axis]).is_some() && t.power_along(place, name, &shape, axis)
+    })
 }
 
 impl<T: Sorted, const R: usize> Tile<T, R> {

@@ -31,6 +31,7 @@ mod data;
 mod dependent;
 mod elementwise;
 mod examples;
+mod extents;
 mod float;
 mod flow;
 mod format;
@@ -115,6 +116,7 @@ fn main() -> ExitCode {
     print::register(&mut suite);
     grid::register(&mut suite);
     examples::register(&mut suite);
+    extents::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);
     let mut trials = suite.trials();
