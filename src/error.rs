@@ -43,7 +43,7 @@ impl fmt::Display for Location {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn kernel(x: ArrayMut<f32, 1>) {
-///     x.store(0, ct::zeros([3]));
+///     x.store(0, ct::zeros([15]));
 /// }
 ///
 /// let error = ct::launch(kernel, 1, (&mut ct::Device::cpu().zeros([3])?,)).unwrap_err();

@@ -102,11 +102,13 @@ pub use launch::{
 };
 pub use ops::*;
 pub use pass::Work;
+#[doc(inline)]
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut,
     Event, Stream, Times,
 };
 pub use target::{ByTarget, Target};
+#[doc(inline)]
 pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 
 /// The examples of the README compile and run.

@@ -29,11 +29,11 @@ type Restore<S> = Box<dyn Fn(&mut S) -> Result<()>>;
 ///     .bench(ct::Bench::new().warm_up(1).runs(3))
 ///     .prune(|&tile| tile <= 4096)
 ///     .restore(|x: &mut ct::DeviceArray<f32, 1>| x.copy_from(&[1.0; 10_000]))
-///     .run(device, &mut x, [64usize, 100, 1024, 1 << 20], |x, &tile| {
+///     .run(device, &mut x, [64usize, 1000, 1024, 1 << 20], |x, &tile| {
 ///         ct::launch(scale, 10_000usize.div_ceil(tile), (x, ct::Constant(tile)))
 ///     })?;
 /// assert!([64, 1024].contains(tuned.best()));
-/// assert_eq!((tuned.successes().len(), tuned.failures()[0].0), (2, 100));
+/// assert_eq!((tuned.successes().len(), tuned.failures()[0].0), (2, 1000));
 /// println!("{tuned}");
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -265,8 +265,8 @@ impl<C> Tuned<C> {
     ///
     /// let mut x = ct::Device::cpu().zeros([128])?;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
-    /// let tuned = tuner.run(ct::Device::cpu(), &mut x, [64usize, 100], |x, &tile| ct::launch(odd, 1, (x, ct::Constant(tile))))?;
-    /// assert_eq!(tuned.failures()[0].0, 100); // no power of two
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut x, [64usize, 1000], |x, &tile| ct::launch(odd, 1, (x, ct::Constant(tile))))?;
+    /// assert_eq!(tuned.failures()[0].0, 1000); // no sum of three powers of two
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn failures(&self) -> &[(C, Error)] {
