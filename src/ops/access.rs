@@ -296,6 +296,7 @@ macro_rules! access_options {
     };
 }
 access_options!(LoadOptions);
+#[cfg(not(doctest))] // the examples are the same
 access_options!(StoreOptions);
 
 impl Access {

@@ -128,6 +128,7 @@ macro_rules! entries {
     };
 }
 entries!(Array Entry);
+#[cfg(not(doctest))] // the examples are the same
 entries!(ArrayMut EntryMut);
 
 /// An operand as the scalar that it is or becomes.

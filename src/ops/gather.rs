@@ -282,6 +282,7 @@ macro_rules! common_options {
     };
 }
 common_options!([T: Whole, const N: usize] GatherOptions<T, N>);
+#[cfg(not(doctest))] // the examples are the same
 common_options!([const N: usize] ScatterOptions<N>);
 
 /// What a gather or scatter is, without its types.
@@ -449,6 +450,7 @@ macro_rules! gathers {
     };
 }
 gathers!(Array);
+#[cfg(not(doctest))] // the examples are the same
 gathers!(ArrayMut);
 
 impl<T: Whole, const R: usize> ArrayMut<T, R> {

@@ -280,6 +280,7 @@ macro_rules! array_methods {
     };
 }
 array_methods!(Array);
+#[cfg(not(doctest))] // the examples are the same
 array_methods!(ArrayMut);
 
 /// What can be stored into an array of `T` with `R` axes: a [`Tile<T, R>`].

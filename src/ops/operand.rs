@@ -152,6 +152,8 @@ macro_rules! methods {
     ($(#[$meta:meta])* [$($bound:tt)+] $($body:tt)*) => {
         $(#[$meta])*
         impl<T: $($bound)+, const R: usize> Tile<T, R> { $($body)* }
+        // The examples run once, as those of tiles.
+        #[cfg(not(doctest))]
         $(#[$meta])*
         impl<T: $($bound)+> Scalar<T> { $($body)* }
     };

@@ -473,6 +473,7 @@ macro_rules! array_parts {
     };
 }
 array_parts!(Array);
+#[cfg(not(doctest))] // the examples are the same
 array_parts!(ArrayMut);
 
 macro_rules! index_axis {

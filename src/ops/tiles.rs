@@ -417,6 +417,7 @@ macro_rules! tiles_of {
     };
 }
 tiles_of!(Array);
+#[cfg(not(doctest))] // the examples are the same
 tiles_of!(ArrayMut);
 
 impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
