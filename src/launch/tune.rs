@@ -73,6 +73,15 @@ impl<S, C> Tuner<S, C> {
     }
 
     /// How each configuration is measured.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(7));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize], |(), _| Ok(()))?;
+    /// assert_eq!(tuned.successes()[0].1.all().len(), 7);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn bench(self, bench: Bench) -> Tuner<S, C> {
         Tuner { bench, ..self }
@@ -95,6 +104,16 @@ impl<S, C> Tuner<S, C> {
 
     /// Done before each configuration is tried and when the search is over, and not measured: brings back what the work
     /// changes. Between the runs of one configuration it is not done.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).restore(|x: &mut i32| Ok(*x = 0));
+    /// let mut x = 5;
+    /// tuner.run(ct::Device::cpu(), &mut x, [1, 2], |x, n| Ok(*x += n))?;
+    /// assert!(x <= 2); // each configuration began with 0
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn restore(self, restore: impl Fn(&mut S) -> Result<()> + 'static) -> Tuner<S, C> {
         Tuner { restore: Some(Box::new(restore)), ..self }
@@ -117,6 +136,16 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// # Errors
     /// [`Error::Argument`] where there is no configuration, the error of the first one where all fail, and what
     /// restoring answers.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut seen = Vec::new();
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// tuner.run(ct::Device::cpu(), &mut seen, [64usize, 128], |seen, &tile| Ok(seen.push(tile)))?;
+    /// assert_eq!(seen, [64, 128]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn run(
         &self,
