@@ -69,7 +69,8 @@
 //!
 //! Where to look: [`ops`] for everything that can be done with tiles, [`mod@pointer`] for what arrays cannot say, [`element`] for the element types,
 //! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
-//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers.
+//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers, [`guide`] for everything else: a list of
+//! all operations, coming from other languages, debugging, a glossary.
 
 pub mod backend;
 mod cache;
@@ -77,6 +78,7 @@ pub mod codec;
 pub mod dtype;
 pub mod element;
 mod error;
+pub mod guide;
 pub mod ir;
 pub mod kernel;
 mod launch;
@@ -106,11 +108,13 @@ pub use narrow::{
 pub use ops::*;
 pub use pass::Work;
 pub use runtime::foreign;
+#[doc(inline)]
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut,
     Event, PackedDeviceArray, PackedSpec, PackedSpecMut, Stream, Times,
 };
 pub use target::{ByTarget, Target};
+#[doc(inline)]
 pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 
 /// The examples of the README compile and run.

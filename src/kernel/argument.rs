@@ -113,6 +113,19 @@ impl<X: Hash + Eq + Clone + Send + Sync + 'static> ConstantValue for X {}
 ///
 /// The kernel receives the value itself, an ordinary Rust value, and each different value is compiled
 /// once. Use it for everything that decides the shape of the code.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn fill(x: ArrayMut<i32, 1>, tile: usize) {
+///     x.store(ct::bid(0), ct::full([tile], 7)); // an ordinary number
+/// }
+///
+/// let mut x = ct::Device::cpu().zeros([100])?;
+/// ct::launch(fill, 2, (&mut x, ct::Constant(64)))?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Constant<X>(pub X);
 

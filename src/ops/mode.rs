@@ -16,6 +16,16 @@ use crate::tile::{Place, Scalar, Tile, Trace, here, record};
 /// | `div_with` | those four; on f32 also `Approx`, `Full` | f32 |
 /// | `sqrt_with` | those four; on f32 also `Approx` | f32 |
 /// | `rsqrt_with`, `exp2_with`, `max_with`, `min_with` | none | f32 |
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let mode = ct::FloatMode::new().rounding(Rounding::Zero).flush_to_zero();
+/// ct::assert!(ct::astile([1e-39f32, 1.0]).add_with(ct::astile([0.0, 1e-9]), mode).eq(ct::astile([0.0, 1.0])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FloatMode {
     rounding: Option<Rounding>,
@@ -24,16 +34,44 @@ pub struct FloatMode {
 
 impl FloatMode {
     /// Nearest even, subnormal numbers kept.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, ct::FloatMode::new()).eq(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn new() -> FloatMode {
         FloatMode::default()
     }
 
     /// Rounds this way.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let up = ct::FloatMode::new().rounding(Rounding::PosInf);
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, up).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn rounding(self, rounding: Rounding) -> FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
     /// Subnormal operands and results become zero of the same sign (f32 only).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).mul_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn flush_to_zero(self) -> FloatMode {
         FloatMode { flush_to_zero: true, ..self }
     }
@@ -99,6 +137,15 @@ impl FloatMode {
 
 methods! { [Float]
     /// `self + rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, Rounding::PosInf).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn add_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "add_with", &ARITHMETIC);
@@ -106,6 +153,15 @@ methods! { [Float]
     }
 
     /// `self - rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).sub_with(1e-9, Rounding::Zero).lt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn sub_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sub_with", &ARITHMETIC);
@@ -113,6 +169,16 @@ methods! { [Float]
     }
 
     /// `self * rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let (down, up) = (ct::scalar(0.1f32).mul_with(0.1, Rounding::NegInf), ct::scalar(0.1f32).mul_with(0.1, Rounding::PosInf));
+    /// ct::assert!(down.lt(up));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn mul_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "mul_with", &ARITHMETIC);
@@ -121,6 +187,15 @@ methods! { [Float]
 
     /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors) and
     /// `Full` (at most 2 ulp).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, -1.0]).div_with(3.0, Rounding::Zero).abs().lt(0.33333334));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn div_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "div_with", &DIVISION);
@@ -128,12 +203,31 @@ methods! { [Float]
     }
 
     /// `self * factor + addend` with one rounding, to nearest even.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::scalar(1.0f32 + 1.0 / 4096.0);
+    /// ct::assert!((x * x - 1.0).ne(x.fma(x, -1.0))); // the product is not rounded
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn fma(self, factor: impl Operand<Self>, addend: impl Operand<Self>) -> Self {
         self.fma_with(factor, addend, FloatMode::new())
     }
 
     /// `self * factor + addend` with one rounding, as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).fma_with(1.0, 1e-9, Rounding::PosInf).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn fma_with(
         self,
@@ -146,6 +240,15 @@ methods! { [Float]
     }
 
     /// Square root, rounded as stated; on f32 also `Approx`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(2.0f32).sqrt_with(Rounding::NegInf).lt(ct::scalar(2.0f32).sqrt_with(Rounding::PosInf)));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn sqrt_with(self, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sqrt_with", &ROOT);
@@ -153,6 +256,15 @@ methods! { [Float]
     }
 
     /// `1 / sqrt(self)`; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).rsqrt_with(ct::FloatMode::new().flush_to_zero()).eq(f32::INFINITY));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn rsqrt_with(self, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "rsqrt_with", &NONE);
@@ -160,6 +272,15 @@ methods! { [Float]
     }
 
     /// 2 to the power of `self`; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(-130.0f32).exp2_with(ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn exp2_with(self, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "exp2_with", &NONE);
@@ -167,6 +288,15 @@ methods! { [Float]
     }
 
     /// The larger operand, ignoring a NaN; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).max_with(-1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn max_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "max_with", &NONE);
@@ -174,6 +304,15 @@ methods! { [Float]
     }
 
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).min_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn min_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "min_with", &NONE);
@@ -181,6 +320,15 @@ methods! { [Float]
     }
 
     /// The larger operand; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).max_nan(2.0).isnan().eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn max_nan(self, rhs: impl Operand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
@@ -188,6 +336,15 @@ methods! { [Float]
     }
 
     /// The smaller operand; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).min_nan(2.0).isnan().eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn min_nan(self, rhs: impl Operand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];

@@ -10,6 +10,19 @@ use crate::tile::{Handle, Place, Raw, Scalar, Tile, TileLike, Trace, here, recor
 
 /// Element types that bytes can hold in parts or several of: all whose width is not 8 bits. Bool counts as one bit,
 /// tf32 as 32.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn bytes<T: ct::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>) {
+///     y.store(0, x.load(0, [2]).pack_to_bytes());
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[0x0201u16, 0x0403], [2])?, ct::Device::cpu().zeros([4])?);
+/// ct::launch(bytes::<u16>, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 2, 3, 4]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is as wide as a byte",
     note = "`.bitcast::<u8>()` reads 8-bit elements as bytes, and bytes as them"

@@ -58,6 +58,15 @@ methods! { [Float]
     }
 
     /// The nearest whole number; halves go to the even one, as [`f32::round_ties_even`] has it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, 3.5]).round_ties_even().eq(ct::astile([2.0, 4.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn round_ties_even(self) -> Self {
@@ -75,6 +84,15 @@ methods! { [Float]
     }
 
     /// The whole number next to it toward zero.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, -2.5]).trunc().eq(ct::astile([2.0, -2.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn trunc(self) -> Self {
@@ -82,6 +100,15 @@ methods! { [Float]
     }
 
     /// `self - self.trunc()`, exactly; NaN for infinities.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, -2.25]).fract().eq(ct::astile([0.5, -0.25])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn fract(self) -> Self {
@@ -92,6 +119,15 @@ methods! { [Float]
     }
 
     /// The magnitude of `self` with the sign of `sign`, also of zeros and NaNs.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, -1.0]).copysign(ct::astile([-0.0, 3.0])).eq(ct::astile([-2.5, 1.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn copysign(self, sign: impl Operand<Self>) -> Self {
@@ -99,6 +135,15 @@ methods! { [Float]
     }
 
     /// Is each element an infinity?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([f32::NEG_INFINITY, f32::NAN]).isinf().eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn isinf(self) -> <Self as TileLike>::With<bool> {
@@ -106,6 +151,15 @@ methods! { [Float]
     }
 
     /// Is each element a number, and no infinity?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).isfinite().eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn isfinite(self) -> <Self as TileLike>::With<bool> {
@@ -126,6 +180,16 @@ methods! { [Float]
 methods! { [Signed]
     /// The sign as a number, as Rust's `signum` has it: of floats 1 or -1, also of zeros, and NaN of NaN; of integers 1,
     /// 0 or -1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-2.5f32, 0.0]).signum().eq(ct::astile([-1.0, 1.0])));
+    /// ct::assert!(ct::astile([-7i32, 0]).signum().eq(ct::astile([-1, 0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn signum(self) -> Self {
@@ -146,6 +210,15 @@ methods! { [Signed]
 
 methods! { [Number]
     /// `self * self`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-3i32, 4]).square().eq(ct::astile([9, 16])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn square(self) -> Self {

@@ -8,6 +8,18 @@ use crate::ir::Type;
 use crate::tile::{Handle, Place, Tile, at_place, here, record};
 
 /// Element types that can be sorted: all with arithmetic.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn median<T: ct::Sorted>(x: Tile<T, 1>) -> Scalar<T> {
+///     x.sort(0).get(x.len() / 2)
+/// }
+/// ct::assert!(median(ct::astile([7, 1, 9, 3])).eq(7));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait Sorted: Number {
     /// Integers in the order of the elements.
     #[doc(hidden)]
@@ -153,6 +165,15 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     }
 
     /// The elements in the opposite order of [`sort`](Tile::sort).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 4]).sort_descending(0).eq(ct::astile([4, 3, 2, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn sort_descending(self, axis: usize) -> Tile<T, R> {
@@ -164,6 +185,15 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
 
     /// Where the elements of [`sort`](Tile::sort) are: their positions along the axis. Of equal ones the first comes
     /// first.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort(0).eq(ct::astile([2, 0, 3, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argsort(self, axis: usize) -> Tile<i32, R> {
@@ -174,6 +204,15 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     }
 
     /// Where the elements of [`sort_descending`](Tile::sort_descending) are. Of equal ones the first comes first.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort_descending(0).eq(ct::astile([1, 0, 3, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argsort_descending(self, axis: usize) -> Tile<i32, R> {

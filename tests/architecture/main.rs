@@ -1,6 +1,7 @@
 //! The rooms of `src/` and who may know whom, read off the paths in the sources.
 
 mod cycles;
+mod examples;
 mod source;
 
 use std::collections::BTreeSet;
@@ -37,6 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cache", &["error", "ir", "kernel"]),
     ("runtime", &["*"]),
     ("launch", &["*"]),
+    ("guide", &["*"]),
     ("prelude", &["*"]),
     ("lib", &["*"]),
 ];
