@@ -63,13 +63,6 @@ methods! { [Float]
         uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), operand::<Self>(exponent)])
     }
 
-    /// `self` to a whole power.
-    #[track_caller]
-    pub fn powi(self, exponent: impl Operand<<Self as TileLike>::With<i32>>) -> Self {
-        let exponent = operand::<<Self as TileLike>::With<i32>>(exponent);
-        uniform(here(), "powi", Opcode::PowI, vec![], &[value(self), exponent])
-    }
-
     /// The angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
     #[track_caller]
     pub fn atan2(self, x: impl Operand<Self>) -> Self {

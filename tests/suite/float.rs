@@ -85,6 +85,12 @@ pub fn functions<T: Float>() -> Vec<Function<T>> {
         function("atan", |x| x.atan(), f64::atan, [3.0, 3.0], wide),
         function("erf", |x| x.erf(), |x| erf(x), [3.0, 3.0], Spread::Between(-4.0, 4.0)),
         function("erfc", |x| x.erfc(), |x| erfc(x), [6.0, 6.0], Spread::Between(-5.0, 11.0)),
+        function("asinh", |x| x.asinh(), |x| asinh(x), [6.0, 6.0], Spread::Between(-4.0, 4.0)),
+        function("acosh", |x| x.acosh(), |x| acosh(x), [6.0, 6.0], Spread::Between(0.99, 4.0)),
+        function("atanh", |x| x.atanh(), |x| atanh(x), [6.0, 6.0], Spread::Between(-1.01, 1.01)),
+        function("sinpi", |x| x.sinpi(), |x| turned(x, 0.0), [2.0, 3.0], Spread::Between(-9.0, 9.0)),
+        function("cospi", |x| x.cospi(), |x| turned(x.abs(), 0.5), [2.0, 3.0], Spread::Between(-9.0, 9.0)),
+        function("erfinv", |x| x.erfinv(), inverse_erf, [5.0, 6.0], Spread::Between(-1.01, 1.01)),
         function("sigmoid", |x| x.sigmoid(), |x| 1.0 / (1.0 + (-x).exp()), [4.0, 4.0], Spread::Between(-90.0, 30.0)),
         function("softplus", |x| x.softplus(), softplus, [7.0, 7.0], Spread::Between(-90.0, 30.0)),
         function("relu", |x| x.relu(), |x| if x > 0.0 || x.is_nan() { x } else { 0.0 }, [0.0, 0.0], wide),
@@ -102,6 +108,39 @@ pub fn functions<T: Float>() -> Vec<Function<T>> {
 unsafe extern "C" {
     safe fn erf(x: f64) -> f64;
     safe fn erfc(x: f64) -> f64;
+    // Rust's own lose digits.
+    safe fn asinh(x: f64) -> f64;
+    safe fn acosh(x: f64) -> f64;
+    safe fn atanh(x: f64) -> f64;
+}
+
+/// The sine of π (x + quarter), where the quarter is 0 or 1/2.
+fn turned(x: f64, quarter: f64) -> f64 {
+    let rest = x % 2.0;
+    let halves = (rest * 2.0).round();
+    let angle = (rest - halves / 2.0) * std::f64::consts::PI;
+    match (halves + 2.0 * quarter).rem_euclid(4.0) as u8 {
+        _ if angle.is_nan() => f64::NAN,
+        0 => angle.sin(),
+        1 => angle.cos(),
+        2 => -angle.sin(),
+        _ => -angle.cos(),
+    }
+}
+
+/// By Newton's method, from what is exact of the function: near the ends its complement.
+fn inverse_erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() || a >= 1.0 {
+        return if a == 1.0 { x * f64::INFINITY } else { f64::NAN };
+    }
+    let slope = |y: f64| std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp();
+    let mut y = if a < 0.7 { a * 0.886 } else { (-(1.0 - a).ln()).sqrt() };
+    for _ in 0..60 {
+        let beyond = if a < 0.5 { erf(y) - a } else { (1.0 - a) - erfc(y) };
+        y -= beyond / (slope(y) + y * beyond);
+    }
+    y.copysign(x)
 }
 
 fn softplus(x: f64) -> f64 {
