@@ -105,7 +105,7 @@ pub use reduce::{Axes, reduce};
 pub use require::require;
 pub use scan::{ScanOptions, scan, scan_with};
 pub use scratch::scratch;
-pub use sort::Sorted;
+pub use sort::{Sorted, sort_by_key};
 pub use state::{State, Values};
 pub use tile_set::TileSet;
 pub use tiles::{Indices, Tiles};
