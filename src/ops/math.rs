@@ -2,6 +2,7 @@
 //!
 //! They work on f16, bf16, f32 and f64; the two 16-bit types are computed in f32 and rounded.
 
+use super::mode::scoped;
 use super::operand::{Operand, elementwise, methods, operand, uniform, value};
 use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
@@ -18,7 +19,7 @@ macro_rules! unary_functions {
             where
                 T: Float,
             {
-                let attrs = vec![$(Attr::Rounding(Rounding::$rounding))?];
+                let attrs = scoped(Opcode::$code, T::DTYPE, vec![$(Attr::Rounding(Rounding::$rounding))?]);
                 uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
             }
         )+ }

@@ -91,7 +91,7 @@ pub use lock::Lock;
 pub use map::from_fn;
 pub use memory::Stores;
 pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, mma_scaled, vecmat};
-pub use mode::FloatMode;
+pub use mode::{FloatMode, with_mode};
 pub use narrow::Packed;
 pub use operand::Operand;
 pub use order::Scope;
