@@ -95,8 +95,8 @@ pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
-    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, Random, RandomElement, RawLaunch, Remarks, Tuned,
-    Tuner, code_ir, code_ptx, code_tiled, compile, export, launch,
+    ArrayExpr, CompiledKernel, Exported, ExportedParam, Format, Fused, Grid, Launch, Map, MapWith, Random,
+    RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, code_ir, code_ptx, code_tiled, compile, export, launch,
 };
 pub use ops::*;
 pub use pass::Work;

@@ -38,6 +38,7 @@ mod tensor_map;
 mod tileir;
 mod tune;
 mod ways;
+mod whole;
 mod work;
 
 pub use call::launch;
@@ -50,3 +51,4 @@ pub use random::{Random, RandomElement};
 pub use raw::RawLaunch;
 pub use remarks::Remarks;
 pub use tune::{Tuned, Tuner};
+pub use whole::{ArrayExpr, Fused, Map, MapWith, Zip};
