@@ -9,6 +9,9 @@ pub struct TypeId(pub(crate) u32);
 /// Largest number of elements of one tile.
 pub const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
+/// An extent of a tile is the sum of at most so many powers of two. Tile IR itself has one: see [`apart`](crate::pass::apart).
+pub const MOST_EXTENT_PARTS: u32 = 3;
+
 /// Most tile blocks of a grid along each axis: what CUDA allows. Back ends may run less.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
@@ -54,7 +57,7 @@ pub enum Padding {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Type {
-    /// A tile value; rank 0 is a scalar. Extents are powers of two.
+    /// A tile value; rank 0 is a scalar. Extents are sums of at most [`MOST_EXTENT_PARTS`] powers of two.
     Tile { elem: Elem, shape: Vec<i64> },
     /// A described array in global memory; strides in elements.
     TensorView { elem: DType, shape: Vec<Option<i64>>, strides: Vec<Option<i64>>, ptr_attr: Option<PtrAttr> },

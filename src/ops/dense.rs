@@ -76,7 +76,7 @@ impl Trace {
     }
 }
 
-/// A tile of written-down elements: nested arrays, whose extents are powers of two.
+/// A tile of written-down elements: nested arrays, whose extents are those of a tile.
 ///
 /// ```
 /// use cutlet as ct;

@@ -41,14 +41,15 @@ impl Trace {
             return self.fail(place, Type::tile(dtype, shape), message, &[&way_out]);
         }
         let ty = Type::tile(dtype, result.as_slice());
-        if !self.legal_shape(place, name, &result) {
+        let flat = |shape: &[i64]| [shape.iter().product::<i64>()];
+        // The IR packs in one row.
+        if ![&result[..], &flat(&shape), &flat(&result)].iter().all(|shape| self.legal_shape(place, name, shape)) {
             return self.poison(Type::tile(dtype, vec![1; result.len()]));
         }
         let Some(value) = self.usable(tile, place) else { return self.poison(ty) };
         if !self.admits(place, Effect::Pure, result.len()) {
             return self.poison(ty);
         }
-        let flat = |shape: &[i64]| [shape.iter().product::<i64>()];
         let reshaped = |t: &mut Trace, value: Value, shape: &[i64]| match t.builder.module.shape(value) == shape {
             true => value,
             false => {

@@ -45,18 +45,46 @@ impl Trace {
         if !self.legal_shape(place, name, &shape) || !self.admits(place, Effect::Pure, rank) {
             return self.poison(Type::tile(dtype, vec![1; rank]));
         }
-        let value = self.joined(&pieces, axis, dtype, &shape, 0, total);
+        let value = self.in_a_row(&pieces, axis, dtype, &shape);
         self.raw(value)
     }
 
-    /// The range of the result of a `cat`: part of one piece, or its two halves. (The IR joins tiles of one extent.)
+    /// All of the pieces of a tile of this shape.
+    fn in_a_row(&mut self, pieces: &[Piece], axis: usize, dtype: DType, shape: &[i64]) -> Value {
+        let (mut made, mut whole): (i64, Option<Value>) = (0, None);
+        while made < shape[axis] {
+            let length = 1 << (shape[axis] - made).ilog2();
+            let part = self.joined(pieces, axis, dtype, shape, made, length);
+            made += length;
+            whole = Some(match whole {
+                None => part,
+                Some(first) => {
+                    let mut shape = shape.to_vec();
+                    shape[axis] = made;
+                    self.put(Opcode::Cat, &[first, part], vec![Attr::Dim(axis as u32)], dtype, &shape)
+                }
+            });
+        }
+        whole.expect("an extent of at least 1")
+    }
+
+    /// Tiles of one shape, one behind the other.
+    pub(super) fn row_of(&mut self, tiles: &[Value], axis: usize, dtype: DType) -> Value {
+        let mut shape = self.builder.module.shape(tiles[0]).to_vec();
+        let length = shape[axis];
+        let pieces = (0..).zip(tiles).map(|(n, &value)| Piece { start: n * length, length, value }).collect::<Vec<_>>();
+        shape[axis] *= tiles.len() as i64;
+        self.in_a_row(&pieces, axis, dtype, &shape)
+    }
+
+    /// A range of the result of a `cat`, a power of two: part of one piece, or its two halves.
     fn joined(&mut self, pieces: &[Piece], axis: usize, dtype: DType, whole: &[i64], from: i64, length: i64) -> Value {
         let mut shape = whole.to_vec();
         shape[axis] = length;
         let holds = |piece: &&Piece| (piece.start..piece.start + piece.length).contains(&from);
         let piece = pieces.iter().find(holds).expect("pieces without gaps");
         let offset = from - piece.start;
-        if offset + length <= piece.length && offset % length == 0 {
+        if offset + length <= piece.length && offset % length == 0 && piece.length % length == 0 {
             if length == piece.length {
                 return piece.value;
             }

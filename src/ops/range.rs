@@ -262,8 +262,29 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: the assembler may put this many rounds one after another; 1: it must not. It decides itself about more
-    /// than 1. The tileir and cpu back ends do without it.
+    /// Hint: so many rounds stand one after another, with one test for all of them, and single rounds do what is left; 1:
+    /// the assembler leaves the rounds one by one, too. The ptx back end follows it where the step is a constant, and
+    /// the loop neither multiplies matrices nor has its loads copied ahead ([`StepRange::stages`]: 1 prevents that); the
+    /// tileir and cpu back ends do without it.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use ct::prelude::*;
+    ///
+    /// fn row_sums(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 1>) {
+    ///     let row = ct::bid(0);
+    ///     let tiles = ct::range(0, x.num_tiles(1, [1, 256])).unroll(4);
+    ///     let sum = ct::for_each(tiles, ct::zeros([1, 256]), |k, sum| sum + x.load((row, k), [1, 256]));
+    ///     y.store(row, sum.reduce_sum(1).reshape([1]));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&vec![1.0f32; 3 * 2000], [3, 2000])?;
+    /// let mut y = device.zeros::<f32, 1>([3])?;
+    /// ct::launch(row_sums, 3, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2000.0; 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn unroll(mut self, rounds: u32) -> StepRange<C> {
         self.bounds.unroll = Some(rounds);

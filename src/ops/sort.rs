@@ -66,11 +66,10 @@ fn partner<K: Element, const R: usize>(keys: Tile<K, R>, axis: usize, distance: 
 impl Trace {
     fn partner(&mut self, keys: Raw, axis: usize, distance: usize) -> Raw {
         let (shape, place) = (self.shape(keys), here());
-        let inner: i64 = shape[axis + 1..].iter().product();
         match self.usable(keys, place) {
             Some(value) => {
                 let dtype = self.builder.module.dtype(value);
-                let turned = self.bit_turned(value, dtype, &shape, inner * extents([distance])[0]);
+                let turned = self.bit_turned(value, dtype, &shape, axis, extents([distance])[0]);
                 self.raw(turned)
             }
             None => keys,
@@ -183,10 +182,13 @@ impl Trace {
     }
 }
 
-/// Reports an axis that does not exist.
+/// Reports an axis that does not exist, or whose extent is no power of two.
 #[track_caller]
 fn has_axis<K: Number, const R: usize>(place: Place, name: &str, tile: Tile<K, R>, axis: usize) -> bool {
-    record(|t| t.along(place, name, tile.raw(), &[axis]).is_some())
+    record(|t| {
+        let shape = t.shape(tile.raw());
+        t.along(place, name, tile.raw(), &[axis]).is_some() && t.power_along(place, name, &shape, axis)
+    })
 }
 
 impl<T: Sorted, const R: usize> Tile<T, R> {

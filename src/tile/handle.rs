@@ -10,8 +10,8 @@ use self::sealed::Handle;
 /// A tile: a block of `R` dimensions of elements of type `T`, held by one tile block.
 ///
 /// A tile is an immutable value, recorded while the kernel is traced; every operation gives a new one.
-/// Its extents are powers of two, at most 2^24 elements in all, and known while tracing
-/// ([`Tile::shape`]). `Copy`: handing it on costs nothing.
+/// Its extents are sums of one to three powers of two (8, 96, 160, 192, 576, but not 15), at most 2^24 elements in all, and
+/// known while tracing ([`Tile::shape`]). `Copy`: handing it on costs nothing.
 pub struct Tile<T, const R: usize> {
     raw: Raw,
     element: PhantomData<T>,

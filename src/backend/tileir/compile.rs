@@ -11,6 +11,7 @@ use super::write::{WriteOptions, write};
 use crate::backend::Hints;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{self, Attr, AttrKind, Elem, Flag, HintValue, Module, Opcode, Type, verify};
+use crate::pass;
 use crate::target::Target;
 
 /// Choices for [`compile`].
@@ -61,7 +62,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     };
     requirement::check(module, target)?;
     let name = entry.name.clone();
-    let mut module = module.clone();
+    let mut module = pass::apart(module).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());
     forget_launch(&mut module);
     if options.version.is_some_and(|version| version < Version::V13_4) {
         drop_promises(&mut module);

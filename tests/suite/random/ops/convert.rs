@@ -82,7 +82,8 @@ pub const OPS: &[Op] = &[
     |_, _, args| {
         let [rows, columns] = args[0].shape;
         let bits = columns * args[0].kind.bits() as usize;
-        bits.is_multiple_of(8).then(|| vec![Form::new(Kind::U8, [rows, bits / 8])])
+        let legal = bits.is_multiple_of(8) && [rows * columns, rows * bits / 8].iter().all(|n| n.count_ones() <= 3);
+        legal.then(|| vec![Form::new(Kind::U8, [rows, bits / 8])])
     };
     [T: packed_bits] |x: Tile<T, 2>;;| { x.pack_to_bytes() }
     |e| {
