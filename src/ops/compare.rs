@@ -4,6 +4,7 @@
 //! axis is `a.reduce_max(axis)`. No name here means both.
 
 use super::arithmetic::sign;
+use super::mode::scoped;
 use super::operand::{Operand, elementwise, methods, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Comparable, Element, Float, Number, Whole};
@@ -229,7 +230,7 @@ methods! { [Number]
     #[track_caller]
     pub fn max(self, rhs: impl Operand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
-        uniform(here(), "max", code, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs)])
     }
 
     /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
@@ -247,7 +248,7 @@ methods! { [Number]
     #[track_caller]
     pub fn min(self, rhs: impl Operand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
-        uniform(here(), "min", code, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs)])
     }
 
     /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.

@@ -2,6 +2,7 @@
 //!
 //! They work on f16, bf16, f32 and f64; the two 16-bit types are computed in f32 and rounded.
 
+use super::mode::scoped;
 use super::operand::{Operand, elementwise, methods, operand, uniform, value};
 use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
@@ -18,7 +19,7 @@ macro_rules! unary_functions {
             where
                 T: Float,
             {
-                let attrs = vec![$(Attr::Rounding(Rounding::$rounding))?];
+                let attrs = scoped(Opcode::$code, T::DTYPE, vec![$(Attr::Rounding(Rounding::$rounding))?]);
                 uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
             }
         )+ }
@@ -197,22 +198,6 @@ methods! { [Float]
     #[track_caller]
     pub fn pow(self, exponent: impl Operand<Self>) -> Self {
         uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), operand::<Self>(exponent)])
-    }
-
-    /// `self` to a whole power.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// ct::assert!((ct::astile([2.0f32, -3.0]).powi(3) - ct::astile([8.0, -27.0])).abs().lt(1e-5));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn powi(self, exponent: impl Operand<<Self as TileLike>::With<i32>>) -> Self {
-        let exponent = operand::<<Self as TileLike>::With<i32>>(exponent);
-        uniform(here(), "powi", Opcode::PowI, vec![], &[value(self), exponent])
     }
 
     /// The angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.

@@ -4,7 +4,7 @@ use super::operand::{Operand, methods, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, Flag, Opcode, Rounding};
-use crate::tile::{Place, Scalar, Tile, Trace, here, record};
+use crate::tile::{Place, Scalar, Tile, Trace, here, is_part, record};
 
 /// How a float operation rounds, and what it does with subnormal numbers.
 ///
@@ -62,6 +62,11 @@ impl FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
+    /// The hardware's fast forms of `/`, `sqrt`, `exp` and `tanh` (f32 only): [`Rounding::Approx`].
+    pub fn approx(self) -> FloatMode {
+        self.rounding(Rounding::Approx)
+    }
+
     /// Subnormal operands and results become zero of the same sign (f32 only).
     ///
     /// ```
@@ -83,6 +88,69 @@ impl From<Rounding> for FloatMode {
     }
 }
 
+/// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`, `sqrt`, `rsqrt`,
+/// `exp`, `exp2`, `tanh`, `max` and `min`, also those of closures. What an operation does not have, or not for its type, it
+/// leaves out: a scope that flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
+/// with bounds of their own that are put together of other operations (`erf`, `sort`, random numbers) stay as they are.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+///     let x = x.load(0, [2]);
+///     let fast = ct::with_mode(ct::FloatMode::new().flush_to_zero().approx(), || (x * 0.5).exp() / 3.0);
+///     let down = ct::with_mode(Rounding::NegInf, || x / 3.0);
+///     y.store(0, ct::cat([fast, down], 0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.array(&[f32::MIN_POSITIVE, 2.0], [2])?, device.zeros([4])?);
+/// ct::launch(kernel, 1, (&x, &mut y))?;
+/// let y = y.to_vec()?;
+/// assert!((y[1] / (1f32.exp() / 3.0) - 1.0).abs() < 1e-6);
+/// assert_eq!(y[3], 0.666_666_6);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
+    struct Restored(Option<(Option<Rounding>, bool)>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            // A panic leaves the trace as well.
+            if !std::thread::panicking() {
+                record(|t| t.float_mode = self.0);
+            }
+        }
+    }
+    let FloatMode { rounding, flush_to_zero } = mode.into();
+    let _restored = Restored(record(|t| t.float_mode.replace((rounding, flush_to_zero))));
+    body()
+}
+
+/// The attributes of an op that states no mode, in the scope that it stands in.
+pub(super) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<Attr> {
+    if !dtype.is_float() || is_part() {
+        return attrs;
+    }
+    let Some((rounding, flush_to_zero)) = record(|t| t.float_mode) else { return attrs };
+    let (roundings, flushes): (&Roundings, bool) = match code {
+        Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma => (&ARITHMETIC, true),
+        Opcode::DivF => (&DIVISION, true),
+        Opcode::Sqrt => (&ROOT, true),
+        Opcode::Exp | Opcode::Tanh => (&FAST, false),
+        Opcode::Rsqrt | Opcode::Exp2 | Opcode::MaxF | Opcode::MinF => (&NONE, true),
+        _ => return attrs,
+    };
+    let on_f32 = dtype == DType::F32;
+    let exists = |r: &Rounding| roundings.all.contains(r) || on_f32 && roundings.f32.contains(r);
+    if let Some(rounding) = rounding.filter(exists) {
+        attrs.retain(|attr| !matches!(attr, Attr::Rounding(_)));
+        attrs.insert(0, Attr::Rounding(rounding));
+    }
+    attrs.extend((flush_to_zero && flushes && on_f32).then_some(Attr::Flag(Flag::FlushToZero)));
+    attrs
+}
+
 /// Which roundings an operation takes: on every float type, and on f32 in addition.
 struct Roundings {
     all: &'static [Rounding],
@@ -93,6 +161,7 @@ const DIRECTED: &[Rounding] = &[Rounding::NearestEven, Rounding::Zero, Rounding:
 const ARITHMETIC: Roundings = Roundings { all: DIRECTED, f32: &[] };
 const DIVISION: Roundings = Roundings { all: DIRECTED, f32: &[Rounding::Approx, Rounding::Full] };
 const ROOT: Roundings = Roundings { all: DIRECTED, f32: &[Rounding::Approx] };
+const FAST: Roundings = Roundings { all: &[], f32: &[Rounding::Approx] };
 const NONE: Roundings = Roundings { all: &[], f32: &[] };
 
 impl FloatMode {
@@ -215,7 +284,8 @@ methods! { [Float]
     /// ```
     #[track_caller]
     pub fn fma(self, factor: impl Operand<Self>, addend: impl Operand<Self>) -> Self {
-        self.fma_with(factor, addend, FloatMode::new())
+        let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
+        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), operand::<Self>(factor), operand::<Self>(addend)])
     }
 
     /// `self * factor + addend` with one rounding, as stated.

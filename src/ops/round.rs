@@ -2,13 +2,13 @@
 
 use super::calc::{Calc, formula};
 use super::operand::{Operand, elementwise, methods, operand, value};
+use crate::dtype::DType;
 use crate::element::{Element, Float, Number, Signed};
-use crate::ir::{CmpPred, Value};
-use crate::tile::{Scalar, Tile, TileLike, here};
+use crate::ir::{CmpPred, Opcode, Value};
+use crate::tile::{Scalar, Tile, TileLike, Trace, here};
 
 /// Bits of a float behind the binary point.
 fn digits<T: Element>() -> i32 {
-    use crate::dtype::DType;
     match T::DTYPE {
         DType::F16 => 10,
         DType::BF16 => 7,
@@ -22,6 +22,34 @@ fn truncated(c: &mut Calc<'_>, x: Value) -> Value {
     let (down, up) = (c.floor(x), c.ceil(x));
     let negative = c.is_number(CmpPred::Lt, x, 0.0);
     c.select(negative, up, down)
+}
+
+/// The bits of a float count up with its magnitude.
+fn next_after<T: Element>(t: &mut Trace, x: Value, other: Value, shape: &[i64]) -> Value {
+    let int = match T::DTYPE.bits() {
+        16 => DType::I16,
+        32 => DType::I32,
+        _ => DType::I64,
+    };
+    let [bits, other_bits] = [x, other].map(|v| t.put(Opcode::Bitcast, &[v], vec![], int, shape));
+    let mut c = Calc::new(t, T::DTYPE, true, shape);
+    let sum = c.add(x, other);
+    let (ascends, equal) = (c.is(CmpPred::Lt, x, other), c.is(CmpPred::Eq, x, other));
+    let (positive, zero) = (c.is_number(CmpPred::Gt, x, 0.0), c.is_number(CmpPred::Eq, x, 0.0));
+    let numbers = [c.is(CmpPred::Eq, x, x), c.is(CmpPred::Eq, other, other)];
+    let mut c = Calc::new(t, int, true, shape);
+    let (one, minus, top) = (c.bits(1), c.bits(u64::MAX), c.bits(1 << (int.bits() - 1)));
+    let (outward, inward) = (c.select(ascends, one, minus), c.select(ascends, minus, one));
+    let step = c.select(positive, outward, inward);
+    let next = c.addi(bits, step);
+    // From zero there is one way: to the smallest number of the sign.
+    let sign = c.and(other_bits, top);
+    let first = c.or(sign, one);
+    let next = c.select(zero, first, next);
+    let next = c.select(equal, other_bits, next);
+    let next = t.put(Opcode::Bitcast, &[next], vec![], T::DTYPE, shape);
+    let mut c = Calc::new(t, T::DTYPE, true, shape);
+    numbers.into_iter().fold(next, |next, number| c.select(number, next, sum))
 }
 
 methods! { [Float]
@@ -132,6 +160,29 @@ methods! { [Float]
     #[must_use]
     pub fn copysign(self, sign: impl Operand<Self>) -> Self {
         formula(here(), "copysign", &[value(self), operand::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
+    }
+
+    /// The number next to `self` on the way to `other`: `other` itself where they are equal, NaN beside a NaN.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(0, x.load(0, [2]).nextafter(f32::INFINITY));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[1.0, f32::MAX], [2])?, device.zeros([2])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [1.0 + f32::EPSILON, f32::INFINITY]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn nextafter(self, other: impl Operand<Self>) -> Self {
+        let operands = [value(self), operand::<Self>(other)];
+        elementwise(here(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
     }
 
     /// Is each element an infinity?

@@ -134,8 +134,9 @@ impl Device {
         Ok(array)
     }
 
+    /// An array for what writes all of it.
     #[track_caller]
-    fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+    pub(crate) fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         let room = |layout: Strided<R>| {
             let bytes = T::DTYPE.bytes_of(layout.len()).filter(|&bytes| isize::try_from(bytes).is_ok())?;
             Some((layout, bytes))

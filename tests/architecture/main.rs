@@ -45,7 +45,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 
 /// Rooms that only these rooms may name, whatever the table above says.
 const TOP: &[(&str, &[&str])] =
-    &[("runtime", &["runtime", "launch", "kernel", "lib"]), ("launch", &["runtime", "launch", "lib"])];
+    &[("runtime", &["runtime", "launch", "kernel", "lib"]), ("launch", &["runtime", "launch", "lib", "prelude"])];
 
 /// Names that the crate root re-exports, and the room they come from.
 const ROOT_NAMES: &[(&str, &str)] = &[

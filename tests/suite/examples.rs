@@ -11,6 +11,8 @@ mod attention;
 mod batched_matmul;
 #[path = "../../examples/embedding.rs"]
 mod embedding;
+#[path = "../../examples/experts.rs"]
+mod experts;
 #[path = "../../examples/hello.rs"]
 mod hello;
 #[path = "../../examples/histogram.rs"]
@@ -37,6 +39,8 @@ mod stencil;
 mod transpose;
 #[path = "../../examples/vadd.rs"]
 mod vadd;
+#[path = "../../examples/vocabulary.rs"]
+mod vocabulary;
 #[path = "../../examples/welford.rs"]
 mod welford;
 
@@ -69,6 +73,8 @@ pub fn register(suite: &mut Suite) {
         stencil: ("--m" "64" "--n" "256") ("--m" "101" "--n" "77") ("--m" "33" "--n" "60" "--tile" "8" "32");
         argmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
+        experts: ("--m" "13") ("--m" "32" "--tile" "16");
+        vocabulary: ("--m" "2" "--n" "3000");
         embedding: ("--rows" "50" "--columns" "256" "--ids" "33") ("--rows" "7" "--columns" "100" "--ids" "5")
             ("--rows" "9" "--columns" "96" "--ids" "12" "--tile" "64");
         histogram: ("--n" "20000") ("--n" "4096" "--blocks" "1") ("--n" "9999" "--tile" "512" "--blocks" "3");

@@ -65,6 +65,7 @@ mod sweep;
 mod table;
 mod tileiras;
 mod views;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
     shape::register(&mut suite);
     memory::register(&mut suite);
     views::register(&mut suite);
+    whole::register(&mut suite);
     gather::register(&mut suite);
     pointer::register(&mut suite);
     global::register(&mut suite);
