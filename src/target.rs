@@ -4,6 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A GPU architecture: `sm_80`, `sm_90a`, …
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::ArraySpec::<f32, 1>::new([64]);
+/// let fill = |x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64]));
+/// assert!(ct::code_ptx(fill, (x.mutable(),), ct::Target::SM_80)?.contains(".target sm_80"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// Ten times the major plus the minor compute capability: 80, 86, 89, 90, 100, 120.

@@ -637,6 +637,7 @@ fn sorting_and_looking_up() {
         let _ = tile(4, 8).sort(2);
         let _ = tile(4, 8).top_k(1, 3);
         let _ = tile(4, 8).gather(1, ct::zeros::<i32, 2>([2, 8]));
+        let _ = ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1);
     });
     assert_eq!(
         text,
@@ -646,7 +647,9 @@ fn sorting_and_looking_up() {
 <top_k(1, 3)>: `extract`: parts of shape [4, 3] of a tile of shape [4, 8]
   each extent of the part divides that of the tile
 <gather(1, ct::zeros::<i32, 2>([2, 8]))>: `gather` along axis 1 of a tile of shape [4, 8] by positions of [2, 8]
-  the extents along the other axes must be equal: use `broadcast_to`"
+  the extents along the other axes must be equal: use `broadcast_to`
+<ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1)>: `sort_by_key`: values of shape [4, 2] beside keys of shape [4, 8]
+  each key has one value: use `broadcast_to`"
     );
 }
 
@@ -1122,5 +1125,26 @@ fn pointers_do_not_fit() {
 <load()>: this value belongs to the body of `for_each` and is used outside of it
   <offset(i)))>: it is computed here
   return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn tiles_of_packed_arrays_hold_whole_bytes_and_are_counted() {
+    fn kernel(x: ct::PackedArray<ct::u3, 2>, y: ct::PackedArrayMut<ct::i4, 2>) {
+        let _ = x.load((0, 0), [4, 4]).cast::<f16>();
+        let _ = x.load((ct::at(3), ct::at(8)), [4, 32]).cast::<f16>();
+        y.store((0, 0), ct::zeros::<f32, 2>([4, 1]).cast_narrow());
+    }
+    let (x, y) = (ct::PackedSpec::new([64, 64]), ct::PackedSpec::new([64, 64]).mutable());
+    let text = with_source(&traced::problems(kernel, (x, y)));
+    assert_eq!(
+        text,
+        "\
+<load((0, 0), [4, 4]).cast::<f16>()>: `load`: rows of 4 elements of u3 are no whole bytes
+  the last extent of tile shape [4, 4] is at least 8
+<load((ct::at(3), ct::at(8)), [4, 32]).cast::<f16>()>: `load`: `ct::at` along axis 1, in which elements of u3 share bytes
+  along the last axis of a packed array an index counts tiles
+<store((0, 0), ct::zeros::<f32, 2>([4, 1]).cast_narrow())>: `store`: rows of 1 elements of i4 are no whole bytes
+  the last extent of tile shape [4, 1] is at least 2"
     );
 }

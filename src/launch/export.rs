@@ -20,6 +20,16 @@ use crate::runtime::Backend;
 use crate::target::Target;
 
 /// Form of an exported kernel.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+/// let exported = ct::export(fill, (x.mutable(),), ct::Target::SM_90A, ct::Format::Ptx)?;
+/// assert!(String::from_utf8_lossy(&exported.bytes).contains(".entry"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
@@ -187,6 +197,15 @@ where
 ///
 /// # Panics
 /// As [`export`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+/// assert!(ct::code_tiled(fill, (x.mutable(),), ct::Target::SM_90A)?.contains("store_view_tko"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn code_tiled<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
 where

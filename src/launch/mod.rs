@@ -39,6 +39,7 @@ mod tensor_map;
 mod tileir;
 mod tune;
 mod ways;
+mod whole;
 mod work;
 
 pub use call::launch;
@@ -52,3 +53,4 @@ pub use random::{Random, RandomElement};
 pub use raw::RawLaunch;
 pub use remarks::Remarks;
 pub use tune::{Tuned, Tuner};
+pub use whole::{ArrayExpr, Fused, Map, MapWith, Zip};

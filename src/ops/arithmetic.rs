@@ -12,6 +12,7 @@ use std::ops::{
     Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
 };
 
+use super::mode::scoped;
 use super::operand::{Operand, elementwise, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
@@ -66,7 +67,7 @@ fn shr(_: DType, sign: Sign) -> Selected {
 #[track_caller]
 fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: Source, rhs: Source) -> X {
     let [lhs, rhs] = [lhs, rhs].map(|source| Arg { source, dtype: X::Elem::DTYPE, elem: X::Elem::NAME });
-    uniform(place, name, code, attrs, &[lhs, rhs])
+    uniform(place, name, code, scoped(code, X::Elem::DTYPE, attrs), &[lhs, rhs])
 }
 
 macro_rules! operators {

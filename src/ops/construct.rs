@@ -36,6 +36,11 @@ pub const fn next_extent(n: usize) -> usize {
 /// fn halves() -> Tile<f32, 2> {
 ///     ct::full([64, 64], 0.5)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(halves().eq(0.5));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
@@ -73,18 +78,45 @@ fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Sou
 }
 
 /// A tile of zeros (`false` for bool).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::zeros::<f32, 2>([2, 4]).eq(0.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
     filled("zeros", shape, Source::Literal(T::from_f64(0.0).to_bits()))
 }
 
 /// A tile of ones (`true` for bool).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::ones::<i32, 1>([4]).sum(0).eq(4));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
     filled("ones", shape, Source::Literal(T::from_f64(1.0).to_bits()))
 }
 
 /// A host value as a [`Scalar`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!((ct::scalar(3) + ct::bid(0)).eq(3));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
     let place = here();
@@ -107,6 +139,11 @@ pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
 /// fn columns() -> Tile<i32, 1> {
 ///     ct::bid(0) * 128 + ct::arange(128, 0, 1)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!((columns() % 128).eq(ct::indices([128], 0)));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {

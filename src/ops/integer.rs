@@ -83,6 +83,15 @@ fn high_product<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value 
 
 methods! { [Number]
     /// `self / divisor` rounded down, toward negative infinity; an integer by zero gives 0. Floats divide and take the floor.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7, -7]).floor_div(2).eq(ct::astile([3, -4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn floor_div(self, divisor: impl Operand<Self>) -> Self {
         elementwise(here(), "floor_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
@@ -91,6 +100,15 @@ methods! { [Number]
     }
 
     /// `self / divisor` rounded up, toward positive infinity; an integer by zero gives 0. Floats divide and take the ceiling.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7, -7]).ceil_div(2).eq(ct::astile([4, -3])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn ceil_div(self, divisor: impl Operand<Self>) -> Self {
         elementwise(here(), "ceil_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
@@ -99,6 +117,15 @@ methods! { [Number]
     }
 
     /// `self / divisor` rounded toward zero: for integers the same as `/`; floats divide and truncate.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7.0f32, -7.0]).trunc_div(2.0).eq(ct::astile([3.0, -3.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn trunc_div(self, divisor: impl Operand<Self>) -> Self {
         elementwise(here(), "trunc_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
@@ -108,6 +135,15 @@ methods! { [Number]
 
     /// The remainder of the floored division: it has the sign of the divisor; of an integer by zero it is
     /// `self`. (`%` has the sign of `self`.)
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7, -7]).modulo(3).eq(ct::astile([1, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn modulo(self, divisor: impl Operand<Self>) -> Self {
         elementwise(here(), "modulo", &[value(self), operand::<Self>(divisor)], floored_remainder::<T>)
@@ -116,6 +152,15 @@ methods! { [Number]
 
 methods! { [Int]
     /// The upper half of the double-width product.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([u32::MAX, 2]).mul_hi(1 << 31).eq(ct::astile([0x7fff_ffff, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn mul_hi(self, factor: impl Operand<Self>) -> Self {
         elementwise(here(), "mul_hi", &[value(self), operand::<Self>(factor)], high_product::<T>)

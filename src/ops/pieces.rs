@@ -250,6 +250,22 @@ pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R
 }
 
 /// Tiles that can lie beside each other along a new axis: those with 1 to 5 axes.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn twice<X: ct::Stack + Copy>(x: X) -> X::Stacked {
+///     ct::stack([x, x], 0)
+/// }
+/// fn kernel(y: ArrayMut<i32, 2>) {
+///     y.store((0, 0), twice(ct::astile([1, 2])));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2, 2])?;
+/// ct::launch(kernel, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1, 2, 1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait Stack: Sized {
     /// The tile with one more axis.
     type Stacked;
@@ -296,6 +312,16 @@ macro_rules! stacks {
         impl<T: Element> Tile<T, $more> {
             /// The tiles that lie beside each other along an axis, without that axis: the inverse of
             /// [`stack`](crate::stack). `N` is the extent of the axis.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// let [even, odd] = ct::astile([[1, 2], [3, 4]]).unstack(1);
+            /// ct::assert!(even.eq(ct::astile([1, 3])) & odd.eq(ct::astile([2, 4])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn unstack<const N: usize>(self, axis: usize) -> [Tile<T, $rank>; N] {
@@ -328,6 +354,16 @@ fn without<const R: usize>(shape: [usize; R], axis: usize) -> Vec<i64> {
 
 impl<T: Element, const R: usize> Tile<T, R> {
     /// `N` equal parts along an axis; `N` follows from the pattern: `let [a, b] = x.split(1);`
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let [low, high] = ct::astile([1, 2, 3, 4]).split(0);
+    /// ct::assert!((low + high).eq(ct::astile([4, 6])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn split<const N: usize>(self, axis: usize) -> [Tile<T, R>; N] {
@@ -437,6 +473,15 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     }
 
     /// The tile with one element replaced, at an index as that of [`get`](Tile::get).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).set(ct::bid(0) + 1, 9).eq(ct::astile([1, 9, 3, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn set(self, index: impl TileIndex<R>, value: impl Operand<Scalar<T>>) -> Tile<T, R> {

@@ -15,7 +15,9 @@ use super::described::ArrayData;
 use crate::dtype::DType;
 use crate::error::{Diagnostic, Location};
 use crate::ir::table::Effect;
-use crate::ir::{Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Type, TypeId, Value};
+use crate::ir::{
+    Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Type, TypeId, Value,
+};
 
 /// The user's place, as `#[track_caller]` hands it down.
 pub(crate) type Place = &'static std::panic::Location<'static>;
@@ -45,6 +47,11 @@ pub(crate) fn at_place<X>(place: Place, work: impl FnOnce() -> X) -> X {
     }
     let _restored = Restored(FIXED.replace(Some(place)));
     work()
+}
+
+/// Is this an operation of those that [`at_place`] puts together?
+pub(crate) fn is_part() -> bool {
+    FIXED.get().is_some()
 }
 
 fn location(place: Place) -> Location {
@@ -108,6 +115,8 @@ pub(crate) struct Trace {
     loops: FxHashMap<BlockId, Looping>,
     /// How often bodies were asked for that are nested too deeply.
     too_deep: u32,
+    /// Rounding and flush to zero for float ops that state none.
+    pub float_mode: Option<(Option<Rounding>, bool)>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -222,6 +231,7 @@ impl Trace {
             regions: FxHashMap::default(),
             loops: FxHashMap::default(),
             too_deep: 0,
+            float_mode: None,
             diagnostics: Vec::new(),
         }
     }

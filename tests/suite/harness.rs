@@ -91,7 +91,7 @@ impl Session {
 
     /// Of a test that failed through Tile IR because the target has no such element type: the reason.
     fn lacks(self, error: &anyhow::Error) -> Option<String> {
-        let through_tile_ir = matches!(self, Session::RunTileIr(_) | Session::AssembleTileIr(_));
+        let through_tile_ir = self.through_tile_ir();
         let Some(cutlet::Error::Unsupported(problems)) = error.downcast_ref() else { return None };
         let missing =
             |p: &cutlet::Diagnostic| p.message.starts_with("element type") && p.message.contains("does not exist on");

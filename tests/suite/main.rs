@@ -43,6 +43,7 @@ mod integer;
 mod large;
 mod memory;
 mod narrow;
+mod narrow_bits;
 mod numbers;
 mod order;
 mod philox;
@@ -64,6 +65,7 @@ mod sweep;
 mod table;
 mod tileiras;
 mod views;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
     shape::register(&mut suite);
     memory::register(&mut suite);
     views::register(&mut suite);
+    whole::register(&mut suite);
     gather::register(&mut suite);
     pointer::register(&mut suite);
     global::register(&mut suite);
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
     scan::register(&mut suite);
     pieces::register(&mut suite);
     narrow::register(&mut suite);
+    narrow_bits::register(&mut suite);
     product::register(&mut suite);
     boxes::register(&mut suite);
     control::register(&mut suite);

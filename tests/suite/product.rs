@@ -60,6 +60,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("product/scaled/mxfp8 e5m2", scaled::<f8e5m2, f8e8m0fnu, 32>);
     suite.test("product/scaled/mxfp4", scaled::<f4e2m1fn, f8e8m0fnu, 32>);
     suite.test("product/scaled/mxfp4 of 16", scaled::<f4e2m1fn, f8e8m0fnu, 16>);
+    suite.test("product/scaled/fp4 by e5m3", scaled::<f4e2m1fn, f8e5m3fnu, 16>);
     suite.test("product/scaled/nvfp4", scaled::<f4e2m1fn, f8e4m3fn, 16>);
     suite.test("product/chained", chained);
     suite.test("product/branches", branches);
