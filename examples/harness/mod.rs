@@ -106,7 +106,7 @@ impl Options {
     /// A launch with the back end and the hints that were given.
     pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
         let Options { num_warps, occupancy, stages, num_ctas, .. } = *self;
-        let launch = Launch::new(grid).hints(Hints { num_warps, occupancy, stages, num_ctas });
+        let launch = Launch::new(grid).hints(Hints { num_warps, occupancy, stages, num_ctas, ..Hints::default() });
         self.backend.map_or(launch, |backend| launch.backend(backend))
     }
 

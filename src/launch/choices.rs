@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::grid::Grid;
+use super::hints::check_hints;
 use super::ways::driver_compiles;
 use crate::backend::Hints;
 use crate::error::{Error, Result};
@@ -122,8 +123,13 @@ impl<'s> Launch<'s> {
 
     /// Hints, and the back end that makes the code: explicit, from the environment, or Tile IR where the
     /// driver compiles it and PTX elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] at the caller's place for hints that no code can have.
     #[inline]
+    #[track_caller]
     pub(super) fn wishes(&self, device: Device) -> Result<Wishes> {
+        check_hints(self.hints)?;
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
             return Ok(Wishes { hints: self.hints, generator: Backend::Cpu, dependent: false });

@@ -2,6 +2,7 @@
 
 use super::choices::Launch;
 use super::compile::optimise;
+use super::hints::check_hints;
 use super::ptx::generate;
 use super::require::Requirements;
 use crate::error::Result;
@@ -84,6 +85,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
+        check_hints(self.hints)?;
         Ok(generate(&traced(&kernel, &Arguments::of(args))?.0, target, self.hints, true)?.text)
     }
 }

@@ -110,7 +110,9 @@ impl Launch<'_> {
                 kernel.name
             )));
         }
-        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else { return Ok(()) };
+        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
+            return self.grid.may_be_empty(args.given());
+        };
         run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, args.given())
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::choices::Launch;
 use super::code::traced;
 use super::grid::Grid;
+use super::hints::check_hints;
 use super::promise::Checks;
 use super::ptx::generate;
 use super::require::Requirements;
@@ -209,6 +210,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
+        check_hints(self.hints)?;
         let (module, required) = traced(&kernel, &Arguments::of(args))?;
         let source = Source { module, required, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::dump::Dump;
 use super::executable::{GpuCode, Mapped, Other};
 use super::failure;
-use super::hints::check_hints;
 use super::remarks::{Remarks, Stages};
 use super::source::Source;
 use super::tensor_map::TensorMaps;
@@ -19,9 +18,8 @@ use crate::target::Target;
 
 /// Generates PTX; `tma`: the kernel may take tensor maps.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
-    check_hints(hints)?;
-    let Hints { num_warps, occupancy, stages, num_ctas } = hints;
-    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, tma })
+    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, loop_limit: _ } = hints;
+    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma })
 }
 
 /// The same kernel with other hints, or without tensor maps.

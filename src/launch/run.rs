@@ -50,7 +50,7 @@ fn launch_gpu(
     };
     let maps = maps.as_deref().unwrap_or_default();
     let mut ordered = Ok(());
-    args.memory(&mut |MemoryUse { memory, writes }| {
+    args.memory(&mut |MemoryUse { memory, writes, .. }| {
         if ordered.is_ok() {
             ordered = memory.before_use(stream, writes);
         }

@@ -45,11 +45,13 @@ impl Default for LoadOptions {
 
 impl LoadOptions {
     /// Zero padding, axes in order, weak, checked.
+    #[must_use]
     pub fn new() -> LoadOptions {
         LoadOptions::default()
     }
 
     /// What the load reads outside of the array. All but `Zero` are for floats that have the value.
+    #[must_use]
     pub fn padding(mut self, padding: Padding) -> LoadOptions {
         self.padding = padding;
         self
@@ -79,6 +81,7 @@ impl LoadOptions {
     /// assert_eq!(tiles.to_vec()?[32..], [4; 8]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn acquire(mut self, scope: Scope) -> LoadOptions {
         self.access.memory = Order::new(MemOrder::Acquire, scope);
         self
@@ -87,12 +90,14 @@ impl LoadOptions {
 
 impl StoreOptions {
     /// Axes in order, weak, checked.
+    #[must_use]
     pub fn new() -> StoreOptions {
         StoreOptions::default()
     }
 
     /// Whoever acquires what is written sees all that this tile block did before. For an example see
     /// [`LoadOptions::acquire`].
+    #[must_use]
     pub fn release(mut self, scope: Scope) -> StoreOptions {
         self.access.memory = Order::new(MemOrder::Release, scope);
         self
@@ -103,6 +108,7 @@ macro_rules! access_options {
     ($name:ident) => {
         impl $name {
             /// Axis `d` of the tile lies along axis `order[d]` of the array; so does component `d` of the index.
+            #[must_use]
             pub fn order(mut self, order: impl Into<Vec<usize>>) -> $name {
                 self.access.order = Some(order.into());
                 self
@@ -111,6 +117,7 @@ macro_rules! access_options {
             /// Other tile blocks of the scope may access the same elements at the same time; each access of an element
             /// is one. Without an order an access is weak: then nobody may write what it reads, or touch what it
             /// writes, at the same time.
+            #[must_use]
             pub fn relaxed(mut self, scope: Scope) -> $name {
                 self.access.memory = Order::new(MemOrder::Relaxed, scope);
                 self
@@ -122,6 +129,7 @@ macro_rules! access_options {
             /// Through `ptx` it is the number of tiles of a load in a loop that are there or on their way at a time,
             /// where they are copied ahead at all: at least 2, and not more than shared memory has room for. What the
             /// loop or the launch says of stages goes before. Of a store it says nothing there.
+            #[must_use]
             pub fn latency(mut self, latency: u32) -> $name {
                 self.access.latency = Some(latency);
                 self
@@ -129,6 +137,7 @@ macro_rules! access_options {
 
             /// May the access use the tensor memory accelerator? Never changes results. `false` keeps the threads
             /// themselves at work; `true`, the default, leaves the choice to the compiler.
+            #[must_use]
             pub fn allow_tma(mut self, allow: bool) -> $name {
                 self.access.allow_tma = Some(allow);
                 self
@@ -161,6 +170,7 @@ macro_rules! access_options {
             /// With `false`, every tile that an access with these options names lies within its array, along every
             /// axis, in every tile block of every launch. Else a GPU reads or writes memory that does not belong to
             /// the array. `true`, the default, promises nothing.
+            #[must_use]
             pub unsafe fn check_bounds(mut self, check: bool) -> $name {
                 self.access.unchecked = !check;
                 self

@@ -33,20 +33,47 @@ pub(crate) fn mask(
 macro_rules! comparisons {
     ($($(#[$doc:meta])+ $name:ident = $pred:ident $order:ident;)+) => {
         methods! {
-            // These names belong to operator traits of the standard library, which tiles do not implement:
-            // a comparison gives a tile of bool.
+            // These names belong to operator traits of the standard library, which tiles have only for the sake of
+            // a message: a comparison gives a tile of bool. `&self`, so that these come first for references, too.
             #[allow(clippy::should_implement_trait)]
             [Comparable] $(
             $(#[$doc])+
             #[track_caller]
-            pub fn $name(self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(here(), stringify!($name), &[value(self), operand::<Self>(rhs)], |t, v, shape| {
+            #[must_use]
+            pub fn $name(&self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(*self), operand::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
         )+ }
     };
 }
+
+/// What `==` and `<` between values of a kernel ask for. Nothing implements it.
+#[diagnostic::on_unimplemented(
+    message = "a value that is known only when the kernel runs is compared by a method: `.eq(..)`, `.ne(..)`, `.lt(..)`, \
+               `.le(..)`, `.gt(..)`, `.ge(..)`",
+    label = "compared with `{Self}` by an operator",
+    note = "decide with `ct::if_else(x.gt(y), || .., || ..)` or `x.gt(y).select(a, b)`; a plain `if` decides while the \
+            kernel is traced"
+)]
+pub trait ComparedByOperator {}
+
+macro_rules! compared_by_operator {
+    ($([$($generics:tt)*] $ty:ty;)+) => {$(
+        impl<T, X: ComparedByOperator, $($generics)*> PartialEq<X> for $ty {
+            fn eq(&self, _: &X) -> bool {
+                unreachable!("no type is compared by an operator")
+            }
+        }
+        impl<T, X: ComparedByOperator, $($generics)*> PartialOrd<X> for $ty {
+            fn partial_cmp(&self, _: &X) -> Option<std::cmp::Ordering> {
+                unreachable!("no type is compared by an operator")
+            }
+        }
+    )+};
+}
+compared_by_operator! { [const R: usize] Tile<T, R>; [] Scalar<T>; }
 
 comparisons! {
     /// Is each element equal to that of `rhs`? False where either is NaN.
@@ -109,6 +136,28 @@ unordered_comparisons! {
     ge_unordered = Ge Unordered;
 }
 
+/// What [`max`](Tile::max) and [`min`](Tile::min) take: every [`Operand`].
+#[diagnostic::on_unimplemented(
+    message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
+    note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",
+    note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
+            with `.cast::<T>()`"
+)]
+pub trait Comparand<O>: Copy {
+    /// The same, as an operand.
+    type Operand: Operand<O>;
+    #[doc(hidden)]
+    fn operand(self) -> Self::Operand;
+}
+
+#[diagnostic::do_not_recommend]
+impl<O, B: Operand<O>> Comparand<O> for B {
+    type Operand = B;
+    fn operand(self) -> B {
+        self
+    }
+}
+
 /// Op and attributes of the larger or smaller of two numbers.
 fn extremum<T: Element>(float: Opcode, int: Opcode) -> (Opcode, Vec<Attr>) {
     if T::DTYPE.is_float() { (float, vec![]) } else { (int, vec![Attr::Sign(sign::<T>())]) }
@@ -119,22 +168,25 @@ methods! { [Number]
     /// See [`Self::max_nan`](Tile::max_nan) for the form that keeps NaN, and `reduce_max` for the largest
     /// element along an axis.
     #[track_caller]
-    pub fn max(self, rhs: impl Operand<Self>) -> Self {
+    #[must_use]
+    pub fn max(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
-        uniform(here(), "max", code, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "max", code, attrs, &[value(self), operand::<Self>(rhs.operand())])
     }
 
     /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
     /// See [`Self::min_nan`](Tile::min_nan) for the form that keeps NaN, and `reduce_min` for the smallest
     /// element along an axis.
     #[track_caller]
-    pub fn min(self, rhs: impl Operand<Self>) -> Self {
+    #[must_use]
+    pub fn min(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
-        uniform(here(), "min", code, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "min", code, attrs, &[value(self), operand::<Self>(rhs.operand())])
     }
 
     /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
     #[track_caller]
+    #[must_use]
     pub fn clamp(self, low: impl Operand<Self>, high: impl Operand<Self>) -> Self {
         let operands = [value(self), operand::<Self>(low), operand::<Self>(high)];
         elementwise(here(), "clamp", &operands, |t, v, shape| {
@@ -160,6 +212,7 @@ methods! { [Number]
 /// }
 /// ```
 #[track_caller]
+#[must_use]
 pub fn select<O: TileLike>(
     condition: impl Operand<O::With<bool>>,
     if_true: impl Operand<O>,
@@ -175,6 +228,7 @@ where
 impl<const R: usize> Tile<bool, R> {
     /// [`select`] with this tile as the condition.
     #[track_caller]
+    #[must_use]
     pub fn select<T: Whole>(self, if_true: impl Operand<Tile<T, R>>, if_false: impl Operand<Tile<T, R>>) -> Tile<T, R> {
         select(self, if_true, if_false)
     }
@@ -183,6 +237,7 @@ impl<const R: usize> Tile<bool, R> {
 impl Scalar<bool> {
     /// [`select`] with this scalar as the condition.
     #[track_caller]
+    #[must_use]
     pub fn select<T: Whole>(self, if_true: impl Operand<Scalar<T>>, if_false: impl Operand<Scalar<T>>) -> Scalar<T> {
         select(self, if_true, if_false)
     }

@@ -101,6 +101,7 @@ methods! { [Element]
     /// * integer to integer: keeps the low bits, or extends by the sign of the source type;
     /// * to bool: `value != 0`; from bool: 0 or 1.
     #[track_caller]
+    #[must_use]
     pub fn cast<U: Element>(self) -> <Self as TileLike>::With<U>
     where
         T: CastTo<U>,
@@ -112,6 +113,7 @@ methods! { [Element]
     /// Float to float with a stated rounding. `NearestEven` and `Zero` exist for most pairs (8- and 4-bit
     /// targets: only `NearestEven`; `f8e8m0fnu`: `Zero` and `PosInf`), the others for some.
     #[track_caller]
+    #[must_use]
     pub fn cast_with<U: AnyFloat>(self, rounding: Rounding) -> <Self as TileLike>::With<U>
     where
         T: AnyFloat,
@@ -131,6 +133,7 @@ methods! { [Element]
 
     /// The same bits read as another element type of the same width.
     #[track_caller]
+    #[must_use]
     pub fn bitcast<U: Element>(self) -> <Self as TileLike>::With<U>
     where
         T: BitcastTo<U>,

@@ -69,6 +69,7 @@ impl<T: Divides> Divisor<T> {
     }
 
     /// The divisor.
+    #[must_use]
     pub fn get(self) -> Scalar<T> {
         self.divisor
     }

@@ -23,12 +23,14 @@ fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32
 
 /// The index of this tile block along a grid axis (0, 1 or 2), counted from 0.
 #[track_caller]
+#[must_use]
 pub fn bid(axis: usize) -> Scalar<i32> {
     grid_value(here(), "bid", Opcode::GetTileBlockId, axis)
 }
 
 /// The number of tile blocks along a grid axis (0, 1 or 2); 1 along axes that the launch does not name.
 #[track_caller]
+#[must_use]
 pub fn num_blocks(axis: usize) -> Scalar<i32> {
     grid_value(here(), "num_blocks", Opcode::GetNumTileBlocks, axis)
 }

@@ -35,6 +35,7 @@ pub struct Lock<const R: usize> {
 
 impl<const R: usize> Lock<R> {
     /// The lock that this element is.
+    #[must_use]
     pub fn new(entry: EntryMut<i32, R>) -> Lock<R> {
         Lock { entry }
     }

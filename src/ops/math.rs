@@ -14,6 +14,7 @@ macro_rules! unary_functions {
         methods! { [Element] $(
             $(#[$doc])+
             #[track_caller]
+            #[must_use]
             pub fn $name(self) -> Self
             where
                 T: Float,
@@ -59,12 +60,14 @@ unary_functions! {
 methods! { [Float]
     /// `self` to the power of `exponent`.
     #[track_caller]
+    #[must_use]
     pub fn pow(self, exponent: impl Operand<Self>) -> Self {
         uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), operand::<Self>(exponent)])
     }
 
     /// `self` to a whole power.
     #[track_caller]
+    #[must_use]
     pub fn powi(self, exponent: impl Operand<<Self as TileLike>::With<i32>>) -> Self {
         let exponent = operand::<<Self as TileLike>::With<i32>>(exponent);
         uniform(here(), "powi", Opcode::PowI, vec![], &[value(self), exponent])
@@ -72,12 +75,14 @@ methods! { [Float]
 
     /// The angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
     #[track_caller]
+    #[must_use]
     pub fn atan2(self, x: impl Operand<Self>) -> Self {
         uniform(here(), "atan2", Opcode::Atan2, vec![], &[value(self), operand::<Self>(x)])
     }
 
     /// Is each element NaN?
     #[track_caller]
+    #[must_use]
     pub fn isnan(self) -> <Self as TileLike>::With<bool> {
         elementwise(here(), "isnan", &[value(self)], |t, v, shape| {
             mask(t, CmpPred::Ne, CmpOrder::Unordered, T::DTYPE, T::SIGNED, v[0], v[0], shape)
@@ -90,6 +95,7 @@ macro_rules! approximations {
         impl<const R: usize> Tile<f32, R> {
             $(#[$doc])+
             #[track_caller]
+            #[must_use]
             pub fn $name(self) -> Self {
                 let attrs = vec![Attr::Rounding(Rounding::Approx)];
                 uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
@@ -98,6 +104,7 @@ macro_rules! approximations {
         impl Scalar<f32> {
             $(#[$doc])+
             #[track_caller]
+            #[must_use]
             pub fn $name(self) -> Self {
                 let attrs = vec![Attr::Rounding(Rounding::Approx)];
                 uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
@@ -116,6 +123,7 @@ methods! { [Number]
     /// The magnitude. Floats only lose their sign bit; of signed integers the smallest one stays as it is
     /// (wrapping), unsigned integers stay as they are.
     #[track_caller]
+    #[must_use]
     pub fn abs(self) -> Self {
         match (T::DTYPE.is_float(), T::SIGNED) {
             (true, _) => uniform(here(), "abs", Opcode::AbsF, vec![], &[value(self)]),

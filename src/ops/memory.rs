@@ -98,12 +98,14 @@ macro_rules! array_methods {
             /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
             /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
             #[track_caller]
+            #[must_use]
             pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
                 self.load_with(index, shape, LoadOptions::default())
             }
 
             /// [`Self::load`] with padding, axis order, bounds check and hints as stated.
             #[track_caller]
+            #[must_use]
             pub fn load_with(self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Tile<T, R> {
                 let shape = extents(shape);
                 let visit = self.visit(here(), "load", &shape, &options.access, Some(options.padding));
@@ -112,6 +114,7 @@ macro_rules! array_methods {
 
             /// The element at an element index; zero outside of the array.
             #[track_caller]
+            #[must_use]
             pub fn load_scalar(self, index: impl TileIndex<R>) -> Scalar<T>
             where
                 T: Whole,
@@ -121,6 +124,7 @@ macro_rules! array_methods {
 
             /// The extent of an axis in elements.
             #[track_caller]
+            #[must_use]
             pub fn extent(self, axis: usize) -> Scalar<i32> {
                 let place = here();
                 Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I32)))
@@ -128,6 +132,7 @@ macro_rules! array_methods {
 
             /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
             #[track_caller]
+            #[must_use]
             pub fn extent64(self, axis: usize) -> Scalar<i64> {
                 let place = here();
                 Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I64)))
@@ -135,6 +140,7 @@ macro_rules! array_methods {
 
             /// The extents of all axes in elements.
             #[track_caller]
+            #[must_use]
             pub fn shape(self) -> [Scalar<i32>; R] {
                 let place = here();
                 std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, place, d, DType::I32))))
@@ -143,6 +149,7 @@ macro_rules! array_methods {
             /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. Tile indices
             /// are i32: an array with 2^31 tiles or more along an axis needs larger ones.
             #[track_caller]
+            #[must_use]
             pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
                 let (shape, access) = (extents(shape), Access::default());
                 let visit = self.visit(here(), "num_tiles", &shape, &access, Some(Padding::Zero));
@@ -152,6 +159,7 @@ macro_rules! array_methods {
             /// The same memory with axes in another order: axis `d` of the result is axis `order[d]` of this array.
             /// Nothing is copied.
             #[track_caller]
+            #[must_use]
             pub fn permute(self, order: [usize; R]) -> $name<T, R> {
                 let place = here();
                 $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
@@ -238,6 +246,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     }
 
     /// The same array, read only.
+    #[must_use]
     pub fn as_array(self) -> Array<T, R> {
         Array::from_handle(self.handle)
     }

@@ -106,6 +106,7 @@ impl Trace {
 /// }
 /// ```
 #[track_caller]
+#[must_use]
 pub fn mma<A, B, C, const R: usize>(a: Tile<A, R>, b: Tile<B, R>, acc: Tile<C, R>) -> Tile<C, R>
 where
     A: MmaInput<B, C>,
@@ -129,6 +130,7 @@ where
 /// }
 /// ```
 #[track_caller]
+#[must_use]
 pub fn mma_fast_acc<A, B, C, const R: usize>(a: Tile<A, R>, b: Tile<B, R>, acc: Tile<C, R>) -> Tile<C, R>
 where
     A: MmaInput<B, C>,
@@ -143,6 +145,7 @@ where
 /// `a · b`, in the natural accumulator type: f32 for floats of up to 32 bits, f64 for f64, i32 for integers.
 /// (The result is not converted back to the type of the operands.)
 #[track_caller]
+#[must_use]
 pub fn matmul<A, B, const R: usize>(a: Tile<A, R>, b: Tile<B, R>) -> Tile<A::Acc, R>
 where
     A: MatmulInput<B>,

@@ -24,16 +24,19 @@ pub struct FloatMode {
 
 impl FloatMode {
     /// Nearest even, subnormal numbers kept.
+    #[must_use]
     pub fn new() -> FloatMode {
         FloatMode::default()
     }
 
     /// Rounds this way.
+    #[must_use]
     pub fn rounding(self, rounding: Rounding) -> FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
     /// Subnormal operands and results become zero of the same sign (f32 only).
+    #[must_use]
     pub fn flush_to_zero(self) -> FloatMode {
         FloatMode { flush_to_zero: true, ..self }
     }
@@ -100,6 +103,7 @@ impl FloatMode {
 methods! { [Float]
     /// `self + rhs`, rounded as stated.
     #[track_caller]
+    #[must_use]
     pub fn add_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "add_with", &ARITHMETIC);
         uniform(here(), "add_with", Opcode::AddF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -107,6 +111,7 @@ methods! { [Float]
 
     /// `self - rhs`, rounded as stated.
     #[track_caller]
+    #[must_use]
     pub fn sub_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sub_with", &ARITHMETIC);
         uniform(here(), "sub_with", Opcode::SubF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -114,6 +119,7 @@ methods! { [Float]
 
     /// `self * rhs`, rounded as stated.
     #[track_caller]
+    #[must_use]
     pub fn mul_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "mul_with", &ARITHMETIC);
         uniform(here(), "mul_with", Opcode::MulF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -122,6 +128,7 @@ methods! { [Float]
     /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors) and
     /// `Full` (at most 2 ulp).
     #[track_caller]
+    #[must_use]
     pub fn div_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "div_with", &DIVISION);
         uniform(here(), "div_with", Opcode::DivF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -129,12 +136,14 @@ methods! { [Float]
 
     /// `self * factor + addend` with one rounding, to nearest even.
     #[track_caller]
+    #[must_use]
     pub fn fma(self, factor: impl Operand<Self>, addend: impl Operand<Self>) -> Self {
         self.fma_with(factor, addend, FloatMode::new())
     }
 
     /// `self * factor + addend` with one rounding, as stated.
     #[track_caller]
+    #[must_use]
     pub fn fma_with(
         self,
         factor: impl Operand<Self>,
@@ -147,6 +156,7 @@ methods! { [Float]
 
     /// Square root, rounded as stated; on f32 also `Approx`.
     #[track_caller]
+    #[must_use]
     pub fn sqrt_with(self, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sqrt_with", &ROOT);
         uniform(here(), "sqrt_with", Opcode::Sqrt, attrs, &[value(self)])
@@ -154,6 +164,7 @@ methods! { [Float]
 
     /// `1 / sqrt(self)`; the mode may flush to zero (f32).
     #[track_caller]
+    #[must_use]
     pub fn rsqrt_with(self, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "rsqrt_with", &NONE);
         uniform(here(), "rsqrt_with", Opcode::Rsqrt, attrs, &[value(self)])
@@ -161,6 +172,7 @@ methods! { [Float]
 
     /// 2 to the power of `self`; the mode may flush to zero (f32).
     #[track_caller]
+    #[must_use]
     pub fn exp2_with(self, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "exp2_with", &NONE);
         uniform(here(), "exp2_with", Opcode::Exp2, attrs, &[value(self)])
@@ -168,6 +180,7 @@ methods! { [Float]
 
     /// The larger operand, ignoring a NaN; the mode may flush to zero (f32).
     #[track_caller]
+    #[must_use]
     pub fn max_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "max_with", &NONE);
         uniform(here(), "max_with", Opcode::MaxF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -175,6 +188,7 @@ methods! { [Float]
 
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
     #[track_caller]
+    #[must_use]
     pub fn min_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "min_with", &NONE);
         uniform(here(), "min_with", Opcode::MinF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -182,6 +196,7 @@ methods! { [Float]
 
     /// The larger operand; NaN if either is NaN.
     #[track_caller]
+    #[must_use]
     pub fn max_nan(self, rhs: impl Operand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
         uniform(here(), "max_nan", Opcode::MaxF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -189,6 +204,7 @@ methods! { [Float]
 
     /// The smaller operand; NaN if either is NaN.
     #[track_caller]
+    #[must_use]
     pub fn min_nan(self, rhs: impl Operand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
         uniform(here(), "min_nan", Opcode::MinF, attrs, &[value(self), operand::<Self>(rhs)])

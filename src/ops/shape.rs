@@ -85,6 +85,7 @@ impl Trace {
 impl<T: Element, const R: usize> Tile<T, R> {
     /// The same elements, in row-major order, in another shape with as many elements.
     #[track_caller]
+    #[must_use]
     pub fn reshape<const N: usize>(self, shape: [usize; N]) -> Tile<T, N> {
         let (place, shape) = (here(), extents(shape));
         Tile::from_raw(record(|t| t.reshape(place, "reshape", self.raw(), T::DTYPE, &shape)))
@@ -92,6 +93,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
 
     /// Extents of 1 stretched to those of `shape`.
     #[track_caller]
+    #[must_use]
     pub fn broadcast_to(self, shape: [usize; R]) -> Tile<T, R> {
         let (place, shape) = (here(), extents(shape));
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
@@ -99,6 +101,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
 
     /// Axes in another order: axis `d` of the result is axis `order[d]` of `self`.
     #[track_caller]
+    #[must_use]
     pub fn permute(self, order: [usize; R]) -> Tile<T, R> {
         let place = here();
         Tile::from_raw(record(|t| t.permute(place, "permute", self.raw(), T::DTYPE, &order)))
@@ -106,6 +109,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
 
     /// Two axes exchanged.
     #[track_caller]
+    #[must_use]
     pub fn swap_axes(self, first: usize, second: usize) -> Tile<T, R> {
         let place = here();
         let mut order: [usize; R] = std::array::from_fn(|d| d);
@@ -120,6 +124,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
 
     /// The only element of a tile of one element, as a scalar. `Scalar::from(tile)` does the same.
     #[track_caller]
+    #[must_use]
     pub fn item(self) -> Scalar<T>
     where
         T: Whole,
@@ -149,6 +154,7 @@ impl<T: Whole, const R: usize> From<Tile<T, R>> for Scalar<T> {
 impl<T: Element> Scalar<T> {
     /// A tile with this value in every element.
     #[track_caller]
+    #[must_use]
     pub fn broadcast_to<const R: usize>(self, shape: [usize; R]) -> Tile<T, R> {
         let (place, shape) = (here(), extents(shape));
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
@@ -156,6 +162,7 @@ impl<T: Element> Scalar<T> {
 
     /// A tile of one element, with all extents 1.
     #[track_caller]
+    #[must_use]
     pub fn to_tile<const R: usize>(self) -> Tile<T, R> {
         let place = here();
         Tile::from_raw(record(|t| t.reshape(place, "to_tile", self.raw(), T::DTYPE, &[1; R])))
@@ -177,6 +184,7 @@ macro_rules! rank_changes {
         impl<T: Element> Tile<T, $rank> {
             /// Without an axis of extent 1.
             #[track_caller]
+            #[must_use]
             pub fn squeeze(self, axis: usize) -> Tile<T, $less> {
                 let place = here();
                 let axis = checked_axis(place, "squeeze", axis, $rank, $rank);
@@ -195,6 +203,7 @@ macro_rules! rank_changes {
 
             /// With one more axis, of extent 1, at position `axis`.
             #[track_caller]
+            #[must_use]
             pub fn unsqueeze(self, axis: usize) -> Tile<T, $more> {
                 let place = here();
                 let axis = checked_axis(place, "unsqueeze", axis, $more, $rank);
@@ -221,6 +230,7 @@ macro_rules! matrix_transpose {
         impl<T: Element> Tile<T, $rank> {
             /// The last two axes exchanged: of each matrix the transposed one.
             #[track_caller]
+            #[must_use]
             pub fn transpose(self) -> Tile<T, $rank> {
                 let place = here();
                 let mut order: [usize; $rank] = std::array::from_fn(|d| d);

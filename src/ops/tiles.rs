@@ -47,24 +47,28 @@ pub struct Tiles<A, const R: usize> {
 impl<A, const R: usize> Tiles<A, R> {
     /// Tile `(i, j)` begins at element `(i * step[0], j * step[1])`: tiles overlap where the step is smaller than the
     /// extent, and leave gaps where it is larger. Components of an index by [`at`](crate::at) do not count steps.
+    #[must_use]
     pub fn step(mut self, step: [usize; R]) -> Self {
         self.step = step;
         self
     }
 
     /// Axis `d` of the tile lies along axis `order[d]` of the array; so do component `d` of the index and of the step.
+    #[must_use]
     pub fn order(mut self, order: [usize; R]) -> Self {
         self.order = Some(order);
         self
     }
 
     /// What loads read outside of the array; zero unless stated. All but `Zero` are for floats that have the value.
+    #[must_use]
     pub fn padding(mut self, padding: Padding) -> Self {
         self.padding = padding;
         self
     }
 
     /// Loads and stores are relaxed: as [`LoadOptions::relaxed`].
+    #[must_use]
     pub fn relaxed(mut self, scope: Scope) -> Self {
         (self.loads, self.stores) = (Order::new(MemOrder::Relaxed, scope), Order::new(MemOrder::Relaxed, scope));
         self
@@ -95,18 +99,21 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(data.to_vec()?, [1.5, 1.5, 1.5, 1.5, 3.0, 3.0, 3.0, 3.0]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn acquire(mut self, scope: Scope) -> Self {
         self.loads = Order::new(MemOrder::Acquire, scope);
         self
     }
 
     /// As [`LoadOptions::latency`].
+    #[must_use]
     pub fn latency(mut self, latency: u32) -> Self {
         self.latency = Some(latency);
         self
     }
 
     /// As [`LoadOptions::allow_tma`].
+    #[must_use]
     pub fn allow_tma(mut self, allow: bool) -> Self {
         self.allow_tma = Some(allow);
         self
@@ -116,6 +123,7 @@ impl<A, const R: usize> Tiles<A, R> {
     ///
     /// # Safety
     /// As [`LoadOptions::check_bounds`].
+    #[must_use]
     pub unsafe fn check_bounds(mut self, check: bool) -> Self {
         self.checked = check;
         self
@@ -175,6 +183,7 @@ macro_rules! tiles_of {
     ($name:ident) => {
         impl<T: Element, const R: usize> $name<T, R> {
             /// The tiles of this shape, to be accessed by tile index: side by side unless [`Tiles::step`] says otherwise.
+            #[must_use]
             pub fn tiles(self, shape: [usize; R]) -> Tiles<Self, R> {
                 let (order, latency, allow_tma) = (None, None, None);
                 let (padding, weak, step) = (Padding::Zero, Order::default(), shape);
@@ -198,6 +207,7 @@ macro_rules! tiles_of {
 
             /// The tile indices along an axis, for a loop: from 0 to below [`Self::num_tiles`].
             #[track_caller]
+            #[must_use]
             pub fn along(self, axis: usize) -> StepRange<i32> {
                 range(0, self.num_tiles(axis))
             }
@@ -256,6 +266,7 @@ tiles_of!(ArrayMut);
 
 impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
     /// Stores release, as [`StoreOptions::release`]; loads stay as they are.
+    #[must_use]
     pub fn release(mut self, scope: Scope) -> Self {
         self.stores = Order::new(MemOrder::Release, scope);
         self

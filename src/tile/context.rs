@@ -60,6 +60,13 @@ pub struct Raw {
     pub(super) rank: u8,
 }
 
+impl Raw {
+    /// Is this the same value, not only an equal one?
+    pub fn is_same(self, other: Raw) -> bool {
+        (self.trace, self.value) == (other.trace, other.value)
+    }
+}
+
 /// An operand: recorded, or a host value that becomes a constant of whatever shape is wanted.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {

@@ -98,6 +98,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Panics
     /// Outside of a kernel.
     #[track_caller]
+    #[must_use]
     pub fn shape(self) -> [usize; R] {
         let shape = record(|t| t.shape(self.raw));
         std::array::from_fn(|d| shape[d] as usize)
@@ -108,11 +109,13 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Panics
     /// Outside of a kernel.
     #[track_caller]
+    #[must_use]
     pub fn len(self) -> usize {
         self.shape().iter().product()
     }
 
     /// False: a tile has at least one element.
+    #[must_use]
     pub fn is_empty(self) -> bool {
         false
     }

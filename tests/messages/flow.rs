@@ -17,17 +17,17 @@ pub const CASES: [Case; 18] = [
     Case { title: "`acc = acc + ..` in the body of a loop", score: 2, answer: Rustc("borrows") },
     Case { title: "`acc += tile` in a loop that is unrolled", score: 3, answer: Said(assignment_while_tracing) },
     Case { title: "branches of different shapes", score: 3, answer: Said(branches_differ) },
-    Case { title: "`if n > 3` with a run-time n", score: 1, answer: Rustc("flow") },
-    Case { title: "a tile as a condition", score: 2, answer: Said(tile_as_a_condition) },
-    Case { title: "`for k in 0..a.num_tiles(..)`", score: 1, answer: Rustc("flow") },
+    Case { title: "`if n > 3` with a run-time n", score: 3, answer: Rustc("flow") },
+    Case { title: "a tile as a condition", score: 3, answer: Said(tile_as_a_condition) },
+    Case { title: "`for k in 0..a.num_tiles(..)`", score: 2, answer: Said(rust_loop) },
     Case { title: "a float as an index", score: 3, answer: Rustc("flow") },
-    Case { title: "`[i, 0]`: a scalar and a number mixed", score: 1, answer: Rustc("flow") },
+    Case { title: "`[i, 0]`: a scalar and a number mixed", score: 2, answer: Rustc("flow") },
     Case { title: "recursion on a run-time number", score: 3, answer: Said(recursion) },
-    Case { title: "an endless loop", score: 0, answer: Said(endless_loop) },
-    Case { title: "a division by a literal 0", score: 1, answer: Said(division_by_zero) },
+    Case { title: "an endless loop", score: 3, answer: Said(endless_loop) },
+    Case { title: "a division by a literal 0", score: 3, answer: Said(division_by_zero) },
     Case { title: "a panic in the kernel's function", score: 3, answer: Said(panic_in_a_kernel) },
     Case { title: "a tile operation outside of a kernel", score: 3, answer: Said(outside_of_a_kernel) },
-    Case { title: "a result that is not used: `x.exp();`", score: 0, answer: Rustc("unused") },
+    Case { title: "a result that is not used: `x.exp();`", score: 3, answer: Rustc("unused") },
     Case { title: "`println!(\"{tile:?}\")`", score: 3, answer: Said(debug_of_a_tile) },
 ];
 
@@ -87,8 +87,32 @@ fn recursion() -> String {
     problems(kernel, (array_mut(), 5))
 }
 
+/// What rustc says of the range, and what the trace says of `ct::range`.
+fn rust_loop() -> String {
+    fn kernel(a: Array<f32, 2>, n: Scalar<i32>) {
+        for i in ct::range(0, n) {
+            let _ = a.load((i, 0), [1, 64]);
+        }
+    }
+    format!("{}\n{}", crate::rustc::said("flow", "`for k in 0..a.num_tiles(..)`"), problems(kernel, (array(), 5)))
+}
+
 fn endless_loop() -> String {
-    "nothing: it hangs".into()
+    fn forgotten_step(c: ArrayMut<i32, 1>, n: Scalar<i32>) {
+        c.store_scalar(0, ct::while_loop(ct::scalar(0), |i| i.lt(n), |i| i));
+    }
+    fn wrong_way(c: ArrayMut<i32, 1>, n: Scalar<i32>) {
+        c.store_scalar(0, ct::while_loop(ct::scalar(0), |i| i.ne(n), |i| i + 2));
+    }
+    fn in_a_circle(c: ArrayMut<i32, 1>, n: Scalar<i32>) {
+        c.store_scalar(0, ct::while_loop(ct::scalar(0), |i| i.ne(n), |i| (i + 2) % 100));
+    }
+    let mut c = ct::Device::cpu().zeros::<i32, 1>([1]).unwrap();
+    let few = ct::Launch::new(1).hints(ct::Hints { loop_limit: Some(1000), ..ct::Hints::default() });
+    let circle = ct::launch(in_a_circle, 1, (&mut c, 5));
+    [ct::launch(forgotten_step, 1, (&mut c, 5)), circle, few.launch(wrong_way, (&mut c, 5))]
+        .map(|result| result.map_or_else(|error| error.to_string(), |()| "nothing".into()))
+        .join("\n")
 }
 
 fn division_by_zero() -> String {

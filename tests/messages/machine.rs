@@ -6,6 +6,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{Device, Hints, Target};
 
+use crate::rustc;
 use crate::said::{Answer, Case};
 use crate::shapes::{array, array_mut};
 use Answer::Said;
@@ -13,14 +14,14 @@ use Answer::Said;
 pub const CASES: [Case; 10] = [
     Case { title: "f8e4m3fn on sm_80", score: 3, answer: Said(small_floats) },
     Case { title: "a product too large for shared memory", score: 3, answer: Said(large_product) },
-    Case { title: "one tile of 4096 x 4096, transposed", score: 0, answer: Said(large_transpose) },
+    Case { title: "one tile of 4096 x 4096, transposed", score: 3, answer: Said(large_transpose) },
     Case { title: "tiles for far more registers than there are", score: 1, answer: Said(many_registers) },
     Case { title: "no GPU", score: 3, answer: Said(no_gpu) },
-    Case { title: "a driver that is too old", score: 1, answer: Said(old_driver) },
-    Case { title: "an array larger than memory", score: 1, answer: Said(large_array) },
-    Case { title: "`num_warps: Some(3)`", score: 1, answer: Said(odd_hint) },
-    Case { title: "`CUTLET_BACKEND=cuda`", score: 1, answer: Said(unknown_backend) },
-    Case { title: "an error as `main() -> ct::Result<()>` prints it", score: 1, answer: Said(from_main) },
+    Case { title: "a driver that is too old", score: 3, answer: Said(old_driver) },
+    Case { title: "an array larger than memory", score: 3, answer: Said(large_array) },
+    Case { title: "`num_warps: Some(3)`", score: 3, answer: Said(odd_hint) },
+    Case { title: "`CUTLET_BACKEND=cuda`", score: 3, answer: Said(unknown_backend) },
+    Case { title: "an error as `main() -> ct::Result<()>` prints it", score: 3, answer: Said(from_main) },
 ];
 
 fn code<X>(result: ct::Result<X>) -> String {
@@ -49,7 +50,14 @@ fn large_product() -> String {
 }
 
 fn large_transpose() -> String {
-    "nothing for minutes".into()
+    fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
+        c.store((0, 0), a.load((0, 0), [4096, 4096]).transpose());
+    }
+    code(ct::code_ptx(
+        kernel,
+        (ct::ArraySpec::<f32, 2>::new([4096; 2]), ct::ArraySpec::<f32, 2>::new([4096; 2]).mutable()),
+        Target::SM_90A,
+    ))
 }
 
 fn many_registers() -> String {
@@ -64,8 +72,20 @@ fn no_gpu() -> String {
     }
 }
 
+/// Of a driver library that only says how old it is.
 fn old_driver() -> String {
-    "refused the generated code".into()
+    let folder = std::env::temp_dir().join(format!("cutlet-old-driver-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let source = "#[unsafe(no_mangle)] pub extern \"C\" fn cuDriverGetVersion(v: &mut i32) -> u32 { *v = 12080; 0 }";
+    std::fs::write(folder.join("driver.rs"), source).expect("a file");
+    let mut rustc = rustc::command();
+    rustc.current_dir(&folder).args(["--edition", "2024", "--crate-type", "cdylib", "-o", "libcuda.so.1", "driver.rs"]);
+    assert!(rustc.status().expect("rustc").success());
+    std::fs::copy(folder.join("libcuda.so.1"), folder.join("libcuda.so")).expect("a copy");
+    let path = folder.to_str().expect("a name in UTF-8");
+    let said = in_another_process("machine::first_gpu", &[("LD_LIBRARY_PATH", path)]);
+    std::fs::remove_dir_all(&folder).expect("the folder");
+    said
 }
 
 fn large_array() -> String {
@@ -103,8 +123,16 @@ fn first_device() {
     }
 }
 
+#[test]
+fn first_gpu() {
+    if is_child() {
+        eprintln!("{}", code(Device::gpu(0)));
+    }
+}
+
 fn unknown_backend() -> String {
-    in_another_process("machine::first_device", &[("CUTLET_BACKEND", "cuda")])
+    let said = |name, value| in_another_process("machine::first_device", &[(name, value)]);
+    [said("CUTLET_BACKEND", "cuda"), said("CUTLET_TARGET", "hopper")].join("\n")
 }
 
 /// As Rust prints what `main` returns.

@@ -1,5 +1,5 @@
 //! What a user reads when something is wrong: 66 plausible mistakes, the answer to each of them as text (`said/`), and a
-//! score beside it.
+//! score beside it. And what rustc says of wrong types (`fail/types/`).
 //!
 //! Scores: 0 crash, hang or silent wrong result; 1 an error without the user's place, or in internal words; 2 the right
 //! place and cause; 3 with the shapes or types involved, and the way out. What simply works as meant counts 3.
@@ -41,6 +41,11 @@ fn launches_and_arguments() {
 #[test]
 fn targets_and_machine() {
     said::compare(&GROUPS[3]);
+}
+
+#[test]
+fn types() {
+    said::compare_texts("types", rustc::of_types());
 }
 
 #[test]

@@ -51,11 +51,32 @@ pub fn said(file: &'static str, title: &str) -> String {
     texts.join("\n")
 }
 
+/// The compiler that built this program, most likely.
+pub fn command() -> Command {
+    Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
+}
+
+/// What is said of each file of `fail/types/`: wrong element types and ranks do not compile, nor does a loop body that
+/// assigns to a captured variable, nor an argument or element type of the user's that unsafe code would have to trust.
+pub fn of_types() -> Vec<(String, String)> {
+    let files = std::fs::read_dir(folder().join("fail/types")).expect("the folder").flatten();
+    let mut names: Vec<String> =
+        files.filter_map(|file| Some(file.path().file_stem()?.to_string_lossy().into_owned())).collect();
+    names.sort();
+    let said = |name: String| {
+        let texts: Vec<String> = compile(&format!("types/{name}")).into_iter().map(|said| said.text).collect();
+        assert!(!texts.is_empty(), "rustc says nothing of fail/types/{name}.rs");
+        (name, texts.join("\n"))
+    };
+    names.into_iter().map(said).collect()
+}
+
 /// Everything that is said of a file, which must not compile.
 fn compile(file: &str) -> Vec<Said> {
     let (library, dependencies) = library();
-    let out = std::env::temp_dir().join(format!("cutlet-messages-{}-{file}", std::process::id()));
-    let mut command = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()));
+    let out = format!("cutlet-messages-{}-{}", std::process::id(), file.replace('/', "-"));
+    let out = std::env::temp_dir().join(out);
+    let mut command = command();
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
     command.args(["--edition", "2024", "--crate-name", "case", "--emit", "metadata", "-A", "dead_code"]);
     command.args(["--color", "never", "--diagnostic-width", "200"]);

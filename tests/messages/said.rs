@@ -38,25 +38,31 @@ pub fn folder() -> PathBuf {
 
 /// Compares what the cases of a group say with `said/NAME.txt`.
 pub fn compare(group: &Group) {
-    let path = folder().join("said").join(group.name).with_extension("txt");
-    let mut text = String::new();
-    for case in group.cases {
+    let said = |case: &Case| {
         let said = match case.answer {
             Answer::Said(answer) => within_limit(case.title, answer),
             Answer::Rustc(file) => rustc::said(file, case.title),
         };
-        text += &format!("## {} ({})\n{}\n\n", case.title, case.score, with_source(&said).trim_end());
-    }
+        (format!("{} ({})", case.title, case.score), with_source(&said))
+    };
+    compare_texts(group.name, group.cases.iter().map(said).collect());
+}
+
+/// Compares texts, each with its head, with `said/NAME.txt`; or keeps them there, if the environment says so.
+pub fn compare_texts(name: &str, texts: Vec<(String, String)>) {
+    let path = folder().join("said").join(name).with_extension("txt");
+    let part = |(head, text): (String, String)| format!("## {head}\n{}\n", text.trim_end());
+    let now: Vec<String> = texts.into_iter().map(part).collect();
     if std::env::var_os("CUTLET_BLESS").is_some() {
-        std::fs::write(&path, text).expect("the file of this group");
+        std::fs::write(&path, now.join("\n")).expect("the file of these texts");
         return;
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    let parts = |text: &str| text.split("\n\n## ").map(str::to_string).collect::<Vec<_>>();
-    for (kept, now) in parts(&kept).iter().zip(parts(&text)) {
-        assert!(*kept == now, "kept in {}:\n{kept}\n\nsaid now:\n{now}\n", path.display());
+    for (kept, now) in kept.split("\n## ").zip(&now) {
+        let (kept, now) = (kept.trim_start_matches("## ").trim_end(), now.trim_start_matches("## ").trim_end());
+        assert!(kept == now, "kept in {}:\n{kept}\n\nsaid now:\n{now}\n", path.display());
     }
-    assert_eq!(kept, text);
+    assert_eq!(kept, now.join("\n"), "{}", path.display());
 }
 
 /// The answer, if it comes in time.

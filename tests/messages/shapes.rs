@@ -23,8 +23,8 @@ pub const CASES: [Case; 17] = [
     Case { title: "`permute([0, 0])`", score: 3, answer: Said(permute) },
     Case { title: "a mistake in a helper function", score: 3, answer: Said(mistake_in_a_helper) },
     Case { title: "an i32 tile times 1.5", score: 3, answer: Rustc("shapes") },
-    Case { title: "an f32 tile times 2", score: 2, answer: Rustc("shapes") },
-    Case { title: "`x.max(1)` for the largest element of each row", score: 1, answer: Rustc("shapes") },
+    Case { title: "an f32 tile times 2", score: 3, answer: Rustc("shapes") },
+    Case { title: "`x.max(1)` for the largest element of each row", score: 3, answer: Rustc("shapes") },
     Case { title: "a method that does not exist", score: 2, answer: Rustc("shapes") },
 ];
 

@@ -61,7 +61,8 @@ impl Call<'_> {
 }
 
 /// What the compiler thinks best.
-pub const NO_HINTS: Hints = Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None };
+pub const NO_HINTS: Hints =
+    Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None, code_limit: None, loop_limit: None };
 
 /// Choices of warps for kernels whose tile is given by the problem: a row a block.
 pub fn warps() -> impl Iterator<Item = (String, Hints)> {

@@ -15,9 +15,9 @@ use super::int;
 use super::memory::{Memory, Span};
 use super::program::Code;
 use super::shape::{along_axis, set_along_axis};
+use super::turns::Turns;
 use super::value::{Array, Val, Words};
-use crate::ir::table::Effect;
-use crate::ir::{Attr, AttrKind, BlockId, Flag, Loc, MemOrder, Module, Op, OpId, Opcode, Sign, Value};
+use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.
 #[derive(Debug)]
@@ -68,9 +68,6 @@ pub(super) struct Machine<'p> {
     /// Lets other blocks go on; false when there is nothing more to wait for.
     wait: &'p dyn Fn() -> bool,
 }
-
-/// Turns of a loop after which a block that reads what others write lets them go on.
-const PATIENCE: u32 = 16;
 
 impl<'p> Machine<'p> {
     pub fn new(program: &'p Code, memory: &'p Memory, grid: [u32; 3], wait: &'p dyn Fn() -> bool) -> Machine<'p> {
@@ -252,10 +249,9 @@ impl<'p> Machine<'p> {
 
     pub fn run_loop(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         let mut carried = self.take_all(id);
-        let mut turns = 0;
+        let mut turns = Turns::of(self.module(), op.regions[0], self.program.loop_limit);
         loop {
-            turns += 1;
-            if turns % PATIENCE == 0 && reads_shared(self.module(), op.regions[0]) && !(self.wait)() {
+            if turns.next(&carried)? && !(self.wait)() {
                 return Err(Fault::abandoned());
             }
             self.bind(op.regions[0], carried);
@@ -356,17 +352,6 @@ impl<'p> Machine<'p> {
             other => unreachable!("a region ends with yield, got {other:?}"),
         }
     }
-}
-
-/// Does a loop read memory that other blocks may write at the same time?
-fn reads_shared(module: &Module, body: BlockId) -> bool {
-    let mut found = false;
-    module.walk(body, &mut |id| {
-        let op = module.op(id);
-        let is_weak = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak));
-        found |= matches!(op.code.spec().effect, Effect::Read | Effect::ReadWrite) && !is_weak;
-    });
-    found
 }
 
 /// Does every op of a region work lane by lane, so that it can run on slices?

@@ -11,6 +11,7 @@
 //! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
 //! * `access`, `view`, `atomic`, `memory`, `global`, `origin` are loads and stores;
+//! * `turns` counts those of loops, and notices loops that never end;
 //! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
 
 mod access;
@@ -31,6 +32,7 @@ mod pool;
 mod print;
 mod program;
 mod shape;
+mod turns;
 mod value;
 mod view;
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::global::Globals;
 use super::liveness::Liveness;
-use super::origin;
+use super::{origin, turns};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{BlockId, Module, Opcode, Value};
 
@@ -23,6 +23,8 @@ pub(super) struct Code {
     pub(super) globals: Globals,
     /// Views and pointers that may lead anywhere.
     pub(super) foreign: FxHashSet<Value>,
+    /// Turns after which a loop is taken for endless.
+    pub(super) loop_limit: u64,
 }
 
 impl Program {
@@ -52,7 +54,17 @@ impl Program {
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
             foreign: origin::foreign(module, entry.body),
+            loop_limit: turns::LIMIT,
         })))
+    }
+
+    /// The same program with another number of turns after which a loop without a range is taken for endless.
+    #[must_use]
+    pub fn with_loop_limit(mut self, turns: Option<u32>) -> Program {
+        if let (Some(turns), Some(code)) = (turns, Arc::get_mut(&mut self.0)) {
+            code.loop_limit = turns.into();
+        }
+        self
     }
 
     /// Reads the first bytes of a global, as they are between runs. False if there is no such global, or it has fewer.

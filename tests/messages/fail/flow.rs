@@ -19,12 +19,9 @@ fn run_time_condition(n: Scalar<i32>, x: Tile<f32, 1>) {
 }
 
 // ## `for k in 0..a.num_tiles(..)`
-fn run_time_loop(a: Array<f32, 2>, n: Scalar<i32>) {
+fn run_time_loop(a: Array<f32, 2>) {
     for k in 0..a.num_tiles(1, [1, 64]) {
         let _ = a.load((0, k), [1, 64]);
-    }
-    for i in ct::range(0, n) {
-        let _ = a.load((i, 0), [1, 64]);
     }
 }
 
@@ -36,6 +33,8 @@ fn float_index(a: Array<f32, 2>, x: Scalar<f32>) {
 // ## `[i, 0]`: a scalar and a number mixed
 fn mixed_index(a: Array<f32, 2>) {
     let _ = a.load([ct::bid(0), 0], [1, 64]);
+    // As rustc advises:
+    let _ = a.load([ct::bid(0); 0], [1, 64]);
 }
 
 fn main() {}

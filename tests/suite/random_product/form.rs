@@ -172,6 +172,7 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
         stages: hint(&[1, 2, 3, 4, 8]),
         occupancy: hint(&[1, 2, 2, 3, 8, 32]),
         num_ctas: hint(&[1, 2, 2, 4]),
+        ..Hints::default()
     };
     let form = Form { tile, ways, walk, order, epilogue, narrow: limits.narrow, chained };
     let parts = [part(random), part(random), part(random)];
