@@ -80,6 +80,6 @@ impl Launch<'_> {
         if remarks::wanted() {
             self.say_work(device, grid, &kernel, &args, executable.remarks());
         }
-        run(executable, self.stream, grid, wishes.dependent, args.given())
+        run(executable, self.stream, grid, wishes.dependent, self.checks(device)?, args.given())
     }
 }

@@ -6,6 +6,7 @@ use super::grid::Grid;
 use super::hints::check_hints;
 use super::ways::driver_compiles;
 use crate::backend::Hints;
+use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
 use crate::kernel::LaunchArg;
 use crate::runtime::{Backend, Device, Stream};
@@ -42,12 +43,14 @@ pub struct Launch<'s> {
     pub(super) backend: Option<Backend>,
     pub(super) hints: Hints,
     pub(super) dependent: bool,
+    pub(super) checks: Option<Checks>,
 }
 
 impl<'s> Launch<'s> {
     /// A launch over a grid, without further choices.
     pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
-        Launch { grid: grid.into(), stream: None, backend: None, hints: Hints::default(), dependent: false }
+        let hints = Hints::default();
+        Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None }
     }
 
     /// Queues on this stream.
@@ -67,6 +70,30 @@ impl<'s> Launch<'s> {
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {
         self.hints = hints;
         self
+    }
+
+    /// Has the cpu back end check what the kernel does, instead of what the environment variable `CUTLET_CHECK` asks for
+    /// (`all`, or names of [`Checks`] with commas between).
+    pub fn check(mut self, checks: Checks) -> Launch<'s> {
+        self.checks = Some(checks);
+        self
+    }
+
+    /// The checks of a launch on this device.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for checks that are wished for on a GPU, and for a variable that names no check.
+    #[inline]
+    #[track_caller]
+    pub(super) fn checks(&self, device: Device) -> Result<Checks> {
+        match (self.checks, device.backend()) {
+            (Some(checks), Backend::Cpu) => Ok(checks),
+            (None, Backend::Cpu) => checks_from_env(),
+            (Some(checks), _) if checks.any() => Err(Error::argument(format!(
+                "the cpu back end makes checks, and the arrays of this launch are on {device}: make them on `Device::cpu()`"
+            ))),
+            _ => Ok(Checks::none()),
+        }
     }
 
     /// Lets the kernel begin while the one before it on the stream still runs: as soon as the tile blocks of that one
@@ -174,6 +201,17 @@ fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Back
         Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,
         Some(Backend::Cpu) | None => Backend::Ptx,
     }
+}
+
+/// What `CUTLET_CHECK` says; asked once.
+fn checks_from_env() -> Result<Checks> {
+    static CHECKS: OnceLock<(String, std::result::Result<Checks, String>)> = OnceLock::new();
+    let (value, checks) = CHECKS.get_or_init(|| {
+        let value = std::env::var("CUTLET_CHECK").unwrap_or_default();
+        let checks = value.parse();
+        (value, checks)
+    });
+    checks.clone().map_err(|problem| Error::environment("CUTLET_CHECK", value, problem))
 }
 
 /// The device of launches without arrays.

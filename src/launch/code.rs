@@ -4,6 +4,7 @@ use super::choices::Launch;
 use super::compile::optimise;
 use super::hints::check_hints;
 use super::ptx::generate;
+use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
@@ -86,7 +87,9 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         check_hints(self.hints)?;
-        Ok(generate(&traced(&kernel, &Arguments::of(args))?.0, target, self.hints, true)?.text)
+        let code = generate(&traced(&kernel, &Arguments::of(args))?.0, target, self.hints, true)?;
+        remarks::say_code(&code, code.min_blocks > 1);
+        Ok(code.text)
     }
 }
 

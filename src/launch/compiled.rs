@@ -113,7 +113,7 @@ impl Launch<'_> {
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
             return self.grid.may_be_empty(args.given());
         };
-        run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, args.given())
+        run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, self.checks(device)?, args.given())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Compiling through the PTX back end: generated text to the driver's assembler, or its machine code from the disk.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::dump::Dump;
 use super::executable::{GpuCode, Mapped, Other};
@@ -19,7 +20,26 @@ use crate::target::Target;
 /// Generates PTX; `tma`: the kernel may take tensor maps.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
     let Hints { num_warps, occupancy, stages, num_ctas, code_limit, loop_limit: _ } = hints;
-    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma })
+    let code =
+        ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma })?;
+    if let Some(what) = code.remarks.overfull(OVERFULL) {
+        say_once(&code.entry, &what);
+    }
+    Ok(code)
+}
+
+/// So many times as many registers needed as there are is said unasked.
+const OVERFULL: u32 = 2;
+
+/// Says something about a kernel on standard error, once for each text.
+fn say_once(kernel: &str, what: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let text = format!("cutlet: kernel `{kernel}`: {what}");
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&text) {
+        eprintln!("{text}");
+        said.insert(text);
+    }
 }
 
 /// The same kernel with other hints, or without tensor maps.

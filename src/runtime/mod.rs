@@ -31,7 +31,9 @@ pub use device::{Backend, Device};
 pub(crate) use failure::{FailureNote, Note};
 pub(crate) use gpu::{Gpu, StreamHandle};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
-pub(crate) use module::{Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
+pub(crate) use module::{
+    Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
+};
 pub use stream::{Event, Stream};
 pub use table::{ArrayTable, ArrayTableMut};
 pub(crate) use tensor_map::TiledArray;

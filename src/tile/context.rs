@@ -283,6 +283,11 @@ impl Trace {
         self.raw(value)
     }
 
+    /// Is this what a refused operation gave? Its shape may be one that the user has not written.
+    pub fn is_poisoned(&self, raw: Raw) -> bool {
+        raw.trace == self.id && self.poisoned.contains(&raw.value)
+    }
+
     /// The tile type behind a handle; of a value of another trace, some tile of its rank.
     pub fn type_of(&self, raw: Raw) -> Type {
         match raw.trace == self.id {

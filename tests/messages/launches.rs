@@ -27,8 +27,8 @@ pub const CASES: [Case; 21] = [
     Case { title: "a float in a `Constant`", score: 3, answer: Rustc("launches") },
     Case { title: "the extent of an array as a tile size", score: 2, answer: Rustc("launches") },
     Case { title: "a value returned from a kernel", score: 3, answer: Rustc("launches") },
-    Case { title: "a tile index out of bounds", score: 1, answer: Said(index_out_of_bounds) },
-    Case { title: "every block writes tile 0", score: 0, answer: Said(every_block_writes) },
+    Case { title: "a tile index out of bounds", score: 2, answer: Said(index_out_of_bounds) },
+    Case { title: "every block writes tile 0", score: 2, answer: Said(every_block_writes) },
 ];
 
 fn outcome(result: ct::Result<()>) -> String {
@@ -84,15 +84,29 @@ fn float_literal() -> String {
     format!("{said}: it works")
 }
 
+/// Without checks: defined and harmless. With `CUTLET_CHECK=all`, or so:
+fn checked(grid: usize) -> ct::Launch<'static> {
+    ct::Launch::new(grid).check(ct::Checks::all())
+}
+
 fn index_out_of_bounds() -> String {
     let mut c = Device::cpu().zeros::<f32, 1>([256]).unwrap();
-    outcome(ct::launch(add_one, 2, (&mut c,)))
+    outcome(ct::launch(add_one, 2, (&mut c,)));
+    outcome(checked(2).launch(add_one, (&mut c,)))
 }
 
 fn every_block_writes() -> String {
-    fn kernel(c: ArrayMut<f32, 1>) {
+    fn writes(c: ArrayMut<f32, 1>) {
         c.store(0, ct::full([64], ct::bid(0).cast::<f32>()));
     }
-    let mut c = Device::cpu().zeros::<f32, 1>([64]).unwrap();
-    outcome(ct::launch(kernel, 4, (&mut c,)))
+    fn reads(c: ArrayMut<f32, 1>) {
+        let x = c.load(ct::bid(0) ^ 1, [64]);
+        c.store(ct::bid(0), x);
+    }
+    fn counts(c: ArrayMut<f32, 1>) {
+        c.atomic_store_add(0, ct::ones([64]));
+    }
+    let mut c = Device::cpu().zeros::<f32, 1>([128]).unwrap();
+    assert_eq!(outcome(checked(4).launch(counts, (&mut c,))), "nothing");
+    [checked(4).launch(writes, (&mut c,)), checked(2).launch(reads, (&mut c,))].map(outcome).join("\n")
 }

@@ -15,7 +15,7 @@ pub const CASES: [Case; 10] = [
     Case { title: "f8e4m3fn on sm_80", score: 3, answer: Said(small_floats) },
     Case { title: "a product too large for shared memory", score: 3, answer: Said(large_product) },
     Case { title: "one tile of 4096 x 4096, transposed", score: 3, answer: Said(large_transpose) },
-    Case { title: "tiles for far more registers than there are", score: 1, answer: Said(many_registers) },
+    Case { title: "tiles for far more registers than there are", score: 3, answer: Said(many_registers) },
     Case { title: "no GPU", score: 3, answer: Said(no_gpu) },
     Case { title: "a driver that is too old", score: 3, answer: Said(old_driver) },
     Case { title: "an array larger than memory", score: 3, answer: Said(large_array) },
@@ -60,8 +60,24 @@ fn large_transpose() -> String {
     ))
 }
 
+/// Said on standard error, where the code is made.
 fn many_registers() -> String {
-    "nothing".into()
+    let unasked = in_another_process("machine::registers", &[]);
+    let asked = in_another_process("machine::registers", &[("CUTLET_REMARKS", "1")]);
+    format!("{unasked}\nwith CUTLET_REMARKS=1:\n{}", asked.replace(&unasked, "").trim_start())
+}
+
+#[test]
+fn registers() {
+    fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
+        let x = a.load((0, 0), [256, 256]);
+        c.store((0, 0), x + x.transpose().exp());
+    }
+    if is_child() {
+        let launch = ct::Launch::new(1).hints(Hints { num_warps: Some(4), ..Hints::default() });
+        let said = code(launch.code_ptx(kernel, (array(), array_mut()), Target::SM_90A));
+        assert_eq!(said, "nothing");
+    }
 }
 
 /// On a machine with a GPU there is one too few all the same.

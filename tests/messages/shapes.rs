@@ -65,7 +65,8 @@ fn tile_of_100() -> String {
     fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
         // Nothing is said of what only follows.
         let x = a.load((0, 0), [100, 8]);
-        c.store((0, 0), x.sum(1) + x.transpose());
+        c.store((0, 0), x.sum(1) + x.transpose() + x.sum(2) + x.squeeze(1).unsqueeze(1));
+        let [_, _] = x.split(0);
     }
     problems(kernel, (array(), array_mut()))
 }

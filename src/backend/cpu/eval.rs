@@ -8,9 +8,11 @@
 //! combines neighbours, then neighbouring results, a balanced tree. `scan` combines every position with the one
 //! 1, 2, 4, … before it. Identities take no part: a true identity changes nothing.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
+use super::check::Watch;
 use super::int;
 use super::memory::{Memory, Span};
 use super::program::Code;
@@ -64,21 +66,33 @@ pub(super) struct Machine<'p> {
     pub printed: String,
     /// The memory of `alloca`s in the blocks that are open.
     pub allocations: Vec<Box<[AtomicU64]>>,
+    /// What is checked on request.
+    pub watch: Option<&'p Watch>,
+    /// Did the tile block make an acquiring access? What it does then may be ordered behind others.
+    pub acquired: Cell<bool>,
     frame: Vec<Val>,
     /// Lets other blocks go on; false when there is nothing more to wait for.
     wait: &'p dyn Fn() -> bool,
 }
 
 impl<'p> Machine<'p> {
-    pub fn new(program: &'p Code, memory: &'p Memory, grid: [u32; 3], wait: &'p dyn Fn() -> bool) -> Machine<'p> {
+    pub fn new(
+        program: &'p Code,
+        memory: &'p Memory,
+        grid: [u32; 3],
+        watch: Option<&'p Watch>,
+        wait: &'p dyn Fn() -> bool,
+    ) -> Machine<'p> {
+        let acquired = Cell::new(false);
         let frame = vec![Val::Dead; program.module.num_values()];
         let (printed, allocations) = (String::new(), Vec::new());
-        Machine { program, memory, grid, id: [0; 3], printed, allocations, frame, wait }
+        Machine { program, memory, grid, id: [0; 3], printed, allocations, watch, acquired, frame, wait }
     }
 
     /// Runs the kernel for one tile block.
     pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
         self.id = id;
+        self.acquired.set(false);
         let body = self.program.body;
         self.bind(body, params.iter().cloned());
         let flow = self.run_block(body);

@@ -8,7 +8,19 @@ use super::global::Globals;
 use super::liveness::Liveness;
 use super::{origin, turns};
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Module, Opcode, Value};
+use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, Opcode, Value};
+
+impl Code {
+    /// Does any access say in which order others see it? Without one no tile block can wait for another.
+    pub(super) fn waits(&self) -> bool {
+        let mut waits = false;
+        self.module.walk(self.body, &mut |id| {
+            let order = self.module.op(id).attr(AttrKind::MemOrder);
+            waits |= order.is_some_and(|order| *order != Attr::MemOrder(MemOrder::Weak));
+        });
+        waits
+    }
+}
 
 /// A kernel ready to be interpreted.
 #[derive(Debug)]

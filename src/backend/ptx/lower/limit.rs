@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::plan::WARP;
-use crate::ir::{Op, OpId, Opcode, Value};
+use crate::ir::{Elem, Op, OpId, Opcode, Type, Value};
 
 /// Lines of code at which lowering gives up, where there is no wish for another number.
 const CODE_LIMIT: usize = 1 << 19;
@@ -36,14 +36,17 @@ impl Lowering<'_> {
             || matches!(op.code, Opcode::Reshape | Opcode::Permute)
             || !op.regions.is_empty()
             || self.deferred.contains(&id);
-        if virtual_op || self.options.code_limit.is_some() {
+        if virtual_op {
             return Ok(());
         }
         let words = |&value: &Value| (self.inference.words_of(value), value);
-        let tiles = op.results.iter().filter(|&&value| self.module.ty(value).as_tile().is_some());
-        let Some((words, value)) = tiles.map(words).max().filter(|(words, _)| *words >= REGISTER_LIMIT) else {
+        let of_numbers = |value: &&Value| matches!(self.module.ty(**value), Type::Tile { elem: Elem::Num(_), .. });
+        let tiles = op.results.iter().filter(of_numbers);
+        let Some((words, value)) = tiles.map(words).max() else { return Ok(()) };
+        self.remarks.tile(self.module, id, value, words);
+        if words < REGISTER_LIMIT || self.options.code_limit.is_some() {
             return Ok(());
-        };
+        }
         let (elem, shape) = self.module.ty(value).as_tile().expect("a tile");
         let threads = self.inference.num_warps as u32 * WARP;
         self.gave_up = true;
