@@ -35,6 +35,8 @@ pub struct Memory {
 struct Foreign {
     /// The stream of that library's own work on it; none on the cpu device.
     stream: Option<StreamHandle>,
+    /// Kept alive; those of cudarc are given back.
+    #[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
     owner: Owner,
 }
 
