@@ -515,7 +515,7 @@ mod tests {
         let bytes = pack(&values, 10);
         assert_eq!(bytes.len(), 8);
         // 0, 1, 2, … of three bits each, the first in the low bits; two bits of the fourth byte are nobody's.
-        assert_eq!(bytes[..4], [0b10_001_000, 0b1_100_011_0, 0b111_110_10, 0b00_001_000]);
+        assert_eq!(bytes[..4], [0b1000_1000, 0b1100_0110, 0b1111_1010, 0b0000_1000]);
         assert_eq!(unpack::<u3>(&bytes, 10), values);
     }
 }

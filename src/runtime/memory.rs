@@ -35,6 +35,8 @@ pub struct Memory {
 struct Foreign {
     /// The stream of that library's own work on it; none on the cpu device.
     stream: Option<StreamHandle>,
+    /// Kept alive; those of cudarc are given back.
+    #[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
     owner: Owner,
 }
 
@@ -63,6 +65,8 @@ pub struct MemoryUse<'a> {
     pub(crate) memory: &'a Memory,
     /// May the kernel write it? Then the argument borrows it uniquely.
     pub(crate) writes: bool,
+    /// Has the argument no element? (Its allocation may have some.)
+    pub(crate) empty: bool,
 }
 
 impl<'a> MemoryUse<'a> {
