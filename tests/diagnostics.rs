@@ -1141,10 +1141,10 @@ fn tiles_of_packed_arrays_hold_whole_bytes_and_are_counted() {
         text,
         "\
 <load((0, 0), [4, 4]).cast::<f16>()>: `load`: rows of 4 elements of u3 are no whole bytes
-  the last extent of tile shape [4, 4] is at least 8
+  the last extent of tile shape [4, 4] has to be a multiple of 8
 <load((ct::at(3), ct::at(8)), [4, 32]).cast::<f16>()>: `load`: `ct::at` along axis 1, in which elements of u3 share bytes
   along the last axis of a packed array an index counts tiles
 <store((0, 0), ct::zeros::<f32, 2>([4, 1]).cast_narrow())>: `store`: rows of 1 elements of i4 are no whole bytes
-  the last extent of tile shape [4, 1] is at least 2"
+  the last extent of tile shape [4, 1] has to be a multiple of 2"
     );
 }

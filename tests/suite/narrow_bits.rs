@@ -58,6 +58,7 @@ pub fn register(suite: &mut Suite) {
         from::<bool>(s)
     });
     suite.test("narrow_bits/small", |s| formats!(s small: u4 i7 | u1 u2 i3 i5 f6e3m2));
+    suite.test("narrow_bits/extents", |s| formats!(s extents: u4 f6e3m2 | i2 u5));
     suite.test("narrow_bits/rows", rows);
     suite.test("narrow_bits/product", product);
 }
@@ -205,6 +206,21 @@ fn small<F: Narrow>(session: Session) -> Result<()> {
     session.launch(kernel::<F>, [10], (&x, &mut y, &mut z))?;
     check_codes(session, "tiles of 8", &y, &|i| data[i])?;
     check_codes(session, "tiles of 16", &z, &|i| data[i])
+}
+
+/// Rows of a tile that are no power of two.
+fn extents<F: Narrow>(session: Session) -> Result<()> {
+    fn kernel<F: Narrow>(x: PackedArray<F, 2>, y: PackedArrayMut<F, 2>, z: ArrayMut<f32, 2>) {
+        let i = ct::bid(0);
+        y.store((0, i), x.load((0, i), [2, 96]));
+        z.store((0, i), x.load_as((0, i), [2, 24]));
+    }
+    let data = codes::<F>(400);
+    let x = session.device().packed(&data, [2, 200])?;
+    let (mut y, mut z) = (session.device().packed_zeros([2, 200])?, session.unwritten([2, 72])?);
+    session.launch(kernel::<F>, [3], (&x, &mut y, &mut z))?;
+    check_codes(session, "tiles of 96", &y, &|i| data[i])?;
+    session.check("tiles of 24", &z, &|[i, j]| Want::nearest(data[i * 200 + j].to_value()))
 }
 
 /// Three axes; rows by a list of numbers.

@@ -57,9 +57,8 @@ macro_rules! packed_array {
             /// The tile of `shape` at a tile index, as [`Array::load`](crate::Array::load) has it. Elements outside of the
             /// array have the code 0.
             ///
-            /// Rows of the tile hold whole bytes: of 4 bits at least 2 elements, of 3, 5, 6 and 7 bits at least 8. From 32
-            /// bits on (of 3, 5, 6 and 7 bits: 32 elements) memory is read by words. `ct::at` goes along all
-            /// axes but the last.
+            /// Rows of the tile hold whole bytes: of 4 bits a multiple of 2 elements, of 3, 5, 6 and 7 bits of 8. Multiples of
+            /// 32 bits (of 3, 5, 6 and 7 bits: of 32 elements) are read by words. `ct::at` goes along all axes but the last.
             ///
             /// ```
             /// use cutlet as ct;

@@ -30,19 +30,21 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// Of rows of so many elements, a power of two; `None` where these are no whole bytes.
+    /// Of rows of so many elements, in the largest words that they fill; `None` where these are no whole bytes.
     pub fn of(bits: u32, extent: i64) -> Option<Grouping> {
         let extent = u32::try_from(extent).ok()?;
         if bits == 8 {
             return Some(Grouping { unit: 8, elements: 1, words: 1, groups: extent.into() });
         }
         let divides = bits.is_power_of_two();
-        let unit = if divides { extent.saturating_mul(bits) } else { extent }.min(32);
-        let (elements, words) = if divides { (unit / bits, 1) } else { (unit, bits) };
-        (unit >= 8).then(|| Grouping { unit, elements, words, groups: (extent / elements).into() })
+        let of = |unit: u32| {
+            let (elements, words) = if divides { (unit / bits, 1) } else { (unit, bits) };
+            Grouping { unit, elements, words, groups: (extent / elements).into() }
+        };
+        [32, 16, 8].map(of).into_iter().find(|grouping| extent.is_multiple_of(grouping.elements))
     }
 
-    /// The fewest elements of a row of a tile.
+    /// What the elements of a row of a tile are a multiple of.
     pub fn least(bits: u32) -> u32 {
         if bits.is_power_of_two() { 8 / bits } else { 8 }
     }
@@ -68,10 +70,14 @@ mod tests {
         assert_eq!(of(5, 4), None);
         assert_eq!(of(8, 4), Some((8, 1, 1, 4)));
         assert_eq!(of(1, 8), Some((8, 8, 1, 1)));
+        assert_eq!(of(4, 96), Some((32, 8, 1, 12)));
+        assert_eq!(of(4, 12), Some((16, 4, 1, 3)));
+        assert_eq!(of(3, 24), Some((8, 8, 3, 3)));
+        assert_eq!((of(3, 12), of(2, 6)), (None, None));
         for bits in 1..=8 {
-            for extent in [1, 2, 4, 8, 16, 32, 64, 128].map(i64::from) {
+            for extent in [1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 32, 40, 64, 96, 128].map(i64::from) {
                 let group = Grouping::of(bits, extent);
-                assert_eq!(group.is_some(), extent >= Grouping::least(bits).into(), "{bits} {extent}");
+                assert_eq!(group.is_some(), extent % i64::from(Grouping::least(bits)) == 0, "{bits} {extent}");
                 let Some(group) = group else { continue };
                 assert_eq!(group.elements * bits, group.words * group.unit);
                 assert_eq!(group.groups * i64::from(group.elements), extent);

@@ -140,11 +140,11 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
-    /// use cutlet::{Narrow, NarrowTile, f4e2m1};
+    /// use cutlet::{NarrowTile, f4e2m1};
     ///
     /// // All numbers of a type.
     /// fn table(y: ArrayMut<f32, 1>) {
-    ///     let codes = ct::arange(16).cast::<u8>();
+    ///     let codes = ct::indices([16], 0).cast::<u8>();
     ///     y.store(0, NarrowTile::<f4e2m1, 1>::from_codes(codes).cast::<f32>());
     /// }
     ///

@@ -48,7 +48,11 @@ impl Source {
         if grouping.is_none() {
             let (extent, least) = (shape[last], Grouping::least(coded.bits));
             let message = format!("`{name}`: rows of {extent} elements of {} are no whole bytes", coded.name);
-            t.report(place, message, &[&format!("the last extent of tile shape {shape:?} is at least {least}")]);
+            t.report(
+                place,
+                message,
+                &[&format!("the last extent of tile shape {shape:?} has to be a multiple of {least}")],
+            );
         }
         grouping
     }

@@ -87,7 +87,7 @@ impl Builder {
         }
         // Of two constants the assembler joins none into one `lop3`.
         if ty.class() == RegClass::B32
-            && let (Some((word, mask)), Some(_)) = (self.mask_of(a), b.as_imm())
+            && let (Some((word, mask)), Some(_)) = (self.masked.of(a), b.as_imm())
             && let Some(table) = fold::after_mask(op)
         {
             return self.lop3(word, mask, b, table);
@@ -95,8 +95,8 @@ impl Builder {
         let class = if op == IntOp::MulWide { RegClass::B64 } else { ty.class() };
         let dst = self.fresh(class);
         self.int_to(dst, op, ty, a, b);
-        if let (IntOp::And, RegClass::B32, Some(mask)) = (op, class, b.as_imm()) {
-            self.note_mask(dst, a, mask);
+        if let (IntOp::And, RegClass::B32, Some(mask), false) = (op, class, b.as_imm(), self.is_guarded()) {
+            self.masked.note(dst, a, mask);
         }
         dst.into()
     }

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::inst::*;
-use super::Builder;
 
 /// Registers that hold `and`s of a register with a constant. None of the registers has been written since.
 #[derive(Debug, Default)]
@@ -34,32 +33,21 @@ impl Masked {
             *self = Masked::default();
         }
     }
-}
 
-impl Builder {
     /// `result` is `source & mask` from here on.
-    pub(super) fn note_mask(&mut self, result: Reg, source: Operand, mask: i64) {
+    pub fn note(&mut self, result: Reg, source: Operand, mask: i64) {
         if let Operand::Reg(source) = source
             && source.class == RegClass::B32
             && result != source
-            && !self.is_guarded()
         {
-            self.masked.known.insert(result.id, (source, mask));
-            self.masked.sources.insert(source.id);
+            self.known.insert(result.id, (source, mask));
+            self.sources.insert(source.id);
         }
     }
 
     /// The word and the mask that this word is the `and` of, if that is known.
-    pub(super) fn mask_of(&self, word: Operand) -> Option<(Reg, i64)> {
+    pub fn of(&self, word: Operand) -> Option<(Reg, i64)> {
         let Operand::Reg(reg) = word else { return None };
-        self.masked.known.get(&reg.id).copied().filter(|_| reg.class == RegClass::B32)
-    }
-
-    /// A word whose low half is that of `word`; the upper one may be another.
-    pub fn low_half_of(&self, word: Operand) -> Operand {
-        match self.mask_of(word) {
-            Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
-            _ => word,
-        }
+        self.known.get(&reg.id).copied().filter(|_| reg.class == RegClass::B32)
     }
 }

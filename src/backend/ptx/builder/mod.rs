@@ -281,6 +281,14 @@ impl Builder {
         (lo.into(), hi.into())
     }
 
+    /// A word whose low half is that of `word`; the upper one may be another.
+    pub fn low_half_of(&self, word: Operand) -> Operand {
+        match self.masked.of(word) {
+            Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
+            _ => word,
+        }
+    }
+
     // Control flow.
 
     /// A label to be placed later.
