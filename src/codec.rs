@@ -158,7 +158,10 @@ pub(crate) fn round(dtype: DType, value: Exact, rounding: Rounding) -> u64 {
     if dtype == DType::F8E8M0FNU {
         return round_e8m0(value, rounding);
     }
-    let format = Format::of(dtype).expect("a float type");
+    round_to(&Format::of(dtype).expect("a float type"), value, rounding)
+}
+
+fn round_to(format: &Format, value: Exact, rounding: Rounding) -> u64 {
     let mantissa_bits = format.mantissa_bits as i32;
     // The unit in the last place; subnormals share the one of the smallest normal number.
     let min_log2 = 1 - format.bias;
@@ -175,11 +178,11 @@ pub(crate) fn round(dtype: DType, value: Exact, rounding: Rounding) -> u64 {
     // A normal number's hidden bit adds one to the exponent field, and so does a carry out of the mantissa.
     let magnitude = (((log2 - min_log2) as u64) << mantissa_bits).wrapping_add(kept + up as u64);
     let magnitude = if log2 - min_log2 >= 1 << format.exponent_bits || magnitude > format.max_finite() {
-        overflow(&format, value.negative, rounding)
+        overflow(format, value.negative, rounding)
     } else {
         magnitude
     };
-    place(&format, value.negative, magnitude)
+    place(format, value.negative, magnitude)
 }
 
 fn overflow(format: &Format, negative: bool, rounding: Rounding) -> u64 {
@@ -231,7 +234,10 @@ pub fn decode(dtype: DType, bits: u64) -> f64 {
         DType::F8E8M0FNU => return if bits & 0xff == 0xff { f64::NAN } else { power_of_two(bits as i32 - 127) },
         _ => {}
     }
-    let format = Format::of(dtype).expect("a float type");
+    decode_from(&Format::of(dtype).expect("a float type"), bits)
+}
+
+fn decode_from(format: &Format, bits: u64) -> f64 {
     let magnitude = bits & format.magnitude_mask();
     let (field, mantissa) = (magnitude >> format.mantissa_bits, magnitude & ((1 << format.mantissa_bits) - 1));
     let unit = power_of_two((field.max(1) as i32) - format.bias - format.mantissa_bits as i32);
@@ -271,18 +277,40 @@ pub fn encode(dtype: DType, value: f64, rounding: Rounding) -> u64 {
         DType::F8E8M0FNU if value == 0.0 => return 0,
         _ => {}
     }
-    if value.is_finite() && value != 0.0 {
-        return round(dtype, Exact::of(value), rounding);
+    match Format::of(dtype) {
+        Some(format) => encode_to(&format, value, rounding),
+        // The scales: what is not a number or zero was answered above.
+        None => round(dtype, Exact::of(value), rounding),
     }
-    let format = Format::of(dtype).expect("a float type");
+}
+
+fn encode_to(format: &Format, value: f64, rounding: Rounding) -> u64 {
     let negative = value.is_sign_negative();
     if value.is_nan() {
         format.nan << format.pad_bits
     } else if value == 0.0 {
-        place(&format, negative, 0)
+        place(format, negative, 0)
+    } else if value.is_infinite() {
+        place(format, negative, if format.top == TopCodes::Ieee { format.infinity() } else { format.max_finite() })
     } else {
-        place(&format, negative, if format.top == TopCodes::Ieee { format.infinity() } else { format.max_finite() })
+        round_to(format, Exact::of(value), rounding)
     }
+}
+
+/// A format of fewer than 8 bits: a sign, these widths, all codes numbers, the bias that IEEE 754 would take.
+const fn narrow(exponent_bits: u32, mantissa_bits: u32) -> Format {
+    let most = (1 << (exponent_bits + mantissa_bits)) - 1;
+    Format { top: TopCodes::Numbers, ..ieee(exponent_bits, mantissa_bits, most) }
+}
+
+/// The value of a code of a float with a sign bit, so many exponent and mantissa bits, and numbers alone.
+pub(crate) fn decode_narrow(exponent_bits: u32, mantissa_bits: u32, code: u64) -> f64 {
+    decode_from(&narrow(exponent_bits, mantissa_bits), code)
+}
+
+/// The code of the nearest number of such a format, ties to even; what is too large saturates, NaN gives the largest.
+pub(crate) fn encode_narrow(exponent_bits: u32, mantissa_bits: u32, value: f64) -> u64 {
+    encode_to(&narrow(exponent_bits, mantissa_bits), value, Rounding::NearestEven)
 }
 
 #[cfg(test)]

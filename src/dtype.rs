@@ -8,6 +8,7 @@ use std::fmt;
 /// An element type of the Tile IR. Integers carry no sign; the ops say how to read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum DType {
     I1,
     I4,

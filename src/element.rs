@@ -25,6 +25,18 @@ mod sealed {
 ///
 /// One host value holds one element, also where memory packs several into a byte (`f4e2m1fn`) or
 /// widens them.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn doubled<T: Element>(x: Tile<T, 1>) -> Tile<T, 1> {
+///     ct::cat([x, x], 0) // whatever the elements are
+/// }
+/// ct::assert!(doubled(ct::astile([true, false])).eq(ct::astile([true, false, true, false])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait Element:
     Sealed + Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit + CheckedBitPattern + 'static
 {
@@ -50,6 +62,18 @@ pub trait Element:
 }
 
 /// Types with arithmetic: the integers (not bool) and the [`Float`] types.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn twice<T: Number>(x: Tile<T, 1>) -> Tile<T, 1> {
+///     x + x
+/// }
+/// ct::assert!(twice(ct::astile([1, 2])).eq(ct::astile([2, 4])) & twice(ct::astile([0.5f32, 1.0])).eq(ct::astile([1.0, 2.0])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "there is no arithmetic on `{Self}`",
     note = "arithmetic works on f16, bf16, f32, f64 and the integers; `.cast::<f32>()` first"
@@ -57,6 +81,18 @@ pub trait Element:
 pub trait Number: Comparable {}
 
 /// Floats with arithmetic and mathematical functions: f16, bf16, f32, f64.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn norm<T: Float>(x: Tile<T, 1>) -> Tile<T, 1> {
+///     (x * x).sum(0).sqrt()
+/// }
+/// ct::assert!(norm(ct::astile([3.0f64, 4.0])).eq(5.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this operation needs a float tile, and `{Self}` is not f16, bf16, f32 or f64",
     note = "convert first: `.cast::<f32>()`"
@@ -64,14 +100,50 @@ pub trait Number: Comparable {}
 pub trait Float: Signed + AnyFloat {}
 
 /// Integers, not bool.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn low_bit<T: Int>(x: Tile<T, 1>) -> Tile<T, 1> {
+///     x & (x ^ (x - T::from_f64(1.0)))
+/// }
+/// ct::assert!(low_bit(ct::astile([12u8, 7])).eq(ct::astile([4, 1])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(message = "this operation needs an integer tile, and `{Self}` is not an integer")]
 pub trait Int: Number + Bits {}
 
 /// Types with a sign: signed integers and [`Float`] types.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn opposite<T: Signed>(x: Tile<T, 1>) -> Tile<T, 1> {
+///     -x
+/// }
+/// ct::assert!(opposite(ct::astile([1i8, -2])).eq(ct::astile([-1, 2])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` has no negative values")]
 pub trait Signed: Number {}
 
 /// Types with bitwise operations: the integers and bool.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn differ<T: Bits>(x: Tile<T, 1>, y: Tile<T, 1>) -> Tile<T, 1> {
+///     x ^ y
+/// }
+/// ct::assert!(differ(ct::astile([true, false]), ct::astile([true, true])).eq(ct::astile([false, true])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "bitwise operations need integers or bool, not `{Self}`",
     note = "`.bitcast::<u32>()` reads the bits of a float as an integer"
@@ -79,6 +151,18 @@ pub trait Signed: Number {}
 pub trait Bits: Comparable {}
 
 /// Types whose elements can be compared: [`Number`] types and bool.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn same<T: Comparable>(x: Tile<T, 1>, y: Tile<T, 1>) -> Scalar<bool> {
+///     x.eq(y).all(0).item()
+/// }
+/// ct::assert!(same(ct::astile([1, 2]), ct::arange(2, 1, 1)));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` tiles cannot be compared",
     note = "comparisons work on f16, bf16, f32, f64, integers and bool; `.cast::<f32>()` first"
@@ -86,14 +170,50 @@ pub trait Bits: Comparable {}
 pub trait Comparable: Whole {}
 
 /// Every floating-point type, also those without arithmetic (tf32 and the 8- and 4-bit floats).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn rounded<T: AnyFloat>(x: Tile<f32, 1>) -> Tile<f32, 1> {
+///     x.cast_with::<T>(Rounding::NearestEven).cast::<f32>()
+/// }
+/// ct::assert!(rounded::<f8e4m3fn>(ct::astile([1.01, 448.0])).eq(ct::astile([1.0, 448.0])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a floating-point type")]
 pub trait AnyFloat: Element {}
 
 /// Types that one tile value may hold without a partner: all but the packed 4-bit float.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn first<T: Whole>(x: Tile<T, 1>) -> Scalar<T> {
+///     x.get(0)
+/// }
+/// ct::assert!(first(ct::astile([7u16, 9])).eq(7));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(message = "a single `{Self}` cannot be handled: four-bit elements come in pairs")]
 pub trait Whole: Element {}
 
 /// A left operand of `mma` together with the type of the right one and of the accumulator.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn square<T: ct::element::MmaInput<T, f32>>(a: Tile<T, 2>) -> Tile<f32, 2> {
+///     ct::mma(a, a, ct::zeros(a.shape()))
+/// }
+/// ct::assert!(square(ct::full([16, 16], f16::ONE)).eq(16.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "there is no matrix multiply of `{Self}` with `{Rhs}` into `{Acc}`",
     note = "f16 -> f16 or f32, bf16 -> f32, tf32 -> f32, f32 -> f32, f64 -> f64, f8e4m3fn and f8e5m2 -> f16 or f32, \
@@ -102,6 +222,18 @@ pub trait Whole: Element {}
 pub trait MmaInput<Rhs: Element, Acc: Element>: Element {}
 
 /// A left operand of `matmul`: its pairing has a natural accumulator type.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn square<T: ct::element::MatmulInput<T>>(a: Tile<T, 2>) -> Tile<T::Acc, 2> {
+///     ct::matmul(a, a)
+/// }
+/// ct::assert!(square(ct::full([16, 16], 2i8)).eq(64));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "there is no matrix multiply of `{Self}` with `{Rhs}`",
     note = "both operands have the same element type (i8 and u8 may be mixed); nothing is converted implicitly"
@@ -112,9 +244,19 @@ pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
 }
 
 /// An operand of `mma_scaled` together with the type of its scales.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// use cutlet::element::ScaledInput;
+/// assert_eq!(<f8e4m3fn as ScaledInput<f8e8m0fnu>>::BLOCKS, [32]);
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "there is no scaled matrix multiply of `{Self}` with scales `{Scale}`",
-    note = "f8e4m3fn and f8e5m2 with f8e8m0fnu; f4e2m1fn with f8e8m0fnu or f8e4m3fn"
+    note = "f8e4m3fn and f8e5m2 with f8e8m0fnu; f4e2m1fn with f8e8m0fnu, f8e4m3fn or f8e5m3fnu"
 )]
 pub trait ScaledInput<Scale: Element>: Element {
     /// How many elements along k may share a scale.
@@ -129,15 +271,42 @@ impl ScaledInput<f8e8m0fnu> for f8e5m2 {
 impl ScaledInput<f8e8m0fnu> for f4e2m1fn {
     const BLOCKS: &'static [usize] = &[16, 32];
 }
+impl ScaledInput<f8e5m3fnu> for f4e2m1fn {
+    const BLOCKS: &'static [usize] = &[16, 32];
+}
 impl ScaledInput<f8e4m3fn> for f4e2m1fn {
     const BLOCKS: &'static [usize] = &[16];
 }
 
 /// Numeric conversion to `U`; exists for every pair of element types.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn halves<T: Element + ct::element::CastTo<f32>>(x: Tile<T, 1>) -> Tile<f32, 1> {
+///     x.cast::<f32>() * 0.5
+/// }
+/// ct::assert!(halves(ct::astile([1u8, 3])).eq(ct::astile([0.5, 1.5])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait CastTo<U: Element>: Element {}
 impl<T: Element, U: Element> CastTo<U> for T {}
 
 /// Reading the same bits as another type of the same width.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn bits<T: Element + ct::element::BitcastTo<u32>>(x: Tile<T, 1>) -> Tile<u32, 1> {
+///     x.bitcast::<u32>()
+/// }
+/// ct::assert!(bits(ct::astile([1.0f32, -1.0])).eq(ct::astile([0x3f80_0000, 0xbf80_0000])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the bits of `{Self}` cannot be read as `{U}`",
     note = "`bitcast` needs two types of the same width, neither of them bool, tf32 or f4e2m1fn; \
@@ -242,6 +411,11 @@ newtype_float! {
 newtype_float! {
     /// 8-bit scale: a power of two from 2^-127 to 2^127, no sign, no zero, with NaN.
     f8e8m0fnu(u8), F8E8M0FNU, Zero
+}
+newtype_float! {
+    /// 8-bit scale: 5 exponent and 3 mantissa bits without a sign, up to 114688, with NaN, without infinity. Negative
+    /// numbers become 0. Through `tileir` it exists on sm_107 alone.
+    f8e5m3fnu(u8), F8E5M3FNU, NearestEven
 }
 newtype_float! {
     /// 4-bit float: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. One value a byte on the host (in the low
@@ -354,7 +528,7 @@ macro_rules! impl_for {
 }
 impl_for!(Sealed: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64);
 impl_for!(Signed: i8 i16 i32 i64);
-impl_for!(Whole: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu);
+impl_for!(Whole: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu);
 
 macro_rules! mma_pairs {
     ($($lhs:ident $rhs:ident => $natural:ident $(, $other:ident)?;)+) => {$(
@@ -382,7 +556,7 @@ macro_rules! bitcast_group {
     (@each [$($from:ident)+] $all:tt) => { $(bitcast_group!(@one $from $all);)+ };
     (@one $from:ident [$($to:ident)+]) => { $(impl BitcastTo<$to> for $from {})+ };
 }
-bitcast_group!(i8 u8 f8e4m3fn f8e5m2 f8e8m0fnu);
+bitcast_group!(i8 u8 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu);
 bitcast_group!(i16 u16 f16 bf16);
 bitcast_group!(i32 u32 f32);
 bitcast_group!(i64 u64 f64);

@@ -38,7 +38,21 @@ impl fmt::Display for Location {
 }
 
 /// One problem found in a kernel or its arguments.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn kernel(x: ArrayMut<f32, 1>) {
+///     x.store(0, ct::zeros([15]));
+/// }
+///
+/// let error = ct::launch(kernel, 1, (&mut ct::Device::cpu().zeros([3])?,)).unwrap_err();
+/// let ct::Error::Kernel(diagnostics) = &error else { panic!("{error}") };
+/// assert!(!diagnostics[0].message.is_empty() && diagnostics[0].location.is_some());
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// What is wrong, with the shapes and element types involved.
     pub message: String,
@@ -50,6 +64,7 @@ pub struct Diagnostic {
 
 /// A further line of a [`Diagnostic`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Note {
     /// The text.
     pub message: String,
@@ -93,6 +108,14 @@ impl fmt::Display for Diagnostic {
 }
 
 /// What can go wrong between a call of this crate and its result.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let wrong = ct::Device::cpu().array(&[1, 2, 3], [2, 2]);
+/// assert!(matches!(wrong, Err(ct::Error::Argument(_))));
+/// # Ok::<(), ct::Error>(())
+/// ```
 ///
 /// Its `Debug` is its `Display`, so that `fn main() -> ct::Result<()>` shows what is meant for people.
 #[derive(thiserror::Error)]

@@ -69,7 +69,8 @@
 //!
 //! Where to look: [`ops`] for everything that can be done with tiles, [`mod@pointer`] for what arrays cannot say, [`element`] for the element types,
 //! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
-//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers.
+//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers, [`guide`] for everything else: a list of
+//! all operations, coming from other languages, debugging, a glossary.
 
 pub mod backend;
 mod cache;
@@ -77,10 +78,12 @@ pub mod codec;
 pub mod dtype;
 pub mod element;
 mod error;
+pub mod guide;
 pub mod ir;
 pub mod kernel;
 mod launch;
 pub mod layout;
+mod narrow;
 pub mod ops;
 pub mod pass;
 pub mod prelude;
@@ -91,21 +94,29 @@ pub mod tile;
 pub use backend::Hints;
 pub use backend::cpu::Checks;
 pub use cache::disk::{CacheEntry, cache_entries};
-pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
+pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
-    CompiledKernel, Exported, ExportedParam, Format, Grid, Launch, Random, RandomElement, RawLaunch, Remarks, Tuned,
-    Tuner, code_ir, code_ptx, code_tiled, compile, export, launch,
+    ArrayExpr, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam, Format, Fused, GpuCheck, Grid, Launch,
+    Map, MapWith, Random, RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, code_ir, code_ptx, code_tiled, compile,
+    doctor, export, launch,
+};
+pub use narrow::{
+    FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3, f6e3m2,
+    f6e4m1, f7e1m5, f7e2m4, f7e3m3, f7e4m2, f7e5m1, i1, i2, i3, i4, i5, i6, i7, u1, u2, u3, u4, u5, u6, u7,
 };
 pub use ops::*;
 pub use pass::Work;
+pub use runtime::foreign;
+#[doc(inline)]
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut,
-    Event, Stream, Times,
+    Event, PackedDeviceArray, PackedSpec, PackedSpecMut, Stream, Times,
 };
 pub use target::{ByTarget, Target};
+#[doc(inline)]
 pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 
 /// The examples of the README compile and run.

@@ -2,9 +2,10 @@
 
 pub use crate::element::{
     AnyFloat, Bits, Comparable, Element, Float, Int, Number, Signed, Whole, bf16, f4e2m1fn, f8e4m3fn, f8e5m2,
-    f8e8m0fnu, f16, tf32,
+    f8e5m3fnu, f8e8m0fnu, f16, tf32,
 };
 pub use crate::ir::{Padding, Rounding};
 pub use crate::kernel::Constant;
+pub use crate::launch::ArrayExpr;
 pub use crate::ops::Operand;
 pub use crate::tile::{Array, ArrayMut, Scalar, Tile, TileLike};

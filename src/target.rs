@@ -4,6 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A GPU architecture: `sm_80`, `sm_90a`, …
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::ArraySpec::<f32, 1>::new([64]);
+/// let fill = |x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64]));
+/// assert!(ct::code_ptx(fill, (x.mutable(),), ct::Target::SM_80)?.contains(".target sm_80"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// Ten times the major plus the minor compute capability: 80, 86, 89, 90, 100, 120.
@@ -46,7 +55,8 @@ impl Target {
 /// let tile = ct::ByTarget::new([64, 64, 32]).on(90, [128, 256, 64]).on(100, [128, 128, 64]);
 /// assert_eq!(tile.value(Some(ct::Target::SM_90A)), &[128, 256, 64]);
 /// assert_eq!(tile.value(ct::Device::cpu().target()), &[64, 64, 32]);
-/// let hints = ct::Hints { num_ctas: *ct::ByTarget::new(None).on(90, Some(2)).value(Some(ct::Target::SM_80)), ..Default::default() };
+/// let mut hints = ct::Hints::new();
+/// hints.num_ctas = *ct::ByTarget::new(None).on(90, Some(2)).value(Some(ct::Target::SM_80));
 /// assert_eq!(hints.num_ctas, None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +90,7 @@ const BLOCK_SHARED_BYTES: u32 = 1024;
 
 /// What a multiprocessor holds at a time, from the CUDA programming guide's table of compute capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Multiprocessor {
     /// Most warps.
     pub warps: u32,

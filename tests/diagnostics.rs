@@ -81,15 +81,16 @@ fn extents_do_not_fit_in_a_method() {
 }
 
 #[test]
-fn extent_is_no_power_of_two() {
+fn extent_has_too_many_bits() {
     let text = problems(|| {
         let _ = ct::zeros::<f16, 2>([4, 48]);
+        let _ = ct::zeros::<f16, 2>([4, 45]);
     });
     assert_eq!(
         text,
         "\
-<ct::zeros::<f16, 2>([4, 48])>: `zeros`: extent 48 of axis 1 in tile shape [4, 48]
-  extents of tiles are powers of two: take 64 and let loads pad (stores drop what lies outside)"
+<ct::zeros::<f16, 2>([4, 45])>: `zeros`: extent 45 of axis 1 in tile shape [4, 45]
+  extents of tiles are sums of at most three powers of two: take 48 and let loads pad (stores drop what lies outside), or 44 and more tiles"
     );
 }
 
@@ -120,15 +121,15 @@ fn tile_is_too_large() {
 }
 
 #[test]
-fn loaded_extent_is_no_power_of_two() {
+fn loaded_extent_has_too_many_bits() {
     let text = problems_with_arrays::<f32>(|a, _| {
-        let _ = a.load([0, 0], [100, 8]);
+        let _ = a.load([0, 0], [101, 8]);
     });
     assert_eq!(
         text,
         "\
-<load([0, 0], [100, 8])>: `load`: extent 100 of axis 0 in tile shape [100, 8]
-  extents of tiles are powers of two: take 128 and let loads pad (stores drop what lies outside)"
+<load([0, 0], [101, 8])>: `load`: extent 101 of axis 0 in tile shape [101, 8]
+  extents of tiles are sums of at most three powers of two: take 104 and let loads pad (stores drop what lies outside), or 100 and more tiles"
     );
 }
 
@@ -636,16 +637,19 @@ fn sorting_and_looking_up() {
         let _ = tile(4, 8).sort(2);
         let _ = tile(4, 8).top_k(1, 3);
         let _ = tile(4, 8).gather(1, ct::zeros::<i32, 2>([2, 8]));
+        let _ = ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1);
     });
     assert_eq!(
         text,
         "\
 <sort(2)>: `sort` along axis 2 of a tile of shape [4, 8]
   axes are counted from 0
-<top_k(1, 3)>: `extract`: extent 3 of axis 1 in tile shape [4, 3]
-  extents of tiles are powers of two: take 4 and let loads pad (stores drop what lies outside)
+<top_k(1, 3)>: `extract`: parts of shape [4, 3] of a tile of shape [4, 8]
+  each extent of the part divides that of the tile
 <gather(1, ct::zeros::<i32, 2>([2, 8]))>: `gather` along axis 1 of a tile of shape [4, 8] by positions of [2, 8]
-  the extents along the other axes must be equal: use `broadcast_to`"
+  the extents along the other axes must be equal: use `broadcast_to`
+<ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1)>: `sort_by_key`: values of shape [4, 2] beside keys of shape [4, 8]
+  each key has one value: use `broadcast_to`"
     );
 }
 
@@ -862,13 +866,13 @@ fn pieces_that_do_not_fit() {
   the extents of the other axes must be equal"
     );
     let text = problems(|| {
-        let _ = ct::cat([tile(4, 8), tile(4, 8), tile(4, 8)], 1);
+        let _ = ct::cat([tile(4, 8), tile(4, 4), tile(4, 2), tile(4, 1)], 1);
     });
     assert_eq!(
         text,
         "\
-<ct::cat([tile(4, 8), tile(4, 8), tile(4, 8)], 1)>: `cat`: extent 24 of axis 1 in tile shape [4, 24]
-  extents of tiles are powers of two: take 32 and let loads pad (stores drop what lies outside)"
+<ct::cat([tile(4, 8), tile(4, 4), tile(4, 2), tile(4, 1)], 1)>: `cat`: extent 15 of axis 1 in tile shape [4, 15]
+  extents of tiles are sums of at most three powers of two: take 16 and let loads pad (stores drop what lies outside), or 14 and more tiles"
     );
     let text = problems(|| {
         let [_, _, _] = tile(4, 8).split(1);
@@ -1121,5 +1125,26 @@ fn pointers_do_not_fit() {
 <load()>: this value belongs to the body of `for_each` and is used outside of it
   <offset(i)))>: it is computed here
   return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn tiles_of_packed_arrays_hold_whole_bytes_and_are_counted() {
+    fn kernel(x: ct::PackedArray<ct::u3, 2>, y: ct::PackedArrayMut<ct::i4, 2>) {
+        let _ = x.load((0, 0), [4, 4]).cast::<f16>();
+        let _ = x.load((ct::at(3), ct::at(8)), [4, 32]).cast::<f16>();
+        y.store((0, 0), ct::zeros::<f32, 2>([4, 1]).cast_narrow());
+    }
+    let (x, y) = (ct::PackedSpec::new([64, 64]), ct::PackedSpec::new([64, 64]).mutable());
+    let text = with_source(&traced::problems(kernel, (x, y)));
+    assert_eq!(
+        text,
+        "\
+<load((0, 0), [4, 4]).cast::<f16>()>: `load`: rows of 4 elements of u3 are no whole bytes
+  the last extent of tile shape [4, 4] is at least 8
+<load((ct::at(3), ct::at(8)), [4, 32]).cast::<f16>()>: `load`: `ct::at` along axis 1, in which elements of u3 share bytes
+  along the last axis of a packed array an index counts tiles
+<store((0, 0), ct::zeros::<f32, 2>([4, 1]).cast_narrow())>: `store`: rows of 1 elements of i4 are no whole bytes
+  the last extent of tile shape [4, 1] is at least 2"
     );
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use cutlet::backend::tileir::{Version, WriteOptions, read, write};
 use cutlet::ir::{Module, PrintOptions, verify};
 
-const WITH_PLACES: PrintOptions = PrintOptions { locations: true };
+const WITH_PLACES: PrintOptions = PrintOptions::with_locations();
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden")
@@ -35,7 +35,7 @@ fn version_of(name: &str) -> Version {
 }
 
 fn at_version(name: &str) -> WriteOptions {
-    WriteOptions { version: Some(version_of(name)), ..WriteOptions::default() }
+    WriteOptions::default().version(version_of(name))
 }
 
 fn first_difference(ours: &str, theirs: &str) -> Option<String> {

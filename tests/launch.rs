@@ -65,7 +65,7 @@ fn equal_forms_share_code_and_others_do_not() -> ct::Result<()> {
     expect(&y48, |i| (3 * i) as f32 + 8.0);
     assert_eq!(traced(), 5, "a stride is");
 
-    let hints = ct::Hints { num_warps: Some(8), ..Default::default() };
+    let hints = ct::Hints::new().num_warps(8);
     ct::Launch::new(3).hints(hints).launch(kernel, (&x48, &mut y48, 9.0f32, ct::Constant(16)))?;
     expect(&y48, |i| i as f32 + 9.0);
     assert_eq!(traced(), 6, "a hint is");

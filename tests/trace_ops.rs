@@ -424,3 +424,23 @@ fn matmul_picks_the_accumulator() {
         (input::<f16, 2>(), input::<u8, 2>(), output::<f32, 2>(), output::<i32, 2>()),
     );
 }
+
+/// The hint writes rounds out, and single ones for what is left; products and steps of run time stay as they are.
+#[test]
+fn rounds_stand_in_a_row_where_the_hint_says_so() {
+    let kernel = |step: bool, rounds: u32| {
+        move |x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i32>| {
+            let range = ct::range(0, 100).step(if step { n } else { ct::scalar(2) }).unroll(rounds);
+            let sum = ct::for_each(range, ct::zeros::<f32, 1>([128]), |i, sum| sum + x.load(i, [128]).sin());
+            y.store(0, sum);
+        }
+    };
+    let x = ct::ArraySpec::<f32, 1>::new([4096]);
+    let rounds = |step, rounds| {
+        let code = ct::code_ptx(kernel(step, rounds), (x, x.mutable(), 3), ct::Target::SM_90A).unwrap();
+        code.matches("ld.global").count()
+    };
+    let single = rounds(false, 1);
+    assert_eq!(rounds(false, 4), 5 * single);
+    assert_eq!(rounds(true, 4), rounds(true, 1));
+}

@@ -105,8 +105,10 @@ impl Options {
 
     /// A launch with the back end and the hints that were given.
     pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
-        let Options { num_warps, occupancy, stages, num_ctas, .. } = *self;
-        let launch = Launch::new(grid).hints(Hints { num_warps, occupancy, stages, num_ctas, ..Hints::default() });
+        let mut hints = Hints::new();
+        (hints.num_warps, hints.occupancy) = (self.num_warps, self.occupancy);
+        (hints.stages, hints.num_ctas) = (self.stages, self.num_ctas);
+        let launch = Launch::new(grid).hints(hints);
         self.backend.map_or(launch, |backend| launch.backend(backend))
     }
 

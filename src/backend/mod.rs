@@ -14,7 +14,14 @@ pub type ParamWord = u64;
 /// Wishes for the code of one launch; what is `None` the back end chooses itself.
 ///
 /// Hints never change results. The cpu back end ignores all but [`Hints::loop_limit`].
+///
+/// ```
+/// use cutlet::Hints;
+/// let hints = Hints::new().num_warps(8).occupancy(2);
+/// assert_eq!((hints.num_warps, hints.stages), (Some(8), None));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Hints {
     /// Warps of one tile block (1 to 32, a power of two).
     pub num_warps: Option<u32>,
@@ -39,4 +46,53 @@ pub struct Hints {
     /// it for endless: an error at its place. 2^24 (16777216) where this is `None`, and 64 times as many where the loop
     /// waits for what other tile blocks write.
     pub loop_limit: Option<u32>,
+}
+
+impl Hints {
+    /// No hints.
+    pub const fn new() -> Hints {
+        Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None, code_limit: None, loop_limit: None }
+    }
+
+    /// With [`Hints::num_warps`].
+    #[must_use]
+    pub const fn num_warps(mut self, warps: u32) -> Hints {
+        self.num_warps = Some(warps);
+        self
+    }
+
+    /// With [`Hints::stages`].
+    #[must_use]
+    pub const fn stages(mut self, stages: u32) -> Hints {
+        self.stages = Some(stages);
+        self
+    }
+
+    /// With [`Hints::num_ctas`].
+    #[must_use]
+    pub const fn num_ctas(mut self, blocks: u32) -> Hints {
+        self.num_ctas = Some(blocks);
+        self
+    }
+
+    /// With [`Hints::code_limit`].
+    #[must_use]
+    pub const fn code_limit(mut self, instructions: u32) -> Hints {
+        self.code_limit = Some(instructions);
+        self
+    }
+
+    /// With [`Hints::loop_limit`].
+    #[must_use]
+    pub const fn loop_limit(mut self, turns: u32) -> Hints {
+        self.loop_limit = Some(turns);
+        self
+    }
+
+    /// With [`Hints::occupancy`].
+    #[must_use]
+    pub const fn occupancy(mut self, blocks: u32) -> Hints {
+        self.occupancy = Some(blocks);
+        self
+    }
 }

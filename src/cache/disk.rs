@@ -49,6 +49,7 @@ impl ContentKey {
 
 /// Machine code of one kernel that is kept on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheEntry {
     /// The file. Its name is a hash of everything that the code depends on. It may be removed at any time.
     pub path: PathBuf,
@@ -113,6 +114,21 @@ impl DiskCache {
     /// The cache in a folder, which is created when something is put into it.
     pub fn new(folder: PathBuf, limit_bytes: u64) -> DiskCache {
         DiskCache { folder, limit_bytes }
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The bytes that it may have.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Is there a folder that is the user's alone?
+    pub fn is_own(&self) -> bool {
+        fs::metadata(&self.folder).is_ok_and(|data| data.is_dir() && own::is_safe(&data))
     }
 
     fn path(&self, key: &ContentKey) -> PathBuf {
@@ -207,7 +223,7 @@ impl DiskCache {
     }
 
     /// What is kept, the entry that was used last in front.
-    fn entries(&self) -> Vec<CacheEntry> {
+    pub fn entries(&self) -> Vec<CacheEntry> {
         let mut files = self.files().unwrap_or_default();
         files.retain(|(_, _, path)| path.extension().is_some_and(|suffix| suffix == SUFFIX));
         files.sort();

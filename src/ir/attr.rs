@@ -10,6 +10,7 @@ macro_rules! plain_enum {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
+        #[non_exhaustive]
         pub enum $name { $($variant),+ }
 
         impl $name {
@@ -83,6 +84,7 @@ pub(crate) const fn pattern_mask(dtype: DType) -> u64 {
 
 /// Data of a `constant`: bit patterns in the low bits of a word (tf32 as an f32 pattern, bool as 0 or 1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ConstData {
     /// Every element has these bits.
     Splat(u64),
@@ -102,6 +104,7 @@ pub struct Literal {
 /// The promise of an `assume`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Predicate {
     DivBy { divisor: u64, every: Option<i64>, along: Option<i64> },
     SameElements(Vec<i64>),
@@ -111,6 +114,7 @@ pub enum Predicate {
 /// Value of an optimization hint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum HintValue {
     Int(i64),
     Bool(bool),
@@ -142,6 +146,7 @@ plain_enum! {
 /// One attribute of an operation. The variant says what it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Attr {
     Flag(Flag),
     Rounding(Rounding),
@@ -171,6 +176,7 @@ pub enum Attr {
 /// The kind of an [`Attr`], as the op table names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum AttrKind {
     Flag(Flag),
     Rounding,

@@ -11,7 +11,8 @@
 //! * **Scope.** A value may be used after its definition in its own block and in blocks nested in it.
 //!   Every block ends with a terminator (`return`, `yield`, `continue`, `break`); only the else
 //!   region of an `if` without results may be an empty block.
-//! * **Scalars** are tiles of rank 0. Integers carry no sign, ops do. Extents are powers of two.
+//! * **Scalars** are tiles of rank 0. Integers carry no sign, ops do. Extents are sums of at most
+//!   three powers of two; back ends cut those that are not one.
 //! * **Memory.** Memory ops take effect in program order, whether or not they carry tokens; token
 //!   operands matter only to bytecode, where a later stage adds them.
 //! * **Entry parameters** are rank-0 tiles. An array of rank R is passed as its base pointer, R

@@ -11,6 +11,7 @@ use super::attr::{AttrKind, Flag};
 /// Whether an operand group has one value, may be absent, or is a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Arity {
     One,
     Optional,
@@ -19,6 +20,7 @@ pub enum Arity {
 
 /// A named group of operands.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct OperandSpec {
     /// Name in the public documentation.
     pub name: &'static str,
@@ -28,6 +30,7 @@ pub struct OperandSpec {
 
 /// How operands are counted in bytecode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Counting {
     /// One after another, no count.
     Plain,
@@ -39,6 +42,7 @@ pub enum Counting {
 
 /// An attribute of an op.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct AttrSpec {
     /// What it is.
     pub kind: AttrKind,
@@ -53,6 +57,7 @@ pub struct AttrSpec {
 /// What a bit of the flags word stands for.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum FlagBit {
     Attr(AttrKind),
     Operand(&'static str),
@@ -60,6 +65,7 @@ pub enum FlagBit {
 
 /// How many results, and whether bytecode counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Results {
     /// Always this many, no count in bytecode.
     Fixed(u8),
@@ -71,6 +77,7 @@ pub enum Results {
 
 /// What an op does besides computing its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Effect {
     /// Nothing: may be duplicated, moved and removed.
     Pure,
@@ -91,6 +98,7 @@ pub enum Effect {
 /// The typing rule of an op; `Own` ops have a rule of their own in the verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Class {
     FloatUnary,
     FloatBinary,
@@ -105,6 +113,7 @@ pub enum Class {
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct OpSpec {
     /// Spelling in text, without dialect prefix.
     pub name: &'static str,
@@ -254,6 +263,7 @@ macro_rules! ops {
         /// An operation of the Tile IR.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs)]
+        #[non_exhaustive]
         pub enum Opcode { $($variant = $code),+ }
 
         impl Opcode {

@@ -9,12 +9,16 @@ pub struct TypeId(pub(crate) u32);
 /// Largest number of elements of one tile.
 pub const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
+/// An extent of a tile is the sum of at most so many powers of two. Tile IR itself has one: see [`apart`](crate::pass::apart).
+pub const MOST_EXTENT_PARTS: u32 = 3;
+
 /// Most tile blocks of a grid along each axis: what CUDA allows. Back ends may run less.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
 /// Which memory a pointer may point to (bytecode 13.4 and later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum PtrAttr {
     None,
     Unicast,
@@ -24,6 +28,7 @@ pub enum PtrAttr {
 /// Element of a tile: a number or an address in global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Elem {
     Num(DType),
     Ptr { pointee: DType, attr: Option<PtrAttr> },
@@ -42,6 +47,7 @@ impl Elem {
 /// What a load reads outside of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Padding {
     Zero,
     NegZero,
@@ -53,8 +59,9 @@ pub enum Padding {
 /// A type. Extents are in elements; `None` in a tensor view is a run-time value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Type {
-    /// A tile value; rank 0 is a scalar. Extents are powers of two.
+    /// A tile value; rank 0 is a scalar. Extents are sums of at most [`MOST_EXTENT_PARTS`] powers of two.
     Tile { elem: Elem, shape: Vec<i64> },
     /// A described array in global memory; strides in elements.
     TensorView { elem: DType, shape: Vec<Option<i64>>, strides: Vec<Option<i64>>, ptr_attr: Option<PtrAttr> },

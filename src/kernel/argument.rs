@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use super::tuples::for_each_tuple;
 use super::words::WordWriter;
 use crate::backend::ParamWord;
-use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
+use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::runtime::MemoryUse;
 use crate::tile::{Scalar, Tracer};
 
@@ -95,7 +95,7 @@ macro_rules! scalar_argument {
         }
     )+};
 }
-scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
+scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
 /// What may be compiled in.
 #[diagnostic::on_unimplemented(
@@ -113,6 +113,19 @@ impl<X: Hash + Eq + Clone + Send + Sync + 'static> ConstantValue for X {}
 ///
 /// The kernel receives the value itself, an ordinary Rust value, and each different value is compiled
 /// once. Use it for everything that decides the shape of the code.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn fill(x: ArrayMut<i32, 1>, tile: usize) {
+///     x.store(ct::bid(0), ct::full([tile], 7)); // an ordinary number
+/// }
+///
+/// let mut x = ct::Device::cpu().zeros([100])?;
+/// ct::launch(fill, 2, (&mut x, ct::Constant(64)))?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Constant<X>(pub X);
 

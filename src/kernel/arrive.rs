@@ -4,7 +4,7 @@ use std::any::TypeId;
 
 use super::argument::{Constant, ConstantValue, LaunchArg};
 use super::tuples::for_each_tuple;
-use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e8m0fnu, f16, tf32};
+use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::tile::{Scalar, Tracer};
 
 /// A launch gives `Self` where the kernel's parameter is `P`.
@@ -121,7 +121,7 @@ pub(crate) use arrives_as_it_is;
 macro_rules! numbers {
     ($($name:ident)+) => { arrives_as_it_is! { $([] $name => Scalar<$name>;)+ } };
 }
-numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
+numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
 // Recommended, so that rustc says what `X` lacks.
 impl<X: ConstantValue> ArrivesAs<X> for Constant<X> {

@@ -64,6 +64,15 @@ impl Launch<'_> {
     ///
     /// # Panics
     /// As [`launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([3])?;
+    /// ct::Launch::new(3).launch(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0), ct::bid(0)), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [0, 1, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn launch<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where

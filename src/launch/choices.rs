@@ -31,7 +31,7 @@ pub(super) struct Wishes {
 /// let device = ct::Device::cpu();
 /// let stream = device.stream()?;
 /// let mut y = device.zeros([20])?;
-/// ct::Launch::new(3).stream(&stream).hints(ct::Hints { num_warps: Some(4), ..Default::default() })
+/// ct::Launch::new(3).stream(&stream).hints(ct::Hints::new().num_warps(4))
 ///     .launch(fill, (&mut y, 7))?;
 /// assert_eq!(y.to_vec()?, [7; 20]);
 /// # Ok::<(), ct::Error>(())
@@ -48,12 +48,31 @@ pub struct Launch<'s> {
 
 impl<'s> Launch<'s> {
     /// A launch over a grid, without further choices.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([6])?;
+    /// ct::Launch::new([2, 3]).launch(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0) * 3 + ct::bid(1), 1), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
         let hints = Hints::default();
         Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None }
     }
 
     /// Queues on this stream.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros([1])?);
+    /// ct::Launch::new(1).stream(&stream).launch(|x: ArrayMut<i32, 1>| x.store_scalar(0, 1), (&mut x,))?;
+    /// stream.synchronize()?;
+    /// assert_eq!(x.to_vec()?, [1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn stream(mut self, stream: &'s Stream) -> Launch<'s> {
         self.stream = Some(stream);
         self
@@ -61,12 +80,30 @@ impl<'s> Launch<'s> {
 
     /// Requires this back end. The device of the arrays decides which one runs, so with arrays this
     /// is a check; without arrays it is a choice.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| ct::println!("interpreted"), ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn backend(mut self, backend: Backend) -> Launch<'s> {
         self.backend = Some(backend);
         self
     }
 
     /// Passes wishes to the code generator.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let hints = ct::Hints { num_warps: Some(4), ..Default::default() };
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// let text = ct::Launch::new(1).hints(hints).code_ptx(double, (x.mutable(),), ct::Target::SM_90A)?;
+    /// assert!(text.contains(".reqntid 128") || text.contains(".maxntid 128"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {
         self.hints = hints;
         self
@@ -108,6 +145,23 @@ impl<'s> Launch<'s> {
     /// # Safety
     /// What a kernel does before it waits must not depend on what the kernel before it writes, nor write what that one
     /// uses.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn double(x: ArrayMut<f32, 1>) {
+    ///     ct::grid_dependency_control_wait();
+    ///     x.store(0, x.load(0, [4]) * 2.0);
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().full([4], 1.0f32)?;
+    /// for _ in 0..3 {
+    ///     // SAFETY: nothing stands before the wait.
+    ///     unsafe { ct::Launch::new(1).programmatic_dependent_launch() }.launch(double, (&mut x,))?;
+    /// }
+    /// assert_eq!(x.to_vec()?, [8.0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub unsafe fn programmatic_dependent_launch(mut self) -> Launch<'s> {
         self.dependent = true;
@@ -195,7 +249,7 @@ impl<'s> Launch<'s> {
 
 /// What makes the code for a GPU: what was asked for; else Tile IR where the driver compiles it, and PTX elsewhere.
 #[inline]
-fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
+pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
     match asked {
         Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
         Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,

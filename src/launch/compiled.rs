@@ -21,6 +21,16 @@ use crate::runtime::Device;
 /// captured values stay as they were when it was compiled.
 ///
 /// `Args` is what the kernel receives.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let mut x = ct::Device::cpu().zeros([4])?;
+/// let fill: ct::CompiledKernel<_> = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+/// fill.launch(1, (&mut x,))?;
+/// assert_eq!(x.to_vec()?, [1; 4]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub struct CompiledKernel<Args> {
     name: String,
     slot: Specialised,
@@ -70,6 +80,17 @@ impl Launch<'_> {
     ///
     /// # Panics
     /// As [`crate::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let hints = ct::Hints { num_warps: Some(4), ..Default::default() };
+    /// let fill = ct::Launch::new(1).hints(hints).compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// fill.launch(1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn compile<K, A, P>(&self, kernel: K, args: A) -> Result<CompiledKernel<P>>
     where
@@ -94,6 +115,16 @@ impl Launch<'_> {
     ///
     /// # Errors
     /// As [`CompiledKernel::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros([4])?);
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// ct::Launch::new(1).stream(&stream).launch_compiled(&fill, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn launch_compiled<A, Args>(&self, kernel: &CompiledKernel<Args>, args: A) -> Result<()>
     where
@@ -142,12 +173,30 @@ impl<Args> CompiledKernel<Args> {
     /// # Errors
     /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
     /// [`crate::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([3])?;
+    /// let count = ct::compile(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0), ct::bid(0)), (&mut x,))?;
+    /// count.launch(2, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [0, 1, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn launch<A: ArrivesAs<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
         Launch::new(grid).launch_compiled(self, args)
     }
 
     /// The device it was compiled for.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let kernel = ct::compile(|x: Array<i32, 1>| ct::println!("{}", x.extent(0)), (&ct::Device::cpu().zeros::<i32, 1>([3])?,))?;
+    /// assert_eq!(kernel.device(), ct::Device::cpu());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         self.device
     }
@@ -174,6 +223,15 @@ impl<Args> CompiledKernel<Args> {
     ///
     /// # Errors
     /// [`Error::Driver`] when earlier work on the device failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.num_registers()?, 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn num_registers(&self) -> Result<u32> {
         Ok(self.resources()?.0)
     }
@@ -182,6 +240,15 @@ impl<Args> CompiledKernel<Args> {
     ///
     /// # Errors
     /// [`Error::Driver`] when earlier work on the device failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.local_bytes()?, 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn local_bytes(&self) -> Result<u32> {
         Ok(self.resources()?.1)
     }
@@ -193,6 +260,15 @@ impl<Args> CompiledKernel<Args> {
     /// [`Error::Argument`] where a condition of the kernel ([`require`](fn@crate::require)) does not hold (those about the
     /// grid are left to the launcher, and all others of such a kernel), [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
     /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert!(fill.raw((&mut x,))?.is_none()); // on a GPU: what `cuLaunchKernel` takes
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
         let Executable { code: Code::Gpu(code), required } = self.executable() else { return Ok(None) };
         let mut words = Vec::new();

@@ -21,7 +21,18 @@ use crate::runtime::Backend;
 use crate::target::Target;
 
 /// Form of an exported kernel.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+/// let exported = ct::export(fill, (x.mutable(),), ct::Target::SM_90A, ct::Format::Ptx)?;
+/// assert!(String::from_utf8_lossy(&exported.bytes).contains(".entry"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// Tile IR bytecode of this version, or of the lowest that will do.
     TileIr(Option<Version>),
@@ -34,6 +45,7 @@ pub enum Format {
 
 /// One parameter of an exported kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportedParam {
     /// Width in bytes: 1, 2, 4 or 8; 128 for a tensor map.
     pub bytes: u32,
@@ -64,6 +76,7 @@ pub struct ExportedParam {
 /// as words, in the order above, and gives what `cuTensorMapEncodeTiled` asks for (element strides of 1, no
 /// interleave, no fill).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Exported {
     /// The file.
     pub bytes: Vec<u8>,
@@ -186,6 +199,15 @@ where
 ///
 /// # Panics
 /// As [`export`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+/// assert!(ct::code_tiled(fill, (x.mutable(),), ct::Target::SM_90A)?.contains("store_view_tko"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn code_tiled<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
 where

@@ -17,6 +17,17 @@ impl<T: Number, const N: usize> Global<T, N> {
     /// # Errors
     /// [`Error::Argument`] when the kernel does not name this static; [`Error::Driver`] when earlier work on the device
     /// failed, [`Error::Execution`] when an assertion did.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// static CALLS: ct::Global<i32, 1> = ct::Global::new([0]);
+    ///
+    /// let count = ct::compile(|x: Array<i32, 1>| { let _before = CALLS.array().entry(0).atomic_add(x.load_scalar(0)); }, (&ct::Device::cpu().full([1], 2)?,))?;
+    /// count.launch(3, (&ct::Device::cpu().full([1], 2)?,))?;
+    /// assert_eq!(CALLS.read(&count)?, [6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn read<Args>(&'static self, kernel: &CompiledKernel<Args>) -> Result<[T; N]> {
         let mut bytes = vec![0; N * size::<T>()];
@@ -40,6 +51,19 @@ impl<T: Number, const N: usize> Global<T, N> {
     ///
     /// # Errors
     /// As [`Global::read`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// static FACTOR: ct::Global<i32, 1> = ct::Global::new([1]);
+    ///
+    /// let mut x = ct::Device::cpu().full([1], 2)?;
+    /// let scale = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, x.load(0, [1]) * FACTOR.array().load(0, [1])), (&mut x,))?;
+    /// FACTOR.write(&scale, [5])?;
+    /// scale.launch(1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [10]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn write<Args>(&'static self, kernel: &CompiledKernel<Args>, values: [T; N]) -> Result<()> {
         let bytes: Vec<u8> =

@@ -9,6 +9,14 @@ use crate::runtime::{Device, DeviceArray};
 use crate::tile::{ArrayMut, Scalar, Tile};
 
 /// What the numbers of [`Device::random`] are like.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::Device::cpu().random::<f32, 1>([1000], ct::Random::Uniform, 42)?.to_vec()?;
+/// assert!(x.iter().all(|x| (0.0..1.0).contains(x)));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Random {
     /// Floats from 0 to below 1.
@@ -55,6 +63,16 @@ type Params = (Scalar<i32>, Scalar<i32>, Scalar<f32>);
 
 /// Element types that [`Device::random`] fills arrays with: f16, bf16, f32, f64 as floats, i8 to i64 and u8 to u64 as
 /// integers, bool.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn noise<T: ct::RandomElement>(device: ct::Device) -> ct::Result<ct::DeviceArray<T, 1>> {
+///     device.random([100], ct::Random::Uniform, 7)
+/// }
+/// assert_eq!(noise::<f32>(ct::Device::cpu())?.len(), 100);
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait RandomElement: Element {
     #[doc(hidden)]
     fn takes(kind: Kind) -> bool;

@@ -15,6 +15,7 @@ use crate::runtime::FailureNote;
 /// What `cuLaunchKernel` takes for a kernel and its arguments, made by
 /// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid as long as this is. Its grid has to be
 /// within the limits that [`Grid`](crate::Grid) has.
+#[non_exhaustive]
 pub struct RawLaunch {
     /// The `CUfunction`.
     pub function: *mut c_void,

@@ -12,6 +12,15 @@ use crate::runtime::{Gpu, GpuKernel};
 
 /// What became of a kernel: which way its tiles travel, which instructions multiply them, what a thread and
 /// a tile block occupy, what the assembler had to say. Its `Display` is a report of several lines.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let mut x = ct::Device::cpu().zeros([4])?;
+/// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+/// println!("{}", fill.remarks());
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Remarks {
     kernel: String,
@@ -129,31 +138,85 @@ impl Remarks {
     }
 
     /// What the assembler said about lost speed: spilled registers, serialised matrix instructions.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert!(fill.remarks().notes().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// Threads of a tile block; 0 on the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.remarks().threads(), 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn threads(&self) -> u32 {
         self.resources.threads
     }
 
     /// Registers of one thread; 0 on the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.remarks().registers(), 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn registers(&self) -> u32 {
         self.resources.registers
     }
 
     /// Local memory of one thread in bytes: what was spilled, and its stack; 0 on the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.remarks().local_bytes(), 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn local_bytes(&self) -> u32 {
         self.resources.local_bytes
     }
 
     /// Dynamic shared memory of a tile block in bytes; 0 on the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.remarks().shared_bytes(), 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn shared_bytes(&self) -> u32 {
         self.resources.shared_bytes
     }
 
     /// Tile blocks that a multiprocessor runs at a time; 0 on the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.remarks().blocks_per_multiprocessor(), 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn blocks_per_multiprocessor(&self) -> u32 {
         self.resources.blocks
     }

@@ -29,11 +29,11 @@ type Restore<S> = Box<dyn Fn(&mut S) -> Result<()>>;
 ///     .bench(ct::Bench::new().warm_up(1).runs(3))
 ///     .prune(|&tile| tile <= 4096)
 ///     .restore(|x: &mut ct::DeviceArray<f32, 1>| x.copy_from(&[1.0; 10_000]))
-///     .run(device, &mut x, [64usize, 100, 1024, 1 << 20], |x, &tile| {
+///     .run(device, &mut x, [64usize, 1000, 1024, 1 << 20], |x, &tile| {
 ///         ct::launch(scale, 10_000usize.div_ceil(tile), (x, ct::Constant(tile)))
 ///     })?;
 /// assert!([64, 1024].contains(tuned.best()));
-/// assert_eq!((tuned.successes().len(), tuned.failures()[0].0), (2, 100));
+/// assert_eq!((tuned.successes().len(), tuned.failures()[0].0), (2, 1000));
 /// println!("{tuned}");
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -58,18 +58,44 @@ impl<S, C> fmt::Debug for Tuner<S, C> {
 
 impl<S, C> Tuner<S, C> {
     /// A search with the measurement of [`Bench::new`], among all configurations, of which nothing is kept.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize, 2], |(), _| Ok(()))?;
+    /// assert_eq!(tuned.successes().len(), 2);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> Tuner<S, C> {
         Tuner { bench: Bench::new(), keep: Vec::new(), restore: None, name: None }
     }
 
     /// How each configuration is measured.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(7));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize], |(), _| Ok(()))?;
+    /// assert_eq!(tuned.successes()[0].1.all().len(), 7);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn bench(self, bench: Bench) -> Tuner<S, C> {
         Tuner { bench, ..self }
     }
 
     /// Only configurations of which this is true are tried.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).prune(|&tile: &usize| tile > 1);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.best(), &2);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn prune(mut self, keep: impl Fn(&C) -> bool + 'static) -> Tuner<S, C> {
         self.keep.push(Box::new(keep));
@@ -78,6 +104,16 @@ impl<S, C> Tuner<S, C> {
 
     /// Done before each configuration is tried and when the search is over, and not measured: brings back what the work
     /// changes. Between the runs of one configuration it is not done.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).restore(|x: &mut i32| Ok(*x = 0));
+    /// let mut x = 5;
+    /// tuner.run(ct::Device::cpu(), &mut x, [1, 2], |x, n| Ok(*x += n))?;
+    /// assert!(x <= 2); // each configuration began with 0
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn restore(self, restore: impl Fn(&mut S) -> Result<()> + 'static) -> Tuner<S, C> {
         Tuner { restore: Some(Box::new(restore)), ..self }
@@ -100,6 +136,16 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// # Errors
     /// [`Error::Argument`] where there is no configuration, the error of the first one where all fail, and what
     /// restoring answers.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut seen = Vec::new();
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// tuner.run(ct::Device::cpu(), &mut seen, [64usize, 128], |seen, &tile| Ok(seen.push(tile)))?;
+    /// assert_eq!(seen, [64, 128]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn run(
         &self,
@@ -211,21 +257,60 @@ pub struct Tuned<C> {
 
 impl<C> Tuned<C> {
     /// The configuration with the least median.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.best(), &64);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn best(&self) -> &C {
         self.remembered.as_ref().unwrap_or_else(|| &self.successes[0].0)
     }
 
     /// All that ran, with their times, the fastest first. None, if the winner was remembered.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [64usize, 128], |(), _| Ok(()))?;
+    /// assert!(tuned.successes()[0].1.median() <= tuned.successes()[1].1.median());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn successes(&self) -> &[(C, Times)] {
         &self.successes
     }
 
     /// All that failed, and why.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn odd(x: ArrayMut<f32, 1>, tile: usize) {
+    ///     x.store(0, ct::zeros([tile]));
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().zeros([128])?;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut x, [64usize, 1000], |x, &tile| ct::launch(odd, 1, (x, ct::Constant(tile))))?;
+    /// assert_eq!(tuned.failures()[0].0, 1000); // no sum of three powers of two
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn failures(&self) -> &[(C, Error)] {
         &self.failures
     }
 
     /// Was the winner that of an earlier search?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.is_remembered());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn is_remembered(&self) -> bool {
         self.remembered.is_some()
     }

@@ -33,6 +33,14 @@ impl Layout {
     ///
     /// # Panics
     /// If an extent is not a power of two, there are not 5 lane images, or an image is no element index.
+    ///
+    /// ```
+    /// use cutlet::layout::Layout;
+    ///
+    /// // Two elements a thread; 16 lanes hold the tile, the other 16 hold it once more.
+    /// let layout = Layout::new([32], vec![1], vec![2, 4, 8, 16, 0], vec![]);
+    /// assert_eq!((layout.element(1, 3, 0), layout.element(1, 19, 0)), (7, 7));
+    /// ```
     pub fn new(shape: impl Into<Vec<i64>>, register: Vec<u32>, lane: Vec<u32>, warp: Vec<u32>) -> Layout {
         let shape = shape.into();
         assert!(shape.iter().all(|n| *n > 0 && n.count_ones() == 1), "extents {shape:?} are not powers of two");
@@ -53,6 +61,13 @@ impl Layout {
     ///
     /// # Panics
     /// If `order` is not a permutation of the axes, or an extent, `vector` or `num_warps` is no power of two.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::blocked(&[8, 256], &[1, 0], 4, 2);
+    /// assert_eq!(layout.element(3, 1, 0), 7); // 4 elements a thread
+    /// assert_eq!(layout.element(0, 0, 1), 128); // the second warp
+    /// assert_eq!(layout.element(4, 0, 0), 256); // registers go on with the next row
+    /// ```
     pub fn blocked(shape: &[i64], order: &[usize], vector: usize, num_warps: usize) -> Layout {
         assert!(vector.is_power_of_two() && num_warps.is_power_of_two(), "vector {vector}, {num_warps} warps");
         assert!(is_permutation(order, shape.len()), "{order:?} is no order of {} axes", shape.len());
@@ -69,6 +84,11 @@ impl Layout {
     }
 
     /// Every thread holds the whole tile: register `r` is element `r`.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::replicated(&[2, 4], 1);
+    /// assert_eq!((layout.element(5, 0, 0), layout.element(5, 31, 0)), (5, 5));
+    /// ```
     pub fn replicated(shape: &[i64], num_warps: usize) -> Layout {
         let bits = shape.iter().product::<i64>().ilog2();
         let warp = vec![0; num_warps.ilog2() as usize];
@@ -76,41 +96,74 @@ impl Layout {
     }
 
     /// Extents of the tile.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::replicated(&[2, 4], 1).shape(), [2, 4]);
+    /// ```
     pub fn shape(&self) -> &[i64] {
         &self.shape
     }
 
     /// Images of the register bits.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).register_images(), [1, 2]);
+    /// ```
     pub fn register_images(&self) -> &[u32] {
         &self.register
     }
 
     /// Images of the five lane bits.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).lane_images(), [4, 8, 16, 32, 64]);
+    /// ```
     pub fn lane_images(&self) -> &[u32] {
         &self.lane
     }
 
     /// Images of the warp bits.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[512], &[0], 4, 4).warp_images(), [128, 256]);
+    /// ```
     pub fn warp_images(&self) -> &[u32] {
         &self.warp
     }
 
     /// Elements that one thread holds, replicas counted.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).num_registers(), 8);
+    /// ```
     pub fn num_registers(&self) -> usize {
         1 << self.register.len()
     }
 
     /// Warps that the layout is for.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).num_warps(), 4);
+    /// ```
     pub fn num_warps(&self) -> usize {
         1 << self.warp.len()
     }
 
     /// Elements of the tile.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).num_elements(), 1024);
+    /// ```
     pub fn num_elements(&self) -> usize {
         self.shape.iter().product::<i64>() as usize
     }
 
     /// Flat row-major index of the element in a register of a lane of a warp.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4);
+    /// assert_eq!(layout.element(1, 16, 0), 65); // row 1, column 1
+    /// ```
     pub fn element(&self, register: usize, lane: usize, warp: usize) -> u32 {
         linear::apply(&self.register, register as u32)
             ^ linear::apply(&self.lane, lane as u32)
@@ -118,6 +171,10 @@ impl Layout {
     }
 
     /// Coordinates of a flat index.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::replicated(&[16, 64], 1).coordinates(65), [1, 1]);
+    /// ```
     pub fn coordinates(&self, flat: u32) -> Vec<i64> {
         let mut rest = i64::from(flat);
         let mut coordinates: Vec<i64> = self
@@ -138,6 +195,11 @@ impl Layout {
     ///
     /// # Panics
     /// If the number of elements differs.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4);
+    /// assert_eq!(layout.reshape(&[1024]).element(1, 16, 0), 65);
+    /// ```
     pub fn reshape(&self, shape: &[i64]) -> Layout {
         assert_eq!(
             shape.iter().product::<i64>(),
@@ -152,6 +214,11 @@ impl Layout {
     ///
     /// # Panics
     /// If it is no permutation of the axes.
+    ///
+    /// ```
+    /// use cutlet::layout::Layout;
+    /// assert_eq!(Layout::blocked(&[16, 64], &[1, 0], 4, 4).permute(&[1, 0]), Layout::blocked(&[64, 16], &[0, 1], 4, 4));
+    /// ```
     pub fn permute(&self, permutation: &[usize]) -> Layout {
         assert!(is_permutation(permutation, self.shape.len()), "{permutation:?} for {:?}", self.shape);
         let shape: Vec<i64> = permutation.iter().map(|&axis| self.shape[axis]).collect();
@@ -169,6 +236,10 @@ impl Layout {
     ///
     /// # Panics
     /// If its extent is not 1.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::replicated(&[1, 8], 1).squeeze(0).shape(), [8]);
+    /// ```
     pub fn squeeze(&self, axis: usize) -> Layout {
         assert_eq!(self.shape[axis], 1, "axis {axis} of {:?} is not of extent 1", self.shape);
         let mut shape = self.shape.clone();
@@ -177,6 +248,10 @@ impl Layout {
     }
 
     /// Inserts an axis of extent 1 before `axis`.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::replicated(&[8], 1).unsqueeze(1).shape(), [8, 1]);
+    /// ```
     pub fn unsqueeze(&self, axis: usize) -> Layout {
         let mut shape = self.shape.clone();
         shape.insert(axis, 1);
@@ -185,6 +260,13 @@ impl Layout {
 
     /// The layout of the result of a reduction along `axis`, whose extent becomes 1: lanes and warps
     /// that differed along it hold replicas, and registers that did are gone.
+    ///
+    /// ```
+    /// use cutlet::layout::{local, spatial};
+    ///
+    /// let rows = (spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap().reduce(1);
+    /// assert_eq!((rows.shape(), rows.num_registers(), rows.replication()), (&[8, 1][..], 1, 4));
+    /// ```
     pub fn reduce(&self, axis: usize) -> Layout {
         let mut shape = self.shape.clone();
         shape[axis] = 1;
@@ -196,12 +278,23 @@ impl Layout {
     ///
     /// # Panics
     /// If an extent of `source` is neither 1 nor that of this layout.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::blocked(&[8, 32], &[1, 0], 1, 1);
+    /// let column = layout.project(&[8, 1]); // what a column must be so that stretching it moves nothing
+    /// assert_eq!((column.num_registers(), column.replication()), (8, 32));
+    /// ```
     pub fn project(&self, source: &[i64]) -> Layout {
         let images = self.projection(source);
         self.map_images(source.to_vec(), |image| linear::apply(&images, image)).canonical()
     }
 
     /// For each register of this layout, the register of `self.project(source)` that is broadcast to it.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::blocked(&[2, 128], &[1, 0], 2, 1);
+    /// assert_eq!(layout.projected_registers(&[2, 1]), [0, 0, 0, 0, 1, 1, 1, 1]); // 4 of each row
+    /// ```
     pub fn projected_registers(&self, source: &[i64]) -> Vec<usize> {
         let images = self.projection(source);
         let kept: Vec<usize> =
@@ -225,32 +318,60 @@ impl Layout {
     }
 
     /// Without the register bits whose image is 0.
+    ///
+    /// ```
+    /// let twice = cutlet::layout::Layout::new([32], vec![0], vec![1, 2, 4, 8, 16], vec![]);
+    /// assert_eq!((twice.num_registers(), twice.canonical().num_registers()), (2, 1));
+    /// ```
     pub fn canonical(&self) -> Layout {
         Layout { register: self.register.iter().copied().filter(|&image| image != 0).collect(), ..self.clone() }
     }
 
     /// The register of [`Layout::canonical`] that is this layout's `register`.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::new([64], vec![0, 32], vec![1, 2, 4, 8, 16], vec![]);
+    /// assert_eq!((0..4).map(|register| layout.canonical_register(register)).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    /// ```
     pub fn canonical_register(&self, register: usize) -> usize {
         let kept = (0..self.register.len()).filter(|&bit| self.register[bit] != 0);
         kept.enumerate().map(|(new, old)| (register >> old & 1) << new).sum()
     }
 
     /// True if no element is held twice.
+    ///
+    /// ```
+    /// use cutlet::layout::Layout;
+    /// assert!(Layout::blocked(&[32], &[0], 1, 1).is_injective() && !Layout::blocked(&[16], &[0], 1, 1).is_injective());
+    /// ```
     pub fn is_injective(&self) -> bool {
         linear::rank(&self.images()) == self.hardware_bits()
     }
 
     /// True if every element is held somewhere.
+    ///
+    /// ```
+    /// assert!(!cutlet::layout::Layout::new([4], vec![1], vec![0; 5], vec![]).covers()); // elements 2 and 3 are nowhere
+    /// ```
     pub fn covers(&self) -> bool {
         1 << linear::rank(&self.images()) == self.num_elements()
     }
 
     /// Number of places that hold each element which is held at all.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[8], &[0], 1, 1).replication(), 4);
+    /// ```
     pub fn replication(&self) -> usize {
         1 << (self.hardware_bits() - linear::rank(&self.images()))
     }
 
     /// The places of the elements, or `None` if some element has none.
+    ///
+    /// ```
+    /// let inverse = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).invert().unwrap();
+    /// assert_eq!(inverse.place(65), (1, 16, 0));
+    /// ```
     pub fn invert(&self) -> Option<Inverse> {
         let span = Span::of(&self.images());
         let bits = self.num_elements().ilog2();
@@ -263,6 +384,14 @@ impl Layout {
     ///
     /// `None` if the ranks differ or both use lanes (a warp has only 32; [`Modes`](super::Modes) has
     /// partial warps).
+    ///
+    /// ```
+    /// use cutlet::layout::{Layout, local, spatial};
+    ///
+    /// let fragment = (local([2, 1]) * spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap();
+    /// let tile = Layout::replicated(&[2, 4], 1).compose(&fragment).unwrap();
+    /// assert_eq!((tile.shape(), tile.num_registers()), (&[32, 32][..], 32));
+    /// ```
     pub fn compose(&self, inner: &Layout) -> Option<Layout> {
         let rank = self.shape.len();
         if rank != inner.shape.len() || (is_used(&self.lane) && is_used(&inner.lane)) {
@@ -295,6 +424,14 @@ impl Layout {
     }
 
     /// The layout `outer` with `outer.compose(inner)` equal to this one, or `None` if there is none.
+    ///
+    /// ```
+    /// use cutlet::layout::{Layout, local, spatial};
+    ///
+    /// let fragment = (local([2, 1]) * spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap();
+    /// let outer = Layout::replicated(&[2, 4], 1);
+    /// assert_eq!(outer.compose(&fragment).unwrap().divide(&fragment), Some(outer));
+    /// ```
     pub fn divide(&self, inner: &Layout) -> Option<Layout> {
         if self.shape.len() != inner.shape.len() || self.shape.iter().zip(&inner.shape).any(|(a, b)| a % b != 0) {
             return None;
@@ -320,6 +457,13 @@ impl Layout {
     /// its bits come first.
     ///
     /// `None` if both use lanes.
+    ///
+    /// ```
+    /// use cutlet::layout::Layout;
+    ///
+    /// let batches = Layout::replicated(&[2], 1).concat(&Layout::blocked(&[32], &[0], 1, 1)).unwrap();
+    /// assert_eq!(batches.coordinates(batches.element(1, 5, 0)), [1, 5]);
+    /// ```
     pub fn concat(&self, inner: &Layout) -> Option<Layout> {
         let outer_shape = [&self.shape[..], &vec![1; inner.shape.len()]].concat();
         let inner_shape = [&vec![1; self.shape.len()], &inner.shape[..]].concat();
@@ -328,6 +472,11 @@ impl Layout {
 
     /// Length of the runs of consecutive registers that hold consecutive elements along `axis`, aligned
     /// to that length.
+    ///
+    /// ```
+    /// let layout = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4);
+    /// assert_eq!((layout.vector_len(1), layout.vector_len(0)), (4, 1));
+    /// ```
     pub fn vector_len(&self, axis: usize) -> usize {
         let bits: Vec<u32> = axis_bits(&self.shape, axis).map(|bit| 1 << bit).collect();
         let run = self.register.iter().zip(&bits).take_while(|(image, bit)| image == bit).count();
@@ -341,6 +490,10 @@ impl Layout {
     }
 
     /// How many low register bits are the elements 1, 2, 4, … along the last axis.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).contiguous_bits(), 2);
+    /// ```
     pub fn contiguous_bits(&self) -> u32 {
         match self.shape.len() {
             0 => 0,
@@ -349,11 +502,20 @@ impl Layout {
     }
 
     /// Images of all hardware bits: registers, lanes, warps.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[64], &[0], 1, 2).images(), [1, 2, 4, 8, 16, 32]);
+    /// ```
     pub fn images(&self) -> Vec<u32> {
         [&self.register[..], &self.lane, &self.warp].concat()
     }
 
     /// Equal bit for bit, register bits of image 0 counted.
+    ///
+    /// ```
+    /// let layout = |register| cutlet::layout::Layout::new([32], register, vec![1, 2, 4, 8, 16], vec![]);
+    /// assert!(layout(vec![]) == layout(vec![0]) && !layout(vec![]).is_same(&layout(vec![0])));
+    /// ```
     pub fn is_same(&self, other: &Layout) -> bool {
         self.shape == other.shape
             && self.register == other.register
@@ -388,6 +550,11 @@ impl std::hash::Hash for Layout {
 
 /// The inverse of a [`Layout`]: for every element one place that holds it, with as few hardware bits set
 /// as replication allows.
+///
+/// ```
+/// let inverse = cutlet::layout::Layout::blocked(&[64], &[0], 2, 1).invert().unwrap();
+/// assert_eq!(inverse.place(5), (1, 2, 0));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Inverse {
     /// Hardware bits of each bit of the flat index: registers, lanes, warps from low to high.
@@ -397,6 +564,11 @@ pub struct Inverse {
 
 impl Inverse {
     /// Register, lane and warp that hold the element with this flat index.
+    ///
+    /// ```
+    /// // Replicas: the place with the fewest bits.
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[8], &[0], 1, 1).invert().unwrap().place(3), (0, 3, 0));
+    /// ```
     pub fn place(&self, flat: u32) -> (usize, usize, usize) {
         let bits = self.images.iter().enumerate().filter(|(bit, _)| flat >> bit & 1 == 1);
         let place = bits.fold(0u64, |sum, (_, image)| sum ^ image) as usize;

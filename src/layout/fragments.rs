@@ -43,31 +43,60 @@ type Bit = (Axis, u32);
 
 impl Instruction {
     /// The left operand's fragment, a tile (m, k).
+    ///
+    /// ```
+    /// let mma = cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 };
+    /// assert_eq!((mma.left().shape(), mma.left().num_registers()), (&[16, 16][..], 8));
+    /// ```
     pub fn left(self) -> Layout {
         Tiling::new(self, [1, self.m, self.n, self.k], 1).left().reshape(&[self.m, self.k])
     }
 
     /// The right operand's fragment, a tile (k, n).
+    ///
+    /// ```
+    /// let mma = cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 };
+    /// assert_eq!((mma.right().shape(), mma.right().num_registers()), (&[16, 8][..], 4));
+    /// ```
     pub fn right(self) -> Layout {
         Tiling::new(self, [1, self.m, self.n, self.k], 1).right().reshape(&[self.k, self.n])
     }
 
     /// The accumulator's fragment, a tile (m, n).
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, local, spatial};
+    ///
+    /// let accumulator = Instruction { m: 16, n: 8, k: 16, bits: 16 }.accumulator();
+    /// assert_eq!(accumulator, (local([2, 1]) * spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap());
+    /// ```
     pub fn accumulator(self) -> Layout {
         Tiling::new(self, [1, self.m, self.n, self.k], 1).accumulator().reshape(&[self.m, self.n])
     }
 
     /// log2 of the elements of one operand word.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 }.word_bits(), 1); // two in a word
+    /// ```
     pub fn word_bits(self) -> u32 {
         (32 / self.bits).max(1).ilog2()
     }
 
     /// Register words of the left operand.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 }.left_words(), 4);
+    /// ```
     pub fn left_words(self) -> usize {
         self.left().num_registers() >> self.word_bits()
     }
 
     /// Register words of the right operand.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 }.right_words(), 2);
+    /// ```
     pub fn right_words(self) -> usize {
         self.right().num_registers() >> self.word_bits()
     }
@@ -80,6 +109,13 @@ impl Instruction {
 /// compute copies; along k the surplus has to be zero, which is the affair of whoever loads it.
 /// Shapes are (batch, m, k), (batch, k, n) and (batch, m, n); the layouts keep register bits of
 /// image 0, so that registers `i * count..` are the `i`-th instruction's, `count` registers each.
+///
+/// ```
+/// use cutlet::layout::{Instruction, Tiling};
+///
+/// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 64, 64, 32], 4);
+/// assert_eq!((tiling.warps, tiling.repeats(), tiling.steps()), ([0, 1, 1], [0, 1, 2], 1));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tiling {
     /// The instruction.
@@ -99,6 +135,14 @@ impl Tiling {
     ///
     /// # Panics
     /// If an extent or the number of warps is no power of two.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    ///
+    /// // One tile for two warps: one of them holds a replica.
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 16, 8, 16], 2);
+    /// assert_eq!(tiling.replicas, 1);
+    /// ```
     pub fn new(instruction: Instruction, extents: [i64; 4], num_warps: usize) -> Tiling {
         assert!(extents.iter().all(|n| *n > 0 && n.count_ones() == 1), "{extents:?} are not powers of two");
         assert!(num_warps.is_power_of_two(), "{num_warps} warps");
@@ -120,6 +164,14 @@ impl Tiling {
     /// Permutes each 32 rows (along m) or columns (along n) so that a thread holds four neighbours: bits
     /// 3 and 4 of the fragments' row number become bits 0 and 1 of the tile's. Left as it is where a
     /// warp has fewer than 32.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    ///
+    /// let mut tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 16, 32, 16], 1);
+    /// tiling.interleave(false, true);
+    /// assert_eq!(tiling.interleaved, [false, true]);
+    /// ```
     pub fn interleave(&mut self, rows: bool, columns: bool) {
         let [_, m, n] = self.repeats();
         let (m, n) = (self.instruction.m.ilog2() + m, self.instruction.n.ilog2() + n);
@@ -138,6 +190,12 @@ impl Tiling {
     }
 
     /// log2 of how often each warp repeats the instruction along batch, m and n.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 32, 32, 16], 1);
+    /// assert_eq!(tiling.repeats(), [0, 1, 2]); // 2 times 4
+    /// ```
     pub fn repeats(&self) -> [u32; 3] {
         let Instruction { m, n, .. } = self.instruction;
         let [batch, rows, columns, _] = self.extents;
@@ -146,11 +204,23 @@ impl Tiling {
     }
 
     /// log2 of the instruction's steps along k.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 16, 8, 64], 1);
+    /// assert_eq!(tiling.steps(), 2); // 4 of them
+    /// ```
     pub fn steps(&self) -> u32 {
         (self.extents[3] / self.instruction.k).max(1).ilog2()
     }
 
     /// The left operand: registers count the fragment, steps along k, repeats along m, batch.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 32, 32, 64], 1);
+    /// assert_eq!(tiling.left().shape(), [1, 32, 64]);
+    /// ```
     pub fn left(&self) -> Layout {
         let word = self.instruction.word_bits();
         let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect();
@@ -164,6 +234,12 @@ impl Tiling {
     }
 
     /// The right operand: registers count the fragment, steps along k, repeats along n, batch.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 32, 32, 64], 1);
+    /// assert_eq!(tiling.right().shape(), [1, 64, 32]);
+    /// ```
     pub fn right(&self) -> Layout {
         let word = self.instruction.word_bits();
         let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect();
@@ -176,6 +252,12 @@ impl Tiling {
     }
 
     /// The accumulator: registers count the fragment, repeats along n, repeats along m, batch.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 32, 32, 64], 1);
+    /// assert_eq!((tiling.accumulator().shape(), tiling.accumulator().num_registers()), (&[1, 32, 32][..], 32));
+    /// ```
     pub fn accumulator(&self) -> Layout {
         let mut register: Vec<Bit> = vec![(Axis::N, 0)];
         register.extend(self.upper_rows());
@@ -188,6 +270,13 @@ impl Tiling {
 
     /// Register bits and lane bits (as masks) of the left operand that count k beyond its extent: where
     /// one of them is set, the instruction wants zero.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    /// // Depth 8 of 16: the upper half of a thread's registers.
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 16, 8, 8], 1);
+    /// assert_eq!(tiling.left_surplus(), (0b100, 0));
+    /// ```
     pub fn left_surplus(&self) -> (u32, u32) {
         let word = self.instruction.word_bits();
         let first = word + self.instruction.m.ilog2() - 3;
@@ -195,6 +284,12 @@ impl Tiling {
     }
 
     /// As [`Tiling::left_surplus`], of the right operand.
+    ///
+    /// ```
+    /// use cutlet::layout::{Instruction, Tiling};
+    /// let tiling = Tiling::new(Instruction { m: 16, n: 8, k: 16, bits: 16 }, [1, 16, 8, 8], 1);
+    /// assert_eq!(tiling.right_surplus(), (0b10, 0));
+    /// ```
     pub fn right_surplus(&self) -> (u32, u32) {
         self.surplus(self.instruction.word_bits())
     }
@@ -267,6 +362,11 @@ impl Tiling {
 ///
 /// # Panics
 /// If `n` is no power of two from 8 to 256.
+///
+/// ```
+/// let layout = cutlet::layout::wgmma_accumulator(128);
+/// assert_eq!((layout.shape(), layout.num_registers(), layout.num_warps()), (&[64, 128][..], 64, 4));
+/// ```
 pub fn wgmma_accumulator(n: i64) -> Layout {
     assert!((8..=256).contains(&n) && n.count_ones() == 1, "wgmma of n = {n}");
     let mut register = vec![1, 8 * n as u32];
@@ -276,6 +376,11 @@ pub fn wgmma_accumulator(n: i64) -> Layout {
 
 /// The left operand of `wgmma` in registers, with elements of `bits` (8, 16 or 32): a tile (64, 256 / bits)
 /// over the four warps of a warpgroup.
+///
+/// ```
+/// let layout = cutlet::layout::wgmma_left(16);
+/// assert_eq!((layout.shape(), layout.num_registers(), layout.num_warps()), (&[64, 16][..], 8, 4));
+/// ```
 pub fn wgmma_left(bits: u32) -> Layout {
     let (k, word) = (256 / bits, 32 / bits);
     let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| 1 << bit).collect();

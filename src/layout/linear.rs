@@ -5,21 +5,38 @@
 
 /// The image of `input` under the map with these columns. Bits of `input` beyond the last column
 /// count for nothing.
+///
+/// ```
+/// assert_eq!(cutlet::layout::linear::apply(&[0b01, 0b11], 0b11), 0b10);
+/// ```
 pub fn apply(columns: &[u32], input: u32) -> u32 {
     columns.iter().enumerate().filter(|(bit, _)| input >> bit & 1 == 1).fold(0, |sum, (_, image)| sum ^ image)
 }
 
 /// As [`apply`], for more than 32 columns.
+///
+/// ```
+/// assert_eq!(cutlet::layout::linear::apply64(&[0b01, 0b11], 0b11), 0b10);
+/// ```
 pub fn apply64(columns: &[u32], input: u64) -> u32 {
     columns.iter().enumerate().filter(|(bit, _)| input >> bit & 1 == 1).fold(0, |sum, (_, image)| sum ^ image)
 }
 
 /// Dimension of the space that the vectors span.
+///
+/// ```
+/// assert_eq!(cutlet::layout::linear::rank(&[0b01, 0b11, 0b10]), 2);
+/// ```
 pub fn rank(vectors: &[u32]) -> usize {
     Span::of(vectors).dimension()
 }
 
 /// A subspace of F2^32, kept in echelon form.
+///
+/// ```
+/// let span = cutlet::layout::linear::Span::of(&[0b011, 0b110]);
+/// assert!(span.contains(0b101) && !span.contains(0b001));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Span {
     /// Basis vectors with pairwise different leading bits, and for each the combination of inserted
@@ -30,6 +47,10 @@ pub struct Span {
 
 impl Span {
     /// The span of the vectors.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::linear::Span::of(&[1, 2, 3]).dimension(), 2);
+    /// ```
     pub fn of(vectors: &[u32]) -> Span {
         let mut span = Span::default();
         vectors.iter().for_each(|&v| {
@@ -39,6 +60,11 @@ impl Span {
     }
 
     /// Adds a vector; true if it was not in the span.
+    ///
+    /// ```
+    /// let mut span = cutlet::layout::linear::Span::of(&[1, 2]);
+    /// assert!(!span.insert(3) && span.insert(4));
+    /// ```
     pub fn insert(&mut self, vector: u32) -> bool {
         let (rest, combination) = self.reduce(vector);
         let number = self.inserted;
@@ -52,18 +78,31 @@ impl Span {
     }
 
     /// True if the vector is a combination of the inserted ones.
+    ///
+    /// ```
+    /// assert!(cutlet::layout::linear::Span::of(&[1, 2]).contains(3));
+    /// ```
     pub fn contains(&self, vector: u32) -> bool {
         self.reduce(vector).0 == 0
     }
 
     /// The set of insertion numbers whose vectors sum to `vector`, of those that were new when
     /// inserted.
+    ///
+    /// ```
+    /// let span = cutlet::layout::linear::Span::of(&[0b011, 0b110]);
+    /// assert_eq!((span.solve(0b101), span.solve(0b001)), (Some(0b11), None));
+    /// ```
     pub fn solve(&self, vector: u32) -> Option<u64> {
         let (rest, combination) = self.reduce(vector);
         (rest == 0).then_some(combination)
     }
 
     /// Number of basis vectors.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::linear::Span::of(&[5, 5]).dimension(), 1);
+    /// ```
     pub fn dimension(&self) -> usize {
         self.basis.len()
     }
@@ -76,6 +115,10 @@ impl Span {
 }
 
 /// A basis of the intersection of the two spans.
+///
+/// ```
+/// assert_eq!(cutlet::layout::linear::intersection(&[0b001, 0b010], &[0b010, 0b100]), [0b010]);
+/// ```
 pub fn intersection(a: &[u32], b: &[u32]) -> Vec<u32> {
     // Zassenhaus: eliminate the pairs (a, a) and (b, 0) by the first half; what has a zero first half
     // is a basis of the intersection in the second.

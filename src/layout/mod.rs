@@ -8,7 +8,8 @@
 //! then small matrix computations over F2.
 //!
 //! [`Modes`] is the form for people: atoms [`local`] and [`spatial`] and their product, as in
-//! `local([2, 1]) * spatial([8, 4]) * local([1, 2])`; it lowers to a [`Layout`].
+//! `local([2, 1]) * spatial([8, 4]) * local([1, 2])`; it lowers to a [`Layout`]. Both forms print as a grid of
+//! `thread: slot` cells, and `to_svg` draws it.
 //!
 //! This room is pure mathematics: it knows shapes and hardware positions, but no IR, no back end and no
 //! element type.
@@ -23,14 +24,21 @@
 //! assert_eq!(layout.element(3, 5, 0), 9 * 8 + 3); // register 3 of lane 5: row 9, column 3
 //! ```
 
+mod algebra;
 mod convert;
 mod distributed;
 mod fragments;
 pub mod linear;
+mod lower;
 mod modes;
 mod print;
+mod reshape;
 mod shared;
+mod svg;
+#[cfg(test)]
+mod tests;
 
+pub use algebra::auto_local_spatial;
 pub use convert::{Conversion, Round, SharedPlan, ShufflePlan};
 pub use distributed::{Inverse, Layout};
 pub use fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};

@@ -1,27 +1,48 @@
-//! The picture of a layout: a grid of `thread: slot` cells.
+//! The picture of a layout: a grid of `thread: slot` cells, as text.
 
 use std::fmt;
 
 use super::distributed::Layout;
+use super::modes::{Modes, SpatialMode};
 
-/// Prints one row of cells per row of the last axis, a blank line between the matrices of higher ranks;
-/// an element held by several threads shows the first one and `+` with the number of the others, an
-/// element held by none is `-`.
-pub(super) fn grid(
-    f: &mut fmt::Formatter<'_>,
-    shape: &[i64],
-    cells: impl Iterator<Item = (Vec<i64>, i64, i64)>,
-) -> fmt::Result {
-    let count = shape.iter().product::<i64>() as usize;
-    let mut holders: Vec<Vec<(i64, i64)>> = vec![Vec::new(); count];
+/// For each element the pairs of thread and slot that hold it.
+pub(super) type Holders = Vec<Vec<(i64, i64)>>;
+
+/// Who holds the elements of a tile, given all places and what lies there.
+pub(super) fn holders(shape: &[i64], cells: impl Iterator<Item = (Vec<i64>, i64, i64)>) -> Holders {
+    let mut holders = vec![Vec::new(); shape.iter().product::<i64>() as usize];
     for (coordinates, thread, slot) in cells {
         let flat = coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c);
         holders[flat as usize].push((thread, slot));
     }
-    let text: Vec<String> = holders.iter().map(|places| cell(places)).collect();
+    holders
+}
+
+pub(super) fn holders_of_modes(modes: &Modes) -> Holders {
+    let places = (0..modes.num_threads()).flat_map(|thread| (0..modes.num_slots()).map(move |slot| (thread, slot)));
+    holders(modes.shape(), places.map(|(thread, slot)| (modes.coordinates(thread, slot), thread, slot)))
+}
+
+pub(super) fn holders_of_layout(layout: &Layout) -> Holders {
+    let registers = layout.num_registers();
+    let places = (0..32 * layout.num_warps()).flat_map(|thread| (0..registers).map(move |register| (thread, register)));
+    let cells = places.map(|(thread, register)| {
+        let flat = layout.element(register, thread % 32, thread / 32);
+        (layout.coordinates(flat), thread as i64, register as i64)
+    });
+    holders(layout.shape(), cells)
+}
+
+/// The rows and columns of the matrices that a tile is drawn as.
+pub(super) fn matrix(shape: &[i64]) -> [usize; 2] {
+    let extent = |from_last: usize| shape.iter().rev().nth(from_last).map_or(1, |&n| n as usize);
+    [extent(1), extent(0)]
+}
+
+/// Prints one row of cells per row of the last axis, a blank line between the matrices of higher ranks.
+fn grid(f: &mut fmt::Formatter<'_>, shape: &[i64], text: &[String]) -> fmt::Result {
     let width = text.iter().map(String::len).max().unwrap_or(0);
-    let columns = shape.last().map_or(1, |&n| n as usize);
-    let rows = shape.iter().rev().nth(1).map_or(1, |&n| n as usize);
+    let [rows, columns] = matrix(shape);
     for (i, row) in text.chunks(columns).enumerate() {
         if i > 0 && i % rows == 0 {
             writeln!(f)?;
@@ -32,7 +53,8 @@ pub(super) fn grid(
     Ok(())
 }
 
-fn cell(places: &[(i64, i64)]) -> String {
+/// The first place of an element and `+` with the number of the other threads that hold it; `-` if none does.
+pub(super) fn brief(places: &[(i64, i64)]) -> String {
     let Some((thread, slot)) = places.first() else { return "-".to_string() };
     match places.iter().filter(|(other, _)| other != thread).count() {
         0 => format!("{thread}: {slot}"),
@@ -40,22 +62,54 @@ fn cell(places: &[(i64, i64)]) -> String {
     }
 }
 
+/// All places of an element: `[0, 4, 8]: 0` where threads hold it in the same slot, else all pairs; `-` if none does.
+pub(super) fn full(places: &[(i64, i64)]) -> String {
+    match places {
+        [] => "-".to_string(),
+        [(thread, slot)] => format!("{thread}: {slot}"),
+        [(_, slot), ..] if places.iter().all(|(_, other)| other == slot) => {
+            let threads: Vec<i64> = places.iter().map(|(thread, _)| *thread).collect();
+            format!("{threads:?}: {slot}")
+        }
+        _ => {
+            let pairs: Vec<String> = places.iter().map(|(thread, slot)| format!("{thread}: {slot}")).collect();
+            format!("[{}]", pairs.join(", "))
+        }
+    }
+}
+
+/// The modes that define the layout, replicas as negative numbers, and the grid; an element that several threads hold
+/// shows all of them.
+impl fmt::Display for Modes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = self.canonical();
+        let spatial = least.spatial_modes().iter().map(|mode| match *mode {
+            SpatialMode::Mode(number) => number as i64,
+            SpatialMode::Replicas(count) => -count,
+        });
+        let (spatial, local) = (spatial.collect::<Vec<_>>(), least.local_modes());
+        write!(f, "shape {:?}, mode shape {:?}, ", self.shape(), least.mode_shape())?;
+        writeln!(f, "spatial modes {spatial:?}, local modes {local:?}")?;
+        let cells: Vec<String> = holders_of_modes(self).iter().map(|places| full(places)).collect();
+        grid(f, self.shape(), &cells)
+    }
+}
+
+/// The grid; an element that several threads hold shows the first one and the number of the others, or all of them in
+/// the alternate form `{:#}`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (registers, warps) = (self.num_registers(), self.num_warps());
         writeln!(f, "shape {:?}, {registers} registers, 32 lanes, {warps} warps", self.shape())?;
-        let places = (0..32 * warps).flat_map(|thread| (0..registers).map(move |register| (thread, register)));
-        let cells = places.map(|(thread, register)| {
-            let flat = self.element(register, thread % 32, thread / 32);
-            (self.coordinates(flat), thread as i64, register as i64)
-        });
-        grid(f, self.shape(), cells)
+        let cell = if f.alternate() { full } else { brief };
+        let cells: Vec<String> = holders_of_layout(self).iter().map(|places| cell(places)).collect();
+        grid(f, self.shape(), &cells)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{column_spatial, local, spatial};
+    use super::super::{Layout, column_local, column_spatial, local, spatial};
 
     #[test]
     fn pictures() {
@@ -63,6 +117,35 @@ mod tests {
         let text = "shape [4, 2], 2 registers, 32 lanes, 1 warps\n\
                     0: 0 +7  2: 0 +7\n1: 0 +7  3: 0 +7\n0: 1 +7  2: 1 +7\n1: 1 +7  3: 1 +7\n";
         assert_eq!(layout.to_string(), text);
-        assert_eq!(spatial([3]).to_string(), "shape [3], 3 threads, 1 slots\n0: 0  1: 0  2: 0\n");
+        assert!(format!("{layout:#}").contains(" [0, 4, 8, 12, 16, 20, 24, 28]: 0  "));
+        let row = "shape [3], mode shape [3], spatial modes [0], local modes []\n0: 0  1: 0  2: 0\n";
+        assert_eq!(spatial([3]).to_string(), row);
+        // Register bit 1 is a replica: one thread holds an element twice.
+        let twice = Layout::new([2], vec![1, 0], vec![0; 5], vec![]);
+        assert!(format!("{twice:#}").contains("[0: 0, 0: 2, 1: 0, 1: 2, "));
+    }
+
+    #[test]
+    fn attributes() {
+        let first_line = |layout: super::Modes| layout.to_string().lines().next().unwrap_or("").to_string();
+        for (layout, want) in [
+            (local([3, 4]), "shape [3, 4], mode shape [3, 4], spatial modes [], local modes [0, 1]"),
+            (
+                local([3, 4]) * spatial([2, 3]),
+                "shape [6, 12], mode shape [3, 2, 4, 3], spatial modes [1, 3], local modes [0, 2]",
+            ),
+            (
+                spatial([2, 3]) * local([3, 4]),
+                "shape [6, 12], mode shape [2, 3, 3, 4], spatial modes [0, 2], local modes [1, 3]",
+            ),
+            (
+                local([2, 1]) * spatial([8, 4]) * local([1, 2]),
+                "shape [16, 8], mode shape [2, 8, 4, 2], spatial modes [1, 2], local modes [0, 3]",
+            ),
+            (column_local([2, 3]), "shape [2, 3], mode shape [2, 3], spatial modes [], local modes [1, 0]"),
+            (column_spatial([2, 3]), "shape [2, 3], mode shape [2, 3], spatial modes [1, 0], local modes []"),
+        ] {
+            assert_eq!(first_line(layout), want);
+        }
     }
 }

@@ -45,6 +45,12 @@ impl SharedLayout {
     ///
     /// # Panics
     /// If an extent or `element_bytes` is no power of two, or an entry of `lanes` is no single bit.
+    ///
+    /// ```
+    /// // No lanes to keep apart: rows as they are.
+    /// let plain = cutlet::layout::SharedLayout::swizzled(&[4, 32], &[1, 0], 4, 16, &[]);
+    /// assert_eq!(plain.offset(33), 33 * 4);
+    /// ```
     pub fn swizzled(
         shape: &[i64],
         order: &[usize],
@@ -84,11 +90,21 @@ impl SharedLayout {
     }
 
     /// Bytes of the whole tile.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::layout::SharedLayout::swizzled(&[64, 64], &[1, 0], 2, 16, &[]).bytes(), 8192);
+    /// ```
     pub fn bytes(&self) -> usize {
         self.element_bytes << self.offset_bases.len()
     }
 
     /// Byte offset of the element with this flat index.
+    ///
+    /// ```
+    /// // A row of 128 bytes, then the next one; panels of 64 columns follow each other.
+    /// let shared = cutlet::layout::SharedLayout::swizzled(&[8, 128], &[1, 0], 2, 16, &[]);
+    /// assert_eq!((shared.offset(1), shared.offset(128), shared.offset(64)), (2, 128, 1024));
+    /// ```
     pub fn offset(&self, flat: u32) -> u32 {
         linear::apply(&self.offset_bases, flat)
     }
@@ -98,6 +114,14 @@ impl SharedLayout {
     ///
     /// # Panics
     /// If the shapes differ.
+    ///
+    /// ```
+    /// use cutlet::layout::{Layout, SharedLayout};
+    ///
+    /// let shared = SharedLayout::swizzled(&[32, 32], &[1, 0], 4, 16, &[]);
+    /// let side = shared.accesses(&Layout::blocked(&[32, 32], &[1, 0], 4, 1));
+    /// assert_eq!((side.accesses.len(), side.accesses[0].registers.len()), (8, 4)); // 16 bytes each
+    /// ```
     pub fn accesses(&self, layout: &Layout) -> Side {
         assert_eq!(self.shape, layout.shape(), "shapes of the two layouts");
         let span = Span::of(&self.offset_bases);
@@ -118,6 +142,13 @@ impl SharedLayout {
 }
 
 /// The accesses of all threads that move the registers of a layout to or from shared memory.
+///
+/// ```
+/// use cutlet::layout::{Layout, SharedLayout};
+///
+/// let shared = SharedLayout::swizzled(&[128], &[0], 4, 16, &[]);
+/// assert_eq!(shared.accesses(&Layout::blocked(&[128], &[0], 4, 1)).thread, [16, 32, 64, 128, 256]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     /// Byte offset contribution of each thread bit (lane bits, then warp bits), by XOR: the thread's part
@@ -134,6 +165,14 @@ pub struct Side {
 }
 
 /// One vector access of every thread.
+///
+/// ```
+/// use cutlet::layout::{Layout, SharedLayout};
+///
+/// let shared = SharedLayout::swizzled(&[256], &[0], 4, 16, &[]);
+/// let side = shared.accesses(&Layout::blocked(&[256], &[0], 4, 1));
+/// assert_eq!((&side.accesses[1].registers[..], side.accesses[1].offset), (&[4, 5, 6, 7][..], 512));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Round in which it happens, XOR the thread's [`Side::round`].
@@ -194,6 +233,17 @@ impl Side {
 
     /// Wavefronts of all accesses beyond the least possible number, one for every 128 bytes of a warp's
     /// access; elements have `element_bytes`.
+    ///
+    /// ```
+    /// use cutlet::layout::{Layout, SharedLayout};
+    ///
+    /// // Lanes that read 16 bytes of different rows meet in the same banks, unless rows are swizzled.
+    /// let columns = Layout::blocked(&[32, 32], &[0, 1], 1, 1);
+    /// let plain = SharedLayout::swizzled(&[32, 32], &[1, 0], 4, 16, &[]);
+    /// assert_eq!(plain.accesses(&columns).bank_conflicts(4), 8 * 28);
+    /// let swizzled = SharedLayout::swizzled(&[32, 32], &[1, 0], 4, 16, &[32, 64, 128]);
+    /// assert_eq!(swizzled.accesses(&columns).bank_conflicts(4), 0);
+    /// ```
     pub fn bank_conflicts(&self, element_bytes: usize) -> usize {
         let mut extra = 0;
         for access in &self.accesses {

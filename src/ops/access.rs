@@ -14,6 +14,11 @@ use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding};
 ///     let row = a.load_with([ct::bid(0), ct::scalar(0)], [1, 1024], options);
 ///     out.store((ct::bid(0), 0), row.reduce_max(1));
 /// }
+///
+/// let (a, mut out) = (ct::Device::cpu().full([2, 1000], -1.0f32)?, ct::Device::cpu().zeros([2, 1])?);
+/// ct::launch(row_max, 2, (&a, &mut out))?;
+/// assert_eq!(out.to_vec()?, [-1.0; 2]);
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
@@ -22,6 +27,20 @@ pub struct LoadOptions {
 }
 
 /// How a store treats the edge of the array, and what the compiler may expect of it.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn column(y: ArrayMut<i32, 2>) {
+///     let options = ct::StoreOptions::new().order([1, 0]).allow_tma(false);
+///     y.store_with((ct::bid(0), 0), ct::full([1, 4], ct::bid(0)), options); // down a column
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([4, 2])?;
+/// ct::launch(column, 2, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [0, 1, 0, 1, 0, 1, 0, 1]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreOptions {
     pub(crate) access: Access,
@@ -45,12 +64,39 @@ impl Default for LoadOptions {
 
 impl LoadOptions {
     /// Zero padding, axes in order, weak, checked.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn head(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(0, x.load_with(0, [4], ct::LoadOptions::new()));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(head, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2.0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> LoadOptions {
         LoadOptions::default()
     }
 
     /// What the load reads outside of the array. All but `Zero` are for floats that have the value.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn smallest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     let options = ct::LoadOptions::new().padding(Padding::PosInf);
+    ///     y.store(0, x.load_with(0, [4], options).reduce_min(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([3], 2.0f32)?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(smallest, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2.0]); // and not 0
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn padding(mut self, padding: Padding) -> LoadOptions {
         self.padding = padding;
@@ -90,6 +136,19 @@ impl LoadOptions {
 
 impl StoreOptions {
     /// Axes in order, weak, checked.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill(y: ArrayMut<f32, 1>) {
+    ///     y.store_with(0, ct::ones([4]), ct::StoreOptions::new());
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([3])?;
+    /// ct::launch(fill, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [1.0; 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> StoreOptions {
         StoreOptions::default()
@@ -97,6 +156,21 @@ impl StoreOptions {
 
     /// Whoever acquires what is written sees all that this tile block did before. For an example see
     /// [`LoadOptions::acquire`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// // What is stored before the flag is there for whoever acquires the flag.
+    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
+    ///     data.store(0, ct::full([4], 7));
+    ///     flag.store_with(0, ct::ones([1]), ct::StoreOptions::new().release(ct::Scope::Device));
+    /// }
+    ///
+    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
+    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn release(mut self, scope: Scope) -> StoreOptions {
         self.access.memory = Order::new(MemOrder::Release, scope);
@@ -108,6 +182,19 @@ macro_rules! access_options {
     ($name:ident) => {
         impl $name {
             /// Axis `d` of the tile lies along axis `order[d]` of the array; so does component `d` of the index.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn transposed(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+            ///     y.store((0, 0), x.load_with((0, 0), [2, 2], ct::LoadOptions::new().order([1, 0])));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2, 2])?);
+            /// ct::launch(transposed, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn order(mut self, order: impl Into<Vec<usize>>) -> $name {
                 self.access.order = Some(order.into());
@@ -117,6 +204,20 @@ macro_rules! access_options {
             /// Other tile blocks of the scope may access the same elements at the same time; each access of an element
             /// is one. Without an order an access is weak: then nobody may write what it reads, or touch what it
             /// writes, at the same time.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// // Blocks may all write this element at a time: one of them wins.
+            /// fn any(y: ArrayMut<i32, 1>) {
+            ///     y.store_with(0, ct::full([1], 1 + ct::bid(0)), ct::StoreOptions::new().relaxed(ct::Scope::Device));
+            /// }
+            ///
+            /// let mut y = ct::Device::cpu().zeros([1])?;
+            /// ct::launch(any, 8, (&mut y,))?;
+            /// assert!((1..=8).contains(&y.to_vec()?[0]));
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn relaxed(mut self, scope: Scope) -> $name {
                 self.access.memory = Order::new(MemOrder::Relaxed, scope);
@@ -129,6 +230,19 @@ macro_rules! access_options {
             /// Through `ptx` it is the number of tiles of a load in a loop that are there or on their way at a time,
             /// where they are copied ahead at all: at least 2, and not more than shared memory has room for. What the
             /// loop or the launch says of stages goes before. Of a store it says nothing there.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     y.store(ct::bid(0), x.load_with(ct::bid(0), [4], ct::LoadOptions::new().latency(10)));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([8], 2.0f32)?, ct::Device::cpu().zeros([8])?);
+            /// ct::launch(copy, 2, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2.0; 8]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn latency(mut self, latency: u32) -> $name {
                 self.access.latency = Some(latency);
@@ -137,6 +251,19 @@ macro_rules! access_options {
 
             /// May the access use the tensor memory accelerator? Never changes results. `false` keeps the threads
             /// themselves at work; `true`, the default, leaves the choice to the compiler.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     y.store(ct::bid(0), x.load_with(ct::bid(0), [4], ct::LoadOptions::new().allow_tma(false)));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([8], 2.0f32)?, ct::Device::cpu().zeros([8])?);
+            /// ct::launch(copy, 2, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2.0; 8]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn allow_tma(mut self, allow: bool) -> $name {
                 self.access.allow_tma = Some(allow);
@@ -179,6 +306,7 @@ macro_rules! access_options {
     };
 }
 access_options!(LoadOptions);
+#[cfg(not(doctest))] // the examples are the same
 access_options!(StoreOptions);
 
 impl Access {

@@ -42,14 +42,41 @@ methods! { [Number]
 
 functions! {
     /// 1 / (1 + exp(-x)).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0.0f32, 100.0]).sigmoid().eq(ct::astile([0.5, 1.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     sigmoid = sigmoid;
     /// x / (1 + exp(-x)): [`sigmoid`](Tile::sigmoid) times `self`, also called swish.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).silu() - ct::astile([0.0, 0.7310586])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     silu = |c: &mut Calc<'_>, x| {
         let sigmoid = sigmoid(c, x);
         c.mul(x, sigmoid)
     };
     /// x (1 + erf(x / √2)) / 2. Its error is relative to x where x is positive, and to the 1 beside the error function
     /// where it is not.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).gelu() - ct::astile([0.0, 0.8413447])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     gelu = |c: &mut Calc<'_>, x| {
         let root = c.number(std::f64::consts::FRAC_1_SQRT_2);
         let scaled = c.mul(x, root);
@@ -57,6 +84,15 @@ functions! {
         halved_product(c, x, erf)
     };
     /// The approximation of [`gelu`](Tile::gelu) by x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).gelu_tanh() - ct::astile([0.0, 0.841192])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     gelu_tanh = |c: &mut Calc<'_>, x| {
         let (cube, factor) = (c.number(0.044_715), c.number(0.797_884_560_802_865_4));
         let square = c.mul(x, x);
@@ -67,6 +103,15 @@ functions! {
         halved_product(c, x, tanh)
     };
     /// log(1 + exp(x)).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 100.0]).softplus() - ct::astile([0.6931472, 100.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     softplus = |c: &mut Calc<'_>, x| {
         let zero = c.number(0.0);
         let power = vanishing_power(c, x);
@@ -136,6 +181,16 @@ impl<T: Float, const R: usize> Tile<T, R> {
     }
 
     /// The logarithm of [`softmax`](Tile::softmax), without its loss of small numbers.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::astile([[1000.0f32, 1000.0], [0.0, -1000.0]]);
+    /// ct::assert!((x.log_softmax(1) - ct::astile([[-0.6931472, -0.6931472], [0.0, -1000.0]])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn log_softmax(self, axis: usize) -> Self {

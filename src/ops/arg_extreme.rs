@@ -70,6 +70,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
     }
 
     /// The index of the smallest element along axes; otherwise as [`argmax`](Tile::argmax).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[3, 1, 1, 4], [0, 5, -1, 9]]).argmin(1).eq(ct::astile([[1], [2]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argmin(self, axes: impl Axes) -> Tile<i32, R> {
@@ -78,6 +87,16 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// The index of the largest element along axes and its value: [`argmax`](Tile::argmax) and
     /// [`reduce_max`](Tile::reduce_max).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let (index, value) = ct::astile([3.0f32, 8.0, 8.0, 1.0]).argmax_with_value(0);
+    /// ct::assert!(index.eq(1) & value.eq(8.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argmax_with_value(self, axes: impl Axes) -> (Tile<i32, R>, Tile<T, R>) {
@@ -88,6 +107,16 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// The index of the smallest element along axes and its value: [`argmin`](Tile::argmin) and
     /// [`reduce_min`](Tile::reduce_min).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let (index, value) = ct::astile([3.0f32, 8.0, 1.0, 1.0]).argmin_with_value(0);
+    /// ct::assert!(index.eq(2) & value.eq(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argmin_with_value(self, axes: impl Axes) -> (Tile<i32, R>, Tile<T, R>) {
@@ -125,6 +154,15 @@ impl<T: Float, const R: usize> Tile<T, R> {
     }
 
     /// The index of the smallest element along axes, or of the first NaN if there is one.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3.0f32, f32::NAN]).argmin_nan(0).eq(1));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argmin_nan(self, axes: impl Axes) -> Tile<i32, R> {

@@ -13,6 +13,7 @@ use std::ops::{
     Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
 };
 
+use super::mode::scoped;
 use super::operand::{Operand, elementwise, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
@@ -79,7 +80,7 @@ fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: S
     if matches!(code, Opcode::DivI | Opcode::RemI) {
         check_divisor(place, name, rhs);
     }
-    uniform(place, name, code, attrs, &[lhs, rhs])
+    uniform(place, name, code, scoped(code, X::Elem::DTYPE, attrs), &[lhs, rhs])
 }
 
 macro_rules! operators {

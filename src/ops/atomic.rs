@@ -16,6 +16,19 @@ use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Ove
 use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn add<T: ct::AtomicAdd>(x: Array<T, 1>, sums: ArrayMut<T, 1>) {
+///     sums.atomic_store_add(0, x.load(ct::bid(0), [4]));
+/// }
+///
+/// let (x, mut sums) = (ct::Device::cpu().full([12], 0.5f32)?, ct::Device::cpu().zeros([4])?);
+/// ct::launch(add::<f32>, 3, (&x, &mut sums))?;
+/// assert_eq!(sums.to_vec()?, [1.5; 4]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "there is no atomic addition of `{Self}`",
     note = "atomic_add and atomic_sub: i32, i64, u32, u64, f16, bf16, f32, f64"
@@ -23,6 +36,19 @@ use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, recor
 pub trait AtomicAdd: Number {}
 
 /// Element types with atomic maximum and minimum: i32, i64, u32, u64, f16, bf16, f32, f64.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn largest<T: ct::AtomicMinMax>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
+///     y.atomic_store_max(0, x.load(ct::bid(0), [4]).reduce_max(0));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().from_fn([12], |[i]| i as f32)?, ct::Device::cpu().zeros([1])?);
+/// ct::launch(largest::<f32>, 3, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [11.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "there is no atomic maximum or minimum of `{Self}`",
     note = "atomic_max and atomic_min: i32, i64, u32, u64, f16, bf16, f32, f64"
@@ -30,6 +56,19 @@ pub trait AtomicAdd: Number {}
 pub trait AtomicMinMax: Number {}
 
 /// Element types with atomic bit operations: i32, i64, u32, u64.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn seen<T: ct::AtomicBits>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
+///     y.atomic_store_or(0, x.load(ct::bid(0), [1]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1u32, 4, 8], [3])?, ct::Device::cpu().zeros([1])?);
+/// ct::launch(seen::<u32>, 3, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [13]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "there are no atomic bit operations on `{Self}`",
     note = "atomic_and, atomic_or, atomic_xor: i32, i64, u32, u64"
@@ -37,6 +76,20 @@ pub trait AtomicMinMax: Number {}
 pub trait AtomicBits: Int {}
 
 /// Element types that can be exchanged atomically: those of 32 and 64 bits.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn swap<T: ct::AtomicXchg>(x: ArrayMut<T, 1>, y: ArrayMut<T, 1>) {
+///     let i = ct::bid(0);
+///     y.entry(i).store(x.entry(0).atomic_xchg(y.entry(i).load()));
+/// }
+///
+/// let (mut x, mut y) = (ct::Device::cpu().full([1], 7)?, ct::Device::cpu().full([1], 9)?);
+/// ct::launch(swap::<i32>, 1, (&mut x, &mut y))?;
+/// assert_eq!((x.to_vec()?, y.to_vec()?), (vec![9], vec![7]));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be exchanged atomically",
     note = "atomic_xchg and atomic_cas: i32, i64, u32, u64, f32, f64"
@@ -88,36 +141,126 @@ impl<const N: usize> Default for AtomicOptions<N> {
 
 impl<const N: usize> AtomicOptions<N> {
     /// Acquires and releases for the device; no mask, checked.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn count(y: ArrayMut<i32, 1>) {
+    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::<0>::new());
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([1])?;
+    /// ct::launch(count, 8, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [8]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         AtomicOptions { mask: None, order: MemOrder::AcqRel, scope: Scope::Device, unchecked: false }
     }
 
     /// In no order with other memory.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn count(y: ArrayMut<i32, 1>) {
+    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::<0>::new().relaxed(ct::Scope::Device));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([1])?;
+    /// ct::launch(count, 8, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [8]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn relaxed(self, scope: Scope) -> Self {
         AtomicOptions { order: MemOrder::Relaxed, scope, ..self }
     }
 
     /// What happened before the release that is read has happened before all that this tile block does afterwards.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// // The last of all blocks to come sees what the others stored.
+    /// fn last(parts: ArrayMut<i32, 1>, tickets: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
+    ///     let release = ct::AtomicOptions::<0>::new().release(ct::Scope::Device);
+    ///     parts.store_scalar(ct::bid(0), ct::bid(0));
+    ///     let ticket = tickets.entry(0).atomic_add_with(1, release);
+    ///     ct::if_then(ticket.eq(ct::num_blocks(0) - 1), || {
+    ///         let acquire = ct::AtomicOptions::<0>::new().acquire(ct::Scope::Device);
+    ///         let _all = tickets.entry(0).atomic_add_with(0, acquire);
+    ///         sum.store(0, parts.load(0, [8]).sum(0));
+    ///     });
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (mut parts, mut tickets, mut sum) = (device.zeros([8])?, device.zeros([1])?, device.zeros([1])?);
+    /// ct::launch(last, 8, (&mut parts, &mut tickets, &mut sum))?;
+    /// assert_eq!(sum.to_vec()?, [28]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn acquire(self, scope: Scope) -> Self {
         AtomicOptions { order: MemOrder::Acquire, scope, ..self }
     }
 
     /// Whoever acquires what is written sees all that this tile block did before.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
+    ///     data.store(0, ct::full([4], 7));
+    ///     let _before = flag.atomic_xchg_with(0, 1, ct::AtomicOptions::<0>::new().release(ct::Scope::Device));
+    /// }
+    ///
+    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
+    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn release(self, scope: Scope) -> Self {
         AtomicOptions { order: MemOrder::Release, scope, ..self }
     }
 
     /// Both: the default, for [`Scope::Device`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// // A ticket across several GPUs and the host.
+    /// fn count(y: ArrayMut<i32, 1>) {
+    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::<0>::new().acq_rel(ct::Scope::System));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([1])?;
+    /// ct::launch(count, 8, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [8]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn acq_rel(self, scope: Scope) -> Self {
         AtomicOptions { order: MemOrder::AcqRel, scope, ..self }
     }
 
     /// Only where this is true: nothing else is accessed, wherever it points.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn count_odd(x: Array<i32, 1>, bins: ArrayMut<i32, 1>) {
+    ///     let x = x.load(0, [4]);
+    ///     let _before = bins.atomic_add_with(x, 1, ct::AtomicOptions::new().mask((x % 2).eq(1)));
+    /// }
+    ///
+    /// let (x, mut bins) = (ct::Device::cpu().array(&[0, 1, 3, 3], [4])?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(count_odd, 1, (&x, &mut bins))?;
+    /// assert_eq!(bins.to_vec()?, [0, 1, 0, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn mask(self, mask: impl Operand<Tile<bool, N>>) -> Self {
         AtomicOptions { mask: Some(mask.source()), ..self }
@@ -128,6 +271,21 @@ impl<const N: usize> AtomicOptions<N> {
     /// # Safety
     /// With `false`, every index under the mask is inside of its axis, in every tile block of every launch. Else a GPU
     /// changes memory that does not belong to the array.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn count(x: Array<i32, 1>, bins: ArrayMut<i32, 1>) {
+    ///     // SAFETY: launched with numbers from 0 to 3 and four bins.
+    ///     let options = unsafe { ct::AtomicOptions::new().check_bounds(false) };
+    ///     let _before = bins.atomic_add_with(x.load(0, [4]), 1, options);
+    /// }
+    ///
+    /// let (x, mut bins) = (ct::Device::cpu().array(&[0, 1, 3, 3], [4])?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(count, 1, (&x, &mut bins))?;
+    /// assert_eq!(bins.to_vec()?, [1, 1, 0, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub unsafe fn check_bounds(self, check: bool) -> Self {
         AtomicOptions { unchecked: !check, ..self }
@@ -311,12 +469,32 @@ impl Deed {
     }
 }
 
+/// An example of an atomic operation `$call` of 3 on an element that is 6, and what comes of it.
+macro_rules! example {
+    ($parameters:literal, $($call:expr),+; $after:literal) => {
+        concat!(
+            "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nfn kernel(", $parameters, ", before: ArrayMut<i32, 1>) {\n    ",
+            $($call),+,
+            "\n    before.store_scalar(0, old);\n}\n\n\
+             let (mut x, mut before) = (ct::Device::cpu().full([2], 6)?, ct::Device::cpu().zeros([1])?);\n\
+             ct::launch(kernel, 1, (&mut x, &mut before))?;\n\
+             assert_eq!((x.to_vec()?, before.to_vec()?), (vec![6, ", $after, "], vec![6]));\n\
+             # Ok::<(), ct::Error>(())\n```"
+        )
+    };
+}
+pub(super) use example;
+
 macro_rules! atomics {
-    ($($bound:ident $deed:ident $name:ident $with:ident $doc:literal;)+) => {$(
+    ($($bound:ident $deed:ident $name:ident $with:ident $after:literal $doc:literal;)+) => {$(
         impl<T: $bound, const R: usize> ArrayMut<T, R> {
             #[doc = $doc]
             /// The index is that of [`Array::gather`](crate::Array::gather), stretched together with the value. Acquires
             /// and releases for the device.
+            ///
+            #[doc = example!(
+                "x: ArrayMut<i32, 1>", "let old = x.", stringify!($name), "(ct::astile([1]), 3).item();"; $after
+            )]
             #[track_caller]
             pub fn $name<const N: usize>(
                 self,
@@ -327,6 +505,11 @@ macro_rules! atomics {
             }
 
             #[doc = concat!("[`ArrayMut::", stringify!($name), "`] with mask, order and bounds check as stated.")]
+            ///
+            #[doc = example!(
+                "x: ArrayMut<i32, 1>", "let options = ct::AtomicOptions::new().mask(ct::astile([false, true]));\n    ",
+                "let old = x.", stringify!($with), "(ct::astile([0, 1]), 3, options).get(1);"; $after
+            )]
             #[track_caller]
             pub fn $with<const N: usize>(
                 self,
@@ -340,16 +523,16 @@ macro_rules! atomics {
     )+};
 }
 atomics! {
-    AtomicAdd Add atomic_add atomic_add_with "Adds to elements; gives the values before. Floats round once, to nearest even.";
-    AtomicAdd Sub atomic_sub atomic_sub_with "Subtracts from elements; gives the values before.";
-    AtomicMinMax Max atomic_max atomic_max_with "The larger of element and value; gives the values before. A value that is \
+    AtomicAdd Add atomic_add atomic_add_with "9" "Adds to elements; gives the values before. Floats round once, to nearest even.";
+    AtomicAdd Sub atomic_sub atomic_sub_with "3" "Subtracts from elements; gives the values before.";
+    AtomicMinMax Max atomic_max atomic_max_with "6" "The larger of element and value; gives the values before. A value that is \
         NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
-    AtomicMinMax Min atomic_min atomic_min_with "The smaller of element and value; gives the values before. A value that is \
+    AtomicMinMax Min atomic_min atomic_min_with "3" "The smaller of element and value; gives the values before. A value that is \
         NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
-    AtomicBits And atomic_and atomic_and_with "Bitwise and; gives the values before.";
-    AtomicBits Or atomic_or atomic_or_with "Bitwise or; gives the values before.";
-    AtomicBits Xor atomic_xor atomic_xor_with "Bitwise exclusive or; gives the values before.";
-    AtomicXchg Xchg atomic_xchg atomic_xchg_with "Replaces elements; gives the values before.";
+    AtomicBits And atomic_and atomic_and_with "2" "Bitwise and; gives the values before.";
+    AtomicBits Or atomic_or atomic_or_with "7" "Bitwise or; gives the values before.";
+    AtomicBits Xor atomic_xor atomic_xor_with "5" "Bitwise exclusive or; gives the values before.";
+    AtomicXchg Xchg atomic_xchg atomic_xchg_with "3" "Replaces elements; gives the values before.";
 }
 
 impl<T: AtomicXchg, const R: usize> ArrayMut<T, R> {
@@ -385,6 +568,22 @@ impl<T: AtomicXchg, const R: usize> ArrayMut<T, R> {
     }
 
     /// [`ArrayMut::atomic_cas`] with mask, order and bounds check as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn claim(owner: ArrayMut<i32, 1>, wanted: Array<i32, 1>) {
+    ///     let wanted = wanted.load(0, [4]);
+    ///     let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device).mask(wanted.ge(0));
+    ///     let _before = owner.atomic_cas_with(wanted, -1, 7, options);
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (mut owner, wanted) = (device.array(&[-1, 3, -1], [3])?, device.array(&[0, 1, -5, -5], [4])?);
+    /// ct::launch(claim, 1, (&mut owner, &wanted))?;
+    /// assert_eq!(owner.to_vec()?, [7, 3, -1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn atomic_cas_with<const N: usize>(
         self,

@@ -47,13 +47,34 @@ impl Trace {
     }
 }
 
+/// An example of an operation with 3 on an element that is 6, and what comes of it.
+macro_rules! example {
+    ($view:literal, $name:expr, $tile:literal; $after:literal) => {
+        concat!(
+            "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nfn kernel(x: ArrayMut<i32, 1>) {\n    x",
+            $view,
+            ".",
+            $name,
+            "(ct::bid(0) + 1, ",
+            $tile,
+            ");\n}\n\n\
+             let mut x = ct::Device::cpu().full([2], 6)?;\nct::launch(kernel, 1, (&mut x,))?;\n\
+             assert_eq!(x.to_vec()?, [6, ",
+            $after,
+            "]);\n# Ok::<(), ct::Error>(())\n```"
+        )
+    };
+}
+
 macro_rules! atomic_stores {
-    ($($bound:ident $deed:ident $name:ident $doc:literal;)+) => {$(
+    ($($bound:ident $deed:ident $name:ident $after:literal $doc:literal;)+) => {$(
         impl<T: $bound, const R: usize> ArrayMut<T, R> {
             #[doc = $doc]
             /// Relaxed, for the device, and without the values before: each element is changed in one step, in no order
             /// with anything else. What lies outside of the array is left alone. The index is that of
             /// [`ArrayMut::store`]; where listed positions meet, each is applied.
+            ///
+            #[doc = example!("", stringify!($name), "ct::full([1], 3)"; $after)]
             #[track_caller]
             pub fn $name(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
                 let (place, tile) = (here(), tile.stored());
@@ -70,6 +91,8 @@ macro_rules! atomic_stores {
                 "[`ArrayMut::", stringify!($name), "`] of a tile of this view; a scalar or a host value fills it. Relaxed, \
                 whatever the view says of orders."
             )]
+            ///
+            #[doc = example!(".tiles([1])", stringify!($name), "3"; $after)]
             #[track_caller]
             pub fn $name(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
                 let place = here();
@@ -83,7 +106,7 @@ macro_rules! atomic_stores {
     )+};
 }
 atomic_stores! {
-    AtomicAdd Add atomic_store_add "Adds a tile to the elements at a tile index.\n\n```\nuse cutlet as ct;\n\
+    AtomicAdd Add atomic_store_add "9" "Adds a tile to the elements at a tile index.\n\n```\nuse cutlet as ct;\n\
         use cutlet::prelude::*;\n\n// The sum of all rows.\nfn sum(x: Array<f32, 2>, sums: ArrayMut<f32, 1>) {\n    \
         let row = x.load((ct::bid(0), ct::bid(1)), [1, 4]);\n    \
         sums.atomic_store_add(ct::bid(1), row.squeeze(0));\n}\n\nlet device = ct::Device::cpu();\n\
@@ -91,11 +114,11 @@ atomic_stores! {
         ct::launch(sum, [3, 2], (&x, &mut sums))?;\n\
         assert_eq!(sums.to_vec()?, [30.0, 33.0, 36.0, 39.0, 42.0, 45.0]);\n# Ok::<(), ct::Error>(())\n```\n\n\
         Floats round once, to nearest even.";
-    AtomicMinMax Min atomic_store_min "The smaller of element and value, at a tile index. A value that is NaN changes \
+    AtomicMinMax Min atomic_store_min "3" "The smaller of element and value, at a tile index. A value that is NaN changes \
         nothing, and -0 is below +0.";
-    AtomicMinMax Max atomic_store_max "The larger of element and value, at a tile index. A value that is NaN changes \
+    AtomicMinMax Max atomic_store_max "6" "The larger of element and value, at a tile index. A value that is NaN changes \
         nothing, and -0 is below +0.";
-    AtomicBits And atomic_store_and "Bitwise and with the elements at a tile index.";
-    AtomicBits Or atomic_store_or "Bitwise or with the elements at a tile index.";
-    AtomicBits Xor atomic_store_xor "Bitwise exclusive or with the elements at a tile index.";
+    AtomicBits And atomic_store_and "2" "Bitwise and with the elements at a tile index.";
+    AtomicBits Or atomic_store_or "7" "Bitwise or with the elements at a tile index.";
+    AtomicBits Xor atomic_store_xor "5" "Bitwise exclusive or with the elements at a tile index.";
 }

@@ -90,11 +90,29 @@ counts! {
     /// ```
     count_ones = |_: &mut Calc<'_>, x| x;
     /// How many bits above the highest one that is set are not: all of them, of 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0u16, 1]).leading_zeros().eq(ct::astile([16, 15])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     leading_zeros = |c: &mut Calc<'_>, x| {
         let below = smeared(c, x);
         inverted(c, below)
     };
     /// How many bits below the lowest one that is set are not: all of them, of 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0u16, 8]).trailing_zeros().eq(ct::astile([16, 3])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     trailing_zeros = |c: &mut Calc<'_>, x| {
         let one = c.bits(1);
         let (less, others) = (c.subi(x, one), inverted(c, x));
@@ -138,6 +156,15 @@ methods! { [Int]
     }
 
     /// `self - other`; what does not fit becomes the nearest end of the range.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-100i8, 100]).saturating_sub(100).eq(ct::astile([-128, 0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn saturating_sub(self, other: impl Operand<Self>) -> Self {
@@ -155,6 +182,15 @@ methods! { [Int]
     }
 
     /// The bits moved up by `n` places; those that leave at the top come in at the bottom. `n` counts modulo the width.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0x81u8, 0x40]).rotate_left(1).eq(ct::astile([0x03, 0x80])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn rotate_left(self, n: impl Operand<Self>) -> Self {
@@ -162,6 +198,15 @@ methods! { [Int]
     }
 
     /// The bits moved down by `n` places; those that leave at the bottom come in at the top. `n` counts modulo the width.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0x81u8, 0x40]).rotate_right(1).eq(ct::astile([0xc0, 0x20])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn rotate_right(self, n: impl Operand<Self>) -> Self {

@@ -13,6 +13,21 @@ const MOST_ASKED: u32 = 1000;
 
 /// The condition of a branch or loop: `Scalar<bool>`, a one-element `Tile<bool, N>`, or a host `bool`, which is
 /// decided while tracing.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn steps(y: ArrayMut<i32, 1>, verbose: bool) {
+///     ct::if_then(verbose, || ct::println!("decided while tracing"));
+///     ct::if_then(ct::bid(0).eq(1), || y.store_scalar(0, 1));
+///     ct::if_then(ct::full([2], ct::bid(0)).eq(2).all(0), || y.store_scalar(1, 2));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2])?;
+/// ct::launch(steps, 3, (&mut y, ct::Constant(false)))?;
+/// assert_eq!(y.to_vec()?, [1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a condition",
     note = "a condition is one bool: reduce a mask with `.any(..)` or `.all(..)`"

@@ -4,6 +4,7 @@
 //! axis is `a.reduce_max(axis)`. No name here means both.
 
 use super::arithmetic::sign;
+use super::mode::scoped;
 use super::operand::{Operand, elementwise, methods, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Comparable, Element, Float, Number, Whole};
@@ -77,16 +78,70 @@ compared_by_operator! { [const R: usize] Tile<T, R>; [] Scalar<T>; }
 
 comparisons! {
     /// Is each element equal to that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).eq(ct::astile([1.0, f32::NAN])).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     eq = Eq Ordered;
     /// Does each element differ from that of `rhs`? True where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ne(ct::astile([1.0, f32::NAN])).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ne = Ne Unordered;
     /// Is each element less than that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2]).lt(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     lt = Lt Ordered;
     /// Is each element less than or equal to that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3]).le(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     le = Le Ordered;
     /// Is each element greater than that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3, 2]).gt(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     gt = Gt Ordered;
     /// Is each element greater than or equal to that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 1]).ge(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ge = Ge Ordered;
 }
 
@@ -107,8 +162,26 @@ macro_rules! unordered_comparisons {
 
 unordered_comparisons! {
     /// Is each element equal to that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).eq_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     eq_unordered = Eq Unordered;
     /// Does each element differ from that of `rhs`, neither being a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ne_ordered(2.0).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ne_ordered = Ne Ordered;
     /// Is each element less than that of `rhs`, or either a NaN?
     ///
@@ -129,10 +202,37 @@ unordered_comparisons! {
     /// ```
     lt_unordered = Lt Unordered;
     /// Is each element less than or equal to that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3.0f32, f32::NAN]).le_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     le_unordered = Le Unordered;
     /// Is each element greater than that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).gt_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     gt_unordered = Gt Unordered;
     /// Is each element greater than or equal to that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ge_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ge_unordered = Ge Unordered;
 }
 
@@ -167,24 +267,51 @@ methods! { [Number]
     /// The larger of the two elements. A NaN is ignored unless both are NaN; +0 is larger than -0.
     /// See [`Self::max_nan`](Tile::max_nan) for the form that keeps NaN, and `reduce_max` for the largest
     /// element along an axis.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).max(2.0).eq(2.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn max(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
-        uniform(here(), "max", code, attrs, &[value(self), operand::<Self>(rhs.operand())])
+        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs.operand())])
     }
 
     /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
     /// See [`Self::min_nan`](Tile::min_nan) for the form that keeps NaN, and `reduce_min` for the smallest
     /// element along an axis.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3.0f32, f32::NAN]).min(2.0).eq(2.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn min(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
-        uniform(here(), "min", code, attrs, &[value(self), operand::<Self>(rhs.operand())])
+        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs.operand())])
     }
 
     /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-5, 0, 5, 9]).clamp(-1, 5).eq(ct::astile([-1, 0, 5, 5])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn clamp(self, low: impl Operand<Self>, high: impl Operand<Self>) -> Self {
@@ -210,6 +337,11 @@ methods! { [Number]
 /// fn relu(x: Tile<f32, 2>) -> Tile<f32, 2> {
 ///     ct::select(x.gt(0.0), x, 0.0)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(relu(ct::astile([[-1.0, 2.0]])).eq(ct::astile([[0.0, 2.0]])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 #[must_use]
@@ -227,6 +359,15 @@ where
 
 impl<const R: usize> Tile<bool, R> {
     /// [`select`] with this tile as the condition.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([true, false]).select(ct::astile([1, 2]), 7).eq(ct::astile([1, 7])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn select<T: Whole>(self, if_true: impl Operand<Tile<T, R>>, if_false: impl Operand<Tile<T, R>>) -> Tile<T, R> {
@@ -236,6 +377,16 @@ impl<const R: usize> Tile<bool, R> {
 
 impl Scalar<bool> {
     /// [`select`] with this scalar as the condition.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let first = ct::bid(0).eq(0);
+    /// ct::assert!(first.select(ct::scalar(3), 4).eq(3));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn select<T: Whole>(self, if_true: impl Operand<Scalar<T>>, if_false: impl Operand<Scalar<T>>) -> Scalar<T> {

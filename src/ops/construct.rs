@@ -36,6 +36,11 @@ pub const fn next_extent(n: usize) -> usize {
 /// fn halves() -> Tile<f32, 2> {
 ///     ct::full([64, 64], 0.5)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(halves().eq(0.5));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 #[must_use]
@@ -74,6 +79,15 @@ fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Sou
 }
 
 /// A tile of zeros (`false` for bool).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::zeros::<f32, 2>([2, 4]).eq(0.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
@@ -81,6 +95,15 @@ pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 }
 
 /// A tile of ones (`true` for bool).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::ones::<i32, 1>([4]).sum(0).eq(4));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
@@ -88,6 +111,15 @@ pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 }
 
 /// A host value as a [`Scalar`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!((ct::scalar(3) + ct::bid(0)).eq(3));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
@@ -128,6 +160,11 @@ impl<T: Whole> From<T> for Scalar<T> {
 /// fn columns() -> Tile<i32, 1> {
 ///     ct::bid(0) * 128 + ct::arange(128, 0, 1)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!((columns() % 128).eq(ct::indices([128], 0)));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 #[must_use]

@@ -27,6 +27,11 @@ use crate::tile::{here, in_region, record};
 ///     });
 ///     out.store((row, 0), sum.sum(1));
 /// }
+///
+/// let (a, mut sums) = (ct::Device::cpu().full([3, 300], 0.5f32)?, ct::Device::cpu().zeros([3, 1])?);
+/// ct::launch(row_sums, 3, (&a, &mut sums))?;
+/// assert_eq!(sums.to_vec()?, [150.0; 3]);
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn for_each<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(L::Item, S) -> S) -> S {
@@ -49,6 +54,11 @@ pub fn for_each<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(L::Item
 ///     });
 ///     out.store_scalar(0, found);
 /// }
+///
+/// let (a, mut out) = (ct::Device::cpu().from_fn([600], |[i]| i as f32 - 300.0)?, ct::Device::cpu().zeros([1])?);
+/// ct::launch(first_positive, 1, (&a, &mut out))?;
+/// assert_eq!(out.to_vec()?, [2]);
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn for_each_while<L: LoopRange, S: State, C: Condition>(
@@ -80,6 +90,11 @@ pub fn for_each_while<L: LoopRange, S: State, C: Condition>(
 ///     );
 ///     steps
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(collatz_steps(ct::scalar(27)).eq(111));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn while_loop<S: State, C: Condition>(init: S, condition: impl Fn(S) -> C, body: impl Fn(S) -> S) -> S {
@@ -110,6 +125,16 @@ pub fn while_loop<S: State, C: Condition>(init: S, condition: impl Fn(S) -> C, b
 ///     let i = ct::bid(0);
 ///     ct::if_else(i.eq(0), || a.load(i, [128]), || b.load(i - 1, [128]))
 /// }
+///
+/// fn kernel(a: Array<f32, 1>, b: Array<f32, 1>, out: ArrayMut<f32, 1>) {
+///     out.store(ct::bid(0), first_or_rest(a, b));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (a, b, mut out) = (device.full([128], 1.0f32)?, device.full([128], 2.0f32)?, device.zeros([256])?);
+/// ct::launch(kernel, 2, (&a, &b, &mut out))?;
+/// assert_eq!(out.to_vec()?[127..129], [1.0, 2.0]);
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 pub fn if_else<S: State>(condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
@@ -118,6 +143,20 @@ pub fn if_else<S: State>(condition: impl Condition, then: impl Fn() -> S, otherw
 }
 
 /// Runs `then` if the condition holds: [`if_else`] with nothing to give back.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn odd(y: ArrayMut<i32, 1>) {
+///     let block = ct::bid(0);
+///     ct::if_then((block % 2).eq(1), || y.store_scalar(block, block));
+/// }
+///
+/// let mut y = ct::Device::cpu().full([4], -1)?;
+/// ct::launch(odd, 4, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [-1, 1, -1, 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn if_then(condition: impl Condition, then: impl Fn()) {
     let this = Body { place: here(), name: "if_then", what: "the body of `if_then`" };

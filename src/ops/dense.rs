@@ -8,6 +8,15 @@ use crate::ir::{Attr, ConstData, Opcode, Type};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
 /// The elements of a tile with `R` axes, written down: nested arrays, up to four deep.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::astile([[1, 2], [3, 4]]).sum(..).eq(10));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the elements of a tile with {R} axes",
     note = "nested arrays of numbers: `[1, 2]`, `[[1.0, 2.0], [3.0, 4.0]]`"
@@ -76,7 +85,7 @@ impl Trace {
     }
 }
 
-/// A tile of written-down elements: nested arrays, whose extents are powers of two.
+/// A tile of written-down elements: nested arrays, whose extents are those of a tile.
 ///
 /// ```
 /// use cutlet as ct;

@@ -51,6 +51,26 @@ pub fn grid_dependency_control_wait() {
 /// Lets the kernel behind this one on the stream begin, once all tile blocks have come here or ended: if it is launched
 /// with [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch). It still waits for the end of
 /// this one where it asks for that. Does something only on GPUs of sm_90 and later.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn first(y: ArrayMut<f32, 1>) {
+///     ct::grid_dependency_control_launch_dependents(); // the next kernel may begin, and waits for this one's end
+///     y.store(ct::bid(0), ct::full([4], 2.0));
+/// }
+/// fn second(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+///     ct::grid_dependency_control_wait();
+///     y.store(ct::bid(0), x.load(ct::bid(0), [4]) * 3.0);
+/// }
+///
+/// let (mut x, mut y) = (ct::Device::cpu().zeros([8])?, ct::Device::cpu().zeros([8])?);
+/// ct::launch(first, 2, (&mut x,))?;
+/// // SAFETY: nothing stands before the wait.
+/// unsafe { ct::Launch::new(2).programmatic_dependent_launch() }.launch(second, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [6.0; 8]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn grid_dependency_control_launch_dependents() {
     order(Opcode::GdcLaunchDependents);

@@ -11,6 +11,20 @@ use crate::element::{CastTo, Int};
 use crate::tile::{Handle, Scalar, Tile, at_place, here};
 
 /// Integers of 32 bits: what is divided by a [`Divisor`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn digits<T: ct::Divides>(y: ArrayMut<T, 1>, n: Scalar<T>) {
+///     let (tens, ones) = ct::Divisor::<T>::new(T::from_f64(10.0)).div_rem(n.to_tile::<1>());
+///     y.store(0, ct::cat([tens, ones], 0));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2])?;
+/// ct::launch(digits::<u32>, 1, (&mut y, 42u32))?;
+/// assert_eq!(y.to_vec()?, [4, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(message = "a `Divisor` is an i32 or u32, not `{Self}`")]
 pub trait Divides: Int + CastTo<u32> + CastTo<i32> {}
 impl Divides for i32 {}
@@ -52,6 +66,16 @@ impl<T: Divides> std::fmt::Debug for Divisor<T> {
 
 impl<T: Divides> Divisor<T> {
     /// Of a scalar of the kernel, or a host number.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let six = ct::Divisor::new(ct::num_blocks(0) + 5);
+    /// ct::assert!((ct::astile([17, -17]) / six).eq(ct::astile([2, -2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn new(divisor: impl Operand<Scalar<T>>) -> Divisor<T> {
@@ -69,12 +93,31 @@ impl<T: Divides> Divisor<T> {
     }
 
     /// The divisor.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::Divisor::new(6i32).get().eq(6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn get(self) -> Scalar<T> {
         self.divisor
     }
 
     /// `(x / self, x % self)`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let (quotient, rest) = ct::Divisor::new(6u32).div_rem(ct::astile([17, 6]));
+    /// ct::assert!(quotient.eq(ct::astile([2, 1])) & rest.eq(ct::astile([5, 0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn div_rem<const R: usize>(self, x: Tile<T, R>) -> (Tile<T, R>, Tile<T, R>) {

@@ -15,6 +15,23 @@ use crate::tile::{Place, here, in_region, record};
 ///
 /// What follows in the body runs where the condition did not hold. May be used in branches inside of the body, but not in
 /// the body of another loop.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn first_multiple(y: ArrayMut<i32, 1>, n: Scalar<i32>) {
+///     let found = ct::for_each_flow(ct::range(1, 100), ct::scalar(0), |k, _, flow: ct::Flow<Scalar<i32>>| {
+///         flow.break_if((k % n).eq(0), k);
+///         k
+///     });
+///     y.store_scalar(0, found);
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([1])?;
+/// ct::launch(first_multiple, 1, (&mut y, 17))?;
+/// assert_eq!(y.to_vec()?, [17]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub struct Flow<S> {
     block: BlockId,
     trace: u32,
@@ -41,6 +58,23 @@ impl<S: State> Flow<S> {
     }
 
     /// Where the condition holds, the loop ends, and gives this state.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn below(y: ArrayMut<i32, 1>) {
+    ///     let power = ct::loop_flow(ct::scalar(1), |n, flow| {
+    ///         flow.break_if((n * 3).gt(1000), n);
+    ///         n * 3
+    ///     });
+    ///     y.store_scalar(0, power);
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([1])?;
+    /// ct::launch(below, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [729]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn break_if(self, condition: impl Condition, state: S) {
         let this = Body { place: here(), name: "break_if", what: "the state of `break_if`" };
@@ -48,6 +82,23 @@ impl<S: State> Flow<S> {
     }
 
     /// Where the condition holds, the next round begins, with this state.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn odd_sum(y: ArrayMut<i32, 1>) {
+    ///     let sum = ct::for_each_flow(..10, ct::scalar(0), |k, sum, flow| {
+    ///         flow.continue_if((k % 2).eq(0), sum);
+    ///         sum + k
+    ///     });
+    ///     y.store_scalar(0, sum);
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([1])?;
+    /// ct::launch(odd_sum, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [25]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn continue_if(self, condition: impl Condition, state: S) {
         let this = Body { place: here(), name: "continue_if", what: "the state of `continue_if`" };

@@ -78,6 +78,19 @@ impl<T: Whole, const N: usize> Default for GatherOptions<T, N> {
 
 impl<T: Whole, const N: usize> GatherOptions<T, N> {
     /// No mask, zero padding, weak, checked.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.gather_with(ct::astile([2, 0, 9, -1]), ct::GatherOptions::new()));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(pick, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [7, 5, 0, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         let order = Order::default();
@@ -85,6 +98,19 @@ impl<T: Whole, const N: usize> GatherOptions<T, N> {
     }
 
     /// What is read outside of the array, and where the mask is false: a tile, a scalar or a number.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.gather_with(ct::astile([2, 0, 9, -1]), ct::GatherOptions::new().padding(-1)));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(pick, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [7, 5, -1, -1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn padding(self, value: impl Operand<Tile<T, N>>) -> Self {
         GatherOptions { padding: Some(value.source()), ..self }
@@ -92,6 +118,22 @@ impl<T: Whole, const N: usize> GatherOptions<T, N> {
 
     /// The gather synchronises with a release of what it reads: what happened before that has happened before all that
     /// this tile block does afterwards.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// // Waits for the flag that another block releases.
+    /// fn wait(flag: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     let acquire = || ct::GatherOptions::new().acquire(ct::Scope::Device);
+    ///     ct::while_loop((), |()| flag.entry(0).load_with(acquire()).eq(0), |()| ());
+    ///     y.store_scalar(0, 1);
+    /// }
+    ///
+    /// let (mut flag, mut y) = (ct::Device::cpu().full([1], 1)?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(wait, 1, (&mut flag, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn acquire(self, scope: Scope) -> Self {
         GatherOptions { order: Order::new(MemOrder::Acquire, scope), ..self }
@@ -106,12 +148,39 @@ impl<const N: usize> Default for ScatterOptions<N> {
 
 impl<const N: usize> ScatterOptions<N> {
     /// No mask, weak, checked.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn put(y: ArrayMut<i32, 1>) {
+    ///     y.scatter_with(ct::astile([2, 0]), ct::astile([7, 5]), ct::ScatterOptions::new());
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([3])?;
+    /// ct::launch(put, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [5, 0, 7]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         ScatterOptions { mask: None, latency: None, order: Order::default(), unchecked: false }
     }
 
     /// Whoever acquires what is written sees all that this tile block did before.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
+    ///     data.scatter(ct::astile([1, 0]), 7);
+    ///     flag.scatter_with(ct::astile([0]), 1, ct::ScatterOptions::new().release(ct::Scope::Device));
+    /// }
+    ///
+    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([2])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
+    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7, 7], vec![1]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn release(self, scope: Scope) -> Self {
         ScatterOptions { order: Order::new(MemOrder::Release, scope), ..self }
@@ -122,6 +191,20 @@ macro_rules! common_options {
     ([$($generics:tt)*] $name:ty) => {
         impl<$($generics)*> $name {
             /// Only where this is true: nothing else is accessed, wherever it points.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     let options = ct::GatherOptions::new().mask(ct::astile([true, false]));
+            ///     y.store(0, x.gather_with(ct::astile([2, 2]), options));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(pick, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [7, 0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn mask(self, mask: impl Operand<Tile<bool, N>>) -> Self {
                 Self { mask: Some(mask.source()), ..self }
@@ -129,6 +212,19 @@ macro_rules! common_options {
 
             /// How long this access may take, from 1 (short) to 10 (long). Never changes results; the ptx back end has
             /// no use for it.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store(0, x.gather_with(ct::astile([2, 0]), ct::GatherOptions::new().latency(8)));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(pick, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [7, 5]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn latency(self, latency: u32) -> Self {
                 Self { latency: Some(latency), ..self }
@@ -136,6 +232,21 @@ macro_rules! common_options {
 
             /// Other tile blocks of the scope may access the same elements at the same time; each access of an element
             /// is one.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn pick(x: ArrayMut<i32, 1>) {
+            ///     let options = ct::GatherOptions::new().relaxed(ct::Scope::Device);
+            ///     let first = x.entry(0).load_with(options); // others may change it meanwhile
+            ///     x.entry(ct::bid(0) + 1).store(first);
+            /// }
+            ///
+            /// let mut x = ct::Device::cpu().array(&[5, 0, 0], [3])?;
+            /// ct::launch(pick, 2, (&mut x,))?;
+            /// assert_eq!(x.to_vec()?, [5, 5, 5]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn relaxed(self, scope: Scope) -> Self {
                 Self { order: Order::new(MemOrder::Relaxed, scope), ..self }
@@ -148,6 +259,21 @@ macro_rules! common_options {
             /// With `false`, every index under the mask is inside of its axis, in every tile block of every launch.
             /// Else a GPU reads or writes memory that does not belong to the array. `true`, the default, promises
             /// nothing.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     // SAFETY: launched with three elements.
+            ///     let options = unsafe { ct::GatherOptions::new().check_bounds(false) };
+            ///     y.store(0, x.gather_with(ct::astile([2, 0]), options));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(pick, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [7, 5]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub unsafe fn check_bounds(self, check: bool) -> Self {
                 Self { unchecked: !check, ..self }
@@ -156,6 +282,7 @@ macro_rules! common_options {
     };
 }
 common_options!([T: Whole, const N: usize] GatherOptions<T, N>);
+#[cfg(not(doctest))] // the examples are the same
 common_options!([const N: usize] ScatterOptions<N>);
 
 /// What a gather or scatter is, without its types.
@@ -294,6 +421,21 @@ macro_rules! gathers {
             }
 
             /// [`Self::gather`] with mask, padding, order, bounds check and hints as stated.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// // The diagonal, where it is positive.
+            /// fn diagonal(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
+            ///     let i = ct::arange(2, 0, 1);
+            ///     y.store(0, x.gather_with((i, i), ct::GatherOptions::new().mask(i.gt(0)).padding(-1)));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7, 8], [2, 2])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(diagonal, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [-1, 8]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn gather_with<const N: usize>(
@@ -308,6 +450,7 @@ macro_rules! gathers {
     };
 }
 gathers!(Array);
+#[cfg(not(doctest))] // the examples are the same
 gathers!(ArrayMut);
 
 impl<T: Whole, const R: usize> ArrayMut<T, R> {
@@ -336,6 +479,20 @@ impl<T: Whole, const R: usize> ArrayMut<T, R> {
     }
 
     /// [`ArrayMut::scatter`] with mask, order, bounds check and hints as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn diagonal(y: ArrayMut<i32, 2>) {
+    ///     let i = ct::arange(2, 0, 1);
+    ///     y.scatter_with((i, i), i + 1, ct::ScatterOptions::new().mask(i.gt(0)));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([2, 2])?;
+    /// ct::launch(diagonal, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 0, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn scatter_with<const N: usize>(
         self,

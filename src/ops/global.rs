@@ -63,6 +63,21 @@ pub struct Global<T, const N: usize> {
 
 impl<T, const N: usize> Global<T, N> {
     /// With these values at first. Where it is written names it in the code.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// static SEEN: ct::Global<i32, 2> = ct::Global::new([10, 20]);
+    ///
+    /// fn kernel(y: ArrayMut<i32, 1>) {
+    ///     y.store(0, SEEN.array().load(0, [2]));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([2])?;
+    /// ct::launch(kernel, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [10, 20]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub const fn new(initial: [T; N]) -> Global<T, N> {
@@ -93,6 +108,24 @@ impl<T: Number, const N: usize> Global<T, N> {
     ///
     /// # Panics
     /// Outside of a kernel.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// static CALLS: ct::Global<i32, 1> = ct::Global::new([0]);
+    ///
+    /// fn kernel(y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(0, CALLS.array().entry(0).atomic_add(1));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([1])?;
+    /// let kernel = ct::compile(kernel, (&mut y,))?;
+    /// for call in 0..3 {
+    ///     kernel.launch(1, (&mut y,))?;
+    ///     assert_eq!(y.to_vec()?, [call]);
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn array(&'static self) -> ArrayMut<T, 1> {

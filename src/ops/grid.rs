@@ -22,6 +22,19 @@ fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32
 }
 
 /// The index of this tile block along a grid axis (0, 1 or 2), counted from 0.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn columns(y: ArrayMut<i32, 1>) {
+///     y.store_scalar(ct::bid(0), ct::bid(0) * 10);
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([3])?;
+/// ct::launch(columns, 3, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [0, 10, 20]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn bid(axis: usize) -> Scalar<i32> {
@@ -29,6 +42,19 @@ pub fn bid(axis: usize) -> Scalar<i32> {
 }
 
 /// The number of tile blocks along a grid axis (0, 1 or 2); 1 along axes that the launch does not name.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn count(y: ArrayMut<i32, 1>) {
+///     y.store_scalar(ct::bid(0), ct::num_blocks(0) + ct::num_blocks(1));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([3])?;
+/// ct::launch(count, 3, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [4, 4, 4]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn num_blocks(axis: usize) -> Scalar<i32> {

@@ -53,6 +53,21 @@ impl Number {
 
 /// One component of a tile index: an integer (i32, i64 or usize), a `Scalar` of any integer type, a one-element tile of
 /// integers, or [`at`] for one that counts elements.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, from: impl ct::IntoIndex) {
+///     y.store(0, x.load([from], [2]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(|x, y| copy(x, y, 1), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [3, 4]);
+/// ct::launch(|x, y| copy(x, y, ct::at(ct::bid(0) + 1)), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2, 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tile index",
     note = "an index is an integer, a `Scalar` of an integer, or `ct::at(position)` to count elements instead of tiles"
@@ -96,6 +111,20 @@ impl IntoIndex for At {
 }
 
 /// A component of a tile index that counts elements; made by [`at`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn shifted(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let from: ct::At = ct::at(1);
+///     y.store(0, x.load(from, [2]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(shifted, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2, 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct At(Component);
 
@@ -140,6 +169,21 @@ pub fn at(position: impl Position) -> At {
 }
 
 /// A position in elements: an integer (i32, i64 or usize), a `Scalar`, or a [`Tile`] with one axis, of integers.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn from(x: Array<i32, 1>, y: ArrayMut<i32, 1>, position: impl ct::Position) {
+///     y.store(0, x.load(ct::at(position), [2]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(|x, y| from(x, y, -1), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [0, 1]);
+/// ct::launch(|x, y| from(x, y, ct::astile([3, 0])), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [4, 1]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an element position",
     note = "a position is an integer, a `Scalar` or a `Tile` with one axis, of integers"
@@ -179,6 +223,21 @@ impl<I: Int> Position for Tile<I, 1> {
 
 /// A tile index of `R` components: an array `[i, j]`, a tuple `(i, 0)` where the types differ, or for
 /// `R = 1` the component itself.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn copy(x: Array<i32, 2>, y: ArrayMut<i32, 2>, from: impl ct::TileIndex<2>) {
+///     y.store((0, 0), x.load(from, [1, 2]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([1, 2])?);
+/// ct::launch(|x, y| copy(x, y, [1, 0]), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [3, 4]);
+/// ct::launch(|x, y| copy(x, y, (ct::bid(0), 0)), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an index of {R} components",
     note = "write `[i, j]`, or `(i, 0)` where scalars and host numbers are mixed"

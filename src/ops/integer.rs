@@ -89,6 +89,15 @@ fn checked(place: Place, name: &str, dividend: Arg, divisor: Arg) -> [Arg; 2] {
 
 methods! { [Number]
     /// `self / divisor` rounded down, toward negative infinity; an integer by zero gives 0. Floats divide and take the floor.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7, -7]).floor_div(2).eq(ct::astile([3, -4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn floor_div(self, divisor: impl Operand<Self>) -> Self {
@@ -98,6 +107,15 @@ methods! { [Number]
     }
 
     /// `self / divisor` rounded up, toward positive infinity; an integer by zero gives 0. Floats divide and take the ceiling.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7, -7]).ceil_div(2).eq(ct::astile([4, -3])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn ceil_div(self, divisor: impl Operand<Self>) -> Self {
@@ -107,6 +125,15 @@ methods! { [Number]
     }
 
     /// `self / divisor` rounded toward zero: for integers the same as `/`; floats divide and truncate.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7.0f32, -7.0]).trunc_div(2.0).eq(ct::astile([3.0, -3.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn trunc_div(self, divisor: impl Operand<Self>) -> Self {
@@ -117,6 +144,15 @@ methods! { [Number]
 
     /// The remainder of the floored division: it has the sign of the divisor; of an integer by zero it is
     /// `self`. (`%` has the sign of `self`.)
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([7, -7]).modulo(3).eq(ct::astile([1, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn modulo(self, divisor: impl Operand<Self>) -> Self {
@@ -126,6 +162,15 @@ methods! { [Number]
 
 methods! { [Int]
     /// The upper half of the double-width product.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([u32::MAX, 2]).mul_hi(1 << 31).eq(ct::astile([0x7fff_ffff, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn mul_hi(self, factor: impl Operand<Self>) -> Self {

@@ -56,7 +56,8 @@ impl<T: Whole, const R: usize> Tile<T, R> {
 /// The elements at positions, in turns.
 fn gathered<T: Whole, I: Int, const R: usize>(tile: Tile<T, R>, axis: usize, index: Tile<I, R>) -> Tile<T, R> {
     let (own, result) = (tile.shape(), index.shape());
-    let (count, turn) = (own[axis], own[axis].min(TURN));
+    let count = own[axis];
+    let turn = (1 << count.trailing_zeros()).min(TURN);
     let mut shape = own;
     shape[axis] = turn;
     let at = index.cast_saturating::<i32>().clamp(0, count - 1);
@@ -116,7 +117,8 @@ impl<I: Int, const R: usize> Tile<I, R> {
 /// How many there are of each number, in turns.
 fn counted<I: Int, const R: usize>(tile: Tile<I, R>, bins: usize) -> Tile<i32, 1> {
     let count = tile.len();
-    let turn = count.min((COMPARED / bins.max(1)).max(1));
+    let most = 1 << (COMPARED / bins.max(1)).max(1).ilog2();
+    let turn = (1usize << count.trailing_zeros()).min(most);
     let all = tile.cast_saturating::<i32>().reshape([count]);
     let numbers = arange(bins, 0, 1).unsqueeze(0);
     let add = |turns: Tile<i32, 1>, part: Tile<i32, 1>| turns + part.unsqueeze(1).eq(numbers).count(0).reshape([bins]);

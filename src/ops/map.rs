@@ -133,6 +133,11 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// fn activate(x: Tile<f32, 2>) -> Tile<f32, 2> {
     ///     x.map(gelu)
     /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((activate(ct::astile([[0.0, 1.0]])) - ct::astile([[0.0, 0.841192]])).abs().lt(1e-5));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]

@@ -97,6 +97,19 @@ macro_rules! array_methods {
         impl<T: Element, const R: usize> $name<T, R> {
             /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
             /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn second(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+            ///     y.store((0, 0), x.load((0, 1), [2, 2])); // columns 2 and 3, of which there is one
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().from_fn([2, 3], |[i, j]| (10 * i + j) as i32)?, ct::Device::cpu().zeros([2, 2])?);
+            /// ct::launch(second, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2, 0, 12, 0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
@@ -104,6 +117,20 @@ macro_rules! array_methods {
             }
 
             /// [`Self::load`] with padding, axis order, bounds check and hints as stated.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
+            ///     y.store(0, x.load_with(0, [4], options).reduce_max(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([3], -2.0f32)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(largest, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [-2.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn load_with(self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Tile<T, R> {
@@ -113,6 +140,19 @@ macro_rules! array_methods {
             }
 
             /// The element at an element index; zero outside of the array.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn scale(x: ArrayMut<f32, 1>, factor: Array<f32, 1>) {
+            ///     x.store(0, x.load(0, [4]) * factor.load_scalar(0));
+            /// }
+            ///
+            /// let (mut x, factor) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().full([1], 3.0f32)?);
+            /// ct::launch(scale, 1, (&mut x, &factor))?;
+            /// assert_eq!(x.to_vec()?, [6.0; 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn load_scalar(self, index: impl TileIndex<R>) -> Scalar<T>
@@ -123,6 +163,19 @@ macro_rules! array_methods {
             }
 
             /// The extent of an axis in elements.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn mean(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     y.store(0, x.load(0, [8]).sum(0) / x.extent(0).cast::<f32>());
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([5], 2.0f32)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(mean, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn extent(self, axis: usize) -> Scalar<i32> {
@@ -131,6 +184,19 @@ macro_rules! array_methods {
             }
 
             /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn extents(x: Array<f32, 2>, y: ArrayMut<i64, 1>) {
+            ///     y.store_scalar(0, x.extent64(0) * x.extent64(1));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(extents, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [35]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn extent64(self, axis: usize) -> Scalar<i64> {
@@ -139,6 +205,21 @@ macro_rules! array_methods {
             }
 
             /// The extents of all axes in elements.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn extents(x: Array<f32, 2>, y: ArrayMut<i32, 1>) {
+            ///     let [rows, columns] = x.shape();
+            ///     y.store_scalar(0, rows);
+            ///     y.store_scalar(1, columns);
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(extents, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [5, 7]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn shape(self) -> [Scalar<i32>; R] {
@@ -148,6 +229,20 @@ macro_rules! array_methods {
 
             /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. Tile indices
             /// are i32: an array with 2^31 tiles or more along an axis needs larger ones.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     let sums = ct::for_each(..x.num_tiles(0, [4]), ct::zeros([4]), |i, sums| sums + x.load(i, [4]));
+            ///     y.store(0, sums.sum(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([10], 1)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(sum, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [10]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
@@ -158,6 +253,19 @@ macro_rules! array_methods {
 
             /// The same memory with axes in another order: axis `d` of the result is axis `order[d]` of this array.
             /// Nothing is copied.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn turned(x: Array<i32, 3>, y: ArrayMut<i32, 3>) {
+            ///     y.store((0, 0, 0), x.permute([1, 2, 0]).load((0, 0, 0), [1, 2, 2]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 1, 2])?, ct::Device::cpu().zeros([1, 2, 2])?);
+            /// ct::launch(turned, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn permute(self, order: [usize; R]) -> $name<T, R> {
@@ -180,9 +288,23 @@ macro_rules! array_methods {
     };
 }
 array_methods!(Array);
+#[cfg(not(doctest))] // the examples are the same
 array_methods!(ArrayMut);
 
 /// What can be stored into an array of `T` with `R` axes: a [`Tile<T, R>`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn put<T: Element, V: ct::Stores<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
+///     y.store(0, tile);
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2])?;
+/// ct::launch(|y| put(y, ct::astile([1, 2])), 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored into an array of `{T}` with {R} axes",
     note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)` \
@@ -220,12 +342,38 @@ impl<T: Element, const R: usize> Array<T, R> {
 impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Writes a tile at a tile index: along each axis to the elements from `index * extent` on. What lies
     /// outside of the array is not written.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill(y: ArrayMut<i32, 1>) {
+    ///     y.store(ct::bid(0), ct::full([4], ct::bid(0)));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([6])?;
+    /// ct::launch(fill, 2, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 0, 0, 1, 1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
         self.store_with(index, tile, StoreOptions::default());
     }
 
     /// [`ArrayMut::store`] with axis order, bounds check and hints as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn columns(y: ArrayMut<i32, 2>) {
+    ///     y.store_with((0, 0), ct::astile([[1, 2], [3, 4]]), ct::StoreOptions::new().order([1, 0]));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([2, 2])?;
+    /// ct::launch(columns, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn store_with(self, index: impl TileIndex<R>, tile: impl Stores<T, R>, options: StoreOptions) {
         let (place, tile) = (here(), tile.stored());
@@ -237,6 +385,19 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     }
 
     /// Writes one element at an element index; does nothing outside of the array.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn squares(y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(ct::bid(0), ct::bid(0) * ct::bid(0));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([3])?;
+    /// ct::launch(squares, 3, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn store_scalar(self, index: impl TileIndex<R>, value: impl super::Operand<Tile<T, R>>)
     where
@@ -246,6 +407,22 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     }
 
     /// The same array, read only.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn total(x: Array<i32, 1>) -> Scalar<i32> {
+    ///     x.load(0, [4]).sum(0).item()
+    /// }
+    /// fn kernel(x: ArrayMut<i32, 1>) {
+    ///     x.store_scalar(0, total(x.as_array()));
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+    /// ct::launch(kernel, 1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [10, 2, 3, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn as_array(self) -> Array<T, R> {
         Array::from_handle(self.handle)

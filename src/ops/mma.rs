@@ -7,10 +7,40 @@ use crate::ir::{Attr, Flag, Opcode, Sign, Type, Value};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
 /// Names a rank for the compiler's messages.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn product<const R: usize>(a: Tile<f32, R>, b: Tile<f32, R>) -> Tile<f32, R>
+/// where
+///     ct::Rank<R>: ct::MatrixRank,
+/// {
+///     ct::matmul(a, b)
+/// }
+/// ct::assert!(product(ct::astile([[2.0, 1.0]]), ct::astile([[3.0], [4.0]])).eq(10.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Rank<const R: usize>;
 
 /// Ranks that matrices come in: 2, or 3 with a leading batch axis.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn square<const R: usize>(a: Tile<f32, R>) -> Tile<f32, R>
+/// where
+///     ct::Rank<R>: ct::MatrixRank,
+/// {
+///     ct::matmul(a, a)
+/// }
+/// ct::assert!(square(ct::astile([[[2.0]], [[3.0]]])).eq(ct::astile([[[4.0]], [[9.0]]])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "matrices are tiles with 2 axes, or 3 with a batch axis in front: `{Self}` is not a matrix",
     note = "give a vector a second axis with `.unsqueeze(0)` or `.unsqueeze(1)`"
@@ -104,6 +134,12 @@ impl Trace {
 /// fn block(a: Tile<f16, 2>, b: Tile<f16, 2>, acc: Tile<f32, 2>) -> Tile<f32, 2> {
 ///     ct::mma(a, b, acc)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (a, b) = (ct::full([16, 8], f16::ONE), ct::full([8, 16], f16::ONE));
+/// ct::assert!(block(a, b, ct::ones([16, 16])).eq(9.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 #[must_use]
@@ -128,6 +164,12 @@ where
 /// fn block(a: Tile<f8e4m3fn, 2>, b: Tile<f8e4m3fn, 2>, acc: Tile<f32, 2>) -> Tile<f32, 2> {
 ///     ct::mma_fast_acc(a, b, acc)
 /// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (a, b) = (ct::ones::<f32, 2>([16, 32]).cast(), ct::ones::<f32, 2>([32, 16]).cast());
+/// ct::assert!(block(a, b, ct::ones([16, 16])).eq(33.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 #[must_use]
@@ -144,6 +186,16 @@ where
 
 /// `a · b`, in the natural accumulator type: f32 for floats of up to 32 bits, f64 for f64, i32 for integers.
 /// (The result is not converted back to the type of the operands.)
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (a, b) = (ct::astile([[1.0f32, 2.0], [3.0, 4.0]]), ct::astile([[0.0, 1.0], [1.0, 0.0]]));
+/// ct::assert!(ct::matmul(a, b).eq(ct::astile([[2.0, 1.0], [4.0, 3.0]])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn matmul<A, B, const R: usize>(a: Tile<A, R>, b: Tile<B, R>) -> Tile<A::Acc, R>
@@ -209,6 +261,16 @@ where
 /// [`matvec`].
 ///
 /// Shapes: x `[k]`, a `[k, n]`; the result is `[n]`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (x, a) = (ct::astile([1.0f32, 10.0]), ct::astile([[1.0, 2.0], [3.0, 4.0]]));
+/// ct::assert!(ct::vecmat(x, a).eq(ct::astile([31.0, 42.0])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn vecmat<A, B>(x: Tile<A, 1>, a: Tile<B, 2>) -> Tile<A::Acc, 1>

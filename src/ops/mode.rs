@@ -4,7 +4,7 @@ use super::operand::{Operand, methods, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, Flag, Opcode, Rounding};
-use crate::tile::{Place, Scalar, Tile, Trace, here, record};
+use crate::tile::{Place, Scalar, Tile, Trace, here, is_part, record};
 
 /// How a float operation rounds, and what it does with subnormal numbers.
 ///
@@ -16,6 +16,16 @@ use crate::tile::{Place, Scalar, Tile, Trace, here, record};
 /// | `div_with` | those four; on f32 also `Approx`, `Full` | f32 |
 /// | `sqrt_with` | those four; on f32 also `Approx` | f32 |
 /// | `rsqrt_with`, `exp2_with`, `max_with`, `min_with` | none | f32 |
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let mode = ct::FloatMode::new().rounding(Rounding::Zero).flush_to_zero();
+/// ct::assert!(ct::astile([1e-39f32, 1.0]).add_with(ct::astile([0.0, 1e-9]), mode).eq(ct::astile([0.0, 1.0])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FloatMode {
     rounding: Option<Rounding>,
@@ -24,18 +34,51 @@ pub struct FloatMode {
 
 impl FloatMode {
     /// Nearest even, subnormal numbers kept.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, ct::FloatMode::new()).eq(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> FloatMode {
         FloatMode::default()
     }
 
     /// Rounds this way.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let up = ct::FloatMode::new().rounding(Rounding::PosInf);
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, up).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn rounding(self, rounding: Rounding) -> FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
+    /// The hardware's fast forms of `/`, `sqrt`, `exp` and `tanh` (f32 only): [`Rounding::Approx`].
+    pub fn approx(self) -> FloatMode {
+        self.rounding(Rounding::Approx)
+    }
+
     /// Subnormal operands and results become zero of the same sign (f32 only).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).mul_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn flush_to_zero(self) -> FloatMode {
         FloatMode { flush_to_zero: true, ..self }
@@ -48,6 +91,69 @@ impl From<Rounding> for FloatMode {
     }
 }
 
+/// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`, `sqrt`, `rsqrt`,
+/// `exp`, `exp2`, `tanh`, `max` and `min`, also those of closures. What an operation does not have, or not for its type, it
+/// leaves out: a scope that flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
+/// with bounds of their own that are put together of other operations (`erf`, `sort`, random numbers) stay as they are.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+///     let x = x.load(0, [2]);
+///     let fast = ct::with_mode(ct::FloatMode::new().flush_to_zero().approx(), || (x * 0.5).exp() / 3.0);
+///     let down = ct::with_mode(Rounding::NegInf, || x / 3.0);
+///     y.store(0, ct::cat([fast, down], 0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.array(&[f32::MIN_POSITIVE, 2.0], [2])?, device.zeros([4])?);
+/// ct::launch(kernel, 1, (&x, &mut y))?;
+/// let y = y.to_vec()?;
+/// assert!((y[1] / (1f32.exp() / 3.0) - 1.0).abs() < 1e-6);
+/// assert_eq!(y[3], 0.666_666_6);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
+    struct Restored(Option<(Option<Rounding>, bool)>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            // A panic leaves the trace as well.
+            if !std::thread::panicking() {
+                record(|t| t.float_mode = self.0);
+            }
+        }
+    }
+    let FloatMode { rounding, flush_to_zero } = mode.into();
+    let _restored = Restored(record(|t| t.float_mode.replace((rounding, flush_to_zero))));
+    body()
+}
+
+/// The attributes of an op that states no mode, in the scope that it stands in.
+pub(super) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<Attr> {
+    if !dtype.is_float() || is_part() {
+        return attrs;
+    }
+    let Some((rounding, flush_to_zero)) = record(|t| t.float_mode) else { return attrs };
+    let (roundings, flushes): (&Roundings, bool) = match code {
+        Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma => (&ARITHMETIC, true),
+        Opcode::DivF => (&DIVISION, true),
+        Opcode::Sqrt => (&ROOT, true),
+        Opcode::Exp | Opcode::Tanh => (&FAST, false),
+        Opcode::Rsqrt | Opcode::Exp2 | Opcode::MaxF | Opcode::MinF => (&NONE, true),
+        _ => return attrs,
+    };
+    let on_f32 = dtype == DType::F32;
+    let exists = |r: &Rounding| roundings.all.contains(r) || on_f32 && roundings.f32.contains(r);
+    if let Some(rounding) = rounding.filter(exists) {
+        attrs.retain(|attr| !matches!(attr, Attr::Rounding(_)));
+        attrs.insert(0, Attr::Rounding(rounding));
+    }
+    attrs.extend((flush_to_zero && flushes && on_f32).then_some(Attr::Flag(Flag::FlushToZero)));
+    attrs
+}
+
 /// Which roundings an operation takes: on every float type, and on f32 in addition.
 struct Roundings {
     all: &'static [Rounding],
@@ -58,6 +164,7 @@ const DIRECTED: &[Rounding] = &[Rounding::NearestEven, Rounding::Zero, Rounding:
 const ARITHMETIC: Roundings = Roundings { all: DIRECTED, f32: &[] };
 const DIVISION: Roundings = Roundings { all: DIRECTED, f32: &[Rounding::Approx, Rounding::Full] };
 const ROOT: Roundings = Roundings { all: DIRECTED, f32: &[Rounding::Approx] };
+const FAST: Roundings = Roundings { all: &[], f32: &[Rounding::Approx] };
 const NONE: Roundings = Roundings { all: &[], f32: &[] };
 
 impl FloatMode {
@@ -102,6 +209,15 @@ impl FloatMode {
 
 methods! { [Float]
     /// `self + rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, Rounding::PosInf).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn add_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
@@ -110,6 +226,15 @@ methods! { [Float]
     }
 
     /// `self - rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).sub_with(1e-9, Rounding::Zero).lt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn sub_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
@@ -118,6 +243,16 @@ methods! { [Float]
     }
 
     /// `self * rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let (down, up) = (ct::scalar(0.1f32).mul_with(0.1, Rounding::NegInf), ct::scalar(0.1f32).mul_with(0.1, Rounding::PosInf));
+    /// ct::assert!(down.lt(up));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn mul_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
@@ -127,6 +262,15 @@ methods! { [Float]
 
     /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors) and
     /// `Full` (at most 2 ulp).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, -1.0]).div_with(3.0, Rounding::Zero).abs().lt(0.33333334));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn div_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
@@ -135,13 +279,33 @@ methods! { [Float]
     }
 
     /// `self * factor + addend` with one rounding, to nearest even.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::scalar(1.0f32 + 1.0 / 4096.0);
+    /// ct::assert!((x * x - 1.0).ne(x.fma(x, -1.0))); // the product is not rounded
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn fma(self, factor: impl Operand<Self>, addend: impl Operand<Self>) -> Self {
-        self.fma_with(factor, addend, FloatMode::new())
+        let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
+        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), operand::<Self>(factor), operand::<Self>(addend)])
     }
 
     /// `self * factor + addend` with one rounding, as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).fma_with(1.0, 1e-9, Rounding::PosInf).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn fma_with(
@@ -155,6 +319,15 @@ methods! { [Float]
     }
 
     /// Square root, rounded as stated; on f32 also `Approx`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(2.0f32).sqrt_with(Rounding::NegInf).lt(ct::scalar(2.0f32).sqrt_with(Rounding::PosInf)));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn sqrt_with(self, mode: impl Into<FloatMode>) -> Self {
@@ -163,6 +336,15 @@ methods! { [Float]
     }
 
     /// `1 / sqrt(self)`; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).rsqrt_with(ct::FloatMode::new().flush_to_zero()).eq(f32::INFINITY));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn rsqrt_with(self, mode: FloatMode) -> Self {
@@ -171,6 +353,15 @@ methods! { [Float]
     }
 
     /// 2 to the power of `self`; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(-130.0f32).exp2_with(ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn exp2_with(self, mode: FloatMode) -> Self {
@@ -179,6 +370,15 @@ methods! { [Float]
     }
 
     /// The larger operand, ignoring a NaN; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).max_with(-1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn max_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
@@ -187,6 +387,15 @@ methods! { [Float]
     }
 
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).min_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn min_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
@@ -195,6 +404,15 @@ methods! { [Float]
     }
 
     /// The larger operand; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).max_nan(2.0).isnan().eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn max_nan(self, rhs: impl Operand<Self>) -> Self {
@@ -203,6 +421,15 @@ methods! { [Float]
     }
 
     /// The smaller operand; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).min_nan(2.0).isnan().eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn min_nan(self, rhs: impl Operand<Self>) -> Self {

@@ -10,6 +10,19 @@ use crate::tile::{Handle, Place, Raw, Scalar, Tile, TileLike, Trace, here, recor
 
 /// Element types that bytes can hold in parts or several of: all whose width is not 8 bits. Bool counts as one bit,
 /// tf32 as 32.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn bytes<T: ct::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>) {
+///     y.store(0, x.load(0, [2]).pack_to_bytes());
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[0x0201u16, 0x0403], [2])?, ct::Device::cpu().zeros([4])?);
+/// ct::launch(bytes::<u16>, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 2, 3, 4]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is as wide as a byte",
     note = "`.bitcast::<u8>()` reads 8-bit elements as bytes, and bytes as them"
@@ -41,14 +54,15 @@ impl Trace {
             return self.fail(place, Type::tile(dtype, shape), message, &[&way_out]);
         }
         let ty = Type::tile(dtype, result.as_slice());
-        if !self.legal_shape(place, name, &result) {
+        let flat = |shape: &[i64]| [shape.iter().product::<i64>()];
+        // The IR packs in one row.
+        if ![&result[..], &flat(&shape), &flat(&result)].iter().all(|shape| self.legal_shape(place, name, shape)) {
             return self.poison(Type::tile(dtype, vec![1; result.len()]));
         }
         let Some(value) = self.usable(tile, place) else { return self.poison(ty) };
         if !self.admits(place, Effect::Pure, result.len()) {
             return self.poison(ty);
         }
-        let flat = |shape: &[i64]| [shape.iter().product::<i64>()];
         let reshaped = |t: &mut Trace, value: Value, shape: &[i64]| match t.builder.module.shape(value) == shape {
             true => value,
             false => {

@@ -11,6 +11,23 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Raw, Scalar, Source, Tile
 /// host value of type `T`. With a `Scalar<T>` go a `Scalar<T>` and a host value. Two conveniences beyond
 /// that: float literals go with f16 and bf16 (rounded once, from f64), and host `usize` values, as tile
 /// extents are, with i32. Nothing else is converted.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn shifted<const R: usize>(x: Tile<f32, R>, by: impl Operand<Tile<f32, R>>) -> Tile<f32, R> {
+///     x + by
+/// }
+/// fn kernel(y: ArrayMut<f32, 1>) {
+///     let x = ct::astile([1.0f32, 2.0]);
+///     y.store(0, shifted(shifted(x, 10.0), x)); // a number, a tile
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2])?;
+/// ct::launch(kernel, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [12.0, 14.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be combined with `{O}`",
     note = "a literal has the element type of the tile: `2.0` beside floats, `2` beside integers",
@@ -136,6 +153,8 @@ macro_rules! methods {
     ($(#[$meta:meta])* [$($bound:tt)+] $($body:tt)*) => {
         $(#[$meta])*
         impl<T: $($bound)+, const R: usize> Tile<T, R> { $($body)* }
+        // The examples run once, as those of tiles.
+        #[cfg(not(doctest))]
         $(#[$meta])*
         impl<T: $($bound)+> Scalar<T> { $($body)* }
     };

@@ -3,7 +3,22 @@
 use crate::ir::{Attr, MemOrder, MemScope};
 
 /// For whom the order of an access holds.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn count(y: ArrayMut<i32, 1>) {
+///     // The host and other devices may count along.
+///     let _before = y.entry(0).atomic_add_with(1, ct::AtomicOptions::new().relaxed(ct::Scope::System));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([1])?;
+/// ct::launch(count, 8, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [8]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Scope {
     /// The tile block itself.
     Block,

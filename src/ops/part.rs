@@ -10,6 +10,21 @@ use crate::ir::{Attr, CmpPred, Opcode, Overflow, Predicate, Rounding, Sign, Type
 use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Trace, here, record};
 
 /// Elements along an axis: `a..b`, `a..`, `..b`, or `..`, of numbers or scalars; `ct::range(a, b)` where those differ.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, part: impl ct::ElementRange) {
+///     y.store(0, x.slice(0, part).load(0, [4]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([4])?);
+/// ct::launch(|x, y| copy(x, y, 1..3), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2, 3, 0, 0]);
+/// ct::launch(|x, y| copy(x, y, ct::bid(0) + 2..), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [3, 4, 0, 0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a range of elements",
     note = "write `a..b`, `a..` or `..b`, of integers or of a `Scalar` of integers; where the two differ in type, \
@@ -330,6 +345,19 @@ macro_rules! array_parts {
 
             /// Every `step`-th element along an axis, from the first one on. A step known only when the kernel runs is
             /// at least 1.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn even(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store(0, x.step(0, 2).load(0, [4]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4, 5], [5])?, ct::Device::cpu().zeros([4])?);
+            /// ct::launch(even, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1, 3, 5, 0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn step(self, axis: usize, step: impl IntoIndex) -> Self {
@@ -339,6 +367,19 @@ macro_rules! array_parts {
             }
 
             /// The same memory with two axes exchanged.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn turned(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+            ///     y.store((0, 0), x.swap_axes(0, 1).load((0, 0), [2, 2]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2, 2])?);
+            /// ct::launch(turned, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn swap_axes(self, a: usize, b: usize) -> Self {
@@ -383,6 +424,20 @@ macro_rules! array_parts {
             }
 
             /// Elements in memory from one to the next along an axis.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn strides(x: Array<i32, 2>, y: ArrayMut<i64, 1>) {
+            ///     y.store_scalar(0, x.stride(0));
+            ///     y.store_scalar(1, x.transpose().stride(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().zeros::<i32, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(strides, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [5, 1]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn stride(self, axis: usize) -> Scalar<i64> {
@@ -396,6 +451,19 @@ macro_rules! array_parts {
 
         impl<T: Element> $name<T, 2> {
             /// The same memory with the two axes exchanged.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn turned(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+            ///     y.store((0, 0), x.transpose().load((0, 0), [2, 2]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2, 2])?);
+            /// ct::launch(turned, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn transpose(self) -> Self {
@@ -405,13 +473,15 @@ macro_rules! array_parts {
     };
 }
 array_parts!(Array);
+#[cfg(not(doctest))] // the examples are the same
 array_parts!(ArrayMut);
 
 macro_rules! index_axis {
-    ($($name:ident $rank:literal $less:literal;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident $rank:literal $less:literal;)+) => {$(
         impl<T: Element> $name<T, $rank> {
             /// The array at one index of an axis, which it has no more. Outside of the array there is nothing: loads
             /// read padding, stores do nothing.
+            $(#[$doc])*
             #[track_caller]
             #[must_use]
             pub fn index_axis(self, axis: usize, index: impl IntoIndex) -> $name<T, $less> {
@@ -424,6 +494,32 @@ macro_rules! index_axis {
     )+};
 }
 index_axis! {
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn column(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.index_axis(1, ct::bid(0) + 1).load(0, [2]));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(column, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     Array 2 1; Array 3 2; Array 4 3; Array 5 4; Array 6 5; Array 7 6; Array 8 7;
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill_row(y: ArrayMut<i32, 2>) {
+    ///     y.index_axis(0, 1).store(0, ct::full([2], 7));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([2, 2])?;
+    /// ct::launch(fill_row, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 7, 7]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ArrayMut 2 1; ArrayMut 3 2; ArrayMut 4 3; ArrayMut 5 4; ArrayMut 6 5; ArrayMut 7 6; ArrayMut 8 7;
 }

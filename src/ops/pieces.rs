@@ -45,18 +45,46 @@ impl Trace {
         if !self.legal_shape(place, name, &shape) || !self.admits(place, Effect::Pure, rank) {
             return self.poison(Type::tile(dtype, vec![1; rank]));
         }
-        let value = self.joined(&pieces, axis, dtype, &shape, 0, total);
+        let value = self.in_a_row(&pieces, axis, dtype, &shape);
         self.raw(value)
     }
 
-    /// The range of the result of a `cat`: part of one piece, or its two halves. (The IR joins tiles of one extent.)
+    /// All of the pieces of a tile of this shape.
+    fn in_a_row(&mut self, pieces: &[Piece], axis: usize, dtype: DType, shape: &[i64]) -> Value {
+        let (mut made, mut whole): (i64, Option<Value>) = (0, None);
+        while made < shape[axis] {
+            let length = 1 << (shape[axis] - made).ilog2();
+            let part = self.joined(pieces, axis, dtype, shape, made, length);
+            made += length;
+            whole = Some(match whole {
+                None => part,
+                Some(first) => {
+                    let mut shape = shape.to_vec();
+                    shape[axis] = made;
+                    self.put(Opcode::Cat, &[first, part], vec![Attr::Dim(axis as u32)], dtype, &shape)
+                }
+            });
+        }
+        whole.expect("an extent of at least 1")
+    }
+
+    /// Tiles of one shape, one behind the other.
+    pub(super) fn row_of(&mut self, tiles: &[Value], axis: usize, dtype: DType) -> Value {
+        let mut shape = self.builder.module.shape(tiles[0]).to_vec();
+        let length = shape[axis];
+        let pieces = (0..).zip(tiles).map(|(n, &value)| Piece { start: n * length, length, value }).collect::<Vec<_>>();
+        shape[axis] *= tiles.len() as i64;
+        self.in_a_row(&pieces, axis, dtype, &shape)
+    }
+
+    /// A range of the result of a `cat`, a power of two: part of one piece, or its two halves.
     fn joined(&mut self, pieces: &[Piece], axis: usize, dtype: DType, whole: &[i64], from: i64, length: i64) -> Value {
         let mut shape = whole.to_vec();
         shape[axis] = length;
         let holds = |piece: &&Piece| (piece.start..piece.start + piece.length).contains(&from);
         let piece = pieces.iter().find(holds).expect("pieces without gaps");
         let offset = from - piece.start;
-        if offset + length <= piece.length && offset % length == 0 {
+        if offset + length <= piece.length && offset % length == 0 && piece.length % length == 0 {
             if length == piece.length {
                 return piece.value;
             }
@@ -222,6 +250,22 @@ pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R
 }
 
 /// Tiles that can lie beside each other along a new axis: those with 1 to 5 axes.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn twice<X: ct::Stack + Copy>(x: X) -> X::Stacked {
+///     ct::stack([x, x], 0)
+/// }
+/// fn kernel(y: ArrayMut<i32, 2>) {
+///     y.store((0, 0), twice(ct::astile([1, 2])));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2, 2])?;
+/// ct::launch(kernel, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1, 2, 1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait Stack: Sized {
     /// The tile with one more axis.
     type Stacked;
@@ -268,6 +312,16 @@ macro_rules! stacks {
         impl<T: Element> Tile<T, $more> {
             /// The tiles that lie beside each other along an axis, without that axis: the inverse of
             /// [`stack`](crate::stack). `N` is the extent of the axis.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// let [even, odd] = ct::astile([[1, 2], [3, 4]]).unstack(1);
+            /// ct::assert!(even.eq(ct::astile([1, 3])) & odd.eq(ct::astile([2, 4])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn unstack<const N: usize>(self, axis: usize) -> [Tile<T, $rank>; N] {
@@ -301,6 +355,16 @@ fn without<const R: usize>(shape: [usize; R], axis: usize) -> Vec<i64> {
 
 impl<T: Element, const R: usize> Tile<T, R> {
     /// `N` equal parts along an axis; `N` follows from the pattern: `let [a, b] = x.split(1);`
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let [low, high] = ct::astile([1, 2, 3, 4]).split(0);
+    /// ct::assert!((low + high).eq(ct::astile([4, 6])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn split<const N: usize>(self, axis: usize) -> [Tile<T, R>; N] {
@@ -414,6 +478,15 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     }
 
     /// The tile with one element replaced, at an index as that of [`get`](Tile::get).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).set(ct::bid(0) + 1, 9).eq(ct::astile([1, 9, 3, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn set(self, index: impl TileIndex<R>, value: impl Operand<Scalar<T>>) -> Tile<T, R> {

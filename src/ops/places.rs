@@ -50,6 +50,21 @@ impl Component {
 
 /// One axis of an element index with a result of rank `N`: an integer tile of rank `N`, a scalar, a number, or a range,
 /// which runs along the axis of the result that has its place.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>, places: impl ct::AxisIndex<1>) {
+///     y.store(0, x.gather([places]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[3, 4], [2])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(|x, y| pick(x, y, 0..2usize), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [3, 4]);
+/// ct::launch(|x, y| pick(x, y, ct::astile([1, 0])), 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [4, 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot index one axis of an array where the result has {N} axes",
     note = "take an integer tile with {N} axes (`.unsqueeze(axis)`), a `Scalar`, a number, or a range of numbers"
@@ -81,6 +96,20 @@ macro_rules! numbers {
 numbers!(i32 i64 usize);
 
 /// Positions from a start that may be known only when the kernel runs; see [`span`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn part(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let columns: ct::Span = ct::span(ct::bid(0) + 1, 2);
+///     y.store(0, x.gather(columns));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(part, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2, 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     start: Source,
@@ -134,6 +163,23 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 
 /// An element index of an array with `R` axes whose result has `N`: a tuple or an array with one [`AxisIndex`] for each
 /// axis; for `R = 1` that component itself.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn pick<const N: usize>(x: Array<i32, 2>, at: impl ct::GatherIndex<2, N>) -> Tile<i32, N> {
+///     x.gather(at)
+/// }
+/// fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
+///     let i = ct::arange(2, 0, 1);
+///     y.store(0, pick(x, (i, i)));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(kernel, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 4]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not index the {R} axes of this array",
     note = "one component an axis: `(rows, cols)`, `(rows, 0)`; integer tiles of one rank, scalars and numbers"

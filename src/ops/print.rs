@@ -49,6 +49,16 @@ pub fn print(message: Arguments<'_>) {
 }
 
 /// What [`assert`](fn@assert) takes: `Scalar<bool>`, or `Tile<bool, R>`, of which every element has to hold.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::bid(0).eq(0)); // a scalar
+/// ct::assert!(ct::arange(4, 0, 1).lt(4), "every element");
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asserted",
     note = "an assertion takes a `Scalar<bool>` or a `Tile<bool, R>`; what is known while tracing goes into Rust's own \
@@ -138,12 +148,28 @@ fn argument(t: &mut Trace, place: Place, value: Value, shape: &[i64]) -> Option<
 /// Prints when the kernel runs: see [`print`](fn@crate::print). Takes what Rust's own `print!` takes.
 ///
 /// Not in the prelude, where it would hide that one.
+///
+/// ```
+/// # use cutlet as ct;
+/// # ct::Launch::new(2).backend(ct::Backend::Cpu).launch(|| {
+/// ct::print!("{} ", ct::bid(0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[macro_export]
 macro_rules! print {
     ($($message:tt)+) => { $crate::print(::std::format_args!($($message)+)) };
 }
 
 /// Prints a line when the kernel runs: see [`print`](fn@crate::print). Takes what Rust's own `println!` takes.
+///
+/// ```
+/// # use cutlet as ct;
+/// # ct::Launch::new(2).backend(ct::Backend::Cpu).launch(|| {
+/// ct::println!("block {}: {:?}", ct::bid(0), ct::arange(4, 0.0f32, 0.5));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[macro_export]
 macro_rules! println {
     () => { $crate::print(::std::format_args!("\n")) };
@@ -154,6 +180,14 @@ macro_rules! println {
 /// [`assert`](fn@crate::assert).
 ///
 /// What is known while tracing goes into Rust's own `assert!`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # let result = ct::Launch::new(2).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::bid(0).lt(1), "there is a block {}", ct::bid(0));
+/// # }, ());
+/// # assert!(result.unwrap_err().to_string().contains("there is a block 1"));
+/// ```
 #[macro_export]
 macro_rules! assert {
     ($condition:expr $(,)?) => { $crate::assert($condition, ::std::format_args!("")) };

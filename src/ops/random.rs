@@ -62,6 +62,18 @@ mod sealed {
 }
 
 /// Floats that random numbers are made as: f16, bf16, f32, f64.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn noise<T: ct::RandomFloat>() -> Tile<T, 1> {
+///     ct::Philox::new(1, 0).uniform::<T, 1>(0, [8])
+/// }
+/// ct::assert!(noise::<f16>().lt(1.0) & noise::<f64>().lt(1.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait RandomFloat: Float + sealed::Sealed {
     /// Numbers of one counter.
     #[doc(hidden)]
@@ -148,6 +160,16 @@ halves! { f16 11; bf16 8; }
 impl Philox {
     /// The numbers of a seed, from an offset on. Different offsets give different numbers; a kernel that draws several
     /// times, say in a loop, counts it up.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let numbers = ct::Philox::new(42, 0);
+    /// ct::assert!(numbers.bits(0, [8]).eq(ct::Philox::new(42, 0).bits(0, [8])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn new(seed: impl Operand<Scalar<u64>>, offset: impl Operand<Scalar<u64>>) -> Philox {
@@ -179,6 +201,16 @@ impl Philox {
     }
 
     /// Numbers from 0 to below 1, all equally likely: multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::Philox::new(42, 0).uniform::<f32, 1>(0, [64]);
+    /// ct::assert!(x.ge(0.0) & x.lt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn uniform<T: RandomFloat, const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
@@ -186,6 +218,16 @@ impl Philox {
     }
 
     /// Numbers of the normal distribution with mean 0 and variance 1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::Philox::new(42, 0).normal::<f32, 1>(0, [1024]);
+    /// ct::assert!((x.sum(0) / 1024.0).abs().lt(0.1));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn normal<T: RandomFloat, const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
@@ -193,6 +235,16 @@ impl Philox {
     }
 
     /// Numbers of the exponential distribution with mean 1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::Philox::new(42, 0).exponential::<f32, 1>(0, [1024]);
+    /// ct::assert!((x.sum(0) / 1024.0 - 1.0).abs().lt(0.1));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn exponential<T: RandomFloat, const R: usize>(
@@ -205,6 +257,16 @@ impl Philox {
 
     /// Integers from `range.start` to before `range.end`, which is above it. The likelihoods of two of them differ by at
     /// most their number times 2^-32.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let dice = ct::Philox::new(42, 0).range(0, [64], 1..7);
+    /// ct::assert!(dice.ge(1) & dice.le(6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn range<const R: usize>(
@@ -221,6 +283,16 @@ impl Philox {
     }
 
     /// True with this probability, from 0 to 1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let rare = ct::Philox::new(42, 0).bernoulli(0, [1024], 0.125);
+    /// ct::assert!((rare.count(0) - 128).abs().lt(50));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn bernoulli<const R: usize>(

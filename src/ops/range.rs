@@ -7,6 +7,20 @@ use crate::element::Int;
 use crate::tile::{Handle, Raw, Scalar, Source, here, record};
 
 /// Element types that a loop counts in.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn sum<C: ct::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
+///     let sum = ct::for_each(..n, ct::zeros::<C, 1>([1]).item(), |k, sum| sum + k);
+///     y.store_scalar(0, sum);
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([1])?;
+/// ct::launch(sum::<u64>, 1, (10u64, &mut y))?;
+/// assert_eq!(y.to_vec()?, [45]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a loop does not count in `{Self}`",
     note = "loops count in i32, i64, u32 and u64: convert the ends with `.cast::<i32>()`"
@@ -18,6 +32,16 @@ impl Count for u32 {}
 impl Count for u64 {}
 
 /// Host integers that go with a `Scalar` of any type that a loop counts in.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(3usize, ct::num_blocks(0) + 4), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(3 + 4));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait HostCount: Copy {
     #[doc(hidden)]
     fn source<I: Count>(self) -> Source;
@@ -26,6 +50,16 @@ pub trait HostCount: Copy {
 }
 
 /// Those that a loop also counts to by themselves, in i32.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(1, 4usize), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(6));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait HostIndex: HostCount {}
 impl HostIndex for i32 {}
 impl HostIndex for usize {}
@@ -55,6 +89,16 @@ impl HostCount for usize {
 
 /// The two ends of a range, which may be of different types: two scalars of one type, a scalar and a host number, or two
 /// host numbers (counted in i32).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(ct::bid(0), 4), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(6));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a loop cannot count from `{Self}` to `{B}`",
     note = "both ends are scalars of one integer type; an i32, i64, u32 or usize of the host goes with each of them; two \
@@ -93,6 +137,16 @@ impl<H: HostIndex> Ends<H> for H {
 }
 
 /// The step of a range that counts in `C`: a host number, also a negative one, or a `Scalar<C>`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(0, 10).step(ct::num_blocks(0) + 2), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(3 + 6 + 9));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the step of a range that counts in `{C}`",
     note = "a step is a number of the host or a scalar of the counter's type"
@@ -153,6 +207,18 @@ impl Bounds {
 ///
 /// `..n` (from 0), `a..b` where both are of one type, and [`range`] with ends of different types, steps, directions and
 /// hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn sum(range: impl ct::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
+///     ct::for_each(range, ct::scalar(0), |k, sum| sum + k)
+/// }
+/// ct::assert!((sum(..4) + sum(ct::range(10, 0).step(-5))).eq(6 + 15));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a loop range",
     note = "`..n`, `a..b`, `ct::range(a, b).step(s)`; for tuples of numbers and scalars `ct::range(0, n)`"
@@ -168,6 +234,16 @@ pub trait LoopRange {
 }
 
 /// A range with a step, a direction, and hints; see [`range`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let down: ct::StepRange = ct::range(0, 4).rev();
+/// ct::assert!(ct::for_each(down, ct::scalar(0), |k, digits| digits * 10 + k).eq(3210));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StepRange<C = i32> {
     bounds: Bounds,
@@ -258,14 +334,44 @@ impl<C: Count> StepRange<C> {
 
     /// Hint: loads of the loop are copied ahead in this many stages of shared memory; 1: no pipeline. Like
     /// [`Hints::stages`](crate::Hints), for this loop alone. The tileir and cpu back ends do without it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::for_each(ct::range(0, 4).stages(3), ct::scalar(0), |k, sum| sum + k).eq(6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn stages(mut self, stages: u32) -> StepRange<C> {
         self.bounds.stages = Some(stages);
         self
     }
 
-    /// Hint: the assembler may put this many rounds one after another; 1: it must not. It decides itself about more
-    /// than 1. The tileir and cpu back ends do without it.
+    /// Hint: so many rounds stand one after another, with one test for all of them, and single rounds do what is left; 1:
+    /// the assembler leaves the rounds one by one, too. The ptx back end follows it where the step is a constant, and
+    /// the loop neither multiplies matrices nor has its loads copied ahead ([`StepRange::stages`]: 1 prevents that); the
+    /// tileir and cpu back ends do without it.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use ct::prelude::*;
+    ///
+    /// fn row_sums(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 1>) {
+    ///     let row = ct::bid(0);
+    ///     let tiles = ct::range(0, x.num_tiles(1, [1, 256])).unroll(4);
+    ///     let sum = ct::for_each(tiles, ct::zeros([1, 256]), |k, sum| sum + x.load((row, k), [1, 256]));
+    ///     y.store(row, sum.sum(1).reshape([1]));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&vec![1.0f32; 3 * 2000], [3, 2000])?;
+    /// let mut y = device.zeros::<f32, 1>([3])?;
+    /// ct::launch(row_sums, 3, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2000.0; 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn unroll(mut self, rounds: u32) -> StepRange<C> {
         self.bounds.unroll = Some(rounds);

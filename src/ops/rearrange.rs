@@ -30,36 +30,73 @@ impl Trace {
         }
     }
 
+    /// The blocks of an extent that is no power of two in the opposite order, each flipped.
+    fn flipped_in_blocks(&mut self, value: Value, dtype: DType, shape: &[i64], axis: usize) -> Value {
+        let length = shape[axis] & shape[axis].wrapping_neg();
+        let mut block = shape.to_vec();
+        block[axis] = length;
+        let ty = self.builder.module.intern(Type::tile(dtype, block.as_slice()));
+        let blocks: Vec<Value> = (0..shape[axis] / length)
+            .rev()
+            .map(|number| {
+                let index = |d: usize| if d == axis { number as u64 } else { 0 };
+                let index: Vec<Value> = (0..shape.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect();
+                let part = self.emit(Opcode::Extract, &[&[value], &index], vec![], vec![], &[ty])[0];
+                self.flipped(part, dtype, &block, axis)
+            })
+            .collect();
+        self.row_of(&blocks, axis, dtype)
+    }
+
     /// Exchanges halves, halves of halves and so on: each bit of the coordinate is turned.
     fn flipped(&mut self, value: Value, dtype: DType, shape: &[i64], axis: usize) -> Value {
+        if shape[axis].count_ones() > 1 {
+            return self.flipped_in_blocks(value, dtype, shape, axis);
+        }
         let mut value = value;
-        let inner: i64 = shape[axis + 1..].iter().product();
-        let all: i64 = shape.iter().product();
-        let mut step = inner;
-        while step < inner * shape[axis] {
-            value = self.halves_exchanged(value, dtype, all, step);
-            step *= 2;
+        let mut distance = 1;
+        while distance < shape[axis] {
+            value = self.halves_exchanged(value, dtype, shape, axis, distance);
+            distance *= 2;
         }
         self.reshaped_to(value, dtype, shape)
     }
 
-    /// Elements whose row-major positions differ by `step`, a power of two, exchanged: that bit of the position is turned.
-    pub(super) fn bit_turned(&mut self, value: Value, dtype: DType, shape: &[i64], step: i64) -> Value {
-        let exchanged = self.halves_exchanged(value, dtype, shape.iter().product(), step);
+    /// Elements whose positions along an axis differ by `distance`, a power of two, exchanged: that bit is turned.
+    pub(super) fn bit_turned(
+        &mut self,
+        value: Value,
+        dtype: DType,
+        shape: &[i64],
+        axis: usize,
+        distance: i64,
+    ) -> Value {
+        let exchanged = self.halves_exchanged(value, dtype, shape, axis, distance);
         self.reshaped_to(exchanged, dtype, shape)
     }
 
-    /// As rows of two halves of `step` elements, these exchanged.
-    fn halves_exchanged(&mut self, value: Value, dtype: DType, all: i64, step: i64) -> Value {
-        let bits = [all / (2 * step), 2, step];
+    /// An axis as rows of two halves of `distance` elements, these exchanged. Gives some shape of all elements in their
+    /// order.
+    fn halves_exchanged(&mut self, value: Value, dtype: DType, shape: &[i64], axis: usize, distance: i64) -> Value {
+        let (before, after) = (&shape[..axis], &shape[axis + 1..]);
+        // One axis for all that are before or behind: unless they cannot be one.
+        let joint = shape.iter().all(|extent| extent.count_ones() == 1);
+        let [before, after] = [before, after].map(|s| if joint { vec![s.iter().product()] } else { s.to_vec() });
+        let rows = shape[axis] / (2 * distance);
+        let (bits, at) = match joint {
+            true => (vec![before[0] * rows, 2, distance * after[0]], 1),
+            false => ([&before[..], &[rows, 2, distance], &after[..]].concat(), before.len() + 1),
+        };
         let value = self.reshaped_to(value, dtype, &bits);
-        let part = self.builder.module.intern(Type::tile(dtype, [bits[0], 1, step]));
-        let zero = self.splat(DType::I32, 0, &[]);
+        let mut half = bits.clone();
+        half[at] = 1;
+        let part = self.builder.module.intern(Type::tile(dtype, half));
         let halves = [1, 0].map(|number| {
-            let number = self.splat(DType::I32, number, &[]);
-            self.emit(Opcode::Extract, &[&[value], &[zero, number, zero]], vec![], vec![], &[part])[0]
+            let index = |d: usize| if d == at { number } else { 0 };
+            let index: Vec<Value> = (0..bits.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect();
+            self.emit(Opcode::Extract, &[&[value], &index], vec![], vec![], &[part])[0]
         });
-        self.put(Opcode::Cat, &halves, vec![Attr::Dim(1)], dtype, &bits)
+        self.put(Opcode::Cat, &halves, vec![Attr::Dim(at as u32)], dtype, &bits)
     }
 
     /// Each extent repeated `outer` times as a whole and each element `inner` times in place.
@@ -142,6 +179,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 
     /// Each element `times` times in place along an axis.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2]).repeat_interleave(0, 2).eq(ct::astile([1, 1, 2, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn repeat_interleave(self, axis: usize, times: usize) -> Tile<T, R> {

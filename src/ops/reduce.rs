@@ -15,6 +15,17 @@ use crate::ir::{Attr, Flag, Opcode, Overflow, Rounding};
 use crate::tile::{Handle, Raw, Region, Scalar, Tile, here};
 
 /// The axes of a reduction: one (`1`), several (`[0, 2]`) or all (`..`).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let x = ct::astile([[[1, 2], [3, 4]]]);
+/// ct::assert!(x.sum(2).eq(ct::astile([[[3], [7]]])));
+/// ct::assert!(x.sum([0, 1]).eq(ct::astile([[[4, 6]]])) & x.sum(..).eq(10));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait Axes {
     #[doc(hidden)]
     fn axes(self, rank: usize) -> Vec<usize>;
@@ -75,6 +86,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// fn row_mean(x: Tile<f32, 2>) -> Tile<f32, 2> {
     ///     x.sum(1) / x.shape()[1] as f32 // shape [rows, 1]
     /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(row_mean(ct::astile([[1.0, 2.0], [3.0, 5.0]])).eq(ct::astile([[1.5], [4.0]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
@@ -87,6 +103,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
     }
 
     /// The product along axes, accumulated in `T` itself.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[1, 2], [3, 4]]).prod(1).eq(ct::astile([[2], [12]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn prod(self, axes: impl Axes) -> Self {
@@ -99,6 +124,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// The largest element along axes. A NaN is ignored; where there are only NaNs the result is -∞ or NaN.
     /// (`a.max(b)` is the larger of two tiles' elements.)
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[1.0f32, f32::NAN], [3.0, 4.0]]).reduce_max(1).eq(ct::astile([[1.0], [4.0]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_max(self, axes: impl Axes) -> Self {
@@ -111,6 +145,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// The smallest element along axes. A NaN is ignored; where there are only NaNs the result is +∞ or NaN.
     /// (`a.min(b)` is the smaller of two tiles' elements.)
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[1, 2], [3, 4]]).reduce_min(0).eq(ct::astile([[1, 2]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_min(self, axes: impl Axes) -> Self {
@@ -124,6 +167,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
 impl<T: Float, const R: usize> Tile<T, R> {
     /// The largest element along axes; NaN where there is one.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).reduce_max_nan(0).isnan());
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_max_nan(self, axes: impl Axes) -> Self {
@@ -132,6 +184,15 @@ impl<T: Float, const R: usize> Tile<T, R> {
     }
 
     /// The smallest element along axes; NaN where there is one.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).reduce_min_nan(0).isnan());
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_min_nan(self, axes: impl Axes) -> Self {
@@ -142,6 +203,15 @@ impl<T: Float, const R: usize> Tile<T, R> {
 
 impl<const R: usize> Tile<bool, R> {
     /// Is any element along the axes true?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[true, false], [false, false]]).any(1).eq(ct::astile([[true], [false]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn any(self, axes: impl Axes) -> Self {
@@ -149,6 +219,15 @@ impl<const R: usize> Tile<bool, R> {
     }
 
     /// Are all elements along the axes true?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[true, false], [true, true]]).all(1).eq(ct::astile([[false], [true]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn all(self, axes: impl Axes) -> Self {
@@ -181,6 +260,15 @@ impl<const R: usize> Tile<bool, R> {
 
 impl<T: Float, const R: usize> Tile<T, R> {
     /// [`sum`](Tile::sum) whose additions round and flush as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, 1e-9]).sum_with(0, Rounding::PosInf).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn sum_with(self, axes: impl Axes, mode: impl Into<FloatMode>) -> Self {
@@ -214,6 +302,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 
     /// The product along axes, accumulated in `U`: each element is converted first, as by [`cast`](Tile::cast).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([200u8, 200]).prod_as::<i32>(0).eq(40_000));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn prod_as<U: Number>(self, axes: impl Axes) -> Tile<U, R> {
@@ -223,6 +320,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
 
 impl<T: Int, const R: usize> Tile<T, R> {
     /// The exclusive or of all elements along axes.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0b1100u8, 0b1010]).reduce_xor(0).eq(0b0110));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_xor(self, axes: impl Axes) -> Self {
@@ -230,6 +336,15 @@ impl<T: Int, const R: usize> Tile<T, R> {
     }
 
     /// The bits that all elements along axes have.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0b1100u8, 0b1010]).reduce_and(0).eq(0b1000));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_and(self, axes: impl Axes) -> Self {
@@ -277,6 +392,11 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// fn bits_in_any(x: Tile<u32, 2>) -> Tile<u32, 2> {
     ///     x.reduce(1, 0, |acc, x| acc | x)
     /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(bits_in_any(ct::astile([[1, 2], [4, 4]])).eq(ct::astile([[3], [4]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]

@@ -108,6 +108,20 @@ fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str)> {
 /// [`require`](fn@crate::require).
 ///
 /// What is known while tracing goes into Rust's own `assert!`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn halves(x: ArrayMut<f32, 1>) {
+///     ct::require!((x.extent(0) % 4).eq(0), "{} elements", x.extent(0));
+///     x.store(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
+/// }
+///
+/// let (mut good, mut bad) = (ct::Device::cpu().full([8], 1.0)?, ct::Device::cpu().full([9], 1.0)?);
+/// ct::launch(halves, 2, (&mut good,))?;
+/// assert!(ct::launch(halves, 3, (&mut bad,)).unwrap_err().to_string().contains("9 elements"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[macro_export]
 macro_rules! require {
     ($condition:expr $(,)?) => {

@@ -2,13 +2,13 @@
 
 use super::calc::{Calc, formula};
 use super::operand::{Operand, elementwise, methods, operand, value};
+use crate::dtype::DType;
 use crate::element::{Element, Float, Number, Signed};
-use crate::ir::{CmpPred, Value};
-use crate::tile::{Scalar, Tile, TileLike, here};
+use crate::ir::{CmpPred, Opcode, Value};
+use crate::tile::{Scalar, Tile, TileLike, Trace, here};
 
 /// Bits of a float behind the binary point.
 fn digits<T: Element>() -> i32 {
-    use crate::dtype::DType;
     match T::DTYPE {
         DType::F16 => 10,
         DType::BF16 => 7,
@@ -22,6 +22,34 @@ fn truncated(c: &mut Calc<'_>, x: Value) -> Value {
     let (down, up) = (c.floor(x), c.ceil(x));
     let negative = c.is_number(CmpPred::Lt, x, 0.0);
     c.select(negative, up, down)
+}
+
+/// The bits of a float count up with its magnitude.
+fn next_after<T: Element>(t: &mut Trace, x: Value, other: Value, shape: &[i64]) -> Value {
+    let int = match T::DTYPE.bits() {
+        16 => DType::I16,
+        32 => DType::I32,
+        _ => DType::I64,
+    };
+    let [bits, other_bits] = [x, other].map(|v| t.put(Opcode::Bitcast, &[v], vec![], int, shape));
+    let mut c = Calc::new(t, T::DTYPE, true, shape);
+    let sum = c.add(x, other);
+    let (ascends, equal) = (c.is(CmpPred::Lt, x, other), c.is(CmpPred::Eq, x, other));
+    let (positive, zero) = (c.is_number(CmpPred::Gt, x, 0.0), c.is_number(CmpPred::Eq, x, 0.0));
+    let numbers = [c.is(CmpPred::Eq, x, x), c.is(CmpPred::Eq, other, other)];
+    let mut c = Calc::new(t, int, true, shape);
+    let (one, minus, top) = (c.bits(1), c.bits(u64::MAX), c.bits(1 << (int.bits() - 1)));
+    let (outward, inward) = (c.select(ascends, one, minus), c.select(ascends, minus, one));
+    let step = c.select(positive, outward, inward);
+    let next = c.addi(bits, step);
+    // From zero there is one way: to the smallest number of the sign.
+    let sign = c.and(other_bits, top);
+    let first = c.or(sign, one);
+    let next = c.select(zero, first, next);
+    let next = c.select(equal, other_bits, next);
+    let next = t.put(Opcode::Bitcast, &[next], vec![], T::DTYPE, shape);
+    let mut c = Calc::new(t, T::DTYPE, true, shape);
+    numbers.into_iter().fold(next, |next, number| c.select(number, next, sum))
 }
 
 methods! { [Float]
@@ -58,6 +86,15 @@ methods! { [Float]
     }
 
     /// The nearest whole number; halves go to the even one, as [`f32::round_ties_even`] has it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, 3.5]).round_ties_even().eq(ct::astile([2.0, 4.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn round_ties_even(self) -> Self {
@@ -75,6 +112,15 @@ methods! { [Float]
     }
 
     /// The whole number next to it toward zero.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, -2.5]).trunc().eq(ct::astile([2.0, -2.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn trunc(self) -> Self {
@@ -82,6 +128,15 @@ methods! { [Float]
     }
 
     /// `self - self.trunc()`, exactly; NaN for infinities.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, -2.25]).fract().eq(ct::astile([0.5, -0.25])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn fract(self) -> Self {
@@ -92,13 +147,54 @@ methods! { [Float]
     }
 
     /// The magnitude of `self` with the sign of `sign`, also of zeros and NaNs.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.5f32, -1.0]).copysign(ct::astile([-0.0, 3.0])).eq(ct::astile([-2.5, 1.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn copysign(self, sign: impl Operand<Self>) -> Self {
         formula(here(), "copysign", &[value(self), operand::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
     }
 
+    /// The number next to `self` on the way to `other`: `other` itself where they are equal, NaN beside a NaN.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(0, x.load(0, [2]).nextafter(f32::INFINITY));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[1.0, f32::MAX], [2])?, device.zeros([2])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [1.0 + f32::EPSILON, f32::INFINITY]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn nextafter(self, other: impl Operand<Self>) -> Self {
+        let operands = [value(self), operand::<Self>(other)];
+        elementwise(here(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
+    }
+
     /// Is each element an infinity?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([f32::NEG_INFINITY, f32::NAN]).isinf().eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn isinf(self) -> <Self as TileLike>::With<bool> {
@@ -106,6 +202,15 @@ methods! { [Float]
     }
 
     /// Is each element a number, and no infinity?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).isfinite().eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn isfinite(self) -> <Self as TileLike>::With<bool> {
@@ -126,6 +231,16 @@ methods! { [Float]
 methods! { [Signed]
     /// The sign as a number, as Rust's `signum` has it: of floats 1 or -1, also of zeros, and NaN of NaN; of integers 1,
     /// 0 or -1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-2.5f32, 0.0]).signum().eq(ct::astile([-1.0, 1.0])));
+    /// ct::assert!(ct::astile([-7i32, 0]).signum().eq(ct::astile([-1, 0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn signum(self) -> Self {
@@ -146,6 +261,15 @@ methods! { [Signed]
 
 methods! { [Number]
     /// `self * self`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-3i32, 4]).square().eq(ct::astile([9, 16])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn square(self) -> Self {

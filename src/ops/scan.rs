@@ -41,18 +41,47 @@ pub struct ScanOptions {
 
 impl ScanOptions {
     /// From the first element on, each element with itself.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, ct::ScanOptions::new()).eq(ct::astile([1, 3, 6, 10])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> ScanOptions {
         ScanOptions::default()
     }
 
     /// From the last element on: each element with all behind it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().reverse();
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, options).eq(ct::astile([10, 9, 7, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn reverse(self) -> ScanOptions {
         ScanOptions { reverse: true, ..self }
     }
 
     /// Each element with those before it, without itself: the scan begins with the identity.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, options).eq(ct::astile([0, 1, 3, 6])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn exclusive(self) -> ScanOptions {
         ScanOptions { exclusive: true, ..self }
@@ -128,6 +157,17 @@ pub fn scan<X: TileSet>(
 /// `combine(accumulator, element)` gets one element of each tile; the accumulator is what the scan has passed
 /// already, reversed scans included. It must be associative, and need not be commutative; `identity` must be neutral
 /// for it. Inside go elementwise operations on scalars (also on scalars from outside).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (x, back) = (ct::astile([1, 2, 3, 4]), ct::ScanOptions::new().reverse());
+/// let largest = ct::scan_with(x, 0, i32::MIN, |a, b| a.max(b), back);
+/// ct::assert!(largest.eq(4));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 #[must_use]
 pub fn scan_with<X: TileSet>(
@@ -158,6 +198,11 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// fn any_before(x: Tile<bool, 1>) -> Tile<bool, 1> {
     ///     x.scan(0, false, |before, x| before | x)
     /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(any_before(ct::astile([false, true, false, false])).eq(ct::astile([false, true, true, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
@@ -166,6 +211,17 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     }
 
     /// [`scan`](Tile::scan) from the other end, or without the element itself.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// let before = ct::astile([false, true, false, false]).scan_with(0, false, |a, b| a | b, options);
+    /// ct::assert!(before.eq(ct::astile([false, false, true, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn scan_with(
@@ -221,6 +277,16 @@ impl<T: Number, const R: usize> Tile<T, R> {
     }
 
     /// [`cumsum`](Tile::cumsum) from the other end, or without the element itself (then the first result is 0).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// ct::assert!(ct::ones::<i32, 1>([4]).cumsum_with(0, options).eq(ct::arange(4, 0, 1)));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cumsum_with(self, axis: usize, options: ScanOptions) -> Self {
@@ -229,6 +295,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
     }
 
     /// The product of each element and all before it along an axis, in the element type itself; integers wrap.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumprod(0).eq(ct::astile([1, 2, 6, 24])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cumprod(self, axis: usize) -> Self {
@@ -236,6 +311,16 @@ impl<T: Number, const R: usize> Tile<T, R> {
     }
 
     /// [`cumprod`](Tile::cumprod) from the other end, or without the element itself (then the first result is 1).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumprod_with(0, options).eq(ct::astile([1, 1, 2, 6])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cumprod_with(self, axis: usize, options: ScanOptions) -> Self {
@@ -245,6 +330,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// The largest of each element and all before it along an axis. A NaN is ignored; where there have been only
     /// NaNs the result is NaN or -∞.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 3, 2, 4]).cummax(0).eq(ct::astile([1, 3, 3, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cummax(self, axis: usize) -> Self {
@@ -253,6 +347,16 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// [`cummax`](Tile::cummax) from the other end, or without the element itself (then the first result is the
     /// smallest value of the type, -∞ of floats).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().reverse();
+    /// ct::assert!(ct::astile([1, 3, 2, 1]).cummax_with(0, options).eq(ct::astile([3, 3, 2, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cummax_with(self, axis: usize, options: ScanOptions) -> Self {
@@ -262,6 +366,15 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// The smallest of each element and all before it along an axis. A NaN is ignored; where there have been only
     /// NaNs the result is NaN or +∞.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3, 1, 2, 0]).cummin(0).eq(ct::astile([3, 1, 1, 0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cummin(self, axis: usize) -> Self {
@@ -270,6 +383,16 @@ impl<T: Number, const R: usize> Tile<T, R> {
 
     /// [`cummin`](Tile::cummin) from the other end, or without the element itself (then the first result is the
     /// largest value of the type, +∞ of floats).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().reverse();
+    /// ct::assert!(ct::astile([3, 1, 2, 4]).cummin_with(0, options).eq(ct::astile([1, 1, 2, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cummin_with(self, axis: usize, options: ScanOptions) -> Self {

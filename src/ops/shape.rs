@@ -84,6 +84,15 @@ impl Trace {
 
 impl<T: Element, const R: usize> Tile<T, R> {
     /// The same elements, in row-major order, in another shape with as many elements.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).reshape([2, 2]).eq(ct::astile([[1, 2], [3, 4]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reshape<const N: usize>(self, shape: [usize; N]) -> Tile<T, N> {
@@ -92,6 +101,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 
     /// Extents of 1 stretched to those of `shape`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[1], [2]]).broadcast_to([2, 2]).eq(ct::astile([[1, 1], [2, 2]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn broadcast_to(self, shape: [usize; R]) -> Tile<T, R> {
@@ -100,6 +118,16 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 
     /// Axes in another order: axis `d` of the result is axis `order[d]` of `self`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::astile([[[1, 2]], [[3, 4]]]);
+    /// ct::assert!(x.permute([1, 2, 0]).eq(ct::astile([[[1, 3], [2, 4]]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn permute(self, order: [usize; R]) -> Tile<T, R> {
@@ -108,6 +136,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 
     /// Two axes exchanged.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[1, 2]]).swap_axes(0, 1).eq(ct::astile([[1], [2]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn swap_axes(self, first: usize, second: usize) -> Tile<T, R> {
@@ -123,6 +160,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 
     /// The only element of a tile of one element, as a scalar. `Scalar::from(tile)` does the same.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2]).sum(0).item().eq(3));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn item(self) -> Scalar<T>
@@ -153,6 +199,15 @@ impl<T: Whole, const R: usize> From<Tile<T, R>> for Scalar<T> {
 
 impl<T: Element> Scalar<T> {
     /// A tile with this value in every element.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::bid(0).broadcast_to([2, 4]).eq(0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn broadcast_to<const R: usize>(self, shape: [usize; R]) -> Tile<T, R> {
@@ -161,6 +216,15 @@ impl<T: Element> Scalar<T> {
     }
 
     /// A tile of one element, with all extents 1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(7).to_tile::<2>().eq(ct::astile([[7]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn to_tile<const R: usize>(self) -> Tile<T, R> {
@@ -183,6 +247,15 @@ macro_rules! rank_changes {
     ($($rank:literal $less:literal $more:literal;)+) => {$(
         impl<T: Element> Tile<T, $rank> {
             /// Without an axis of extent 1.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// ct::assert!(ct::astile([[1, 2]]).squeeze(0).eq(ct::astile([1, 2])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn squeeze(self, axis: usize) -> Tile<T, $less> {
@@ -202,6 +275,16 @@ macro_rules! rank_changes {
             }
 
             /// With one more axis, of extent 1, at position `axis`.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// let (rows, columns) = (ct::astile([10, 20]).unsqueeze(1), ct::astile([1, 2]).unsqueeze(0));
+            /// ct::assert!((rows + columns).eq(ct::astile([[11, 12], [21, 22]])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn unsqueeze(self, axis: usize) -> Tile<T, $more> {
@@ -229,6 +312,15 @@ macro_rules! matrix_transpose {
     ($($rank:literal)+) => {$(
         impl<T: Element> Tile<T, $rank> {
             /// The last two axes exchanged: of each matrix the transposed one.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// ct::assert!(ct::astile([[1, 2], [3, 4]]).transpose().eq(ct::astile([[1, 3], [2, 4]])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn transpose(self) -> Tile<T, $rank> {

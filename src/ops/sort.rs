@@ -3,11 +3,24 @@
 
 use super::construct::{extents, indices};
 use super::select;
-use crate::element::{Int, Number, bf16, f16};
-use crate::ir::Type;
-use crate::tile::{Handle, Place, Tile, at_place, here, record};
+use super::tile_set::TileSet;
+use crate::element::{Element, Int, Number, bf16, f16};
+use crate::ir::Opcode;
+use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
 
 /// Element types that can be sorted: all with arithmetic.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn median<T: ct::Sorted>(x: Tile<T, 1>) -> Scalar<T> {
+///     x.sort(0).get(x.len() / 2)
+/// }
+/// ct::assert!(median(ct::astile([7, 1, 9, 3])).eq(7));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait Sorted: Number {
     /// Integers in the order of the elements.
     #[doc(hidden)]
@@ -39,7 +52,7 @@ macro_rules! floats {
             type Key = $key;
             fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$key, R> {
                 // Above all numbers, whatever its sign.
-                let tile = select(tile.isnan(), <$name as crate::element::Element>::from_f64(f64::NAN), tile);
+                let tile = select(tile.isnan(), <$name as Element>::from_f64(f64::NAN), tile);
                 turned_if_negative(tile.bitcast::<$key>())
             }
             fn elements<const R: usize>(keys: Tile<$key, R>) -> Tile<$name, R> {
@@ -58,24 +71,40 @@ fn turned_if_negative<K: Int, const R: usize>(keys: Tile<K, R>) -> Tile<K, R> {
 }
 
 /// The element whose position differs in one bit.
-fn partner<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize, distance: usize) -> Tile<K, R> {
-    Tile::from_raw(record(|t| {
-        let shape = t.shape(keys.raw());
-        let inner: i64 = shape[axis + 1..].iter().product();
-        match t.usable(keys.raw(), here()) {
-            Some(value) => {
-                let turned = t.bit_turned(value, K::DTYPE, &shape, inner * extents([distance])[0]);
-                t.raw(turned)
-            }
-            None => t.poison(Type::tile(K::DTYPE, shape)),
-        }
-    }))
+fn partner<K: Element, const R: usize>(keys: Tile<K, R>, axis: usize, distance: usize) -> Tile<K, R> {
+    Tile::from_raw(record(|t| t.partner(keys.raw(), axis, distance)))
 }
 
-/// Keys in order, the smallest first, and numbers along with them, which decide between equal keys.
+impl Trace {
+    fn partner(&mut self, keys: Raw, axis: usize, distance: usize) -> Raw {
+        let (shape, place) = (self.shape(keys), here());
+        match self.usable(keys, place) {
+            Some(value) => {
+                let dtype = self.builder.module.dtype(value);
+                let turned = self.bit_turned(value, dtype, &shape, axis, extents([distance])[0]);
+                self.raw(turned)
+            }
+            None => keys,
+        }
+    }
+
+    /// `own` where `stays`, else its partner.
+    fn kept(&mut self, stays: Raw, own: Raw, axis: usize, distance: usize) -> Raw {
+        let (other, place) = (self.partner(own, axis, distance), here());
+        let values = [stays, own, other].map(|raw| self.usable(raw, place));
+        let [Some(stays), Some(own), Some(other)] = values else { return own };
+        let (dtype, shape) = (self.builder.module.dtype(own), self.builder.module.shape(own).to_vec());
+        let kept = self.put(Opcode::Select, &[stays, own, other], vec![], dtype, &shape);
+        self.raw(kept)
+    }
+}
+
+/// Keys in order, the smallest first, and numbers along with them, which decide between equal keys. With numbers, other
+/// tiles of the shape can be `carried` along.
 fn sorted<K: Int, const R: usize>(
     mut keys: Tile<K, R>,
     mut numbers: Option<Tile<i32, R>>,
+    carried: &mut [Raw],
     axis: usize,
 ) -> (Tile<K, R>, Option<Tile<i32, R>>) {
     let mut line = [1; R];
@@ -97,6 +126,9 @@ fn sorted<K: Int, const R: usize>(
                     let stays = smaller.eq(takes_smaller);
                     keys = select(stays, keys, other);
                     numbers = Some(select(stays, own, others));
+                    for tile in &mut *carried {
+                        *tile = record(|t| t.kept(stays.raw(), *tile, axis, distance));
+                    }
                 }
             }
             distance /= 2;
@@ -107,15 +139,68 @@ fn sorted<K: Int, const R: usize>(
 }
 
 /// Keys in order, and where they were: of equal ones the first comes first.
-fn numbered<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> (Tile<K, R>, Tile<i32, R>) {
-    let (keys, numbers) = sorted(keys, Some(indices(keys.shape(), axis)), axis);
+fn numbered<K: Int, const R: usize>(keys: Tile<K, R>, carried: &mut [Raw], axis: usize) -> (Tile<K, R>, Tile<i32, R>) {
+    let (keys, numbers) = sorted(keys, Some(indices(keys.shape(), axis)), carried, axis);
     (keys, numbers.expect("numbers were given"))
 }
 
-/// Reports an axis that does not exist.
+/// Keys in order along an axis, the smallest first as [`Tile::sort`] has it, and the values that go with them: a tile, or
+/// a tuple or array of tiles, of the shape of the keys. Values of equal keys stay in their order.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(keys: ArrayMut<f32, 1>, ids: ArrayMut<i32, 1>, halves: ArrayMut<f16, 1>) {
+///     let values = (ids.load(0, [4]), halves.load(0, [4]));
+///     let (sorted, (i, h)) = ct::sort_by_key(keys.load(0, [4]), values, 0);
+///     keys.store(0, sorted);
+///     ids.store(0, i);
+///     halves.store(0, h);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (mut keys, mut ids) = (device.array(&[2.0, 9.0, 2.0, -1.0], [4])?, device.array(&[10, 11, 12, 13], [4])?);
+/// let mut halves = device.from_fn([4], |[i]| f16::from_f64(i as f64))?;
+/// ct::launch(kernel, 1, (&mut keys, &mut ids, &mut halves))?;
+/// assert_eq!(keys.to_vec()?, [-1.0, 2.0, 2.0, 9.0]);
+/// assert_eq!(ids.to_vec()?, [13, 10, 12, 11]);
+/// assert_eq!(halves.to_vec()?, [3.0, 0.0, 2.0, 1.0].map(f16::from_f64));
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(keys: Tile<T, R>, values: V, axis: usize) -> (Tile<T, R>, V) {
+    let (place, mut carried) = (here(), Vec::new());
+    values.raws(&mut carried);
+    let fits = has_axis(place, "sort_by_key", keys, axis) && record(|t| t.beside(place, keys.raw(), &carried));
+    if !fits {
+        return (keys, values);
+    }
+    let keys = at_place(place, || T::elements(numbered(T::keys(keys), &mut carried, axis).0));
+    (keys, V::rebuild(&mut carried.into_iter()))
+}
+
+impl Trace {
+    /// Reports values that have not the shape of their keys.
+    fn beside(&mut self, place: Place, keys: Raw, values: &[Raw]) -> bool {
+        let shape = self.shape(keys);
+        let Some(other) = values.iter().map(|&value| self.shape(value)).find(|other| *other != shape) else {
+            return true;
+        };
+        let message = format!("`sort_by_key`: values of shape {other:?} beside keys of shape {shape:?}");
+        self.report(place, message, &["each key has one value: use `broadcast_to`"]);
+        false
+    }
+}
+
+/// Reports an axis that does not exist, or whose extent is no power of two.
 #[track_caller]
 fn has_axis<K: Number, const R: usize>(place: Place, name: &str, tile: Tile<K, R>, axis: usize) -> bool {
-    record(|t| t.along(place, name, tile.raw(), &[axis]).is_some())
+    record(|t| {
+        let shape = t.shape(tile.raw());
+        t.along(place, name, tile.raw(), &[axis]).is_some() && t.power_along(place, name, &shape, axis)
+    })
 }
 
 impl<T: Sorted, const R: usize> Tile<T, R> {
@@ -147,38 +232,65 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         if !has_axis(here(), "sort", self, axis) {
             return self;
         }
-        at_place(here(), || T::elements(sorted(T::keys(self), None, axis).0))
+        at_place(here(), || T::elements(sorted(T::keys(self), None, &mut [], axis).0))
     }
 
     /// The elements in the opposite order of [`sort`](Tile::sort).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 4]).sort_descending(0).eq(ct::astile([4, 3, 2, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn sort_descending(self, axis: usize) -> Tile<T, R> {
         if !has_axis(here(), "sort_descending", self, axis) {
             return self;
         }
-        at_place(here(), || T::elements(!sorted(!T::keys(self), None, axis).0))
+        at_place(here(), || T::elements(!sorted(!T::keys(self), None, &mut [], axis).0))
     }
 
     /// Where the elements of [`sort`](Tile::sort) are: their positions along the axis. Of equal ones the first comes
     /// first.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort(0).eq(ct::astile([2, 0, 3, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argsort(self, axis: usize) -> Tile<i32, R> {
         if !has_axis(here(), "argsort", self, axis) {
             return indices(self.shape(), 0);
         }
-        at_place(here(), || numbered(T::keys(self), axis).1)
+        at_place(here(), || numbered(T::keys(self), &mut [], axis).1)
     }
 
     /// Where the elements of [`sort_descending`](Tile::sort_descending) are. Of equal ones the first comes first.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort_descending(0).eq(ct::astile([1, 0, 3, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn argsort_descending(self, axis: usize) -> Tile<i32, R> {
         if !has_axis(here(), "argsort_descending", self, axis) {
             return indices(self.shape(), 0);
         }
-        at_place(here(), || numbered(!T::keys(self), axis).1)
+        at_place(here(), || numbered(!T::keys(self), &mut [], axis).1)
     }
 
     /// The `k` largest elements along an axis, the largest first, and their positions. Of equal ones the first comes
@@ -206,7 +318,7 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
             return (self, indices(self.shape(), 0));
         }
         at_place(here(), || {
-            let (keys, numbers) = numbered(!T::keys(self), axis);
+            let (keys, numbers) = numbered(!T::keys(self), &mut [], axis);
             let mut shape = self.shape();
             shape[axis] = k;
             (T::elements(!keys.extract([0; R], shape)), numbers.extract([0; R], shape))

@@ -8,6 +8,19 @@ use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 /// these.
 ///
 /// Arrays in memory are not state: a body simply uses them.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn thrice<S: ct::State>(start: S, step: impl Fn(S) -> S) -> S {
+///     ct::for_each(..3, start, |_, state| step(state))
+/// }
+/// let (n, x) = thrice((ct::scalar(0), ct::ones::<f32, 1>([4])), |(n, x)| (n + 1, x * 2.0));
+/// ct::assert!(n.eq(3) & x.eq(8.0).all(0).item());
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the state of a loop or the result of a branch",
     note = "state is a `Tile`, a `Scalar`, a pointer, or a tuple, array, `Vec` or struct of these (`cutlet::state!` for structs); \
@@ -24,6 +37,19 @@ pub trait State: Sized {
 }
 
 /// A queue of recorded values.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// // What `ct::state!` uses; a kernel has no use for it by itself.
+/// struct Pair { a: Scalar<i32>, b: Scalar<i32> }
+/// ct::state!(Pair { a, b });
+/// let pair = ct::for_each(..3, Pair { a: ct::scalar(0), b: ct::scalar(1) }, |_, Pair { a, b }| Pair { a: b, b: a + b });
+/// ct::assert!(pair.a.eq(2));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Values(std::collections::VecDeque<Raw>);
 
@@ -144,6 +170,12 @@ tuple_state! {
 ///     n: Scalar<i32>,
 /// }
 /// ct::state!(Counter { n });
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let counted = ct::for_each(..3, Counter { n: ct::scalar(0) }, |_, counter| Counter { n: counter.n + 2 });
+/// ct::assert!(counted.n.eq(6));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
 /// ```
 #[macro_export]
 macro_rules! state {

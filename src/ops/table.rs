@@ -78,7 +78,21 @@ macro_rules! tables {
             /// The array at an index, a number or scalar. Where there is none it has no elements: all extents are 0, loads
             /// read padding, and nothing can be written.
             ///
-            #[doc = concat!("See [`", $host, "`](crate::", $host, ") for an example.")]
+            #[doc = concat!("Tables are made by [`", $host, "`](crate::", $host, ").")]
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn extents(table: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store_scalar(ct::bid(0), table.get(ct::bid(0)).extent(0));
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let (a, b, mut y) = (device.full([7], 1)?, device.full([5], 1)?, device.zeros([3])?);
+            /// ct::launch(extents, 3, (&ct::ArrayTable::new(&[&a, &b])?, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [7, 5, 0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn get(self, index: impl IntoIndex) -> $array<T, R> {
@@ -90,6 +104,20 @@ macro_rules! tables {
             }
 
             /// The number of arrays.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn count(table: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store_scalar(0, table.len());
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let (a, b, mut y) = (device.full([7], 1)?, device.full([5], 1)?, device.zeros([1])?);
+            /// ct::launch(count, 1, (&ct::ArrayTable::new(&[&a, &b])?, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             #[allow(clippy::len_without_is_empty, reason = "a table has at least one array")]

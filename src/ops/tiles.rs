@@ -47,6 +47,19 @@ pub struct Tiles<A, const R: usize> {
 impl<A, const R: usize> Tiles<A, R> {
     /// Tile `(i, j)` begins at element `(i * step[0], j * step[1])`: tiles overlap where the step is smaller than the
     /// extent, and leave gaps where it is larger. Components of an index by [`at`](crate::at) do not count steps.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn windows(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.tiles([2]).step([1]).load(1)); // begins at element 1
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3], [3])?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(windows, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn step(mut self, step: [usize; R]) -> Self {
         self.step = step;
@@ -54,6 +67,19 @@ impl<A, const R: usize> Tiles<A, R> {
     }
 
     /// Axis `d` of the tile lies along axis `order[d]` of the array; so do component `d` of the index and of the step.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn turned(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+    ///     y.store((0, 0), x.tiles([2, 2]).order([1, 0]).load((0, 0)));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2, 2])?);
+    /// ct::launch(turned, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn order(mut self, order: [usize; R]) -> Self {
         self.order = Some(order);
@@ -61,6 +87,19 @@ impl<A, const R: usize> Tiles<A, R> {
     }
 
     /// What loads read outside of the array; zero unless stated. All but `Zero` are for floats that have the value.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(0, x.tiles([4]).padding(Padding::NegInf).load(0).reduce_max(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([3], -2.0f32)?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(largest, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [-2.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn padding(mut self, padding: Padding) -> Self {
         self.padding = padding;
@@ -68,6 +107,20 @@ impl<A, const R: usize> Tiles<A, R> {
     }
 
     /// Loads and stores are relaxed: as [`LoadOptions::relaxed`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// // Blocks may all write this element at a time: one of them wins.
+    /// fn any(y: ArrayMut<i32, 1>) {
+    ///     y.tiles([1]).relaxed(ct::Scope::Device).store(0, 1 + ct::bid(0));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([1])?;
+    /// ct::launch(any, 8, (&mut y,))?;
+    /// assert!((1..=8).contains(&y.to_vec()?[0]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn relaxed(mut self, scope: Scope) -> Self {
         (self.loads, self.stores) = (Order::new(MemOrder::Relaxed, scope), Order::new(MemOrder::Relaxed, scope));
@@ -106,6 +159,19 @@ impl<A, const R: usize> Tiles<A, R> {
     }
 
     /// As [`LoadOptions::latency`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.tiles([4]).latency(8).load(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(copy, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn latency(mut self, latency: u32) -> Self {
         self.latency = Some(latency);
@@ -113,6 +179,19 @@ impl<A, const R: usize> Tiles<A, R> {
     }
 
     /// As [`LoadOptions::allow_tma`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store(0, x.tiles([4]).allow_tma(false).load(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(copy, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn allow_tma(mut self, allow: bool) -> Self {
         self.allow_tma = Some(allow);
@@ -123,6 +202,21 @@ impl<A, const R: usize> Tiles<A, R> {
     ///
     /// # Safety
     /// As [`LoadOptions::check_bounds`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     // SAFETY: launched with four elements.
+    ///     let tiles = unsafe { x.tiles([4]).check_bounds(false) };
+    ///     y.store(0, tiles.load(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(copy, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub unsafe fn check_bounds(mut self, check: bool) -> Self {
         self.checked = check;
@@ -154,6 +248,22 @@ impl<A, const R: usize> Tiles<A, R> {
 
 /// All tile indices of a view, the last axis fastest; a loop range with items `[Scalar<i32>; R]`. Made by
 /// `Tiles::indices`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
+///     let tiles = x.tiles([1, 2]);
+///     let indices: ct::Indices<2> = tiles.indices();
+///     let sums = ct::for_each(indices, ct::zeros([1, 2]), |at, sums| sums + tiles.load(at));
+///     y.store_scalar(0, sums.sum(..).item());
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().full([3, 3], 1)?, ct::Device::cpu().zeros([1])?);
+/// ct::launch(total, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [9]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Indices<const R: usize> {
     counts: [Scalar<i32>; R],
@@ -183,6 +293,19 @@ macro_rules! tiles_of {
     ($name:ident) => {
         impl<T: Element, const R: usize> $name<T, R> {
             /// The tiles of this shape, to be accessed by tile index: side by side unless [`Tiles::step`] says otherwise.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn second(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.tiles([2]).store(0, x.tiles([2]).load(1));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(second, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [3, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[must_use]
             pub fn tiles(self, shape: [usize; R]) -> Tiles<Self, R> {
                 let (order, latency, allow_tma) = (None, None, None);
@@ -194,6 +317,20 @@ macro_rules! tiles_of {
 
         impl<T: Element, const R: usize> Tiles<$name<T, R>, R> {
             /// How many tiles begin inside of the array along an axis.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn count(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store_scalar(0, x.tiles([4]).num_tiles(0));
+            ///     y.store_scalar(1, x.tiles([4]).step([2]).num_tiles(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().zeros::<i32, 1>([10])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(count, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [3, 5]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn num_tiles(self, axis: usize) -> Scalar<i32> {
@@ -206,6 +343,21 @@ macro_rules! tiles_of {
             }
 
             /// The tile indices along an axis, for a loop: from 0 to below [`Self::num_tiles`].
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     let tiles = x.tiles([4]);
+            ///     let sums = ct::for_each(tiles.along(0), ct::zeros([4]), |i, sums| sums + tiles.load(i));
+            ///     y.store(0, sums.sum(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([10], 1)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(sum, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [10]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn along(self, axis: usize) -> StepRange<i32> {
@@ -248,6 +400,19 @@ macro_rules! tiles_of {
             }
 
             /// The tile at an index; elements outside of the array read as padding.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store(0, x.tiles([4]).load(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([3], 3)?, ct::Device::cpu().zeros([4])?);
+            /// ct::launch(copy, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [3, 3, 3, 0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn load(self, index: impl TileIndex<R>) -> Tile<T, R> {
@@ -262,10 +427,25 @@ macro_rules! tiles_of {
     };
 }
 tiles_of!(Array);
+#[cfg(not(doctest))] // the examples are the same
 tiles_of!(ArrayMut);
 
 impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
     /// Stores release, as [`StoreOptions::release`]; loads stay as they are.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
+    ///     data.tiles([4]).store(0, 7);
+    ///     flag.tiles([1]).release(ct::Scope::Device).store(0, 1);
+    /// }
+    ///
+    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
+    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn release(mut self, scope: Scope) -> Self {
         self.stores = Order::new(MemOrder::Release, scope);
@@ -273,6 +453,19 @@ impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
     }
 
     /// Writes a tile at an index; a scalar or a host value fills it. What lies outside of the array is not written.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill(y: ArrayMut<i32, 1>) {
+    ///     y.tiles([4]).store(ct::bid(0), ct::bid(0)); // a scalar fills the tile
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([6])?;
+    /// ct::launch(fill, 2, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 0, 0, 1, 1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
         let tile = full(self.shape, tile);

@@ -3,6 +3,7 @@
 //! A pass asks the op table about effects and properties, keeps what it knows in tables keyed by
 //! handles, and leaves a module that verifies. Equal modules give equal results.
 
+mod apart;
 mod canonicalize;
 mod cse;
 mod dce;
@@ -17,6 +18,7 @@ mod work;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use apart::run as apart;
 pub use facts::{Facts, Range};
 pub(crate) use require::split as split_required;
 pub use rotate::rotate;

@@ -21,6 +21,7 @@ const FOLLOWED: u64 = 1024;
 
 /// What a launch does at least.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Work {
     /// Bytes that are read from memory.
     pub read_bytes: f64,

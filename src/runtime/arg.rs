@@ -140,11 +140,29 @@ pub struct ArraySpec<T, const R: usize> {
 }
 
 /// An [`ArraySpec`] of an array that the kernel may write.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let x = ct::ArraySpec::<f32, 1>::new([1024]);
+/// let text = ct::code_ir(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),))?;
+/// assert!(text.contains("store_view_tko"));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ArraySpecMut<T, const R: usize>(ArraySpec<T, R>);
 
 impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// A row-major array of this shape, whose address is a multiple of 16.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 2>::new([1000, 64]);
+    /// let text = ct::code_ptx(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [1, 64]).sum(..)), (x,), ct::Target::SM_80)?;
+    /// assert!(text.contains(".target sm_80"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn new(shape: [usize; R]) -> ArraySpec<T, R> {
         // An array too large to exist gets the extents and strides of the largest one: all that matters is
         // that its indices are 64-bit numbers.
@@ -158,6 +176,14 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     ///
     /// # Errors
     /// [`Error::Argument`] when a stride is 0, or does not fit in i64.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let column_major = ct::ArraySpec::<f32, 2>::new([1000, 64]).strides([1, 1000])?;
+    /// assert!(ct::code_ir(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [4, 4])), (column_major,)).is_ok());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn strides(mut self, strides: [usize; R]) -> Result<ArraySpec<T, R>> {
         if let Some(stride) = strides.iter().find(|&&stride| stride == 0 || i64::try_from(stride).is_err()) {
@@ -169,12 +195,28 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     }
 
     /// With an address that is a multiple of the element size only.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let anywhere = ct::ArraySpec::<f32, 1>::new([1000]).unaligned();
+    /// assert!(ct::code_ir(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), (anywhere,)).is_ok());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn unaligned(mut self) -> ArraySpec<T, R> {
         self.address = u64::from(T::DTYPE.storage_bits().div_ceil(8));
         self
     }
 
     /// As an array that the kernel may write.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1024]);
+    /// assert!(ct::code_ir(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),)).is_ok());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn mutable(self) -> ArraySpecMut<T, R> {
         ArraySpecMut(self)
     }

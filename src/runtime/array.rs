@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// An array of rank `R` with elements of type `T` in the memory of one device.
 ///
-/// Made by a [`Device`], row-major. As an argument of a launch, `&DeviceArray` arrives in the kernel
+/// Made by a [`Device`], row-major; or over memory of another library, with any strides ([`crate::foreign`]). As an argument of a launch, `&DeviceArray` arrives in the kernel
 /// as `Array` (loads only) and `&mut DeviceArray` as `ArrayMut`. Work on it is asynchronous on a GPU;
 /// downloads wait for the work, and dropping it while work is in flight is fine.
 ///
@@ -72,6 +72,13 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::array`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().zeros::<i32, 2>([2, 2])?.to_vec()?, [0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn zeros<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         let mut array = self.unspecified::<T, R>(shape)?;
@@ -83,6 +90,13 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::array`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().full([3], 1.5f32)?.to_vec()?, [1.5; 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn full<T: Element, const R: usize>(&self, shape: [usize; R], value: T) -> Result<DeviceArray<T, R>> {
         let mut array = self.unspecified(shape)?;
@@ -120,8 +134,9 @@ impl Device {
         Ok(array)
     }
 
+    /// An array for what writes all of it.
     #[track_caller]
-    fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+    pub(crate) fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         let room = |layout: Strided<R>| {
             let bytes = T::DTYPE.bytes_of(layout.len()).filter(|&bytes| isize::try_from(bytes).is_ok())?;
             Some((layout, bytes))
@@ -143,43 +158,101 @@ impl Device {
                 T::NAME
             )));
         };
-        Ok(DeviceArray { memory, layout, element: PhantomData })
+        Ok(DeviceArray::of(memory, layout))
     }
 }
 
 impl<T: Element, const R: usize> DeviceArray<T, R> {
+    /// An array of this memory, whose bytes are those of the layout.
+    pub(super) fn of(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
+        DeviceArray { memory, layout, element: PhantomData }
+    }
+
     /// The device it is on.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().full([3], 1.5f32)?.device(), ct::Device::cpu());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         self.memory.device()
     }
 
     /// All of it, to read.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+    /// assert_eq!(x.view().slice(0, 1..3)?.to_vec()?, [2, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn view(&self) -> DeviceView<'_, T, R> {
         DeviceView::new(&self.memory, self.layout)
     }
 
     /// All of it, to read and write.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// x.view_mut().slice(0, 1..3)?.copy_from(&[5, 6])?;
+    /// assert_eq!(x.to_vec()?, [0, 5, 6, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn view_mut(&mut self) -> DeviceViewMut<'_, T, R> {
         DeviceViewMut::new(&mut self.memory, self.layout)
     }
 
     /// Extents in elements.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.shape(), [2, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn shape(&self) -> [usize; R] {
         self.layout.shape
     }
 
     /// Number of elements.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.len(), 6);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.layout.len()
     }
 
     /// Has it no elements?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert!(ct::Device::cpu().zeros::<f32, 2>([0, 3])?.is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Address of the first element on its device. Work that other programs do there is not ordered
     /// with launches, unless it runs on the same stream.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().zeros::<f32, 1>([64])?;
+    /// assert_eq!(x.address() % 16, 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
@@ -188,6 +261,13 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     ///
     /// # Errors
     /// [`Error::Driver`] when this work failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().from_fn([2, 2], |[i, j]| (10 * i + j) as i32)?.to_vec()?, [0, 1, 10, 11]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.view().to_vec()
     }
@@ -197,6 +277,16 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     ///
     /// # Errors
     /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([3])?;
+    /// x.copy_from(&[1, 2, 3])?;
+    /// assert!(x.copy_from(&[1, 2]).is_err());
+    /// assert_eq!(x.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn copy_from(&mut self, host: &[T]) -> Result<()> {
         self.view_mut().copy_from(host)
@@ -206,30 +296,71 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     ///
     /// # Errors
     /// [`Error::Argument`] for another shape, [`Error::Driver`] when earlier work failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2])?, ct::Device::cpu().zeros([2])?);
+    /// y.copy_from_array(&x.view())?;
+    /// assert_eq!(y.to_vec()?, [1, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn copy_from_array(&mut self, other: &DeviceView<'_, T, R>) -> Result<()> {
         self.view_mut().copy_from_array(other)
     }
 
     /// [`DeviceView::slice`] of all of it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(x.slice(1, 1..)?.to_vec()?, [2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn slice(&self, axis: usize, range: impl RangeBounds<usize>) -> Result<DeviceView<'_, T, R>> {
         self.view().slice(axis, range)
     }
 
     /// [`DeviceView::step`] of all of it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4, 5], [5])?;
+    /// assert_eq!(x.step(0, 2)?.to_vec()?, [1, 3, 5]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn step(&self, axis: usize, step: usize) -> Result<DeviceView<'_, T, R>> {
         self.view().step(axis, step)
     }
 
     /// [`DeviceView::permute`] of all of it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 1, 2])?;
+    /// assert_eq!(x.permute([2, 0, 1])?.to_vec()?, [1, 3, 2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn permute(&self, order: [usize; R]) -> Result<DeviceView<'_, T, R>> {
         self.view().permute(order)
     }
 
-    /// [`DeviceView::reshape`] of all of it; always possible.
+    /// [`DeviceView::reshape`] of all of it; always possible for an array that a [`Device`] made.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+    /// assert_eq!(x.reshape([2, 2])?.slice(0, 1..)?.to_vec()?, [3, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn reshape<const Q: usize>(&self, shape: [usize; Q]) -> Result<DeviceView<'_, T, Q>> {
         self.view().reshape(shape)
@@ -238,7 +369,15 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// The same elements in row-major order as an array of another shape.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the shape has another number of elements.
+    /// [`Error::Argument`] when the shape has another number of elements, or the strides of foreign memory cannot express it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?.into_shape([2, 2])?;
+    /// assert_eq!(x.shape(), [2, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn into_shape<const Q: usize>(self, shape: [usize; Q]) -> Result<DeviceArray<T, Q>> {
         let layout = self.layout.reshape(shape)?;
@@ -249,6 +388,14 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
 
 impl<T: Element> DeviceArray<T, 2> {
     /// [`DeviceView::transpose`] of all of it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(x.transpose()?.to_vec()?, [1, 3, 2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn transpose(&self) -> Result<DeviceView<'_, T, 2>> {
         self.view().transpose()

@@ -38,18 +38,43 @@ impl Default for Bench {
 
 impl Bench {
     /// Three runs that do not count, and twenty that do, of one piece of work each.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let times = ct::Bench::new().run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+    /// assert_eq!(times.all().len(), 20);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> Bench {
         Bench { warm_up: 3, runs: 20, repeats: 1 }
     }
 
     /// So many runs before those that count: they compile, fill caches, and wake the device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut runs = 0;
+    /// ct::Bench::new().warm_up(2).runs(1).run(&ct::Device::cpu().default_stream(), || Ok(runs += 1))?;
+    /// assert_eq!(runs, 3);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn warm_up(self, runs: usize) -> Bench {
         Bench { warm_up: runs, ..self }
     }
 
     /// So many runs count.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let times = ct::Bench::new().runs(5).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+    /// assert_eq!(times.all().len(), 5);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn runs(self, runs: usize) -> Bench {
         Bench { runs, ..self }
@@ -57,6 +82,15 @@ impl Bench {
 
     /// The work is done so often in each run, and the time divided by that: for work of few microseconds, which is not
     /// much more than the resolution of a GPU's clock and the time between two launches.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut runs = 0;
+    /// ct::Bench::new().warm_up(0).runs(2).repeats(10).run(&ct::Device::cpu().default_stream(), || Ok(runs += 1))?;
+    /// assert_eq!(runs, 20);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn repeats(self, repeats: usize) -> Bench {
         Bench { repeats, ..self }
@@ -67,6 +101,17 @@ impl Bench {
     /// # Errors
     /// [`Error::Argument`] for a measurement without runs or work; [`Error::Driver`] and [`Error::Execution`] when it
     /// failed, and what `work` answers.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().full([4], 1.0f32)?;
+    /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || {
+    ///     ct::launch(|x: ArrayMut<f32, 1>| x.store(0, x.load(0, [4]) * 0.5), 1, (&mut x,))
+    /// })?;
+    /// println!("{times}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn run(self, stream: &Stream, mut work: impl FnMut() -> Result<()>) -> Result<Times> {
         if self.runs == 0 || self.repeats == 0 {
@@ -88,6 +133,14 @@ impl Bench {
 }
 
 /// What a [`Bench`] measured: at least one time. Its `Display` says median, least and most.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+/// println!("{times}: {:?} on average", times.mean());
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times {
     all: Vec<Duration>,
@@ -95,27 +148,67 @@ pub struct Times {
 
 impl Times {
     /// The time that half of the runs did not need: of an even number of runs the mean of the two in the middle.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+    /// assert!(times.median() <= times.max());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn median(&self) -> Duration {
         let middle = self.all.len() / 2;
         if self.all.len() % 2 == 1 { self.all[middle] } else { (self.all[middle - 1] + self.all[middle]) / 2 }
     }
 
     /// That of the fastest run.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+    /// assert!(times.min() <= times.median());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn min(&self) -> Duration {
         self.all[0]
     }
 
     /// That of the slowest run.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+    /// assert!(times.max() >= times.mean());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn max(&self) -> Duration {
         self.all[self.all.len() - 1]
     }
 
     /// The mean of all runs.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+    /// assert!(times.mean() >= times.min());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn mean(&self) -> Duration {
         self.all.iter().sum::<Duration>() / u32::try_from(self.all.len()).unwrap_or(u32::MAX)
     }
 
     /// Those of all runs, the fastest first.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
+    /// assert_eq!(times.all().len(), 3);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn all(&self) -> &[Duration] {
         &self.all
     }

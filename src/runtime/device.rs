@@ -26,6 +26,13 @@ enum Kind {
 }
 
 /// Which back end runs a kernel.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// assert_eq!(ct::Device::cpu().backend(), ct::Backend::Cpu);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// The interpreter on the host; its arrays live on [`Device::cpu`].
@@ -84,6 +91,14 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`] when `CUTLET_BACKEND=ptx` and there is no GPU, [`Error::Argument`] for a
     /// value of that variable that is no back end, or of `CUTLET_TARGET` that is no target.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let device = ct::Device::first()?;
+    /// println!("{} with {} multiprocessors", device.name(), device.num_multiprocessors());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn first() -> Result<Device> {
         if let Ok(wish) = std::env::var("CUTLET_TARGET")
             && !wish.is_empty()
@@ -103,6 +118,14 @@ impl Device {
     }
 
     /// The host. Kernels are interpreted there, and a launch returns when its work is done.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3], [3])?;
+    /// assert_eq!(x.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn cpu() -> Device {
         Device(Kind::Cpu)
     }
@@ -112,11 +135,26 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`] when there is no driver or no such GPU, [`Error::Driver`] when it cannot
     /// be opened.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let devices = (0..ct::Device::num_gpus()).map(ct::Device::gpu).collect::<ct::Result<Vec<_>>>()?;
+    /// assert!(ct::Device::gpu(devices.len()).is_err());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn gpu(ordinal: usize) -> Result<Device> {
         Gpu::get(ordinal).map(Device::of)
     }
 
     /// Number of GPUs; 0 without a driver.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// println!("{} GPUs", ct::Device::num_gpus());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn num_gpus() -> usize {
         Gpu::count()
     }
@@ -133,12 +171,26 @@ impl Device {
     }
 
     /// What code is generated for on this device; `None` on the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().target(), None);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn target(&self) -> Option<Target> {
         self.as_gpu().map(Gpu::target)
     }
 
     /// The kind of back end that runs kernels on this device: [`Backend::Cpu`], or for GPUs
     /// [`Backend::Ptx`], also where launches go through Tile IR.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().backend(), ct::Backend::Cpu);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn backend(&self) -> Backend {
         match self.0 {
             Kind::Cpu => Backend::Cpu,
@@ -147,11 +199,27 @@ impl Device {
     }
 
     /// The marketing name of a GPU, `cpu` for the host.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert!(!ct::Device::cpu().name().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         self.as_gpu().map_or("cpu", |gpu| &gpu.name)
     }
 
     /// Multiprocessors of a GPU; worker threads of the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// // As many blocks as run at a time, each of which goes through many tiles.
+    /// let blocks = ct::Device::cpu().num_multiprocessors().max(1);
+    /// assert!(blocks >= 1);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn num_multiprocessors(&self) -> usize {
         match self.0 {
             Kind::Cpu => cpu::num_threads(),
@@ -163,6 +231,16 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Driver`] when some of this work failed, [`Error::Execution`] when an assertion in it did.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let device = ct::Device::cpu();
+    /// let x = device.full([4], 1.0f32)?;
+    /// ct::launch(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), 1, (&x,))?;
+    /// device.synchronize()?; // on a GPU: now the text is out, and what failed is an error here
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn synchronize(&self) -> Result<()> {
         match self.0 {
             Kind::Cpu => Ok(()),

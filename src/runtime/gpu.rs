@@ -4,6 +4,7 @@
 //! every other user of it in the process (the CUDA runtime, cudarc), and never reset here. Users see
 //! devices and streams.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -74,29 +75,41 @@ impl Gpu {
         count.map_or(0, |count| usize::try_from(count).unwrap_or(0))
     }
 
+    /// What a GPU is, without opening it; also one that is too old to be opened.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] without a driver, [`Error::Driver`] when it does not say.
+    pub(crate) fn look(ordinal: usize) -> Result<Seen> {
+        let driver = Driver::get()?;
+        let (device, name) = named_device(driver, ordinal)?;
+        let mut bytes = 0;
+        // SAFETY: the pointer is valid.
+        unsafe { driver.device_total_memory(&mut bytes, device) }?;
+        use CUdevice_attribute::*;
+        let attribute = |which| attribute_of(driver, device, which);
+        Ok(Seen {
+            name,
+            arch: 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
+                + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+            memory_bytes: bytes as u64,
+        })
+    }
+
     fn open(ordinal: usize) -> Result<&'static Gpu> {
         let driver = Driver::get()?;
         let count = Gpu::count();
         if ordinal >= count {
             return Err(Error::NoDevice(format!("there is no GPU {ordinal}: the driver finds {count}")));
         }
-        let mut device: CUdevice = 0;
+        let (device, name) = named_device(driver, ordinal)?;
         let mut context: CUcontext = std::ptr::null_mut();
-        let mut name = [0 as std::ffi::c_char; 128];
-        // SAFETY: pointers are valid, the name has room for 128 bytes and ends with NUL.
-        let name = unsafe {
-            driver.device_get(&mut device, ordinal as c_int)?;
-            driver.device_name(name.as_mut_ptr(), name.len() as c_int, device)?;
+        // SAFETY: the pointer is valid.
+        unsafe {
             driver.primary_context_retain(&mut context, device)?;
             driver.context_set_current(context)?;
-            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
-        };
-        let attribute = |which: CUdevice_attribute| -> Result<u32> {
-            let mut value: c_int = 0;
-            // SAFETY: the pointer is valid.
-            unsafe { driver.device_attribute(&mut value, which as u32, device) }?;
-            Ok(value.max(0) as u32)
-        };
+        }
+        let attribute = |which| attribute_of(driver, device, which);
         use CUdevice_attribute::*;
         let arch = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
             + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -174,6 +187,36 @@ impl Gpu {
     }
 }
 
+/// A GPU as it looks from outside.
+pub(crate) struct Seen {
+    /// The marketing name.
+    pub name: String,
+    /// Compute capability: 90 for 9.0.
+    pub arch: u32,
+    pub multiprocessors: usize,
+    pub memory_bytes: u64,
+}
+
+/// The handle of a device, and its marketing name.
+fn named_device(driver: &Driver, ordinal: usize) -> Result<(CUdevice, String)> {
+    let mut device: CUdevice = 0;
+    let mut name = [0 as std::ffi::c_char; 128];
+    // SAFETY: pointers are valid, the name has room for 128 bytes and ends with NUL.
+    unsafe {
+        driver.device_get(&mut device, ordinal as c_int)?;
+        driver.device_name(name.as_mut_ptr(), name.len() as c_int, device)?;
+        Ok((device, CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()))
+    }
+}
+
+/// A property of a device; 0 for one below that.
+fn attribute_of(driver: &Driver, device: CUdevice, which: CUdevice_attribute) -> Result<u32> {
+    let mut value: c_int = 0;
+    // SAFETY: the pointer is valid.
+    unsafe { driver.device_attribute(&mut value, which as u32, device) }?;
+    Ok(value.max(0) as u32)
+}
+
 /// A pool that keeps what is freed, so that a loop which allocates does not go to the system.
 fn create_pool(driver: &Driver, ordinal: usize) -> Result<CUmemoryPool> {
     let props = CUmemPoolProps {
@@ -208,10 +251,15 @@ fn chosen_target(own: Target, wish: &str) -> Result<Target> {
     }
 }
 
-/// A CUDA stream, destroyed with its last user.
+/// What keeps something of another library alive.
+pub(crate) type Owner = Box<dyn Any + Send + Sync>;
+
+/// A CUDA stream, destroyed with its last user unless it belongs to somebody else.
 pub(crate) struct GpuStream {
     pub(crate) gpu: &'static Gpu,
     pub(crate) raw: CUstream,
+    /// Of a stream of another library.
+    owner: Option<Owner>,
     /// The handles through which work can be queued.
     handles: AtomicUsize,
 }
@@ -227,7 +275,7 @@ impl GpuStream {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
         unsafe { gpu.driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
-        Ok(GpuStream { gpu, raw, handles: AtomicUsize::new(0) })
+        Ok(GpuStream { gpu, raw, owner: None, handles: AtomicUsize::new(0) })
     }
 
     pub(crate) fn synchronize(&self) -> Result<()> {
@@ -258,6 +306,9 @@ impl Queue for GpuStream {
 
 impl Drop for GpuStream {
     fn drop(&mut self) {
+        if self.owner.is_some() {
+            return;
+        }
         // SAFETY: the stream was created by this object and is used by nobody else any more. The
         // driver lets pending work finish first. A failure leaves nothing to do.
         let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.stream_destroy(self.raw) });
@@ -271,6 +322,28 @@ impl StreamHandle {
     /// A new stream.
     pub(crate) fn new(gpu: &'static Gpu) -> Result<StreamHandle> {
         Ok(StreamHandle::of(Arc::new(GpuStream::new(gpu)?)))
+    }
+
+    /// A stream of another library, kept alive by its owner.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for one of another context than the primary one of this GPU.
+    ///
+    /// # Safety
+    /// It is a stream of this process, and stays one until the owner is dropped.
+    pub(crate) unsafe fn foreign(gpu: &'static Gpu, raw: CUstream, owner: Owner) -> Result<StreamHandle> {
+        gpu.make_current()?;
+        let mut context: CUcontext = std::ptr::null_mut();
+        // SAFETY: the stream is alive and the pointer is valid.
+        unsafe { gpu.driver.stream_context(raw, &mut context) }?;
+        if context != gpu.context {
+            return Err(Error::argument(format!(
+                "the stream is of another context than the primary one of GPU {} ({})",
+                gpu.ordinal, gpu.name
+            )));
+        }
+        let owner = Some(owner);
+        Ok(StreamHandle::of(Arc::new(GpuStream { gpu, raw, owner, handles: AtomicUsize::new(0) })))
     }
 
     /// One more handle of a stream.

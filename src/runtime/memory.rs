@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::device::Device;
-use super::gpu::{Gpu, GpuStream, StreamHandle};
-use super::order::Order;
+use super::gpu::{Gpu, GpuStream, Owner, StreamHandle};
+use super::order::{Order, Queue};
 use crate::error::{Error, Result};
 
 /// Alignment of every allocation in bytes.
@@ -28,6 +28,16 @@ pub struct Memory {
     address: u64,
     bytes: usize,
     kind: Kind,
+    foreign: Option<Foreign>,
+}
+
+/// Whose memory it is that another library has allocated.
+struct Foreign {
+    /// The stream of that library's own work on it; none on the cpu device.
+    stream: Option<StreamHandle>,
+    /// Kept alive; those of cudarc are given back.
+    #[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
+    owner: Owner,
 }
 
 enum Kind {
@@ -49,6 +59,7 @@ unsafe impl Sync for Memory {}
 /// How a launch uses the memory behind one of its array arguments. Made by the arguments alone, which hold
 /// the borrow that it speaks of.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct MemoryUse<'a> {
     /// The allocation.
     pub(crate) memory: &'a Memory,
@@ -80,7 +91,7 @@ impl Memory {
                 None => Kind::Cpu,
                 Some(gpu) => Kind::Gpu { gpu, order: Order::new(Arc::clone(gpu.default_stream())) },
             };
-            return Ok(Memory { address: ALIGNMENT as u64, bytes, kind });
+            return Ok(Memory { address: ALIGNMENT as u64, bytes, kind, foreign: None });
         }
         match device.as_gpu() {
             None => {
@@ -91,19 +102,69 @@ impl Memory {
                         "an array of {bytes} bytes does not fit into the memory of the cpu device"
                     )));
                 };
-                Ok(Memory { address: address.expose_provenance() as u64, bytes, kind: Kind::Cpu })
+                Ok(Memory { address: address.expose_provenance() as u64, bytes, kind: Kind::Cpu, foreign: None })
             }
             Some(gpu) => {
                 let stream = gpu.default_stream();
                 let address = gpu_alloc(gpu, stream, bytes)?;
-                Ok(Memory { address, bytes, kind: Kind::Gpu { gpu, order: Order::new(Arc::clone(stream)) } })
+                let kind = Kind::Gpu { gpu, order: Order::new(Arc::clone(stream)) };
+                Ok(Memory { address, bytes, kind, foreign: None })
             }
+        }
+    }
+
+    /// Memory of another library, whose own work on it is queued on a stream (on the cpu device, done). In the end that
+    /// stream comes behind all uses here, and then the owner is dropped.
+    ///
+    /// # Safety
+    /// These bytes are on the device of the stream, initialised, and as long as the owner lives they stay so and nobody
+    /// else uses them, but for work that comes before this on the stream, and after the end of this.
+    pub(super) unsafe fn foreign(stream: Option<&StreamHandle>, address: u64, bytes: usize, owner: Owner) -> Memory {
+        let kind = match stream {
+            None => Kind::Cpu,
+            Some(stream) => Kind::Gpu { gpu: stream.gpu, order: Order::new(Arc::clone(stream)) },
+        };
+        Memory { address, bytes, kind, foreign: Some(Foreign { stream: stream.cloned(), owner }) }
+    }
+
+    /// Gives the owner of foreign memory back, whose stream then is behind every use here.
+    ///
+    /// # Errors
+    /// The memory, if it is not foreign; [`Error::Driver`] when the context is lost.
+    #[cfg(feature = "cudarc")]
+    pub(super) fn into_owner(mut self) -> Result<Result<Owner, Memory>> {
+        let Some(foreign) = self.foreign.take() else { return Ok(Err(self)) };
+        // Nothing is left to be freed.
+        self.bytes = 0;
+        self.settle(&foreign)?;
+        Ok(Ok(foreign.owner))
+    }
+
+    /// Gives an allocation of a GPU away, to be freed as it is freed here: the stream then is behind every use so far.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when the context is lost.
+    #[cfg(feature = "cudarc")]
+    pub(super) fn give(mut self, stream: &StreamHandle) -> Result<u64> {
+        if let Kind::Gpu { order, .. } = &mut self.kind {
+            stream.wait_for(order.last()?)?;
+        }
+        // Nothing is left to be freed.
+        self.bytes = 0;
+        Ok(self.address)
+    }
+
+    /// Puts the stream of foreign memory behind every use here.
+    fn settle(&mut self, foreign: &Foreign) -> Result<()> {
+        match (&mut self.kind, &foreign.stream) {
+            (Kind::Gpu { order, .. }, Some(stream)) => stream.wait_for(order.last()?),
+            _ => Ok(()),
         }
     }
 
     /// The memory of arrays that are only described: no bytes, nowhere.
     pub(crate) fn absent() -> &'static Memory {
-        static ABSENT: Memory = Memory { address: 0, bytes: 0, kind: Kind::Absent };
+        static ABSENT: Memory = Memory { address: 0, bytes: 0, kind: Kind::Absent, foreign: None };
         &ABSENT
     }
 
@@ -251,6 +312,11 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.bytes == 0 {
+            return;
+        }
+        if let Some(foreign) = self.foreign.take() {
+            // A failure here means that the context is lost.
+            let _ = self.settle(&foreign);
             return;
         }
         match &mut self.kind {

@@ -31,6 +31,13 @@ enum StreamKind {
 
 impl Device {
     /// The stream of launches and copies that name no other.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// ct::Device::cpu().default_stream().synchronize()?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn default_stream(&self) -> Stream {
         Stream(match self.as_gpu() {
             None => StreamKind::Cpu,
@@ -42,6 +49,16 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Driver`] when earlier work on the device failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (device, mut x) = (ct::Device::cpu(), ct::Device::cpu().full([4], 1.0f32)?);
+    /// let stream = device.stream()?;
+    /// ct::Launch::new(1).stream(&stream).launch(|x: ArrayMut<f32, 1>| x.store(0, x.load(0, [4]) * 2.0), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [2.0; 4]); // in order, whichever stream wrote it
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn stream(&self) -> Result<Stream> {
         Ok(Stream(match self.as_gpu() {
             None => StreamKind::Cpu,
@@ -52,6 +69,13 @@ impl Device {
 
 impl Stream {
     /// The device of this stream.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert_eq!(ct::Device::cpu().stream()?.device(), ct::Device::cpu());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         match &self.0 {
             StreamKind::Cpu => Device::cpu(),
@@ -64,6 +88,13 @@ impl Stream {
     /// # Errors
     /// [`Error::Driver`] when this work, or earlier work on the device, failed; [`Error::Execution`] when an assertion
     /// did.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// ct::Device::cpu().stream()?.synchronize()?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             StreamKind::Cpu => Ok(()),
@@ -75,6 +106,14 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Driver`] when earlier work on the device failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let event = ct::Device::cpu().stream()?.record()?;
+    /// event.synchronize()?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn record(&self) -> Result<Event> {
         Ok(Event(match &self.0 {
             StreamKind::Cpu => EventKind::Cpu(Instant::now()),
@@ -90,6 +129,14 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Driver`] when earlier work on the device failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (first, second) = (ct::Device::cpu().stream()?, ct::Device::cpu().stream()?);
+    /// second.wait(&first.record()?)?; // what is queued on the second one from now on comes after it
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn wait(&self, event: &Event) -> Result<()> {
         match (&self.0, &event.0) {
             (StreamKind::Gpu(stream), EventKind::Gpu(event)) => {
@@ -102,6 +149,10 @@ impl Stream {
         }
     }
 
+    pub(super) fn of(stream: StreamHandle) -> Stream {
+        Stream(StreamKind::Gpu(stream))
+    }
+
     #[inline]
     pub(crate) fn as_gpu(&self) -> Option<&StreamHandle> {
         match &self.0 {
@@ -111,6 +162,14 @@ impl Stream {
     }
 
     /// The CUDA stream handle (`CUstream`), null on the cpu device. Valid as long as this object lives.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let stream = ct::Device::cpu().stream()?;
+    /// println!("{:?}", stream.raw()); // a `CUstream` for calls of the driver
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn raw(&self) -> *mut std::ffi::c_void {
         match &self.0 {
             StreamKind::Cpu => std::ptr::null_mut(),
@@ -148,6 +207,13 @@ impl Event {
     ///
     /// # Errors
     /// [`Error::Driver`] when work before it failed, [`Error::Execution`] when an assertion did.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// ct::Device::cpu().stream()?.record()?.synchronize()?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             EventKind::Cpu(_) => Ok(()),
@@ -164,6 +230,17 @@ impl Event {
     ///
     /// # Errors
     /// [`Error::Argument`] for events of two devices, [`Error::Driver`] when work before them failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let stream = ct::Device::cpu().stream()?;
+    /// let start = stream.record()?;
+    /// let end = stream.record()?;
+    /// end.synchronize()?;
+    /// println!("{:?}", end.since(&start)?);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn since(&self, start: &Event) -> Result<Duration> {
         match (&self.0, &start.0) {

@@ -113,6 +113,14 @@ impl<'a, T: Whole, const R: usize> ArrayTable<'a, T, R> {
     /// # Errors
     /// [`Error::Argument`] without arrays, or with arrays on several devices; [`Error::Driver`] when the device has not
     /// enough memory or earlier work on it failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (a, b) = (ct::Device::cpu().full([4], 1)?, ct::Device::cpu().full([7], 2)?);
+    /// assert_eq!(ct::ArrayTable::new(&[&a, &b, &a])?.len(), 3);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn new<A: Copy + Into<DeviceView<'a, T, R>>>(arrays: &[A]) -> Result<ArrayTable<'a, T, R>> {
         let arrays: Vec<DeviceView<'a, T, R>> = arrays.iter().map(|&array| array.into()).collect();
@@ -124,6 +132,16 @@ impl<'a, T: Whole, const R: usize> ArrayTable<'a, T, R> {
     ///
     /// # Errors
     /// As [`ArrayTable::new`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (mut a, mut b) = (ct::Device::cpu().full([1], 1)?, ct::Device::cpu().full([1], 2)?);
+    /// let table = ct::ArrayTable::new_mut([&mut a, &mut b])?;
+    /// ct::launch(|table: ct::ArraysMut<i32, 1>| table.get(1).store_scalar(0, 7), 1, (table,))?;
+    /// assert_eq!((a.to_vec()?, b.to_vec()?), (vec![1], vec![7]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn new_mut<A: Into<DeviceViewMut<'a, T, R>>>(
         arrays: impl IntoIterator<Item = A>,
@@ -138,6 +156,14 @@ macro_rules! table_methods {
     ($($name:ident)+) => {$(
         impl<T, const R: usize> $name<'_, T, R> {
             /// The number of arrays.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let a = ct::Device::cpu().full([4], 1)?;
+            /// assert_eq!(ct::ArrayTable::new(&[&a, &a])?.len(), 2);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[allow(clippy::len_without_is_empty, reason = "a table has at least one array")]
             pub fn len(&self) -> usize {
                 self.arrays.len()

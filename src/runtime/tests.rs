@@ -41,11 +41,11 @@ done:
 }
 ";
 
-const N: usize = 1000;
+pub(super) const N: usize = 1000;
 /// About 20 ms at the clock of an H200.
-const LONG: u64 = 40_000_000;
+pub(super) const LONG: u64 = 40_000_000;
 
-fn gpu() -> Option<Device> {
+pub(super) fn gpu() -> Option<Device> {
     match Device::gpu(0) {
         Ok(device) => Some(device),
         Err(error) => {
@@ -55,16 +55,25 @@ fn gpu() -> Option<Device> {
     }
 }
 
-fn load(device: Device) -> Result<GpuKernel> {
+pub(super) fn load(device: Device) -> Result<GpuKernel> {
     let gpu = device.as_gpu().expect("a GPU");
     let cubin = assemble(gpu, "spin_then_add", SPIN_THEN_ADD)?;
     GpuKernel::load(gpu, &cubin.bytes, "spin_then_add", LaunchConfig { threads: 128, shared_bytes: 0, cluster: 1 })
 }
 
-fn add(kernel: &GpuKernel, data: &mut DeviceArray<u32, 1>, stream: &Stream, cycles: u64) -> Result<()> {
+pub(super) fn add(kernel: &GpuKernel, data: &mut DeviceArray<u32, 1>, stream: &Stream, cycles: u64) -> Result<()> {
+    add_to(kernel, &mut data.view_mut(), stream, cycles)
+}
+
+pub(super) fn add_to(
+    kernel: &GpuKernel,
+    data: &mut DeviceViewMut<'_, u32, 1>,
+    stream: &Stream,
+    cycles: u64,
+) -> Result<()> {
     let queue = stream.as_gpu().expect("a stream of a GPU");
     data.memory.before_use(queue, true)?;
-    let (mut address, mut n, mut cycles) = (data.address(), N as u32, cycles);
+    let (mut address, mut n, mut cycles) = (data.address(), data.len() as u32, cycles);
     let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut n).cast(), (&raw mut cycles).cast()];
     // SAFETY: the parameters are those of the kernel; the array is freed in the order of its streams.
     unsafe { kernel.launch(queue, [N.div_ceil(128) as u32, 1, 1], false, &mut params) }

@@ -57,31 +57,74 @@ macro_rules! view_methods {
     ($name:ident) => {
         impl<'a, T: Element, const R: usize> $name<'a, T, R> {
             /// The device it is on.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// assert_eq!(ct::Device::cpu().full([3], 1.5f32)?.view().device(), ct::Device::cpu());
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             pub fn device(&self) -> Device {
                 self.memory.device()
             }
 
             /// Extents in elements.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.slice(1, 1..)?.shape(), [2, 2]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             pub fn shape(&self) -> [usize; R] {
                 self.layout.shape
             }
 
             /// Strides in elements.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.transpose()?.strides(), [1, 3]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             pub fn strides(&self) -> [usize; R] {
                 self.layout.strides
             }
 
             /// Number of elements.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.slice(1, 1..)?.len(), 4);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             pub fn len(&self) -> usize {
                 self.layout.len()
             }
 
             /// Has it no elements?
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// assert!(ct::Device::cpu().zeros::<f32, 1>([3])?.slice(0, 3..)?.is_empty());
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
             /// Address of the first element on its device.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let x = ct::Device::cpu().zeros::<f32, 1>([4])?;
+            /// assert_eq!(x.slice(0, 1..)?.address(), x.address() + 4);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             pub fn address(&self) -> u64 {
                 self.memory.address() + host::byte_offset::<T>(self.layout.offset) as u64
             }
@@ -90,6 +133,14 @@ macro_rules! view_methods {
             ///
             /// # Errors
             /// [`Error::Driver`] when this work failed.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
+            /// assert_eq!(x.slice(1, ..1)?.to_vec()?, [1, 3]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             pub fn to_vec(&self) -> Result<Vec<T>> {
                 download(self.memory, &self.layout)
             }
@@ -99,6 +150,14 @@ macro_rules! view_methods {
             /// # Errors
             /// [`Error::Argument`] when there is no such axis or the range is outside of its extent;
             /// for elements of four bits also when the part starts in the middle of a byte.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+            /// assert_eq!(x.view().slice(0, 1..)?.slice(0, ..2)?.to_vec()?, [2, 3]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             pub fn slice(self, axis: usize, range: impl RangeBounds<usize>) -> Result<Self> {
                 let layout = self.layout.slice(axis, range)?;
@@ -110,6 +169,14 @@ macro_rules! view_methods {
             /// # Errors
             /// [`Error::Argument`] when there is no such axis or `step` is 0; for elements of four bits
             /// also along the axis of stride 1.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+            /// assert_eq!(x.slice(0, 1..)?.step(0, 2)?.to_vec()?, [2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             pub fn step(self, axis: usize, step: usize) -> Result<Self> {
                 let layout = self.layout.step(axis, step)?;
@@ -120,6 +187,14 @@ macro_rules! view_methods {
             ///
             /// # Errors
             /// [`Error::Argument`] when `order` is no permutation of the axes.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
+            /// assert_eq!(x.view().permute([1, 0])?.to_vec()?, [1, 3, 2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             pub fn permute(self, order: [usize; R]) -> Result<Self> {
                 let layout = self.layout.permute(order)?;
@@ -131,6 +206,14 @@ macro_rules! view_methods {
             /// # Errors
             /// [`Error::Argument`] when the shape has another number of elements, or strides cannot
             /// express it without a copy.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+            /// assert_eq!(x.slice(0, 2..)?.reshape([2, 1])?.shape(), [2, 1]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             pub fn reshape<const Q: usize>(self, shape: [usize; Q]) -> Result<$name<'a, T, Q>> {
                 let layout = self.layout.reshape(shape)?;
@@ -149,6 +232,14 @@ macro_rules! view_methods {
             ///
             /// # Errors
             /// None at present.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
+            /// assert_eq!(x.view().transpose()?.transpose()?.to_vec()?, [1, 2, 3, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             pub fn transpose(self) -> Result<Self> {
                 self.permute([1, 0])
@@ -179,11 +270,30 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     }
 
     /// The same view, to read.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().array(&[1, 2], [2])?;
+    /// assert_eq!(x.view_mut().as_view().to_vec()?, [1, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn as_view(&self) -> DeviceView<'_, T, R> {
         DeviceView::new(self.memory, self.layout)
     }
 
     /// The same view for a shorter time, to be consumed by another method.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([2])?;
+    /// let mut all = x.view_mut();
+    /// all.reborrow().slice(0, ..1)?.copy_from(&[1])?;
+    /// all.reborrow().slice(0, 1..)?.copy_from(&[2])?;
+    /// assert_eq!(x.to_vec()?, [1, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn reborrow(&mut self) -> DeviceViewMut<'_, T, R> {
         DeviceViewMut::new(self.memory, self.layout)
     }
@@ -193,6 +303,15 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     ///
     /// # Errors
     /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([2, 2])?;
+    /// x.view_mut().slice(1, 1..)?.copy_from(&[1, 2])?;
+    /// assert_eq!(x.to_vec()?, [0, 1, 0, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn copy_from(&mut self, host: &[T]) -> Result<()> {
         if host.len() != self.len() {
@@ -210,6 +329,15 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     ///
     /// # Errors
     /// [`Error::Argument`] for another shape, [`Error::Driver`] when earlier work failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2, 1])?, ct::Device::cpu().zeros([2, 2])?);
+    /// y.view_mut().slice(1, ..1)?.copy_from_array(&x.view())?;
+    /// assert_eq!(y.to_vec()?, [1, 0, 2, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub fn copy_from_array(&mut self, other: &DeviceView<'_, T, R>) -> Result<()> {
         if self.shape() != other.shape() {

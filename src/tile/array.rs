@@ -5,6 +5,19 @@ use std::marker::PhantomData;
 /// An array in device memory with elements of type `T` and `R` dimensions; read only.
 ///
 /// Made by the launch from a shared reference to a device array. `Copy`: a handle.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+///     y.store(ct::bid(0), x.load(ct::bid(0), [4]));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().full([6], 2.0f32)?, ct::Device::cpu().zeros([6])?);
+/// ct::launch(copy, 2, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2.0; 6]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Array<T, const R: usize> {
     pub(crate) handle: ArrayHandle,
@@ -15,6 +28,19 @@ pub struct Array<T, const R: usize> {
 ///
 /// Made by the launch from a unique reference to a device array. `Copy`: a handle. Tile blocks run at
 /// the same time in any order: two of them must not write the same element.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn double(x: ArrayMut<f32, 1>) {
+///     x.store(ct::bid(0), x.load(ct::bid(0), [4]) * 2.0);
+/// }
+///
+/// let mut x = ct::Device::cpu().full([6], 2.0f32)?;
+/// ct::launch(double, 2, (&mut x,))?;
+/// assert_eq!(x.to_vec()?, [4.0; 6]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ArrayMut<T, const R: usize> {
     pub(crate) handle: ArrayHandle,

@@ -15,7 +15,9 @@ use super::described::ArrayData;
 use crate::dtype::DType;
 use crate::error::{Diagnostic, Location};
 use crate::ir::table::Effect;
-use crate::ir::{Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, OpId, Opcode, Type, TypeId, Value};
+use crate::ir::{
+    Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Type, TypeId, Value,
+};
 
 /// The user's place, as `#[track_caller]` hands it down.
 pub(crate) type Place = &'static std::panic::Location<'static>;
@@ -45,6 +47,11 @@ pub(crate) fn at_place<X>(place: Place, work: impl FnOnce() -> X) -> X {
     }
     let _restored = Restored(FIXED.replace(Some(place)));
     work()
+}
+
+/// Is this an operation of those that [`at_place`] puts together?
+pub(crate) fn is_part() -> bool {
+    FIXED.get().is_some()
 }
 
 fn location(place: Place) -> Location {
@@ -115,6 +122,8 @@ pub(crate) struct Trace {
     loops: FxHashMap<BlockId, Looping>,
     /// How often bodies were asked for that are nested too deeply.
     too_deep: u32,
+    /// Rounding and flush to zero for float ops that state none.
+    pub float_mode: Option<(Option<Rounding>, bool)>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -229,6 +238,7 @@ impl Trace {
             regions: FxHashMap::default(),
             loops: FxHashMap::default(),
             too_deep: 0,
+            float_mode: None,
             diagnostics: Vec::new(),
         }
     }
@@ -535,15 +545,31 @@ impl Trace {
         false
     }
 
+    /// Is the extent of an axis a power of two? Reports if not: for what goes by the bits of a position.
+    pub fn power_along(&mut self, place: Place, name: &str, shape: &[i64], axis: usize) -> bool {
+        let power = shape[axis].count_ones() == 1;
+        if !power {
+            let message = format!("`{name}` along axis {axis} of a tile of shape {shape:?}");
+            let way_out = format!(
+                "the extent there has to be a power of two: make it {} by a larger tile or `ct::cat`",
+                (shape[axis] as u64).next_power_of_two()
+            );
+            self.report(place, message, &[&way_out]);
+        }
+        power
+    }
+
     /// Is this a legal tile shape? Reports and gives false if not.
     pub fn legal_shape(&mut self, place: Place, name: &str, shape: &[i64]) -> bool {
-        if let Some(axis) = shape.iter().position(|&e| e <= 0 || e & (e - 1) != 0) {
+        if let Some(axis) = shape.iter().position(|&e| e <= 0 || e.count_ones() > MOST_EXTENT_PARTS) {
             let extent = shape[axis];
             let way_out = match extent {
                 ..=0 => "every extent of a tile is at least 1".to_string(),
                 _ => format!(
-                    "extents of tiles are powers of two: take {} and let loads pad (stores drop what lies outside)",
-                    (extent as u64).next_power_of_two()
+                    "extents of tiles are sums of at most three powers of two: take {} and let loads pad (stores drop what \
+                     lies outside), or {} and more tiles",
+                    next_extent(extent),
+                    last_extent(extent)
                 ),
             };
             self.report(
@@ -564,4 +590,24 @@ impl Trace {
         }
         true
     }
+}
+
+/// The smallest extent of a tile that is larger.
+fn next_extent(extent: i64) -> i64 {
+    // Beyond the first bits, any bit that is set rounds up.
+    let mut rest = extent;
+    for _ in 1..MOST_EXTENT_PARTS {
+        rest &= !(1 << rest.ilog2());
+    }
+    let last = 1 << rest.ilog2();
+    (extent & !(2 * last - 1)) + 2 * last
+}
+
+/// The largest extent of a tile that is smaller.
+fn last_extent(extent: i64) -> i64 {
+    let mut kept = 0;
+    for _ in 0..MOST_EXTENT_PARTS {
+        kept |= 1 << (extent & !kept).ilog2();
+    }
+    kept
 }

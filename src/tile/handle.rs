@@ -10,8 +10,18 @@ use self::sealed::Handle;
 /// A tile: a block of `R` dimensions of elements of type `T`, held by one tile block.
 ///
 /// A tile is an immutable value, recorded while the kernel is traced; every operation gives a new one.
-/// Its extents are powers of two, at most 2^24 elements in all, and known while tracing
-/// ([`Tile::shape`]). `Copy`: handing it on costs nothing.
+/// Its extents are sums of one to three powers of two (8, 96, 160, 192, 576, but not 15), at most 2^24 elements in all, and
+/// known while tracing ([`Tile::shape`]). `Copy`: handing it on costs nothing.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let x: Tile<f32, 2> = ct::full([2, 4], 1.5f32);
+/// ct::assert!((x * x + 0.75).sum(1).eq(12.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub struct Tile<T, const R: usize> {
     raw: Raw,
     element: PhantomData<T>,
@@ -21,6 +31,16 @@ pub struct Tile<T, const R: usize> {
 ///
 /// Works in arithmetic with scalars, tiles and host literals, and wherever a tile is wanted by
 /// broadcasting.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (row, n): (Scalar<i32>, Scalar<i32>) = (ct::bid(0), ct::num_blocks(0));
+/// ct::assert!((row * 2 + n).eq(1));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub struct Scalar<T> {
     raw: Raw,
     element: PhantomData<T>,
@@ -41,6 +61,18 @@ impl<T> Clone for Scalar<T> {
 impl<T> Copy for Scalar<T> {}
 
 /// [`Tile`] or [`Scalar`]: what elementwise operations work on.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn halved<X: TileLike<Elem = f32> + std::ops::Mul<f32, Output = X>>(x: X) -> X {
+///     x * 0.5
+/// }
+/// ct::assert!(halved(ct::astile([2.0f32, 4.0])).eq(ct::astile([1.0, 2.0])) & halved(ct::scalar(2.0f32)).eq(1.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 pub trait TileLike: Copy + sealed::Handle {
     /// Element type.
     type Elem: Element;
@@ -97,6 +129,16 @@ impl<T: Element, const R: usize> Tile<T, R> {
     ///
     /// # Panics
     /// Outside of a kernel.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let [rows, columns] = ct::zeros::<f32, 2>([2, 4]).shape(); // ordinary numbers
+    /// assert_eq!((rows, columns), (2, 4));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn shape(self) -> [usize; R] {
@@ -108,6 +150,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
     ///
     /// # Panics
     /// Outside of a kernel.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// assert_eq!(ct::zeros::<f32, 2>([2, 4]).len(), 8);
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn len(self) -> usize {
@@ -115,6 +166,15 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 
     /// False: a tile has at least one element.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// assert!(!ct::zeros::<f32, 1>([1]).is_empty());
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn is_empty(self) -> bool {
         false

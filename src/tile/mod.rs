@@ -17,7 +17,7 @@ pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
 pub(crate) use broadcast::{Arg, ElementwiseBody};
 pub use context::is_tracing;
-pub(crate) use context::{Place, Raw, Region, Source, Trace, at_place, here, in_region, record};
+pub(crate) use context::{Place, Raw, Region, Source, Trace, at_place, here, in_region, is_part, record};
 pub(crate) use described::ArrayData;
 pub(crate) use handle::sealed::Handle;
 pub use handle::{Scalar, Tile, TileLike};

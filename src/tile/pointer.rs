@@ -8,6 +8,21 @@ use super::handle::sealed::Handle;
 /// The address of an element of type `T` in device memory. `Copy`: a handle.
 ///
 /// What can be done with it, and what for: [`pointer`](crate::pointer).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn second(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let first: ct::Ptr<i32> = x.pointer();
+///     // SAFETY: launched with two elements.
+///     y.store_scalar(0, unsafe { first.offset(1).load() });
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2])?, ct::Device::cpu().zeros([1])?);
+/// ct::launch(second, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Ptr<T> {
     raw: Raw,
@@ -17,6 +32,22 @@ pub struct Ptr<T> {
 /// A tile of addresses of elements of type `T`, with `N` axes. `Copy`: a handle.
 ///
 /// What can be done with it, and what for: [`pointer`](crate::pointer).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn both(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     // SAFETY: launched with two elements.
+///     let all: ct::PtrTile<i32, 1> = unsafe { x.pointer().offset(0..2) };
+///     // SAFETY: as above.
+///     y.store(0, unsafe { all.load() });
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(both, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PtrTile<T, const N: usize> {
     raw: Raw,

@@ -7,6 +7,20 @@ use crate::kernel::ArrayFacts;
 
 /// Arrays in device memory with elements of type `T` and `R` dimensions each, to be chosen from when the kernel runs;
 /// read only. Made by the launch from an [`ArrayTable`](crate::ArrayTable). `Copy`: a handle.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn firsts(table: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
+///     y.store_scalar(ct::bid(0), table.get(ct::bid(0)).load_scalar(0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (a, b, mut y) = (device.full([7], 1)?, device.full([5], 2)?, device.zeros([2])?);
+/// ct::launch(firsts, 2, (&ct::ArrayTable::new(&[&a, &b])?, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Arrays<T, const R: usize> {
     pub(crate) handle: TableHandle,
@@ -15,6 +29,18 @@ pub struct Arrays<T, const R: usize> {
 
 /// [`Arrays`] that this kernel may also write. Made by the launch from an [`ArrayTableMut`](crate::ArrayTableMut).
 /// `Copy`: a handle.
+///
+/// ```
+/// # use cutlet as ct;
+/// fn number(table: ct::ArraysMut<i32, 1>) {
+///     table.get(ct::bid(0)).store_scalar(0, ct::bid(0) + 1);
+/// }
+///
+/// let (mut a, mut b) = (ct::Device::cpu().zeros([1])?, ct::Device::cpu().zeros([1])?);
+/// ct::launch(number, 2, (ct::ArrayTable::new_mut([&mut a, &mut b])?,))?;
+/// assert_eq!((a.to_vec()?, b.to_vec()?), (vec![1], vec![2]));
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ArraysMut<T, const R: usize> {
     pub(crate) handle: TableHandle,

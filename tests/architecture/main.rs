@@ -1,6 +1,7 @@
 //! The rooms of `src/` and who may know whom, read off the paths in the sources.
 
 mod cycles;
+mod examples;
 mod source;
 
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("codec", &["dtype", "ir"]),
     ("layout", &["error"]),
     ("element", &["codec", "dtype", "error", "ir"]),
+    ("narrow", &["codec", "dtype", "element"]),
     ("ir", &["dtype", "error"]),
     ("ir/print", &["codec", "ir", "dtype", "error"]),
     ("ir/parse", &["codec", "ir", "dtype", "error"]),
@@ -31,18 +33,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
     ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
-    ("ops", &["tile", "element", "kernel", "ir", "dtype", "error", "codec"]),
+    ("ops", &["tile", "element", "narrow", "kernel", "ir", "dtype", "error", "codec"]),
     // In memory kernels are known by their constants or by their trace.
     ("cache", &["error", "ir", "kernel"]),
     ("runtime", &["*"]),
     ("launch", &["*"]),
+    ("guide", &["*"]),
     ("prelude", &["*"]),
     ("lib", &["*"]),
 ];
 
 /// Rooms that only these rooms may name, whatever the table above says.
 const TOP: &[(&str, &[&str])] =
-    &[("runtime", &["runtime", "launch", "kernel", "lib"]), ("launch", &["runtime", "launch", "lib"])];
+    &[("runtime", &["runtime", "launch", "kernel", "lib"]), ("launch", &["runtime", "launch", "lib", "prelude"])];
 
 /// Names that the crate root re-exports, and the room they come from.
 const ROOT_NAMES: &[(&str, &str)] = &[

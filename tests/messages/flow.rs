@@ -108,7 +108,7 @@ fn endless_loop() -> String {
         c.store_scalar(0, ct::while_loop(ct::scalar(0), |i| i.ne(n), |i| (i + 2) % 100));
     }
     let mut c = ct::Device::cpu().zeros::<i32, 1>([1]).unwrap();
-    let few = ct::Launch::new(1).hints(ct::Hints { loop_limit: Some(1000), ..ct::Hints::default() });
+    let few = ct::Launch::new(1).hints(ct::Hints::new().loop_limit(1000));
     let circle = ct::launch(in_a_circle, 1, (&mut c, 5));
     [ct::launch(forgotten_step, 1, (&mut c, 5)), circle, few.launch(wrong_way, (&mut c, 5))]
         .map(|result| result.map_or_else(|error| error.to_string(), |()| "nothing".into()))

@@ -74,7 +74,7 @@ fn registers() {
         c.store((0, 0), x + x.transpose().exp());
     }
     if is_child() {
-        let launch = ct::Launch::new(1).hints(Hints { num_warps: Some(4), ..Hints::default() });
+        let launch = ct::Launch::new(1).hints(Hints::new().num_warps(4));
         let said = code(launch.code_ptx(kernel, (array(), array_mut()), Target::SM_90A));
         assert_eq!(said, "nothing");
     }
@@ -114,7 +114,7 @@ fn odd_hint() -> String {
         c.store(0, c.load(0, [64]) + 1.0);
     }
     let mut c = Device::cpu().zeros::<f32, 1>([64]).unwrap();
-    let launch = ct::Launch::new(1).hints(Hints { num_warps: Some(3), ..Hints::default() });
+    let launch = ct::Launch::new(1).hints(Hints::new().num_warps(3));
     let on_cpu = code(launch.launch(kernel, (&mut c,)));
     let as_ptx = code(launch.code_ptx(kernel, (array_mut(),), Target::SM_90A));
     format!("{on_cpu}\nas PTX: {as_ptx}")

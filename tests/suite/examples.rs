@@ -11,6 +11,8 @@ mod attention;
 mod batched_matmul;
 #[path = "../../examples/embedding.rs"]
 mod embedding;
+#[path = "../../examples/experts.rs"]
+mod experts;
 #[path = "../../examples/hello.rs"]
 mod hello;
 #[path = "../../examples/histogram.rs"]
@@ -25,6 +27,8 @@ mod matmul;
 mod mutex;
 #[path = "../../examples/prefix_sum.rs"]
 mod prefix_sum;
+#[path = "../../examples/quantized_matmul.rs"]
+mod quantized_matmul;
 #[path = "../../examples/saxpy.rs"]
 mod saxpy;
 #[path = "../../examples/softmax.rs"]
@@ -35,6 +39,8 @@ mod stencil;
 mod transpose;
 #[path = "../../examples/vadd.rs"]
 mod vadd;
+#[path = "../../examples/vocabulary.rs"]
+mod vocabulary;
 #[path = "../../examples/welford.rs"]
 mod welford;
 
@@ -67,12 +73,16 @@ pub fn register(suite: &mut Suite) {
         stencil: ("--m" "64" "--n" "256") ("--m" "101" "--n" "77") ("--m" "33" "--n" "60" "--tile" "8" "32");
         argmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
+        experts: ("--m" "13") ("--m" "32" "--tile" "16");
+        vocabulary: ("--m" "2" "--n" "3000");
         embedding: ("--rows" "50" "--columns" "256" "--ids" "33") ("--rows" "7" "--columns" "100" "--ids" "5")
             ("--rows" "9" "--columns" "96" "--ids" "12" "--tile" "64");
         histogram: ("--n" "20000") ("--n" "4096" "--blocks" "1") ("--n" "9999" "--tile" "512" "--blocks" "3");
         mutex: ("--blocks" "9") ("--blocks" "5" "--n" "100");
         prefix_sum: ("--n" "100000" "--tile" "1024") ("--n" "1") ("--type" "i32" "--n" "70001" "--tile" "512")
             ("--type" "i32" "--n" "24576" "--tile" "8192");
+        quantized_matmul: ("--type" "u4" "--m" "70" "--n" "100" "--k" "96" "--tile" "64" "64" "32")
+            ("--type" "f6e3m2" "--m" "33" "--n" "40" "--k" "70" "--tile" "32" "32" "32");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")

@@ -18,7 +18,9 @@ pub fn register(suite: &mut Suite) {
     register_for::<f16>(suite);
     register_for::<bf16>(suite);
     suite.test("float/approximate/f32", approximate);
-    suite.test("float/flush_to_zero/f32", flush_to_zero);
+    suite.test("float/flush_to_zero/f32", |session| flush_to_zero(session, modal_operations()));
+    suite.test("float/scope_flushes/f32", |session| flush_to_zero(session, scoped_operations()));
+    suite.test("float/scopes", scopes);
 }
 
 fn register_for<T: Float + Signed>(suite: &mut Suite) {
@@ -31,7 +33,12 @@ fn register_for<T: Float + Signed>(suite: &mut Suite) {
     suite.test(format!("float/min_max/{}", T::NAME), extremes::<T>);
     suite.lean(format!("float/operators/{}", T::NAME), operators::<T>);
     for (mode, round) in MODES {
-        suite.test(format!("float/{round:?}/{}", T::NAME), move |session| rounded::<T>(session, mode, round));
+        let test = move |session| rounded::<T>(session, mode, round, modal_operations());
+        suite.test(format!("float/{round:?}/{}", T::NAME), test);
+    }
+    if T::DTYPE != DType::BF16 {
+        let test = |session| rounded::<T>(session, Rounding::NegInf, Round::Down, scoped_operations());
+        suite.test(format!("float/scope/{}", T::NAME), test);
     }
 }
 
@@ -85,6 +92,12 @@ pub fn functions<T: Float>() -> Vec<Function<T>> {
         function("atan", |x| x.atan(), f64::atan, [3.0, 3.0], wide),
         function("erf", |x| x.erf(), |x| erf(x), [3.0, 3.0], Spread::Between(-4.0, 4.0)),
         function("erfc", |x| x.erfc(), |x| erfc(x), [6.0, 6.0], Spread::Between(-5.0, 11.0)),
+        function("asinh", |x| x.asinh(), |x| asinh(x), [6.0, 6.0], Spread::Between(-4.0, 4.0)),
+        function("acosh", |x| x.acosh(), |x| acosh(x), [6.0, 6.0], Spread::Between(0.99, 4.0)),
+        function("atanh", |x| x.atanh(), |x| atanh(x), [6.0, 6.0], Spread::Between(-1.01, 1.01)),
+        function("sinpi", |x| x.sinpi(), |x| turned(x, 0.0), [2.0, 3.0], Spread::Between(-9.0, 9.0)),
+        function("cospi", |x| x.cospi(), |x| turned(x.abs(), 0.5), [2.0, 3.0], Spread::Between(-9.0, 9.0)),
+        function("erfinv", |x| x.erfinv(), inverse_erf, [5.0, 6.0], Spread::Between(-1.01, 1.01)),
         function("sigmoid", |x| x.sigmoid(), |x| 1.0 / (1.0 + (-x).exp()), [4.0, 4.0], Spread::Between(-90.0, 30.0)),
         function("softplus", |x| x.softplus(), softplus, [7.0, 7.0], Spread::Between(-90.0, 30.0)),
         function("relu", |x| x.relu(), |x| if x > 0.0 || x.is_nan() { x } else { 0.0 }, [0.0, 0.0], wide),
@@ -102,6 +115,39 @@ pub fn functions<T: Float>() -> Vec<Function<T>> {
 unsafe extern "C" {
     safe fn erf(x: f64) -> f64;
     safe fn erfc(x: f64) -> f64;
+    // Rust's own lose digits.
+    safe fn asinh(x: f64) -> f64;
+    safe fn acosh(x: f64) -> f64;
+    safe fn atanh(x: f64) -> f64;
+}
+
+/// The sine of π (x + quarter), where the quarter is 0 or 1/2.
+fn turned(x: f64, quarter: f64) -> f64 {
+    let rest = x % 2.0;
+    let halves = (rest * 2.0).round();
+    let angle = (rest - halves / 2.0) * std::f64::consts::PI;
+    match (halves + 2.0 * quarter).rem_euclid(4.0) as u8 {
+        _ if angle.is_nan() => f64::NAN,
+        0 => angle.sin(),
+        1 => angle.cos(),
+        2 => -angle.sin(),
+        _ => -angle.cos(),
+    }
+}
+
+/// By Newton's method, from what is exact of the function: near the ends its complement.
+fn inverse_erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() || a >= 1.0 {
+        return if a == 1.0 { x * f64::INFINITY } else { f64::NAN };
+    }
+    let slope = |y: f64| std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp();
+    let mut y = if a < 0.7 { a * 0.886 } else { (-(1.0 - a).ln()).sqrt() };
+    for _ in 0..60 {
+        let beyond = if a < 0.5 { erf(y) - a } else { (1.0 - a) - erfc(y) };
+        y -= beyond / (slope(y) + y * beyond);
+    }
+    y.copysign(x)
 }
 
 fn softplus(x: f64) -> f64 {
@@ -212,8 +258,61 @@ fn operators<T: Float + Signed>(session: Session) -> Result<()> {
     check_unary(session, "neg", |a| -a, &a, |a| Want::nearest(-a.to_f64()))
 }
 
+type Modal<T> = [(&'static str, Moded<T>, fn([f64; 3]) -> Real); 6];
+
+/// The same without a mode of their own, in a scope.
+fn scoped_operations<T: Float>() -> Modal<T> {
+    [
+        ("add in a scope", |a, b, _, mode| cutlet::with_mode(mode, || a + b), |[a, b, _]| Real::sum(a, b)),
+        ("sub in a scope", |a, b, _, mode| cutlet::with_mode(mode, || a - b), |[a, b, _]| Real::sum(a, -b)),
+        ("mul in a scope", |a, b, _, mode| cutlet::with_mode(mode, || a * b), |[a, b, _]| Real::product(a, b)),
+        ("div in a scope", |a, b, _, mode| cutlet::with_mode(mode, || a / b), |[a, b, _]| Real::quotient(a, b)),
+        ("fma in a scope", |a, b, c, mode| cutlet::with_mode(mode, || a.fma(b, c)), |[a, b, c]| Real::fused(a, b, c)),
+        ("sqrt in a scope", |a, _, _, mode| cutlet::with_mode(mode, || a.sqrt()), |[a, _, _]| Real::root(a)),
+    ]
+}
+
+/// What a scope leaves alone, scopes in each other, and the fast forms.
+fn scopes(session: Session) -> Result<()> {
+    let inputs = |seed| random::<f64>(seed, COUNT, Spread::Any);
+    let (a, b) = (inputs(71), inputs(72));
+    let in_flush: Binary<f64, f64, f64> = |a, b| cutlet::with_mode(FloatMode::new().flush_to_zero().approx(), || a * b);
+    check_binary(session, "f64 flushed", in_flush, &a, &b, |a, b| {
+        Want::Rounded(Real::product(a, b), Round::NearestEven)
+    })?;
+    let (a, b) = (random::<f32>(73, COUNT, Spread::Moderate), random::<f32>(74, COUNT, Spread::Moderate));
+    let nested: Binary<f32, f32, f32> = |a, b| {
+        cutlet::with_mode(Rounding::Zero, || {
+            let _up = cutlet::with_mode(Rounding::PosInf, || a + b);
+            // The inner scope has ended.
+            a + b
+        })
+    };
+    check_binary(session, "after a scope", nested, &a, &b, |a, b| {
+        Want::Rounded(Real::sum(f64::from(a), f64::from(b)), Round::Zero)
+    })?;
+    let stated: Binary<f32, f32, f32> = |a, b| cutlet::with_mode(Rounding::Zero, || a.mul_with(b, Rounding::NegInf));
+    check_binary(session, "stated", stated, &a, &b, |a, b| {
+        Want::Rounded(Real::product(f64::from(a), f64::from(b)), Round::Down)
+    })?;
+    let inner: Binary<f32, f32, f32> =
+        |a, b| cutlet::with_mode(Rounding::Zero, || cutlet::with_mode(Rounding::PosInf, || a * b));
+    check_binary(session, "inner scope", inner, &a, &b, |a, b| {
+        Want::Rounded(Real::product(f64::from(a), f64::from(b)), Round::Up)
+    })?;
+    let fast: Unary<f32, f32> = |x| cutlet::with_mode(FloatMode::new().approx(), || x.exp() / x.sqrt());
+    let positive = random::<f32>(75, COUNT, Spread::Between(0.01, 20.0));
+    check_unary(session, "approximate", fast, &positive, |x| {
+        let x = f64::from(x);
+        Want::Near { value: x.exp() / x.sqrt(), ulps: 9.0 + 1.5 * x }
+    })?;
+    // With a bound of its own.
+    let own: Unary<f32, f32> = |x| cutlet::with_mode(FloatMode::new().approx(), || x.erf());
+    check_unary(session, "erf", own, &positive, |x| Want::Near { value: erf(f64::from(x)), ulps: 3.0 })
+}
+
 /// Arithmetic that takes a rounding: operation and exact result.
-fn modal_operations<T: Float>() -> [(&'static str, Moded<T>, fn([f64; 3]) -> Real); 6] {
+fn modal_operations<T: Float>() -> Modal<T> {
     [
         ("add", |a, b, _, mode| a.add_with(b, mode), |[a, b, _]| Real::sum(a, b)),
         ("sub", |a, b, _, mode| a.sub_with(b, mode), |[a, b, _]| Real::sum(a, -b)),
@@ -224,7 +323,7 @@ fn modal_operations<T: Float>() -> [(&'static str, Moded<T>, fn([f64; 3]) -> Rea
     ]
 }
 
-fn rounded<T: Float>(session: Session, mode: Rounding, round: Round) -> Result<()> {
+fn rounded<T: Float>(session: Session, mode: Rounding, round: Round, operations: Modal<T>) -> Result<()> {
     // The references are exact for f64 of moderate size, and for all values of the narrower types.
     let spread = if T::DTYPE == DType::F64 { Spread::Moderate } else { Spread::Any };
     let inputs = |seed| random::<T>(seed, COUNT, spread);
@@ -232,20 +331,25 @@ fn rounded<T: Float>(session: Session, mode: Rounding, round: Round) -> Result<(
     if T::DTYPE != DType::F64 {
         (a, b) = with_special_pairs(a, b);
     }
-    for (name, op, reference) in modal_operations::<T>() {
+    for (name, op, reference) in operations {
         check_moded(session, name, op, mode.into(), [&a, &b, &c], |values| {
             let exact = reference(values);
             // x + -x: the zero is negative only when rounding down.
-            let cancels = exact.near == 0.0 && exact.rest == 0.0 && matches!(name, "add" | "sub" | "fma");
+            let cancels = exact.near == 0.0 && exact.rest == 0.0 && adds(name);
             if cancels { zero_sum(name, values, round) } else { Want::Rounded(exact, round) }
         })?;
     }
     Ok(())
 }
 
+/// Is this a sum?
+fn adds(name: &str) -> bool {
+    matches!(&name[..3], "add" | "sub" | "fma")
+}
+
 /// The sign of a sum that is exactly zero: that of both terms if they agree, else the mode decides.
 fn zero_sum(name: &str, [a, b, c]: [f64; 3], round: Round) -> Want {
-    let (first, second) = match name {
+    let (first, second) = match &name[..3] {
         "add" => (a, b),
         "sub" => (a, -b),
         _ => (a * b, c),
@@ -255,7 +359,7 @@ fn zero_sum(name: &str, [a, b, c]: [f64; 3], round: Round) -> Want {
     Want::nearest(if negative { -0.0 } else { 0.0 })
 }
 
-fn flush_to_zero(session: Session) -> Result<()> {
+fn flush_to_zero(session: Session, operations: Modal<f32>) -> Result<()> {
     let format = Format::F32;
     let is_subnormal = |x: f64| x != 0.0 && x.abs() < format.smallest_normal();
     let flush = |x: f64| if is_subnormal(x) { 0f64.copysign(x) } else { x };
@@ -274,11 +378,11 @@ fn flush_to_zero(session: Session) -> Result<()> {
             Want::Rounded(exact, Round::NearestEven)
         }
     };
-    for (name, op, reference) in modal_operations::<f32>() {
+    for (name, op, reference) in operations {
         check_moded(session, name, op, mode, [&a, &b, &c], |values| {
             let values = values.map(flush);
             let exact = reference(values);
-            let cancels = exact.near == 0.0 && exact.rest == 0.0 && matches!(name, "add" | "sub" | "fma");
+            let cancels = exact.near == 0.0 && exact.rest == 0.0 && adds(name);
             if cancels { zero_sum(name, values, Round::NearestEven) } else { flushed(exact) }
         })?;
     }

@@ -47,7 +47,8 @@ fn rows(session: Session, shape: [usize; 2], tile: [usize; 2], num_warps: Option
     let x = session.array(&data, shape)?;
     let mut y = session.unwritten::<i32, 2>(shape)?;
     let grid = [shape[0].div_ceil(tile[0]), shape[1].div_ceil(tile[1])];
-    let hints = ct::Hints { num_warps, ..ct::Hints::default() };
+    let mut hints = ct::Hints::new();
+    hints.num_warps = num_warps;
     session.launch_with(hints, passes, grid, (&x, &mut y, Constant((tile, along))))?;
     if session.only_compiles() {
         return Ok(());
@@ -95,7 +96,7 @@ fn overwritten(session: Session) -> Result<()> {
     let data = random::<i32>(6, shape[0] * shape[1], Spread::Any);
     let mut y = session.array(&data, shape)?;
     let mut z = session.unwritten::<i32, 2>(shape)?;
-    let hints = ct::Hints { num_warps: ONE_WARP, ..ct::Hints::default() };
+    let hints = ct::Hints::new().num_warps(1);
     session.launch_with(hints, overwrites, [shape[0]], (&mut y, &mut z, Constant([1, shape[1]])))?;
     let sum = |i: usize| data[i * shape[1]..(i + 1) * shape[1]].iter().fold(0i32, |sum, &x| sum.wrapping_add(x));
     let sums = [sum(0), sum(1)];
@@ -116,7 +117,7 @@ fn closure(session: Session) -> Result<()> {
     let data = random::<i32>(7, shape[0] * shape[1], Spread::Any);
     let x = session.array(&data, shape)?;
     let mut y = session.unwritten::<i32, 2>(shape)?;
-    let hints = ct::Hints { num_warps: ONE_WARP, ..ct::Hints::default() };
+    let hints = ct::Hints::new().num_warps(1);
     session.launch_with(hints, exclusive_or, [shape[0]], (&x, &mut y, Constant([1, 8192])))?;
     let of = |i: usize| {
         let row = &data[i * shape[1]..(i + 1) * shape[1]];

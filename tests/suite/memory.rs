@@ -16,7 +16,7 @@ pub fn register(suite: &mut Suite) {
             suite.lean(concat!("memory/", stringify!($function), "/", stringify!($name)), $function::<$name>);
         )+};
     }
-    each!(copies: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
+    each!(copies: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
     each!(strided: f64 f32 f16 u8 bool);
     each!(padding: f64 f32 tf32 f16 bf16);
     each!(promised: f64 f32 f16 u8 bool);

@@ -5,8 +5,9 @@ use cutlet as ct;
 use cutlet::dtype::DType;
 use cutlet::prelude::*;
 
-use crate::data::{Spread, random, specials};
+use crate::data::{Spread, format_of, random, specials};
 use crate::elementwise::{Binary, COUNT, Unary, check_binary, check_unary, with_special_pairs};
+use crate::format::Format;
 use crate::harness::{Session, Suite, Want, ravel};
 use crate::integer::{value, wrapped};
 
@@ -26,6 +27,10 @@ pub fn register(suite: &mut Suite) {
     each!(softmax: f64 f32 f16 bf16);
     each!(gelu: f64 f32 f16 bf16);
     each!(divisor: i32 u32);
+    each!(bit_order: i8 i16 i32 i64 u8 u16 u32 u64);
+    each!(powers: i8 i32 u16 u64);
+    each!(neighbours: f64 f32 f16 bf16);
+    each!(gamma: f64 f32 f16);
 }
 
 fn bits<T: Int>(session: Session) -> Result<()> {
@@ -264,4 +269,117 @@ fn divisor<T: ct::Divides>(session: Session) -> Result<()> {
         },
         &|[at]| format!("from {:?}", pair(at)),
     )
+}
+
+fn bit_order<T: Int>(session: Session) -> Result<()> {
+    let width = T::DTYPE.bits();
+    let all = u64::MAX >> (64 - width);
+    let mut a = random::<T>(18, COUNT, Spread::Any);
+    a.extend(specials::<T>());
+    check_unary(
+        session,
+        "reverse_bits",
+        |x| x.reverse_bits(),
+        &a,
+        |x| Want::Bits(x.to_bits().reverse_bits() >> (64 - width)),
+    )?;
+    // The lower half depends on the amount, too: every pair of bits is in some place.
+    let (a, n) = with_special_pairs::<T, T>(random(19, COUNT, Spread::Any), random(20, COUNT, Spread::Any));
+    let both = move |x: T, n: T| u128::from(x.to_bits()) << width | u128::from(!n.to_bits() & all);
+    let amount = move |n: T| (n.to_bits() % u64::from(width)) as u32;
+    let up = |x, n| Want::Bits((both(x, n) << amount(n) >> width) as u64 & all);
+    check_binary(session, "funnel_shl", |x, n| x.funnel_shl(!n, n), &a, &n, up)?;
+    let down = |x, n| Want::Bits((both(x, n) >> amount(n)) as u64 & all);
+    check_binary(session, "funnel_shr", |x, n| x.funnel_shr(!n, n), &a, &n, down)
+}
+
+fn powers<T: Int>(session: Session) -> Result<()> {
+    fn power<T: Int>(x: T, n: i32) -> Want {
+        let x = value(x);
+        let wanted = match (n < 0, x) {
+            (true, 1) => 1,
+            (true, -1) => 1 - 2 * i128::from(n % 2 != 0),
+            (true, _) => 0,
+            // One product after another: of even numbers no more than the width are not 0.
+            _ if x % 2 == 0 => (0..n.min(64)).fold(1, |product: i128, _| product.wrapping_mul(x)),
+            _ => (0..31).rev().fold(1, |product: i128, digit| {
+                let square = product.wrapping_mul(product);
+                if n >> digit & 1 == 1 { square.wrapping_mul(x) } else { square }
+            }),
+        };
+        wrapped::<T>(wanted)
+    }
+    let a = random::<T>(21, COUNT, Spread::Any);
+    let (mut a, mut n) = with_special_pairs::<T, i32>(a, random(22, COUNT, Spread::Any));
+    for i in COUNT / 2..COUNT {
+        a[i] = T::from_f64((i % 7) as f64);
+        n[i] = (i / 7 % 70) as i32 - 4;
+    }
+    check_binary(session, "powi", |x, n| x.powi(n), &a, &n, |x, n| power(x, n))?;
+    check_unary(session, "powi 13", |x| x.powi(13), &a, |x| power(x, 13))?;
+    check_unary(session, "powi 0", |x| x.powi(0), &a, |x| power(x, 0))?;
+    check_unary(session, "powi -3", |x| x.powi(-3), &a, |x| power(x, -3))
+}
+
+/// In the order of the numbers, which are counted.
+fn neighbours<T: Float>(session: Session) -> Result<()> {
+    let top = 1i128 << (T::DTYPE.bits() - 1);
+    let number = |x: T| {
+        let bits = i128::from(x.to_bits());
+        if bits >= top { top - bits } else { bits }
+    };
+    let (mut a, mut b) = with_special_pairs::<T, T>(random(23, COUNT, Spread::Any), random(24, COUNT, Spread::Any));
+    for (a, b) in a.iter_mut().zip(&mut b).rev().step_by(9) {
+        *b = *a;
+    }
+    check_binary(
+        session,
+        "nextafter",
+        |a, b| a.nextafter(b),
+        &a,
+        &b,
+        |a, b| {
+            let (from, to) = (a.to_f64(), b.to_f64());
+            if from.is_nan() || to.is_nan() {
+                return Want::nearest(f64::NAN);
+            }
+            let next = match from.partial_cmp(&to) {
+                Some(std::cmp::Ordering::Less) => number(a) + 1,
+                Some(std::cmp::Ordering::Greater) => number(a) - 1,
+                _ => return Want::SameBits(b.to_bits()),
+            };
+            let sign = next < 0 || next == 0 && from < 0.0;
+            Want::SameBits((next.abs() + if sign { top } else { 0 }) as u64)
+        },
+    )
+}
+
+fn gamma<T: Float>(session: Session) -> Result<()> {
+    unsafe extern "C" {
+        fn lgamma_r(x: f64, sign: *mut i32) -> f64;
+    }
+    // SAFETY: the sign has a place.
+    let lgamma = |x: f64| unsafe { lgamma_r(x, &mut 0) };
+    let mut a = random::<T>(25, COUNT, Spread::Between(-12.0, 12.0));
+    a.extend(random::<T>(26, COUNT, Spread::Any));
+    a.extend(random::<T>(27, COUNT, Spread::Between(0.4, 2.6)));
+    a.extend(specials::<T>());
+    a.extend((-60..60).map(|n| T::from_f64(f64::from(n) / 4.0)));
+    let wants = |x: T| {
+        let (x, ulps) = (x.to_f64(), if T::DTYPE == DType::F64 { 10.0 } else { 6.0 });
+        let value = lgamma(x);
+        match (format_of(T::DTYPE), x < -0.5 && value.is_finite()) {
+            // What is taken from one another has these digits.
+            (Some(format), true) => {
+                let largest = value.abs().max(lgamma(-x)).max(1.0);
+                let error = match T::DTYPE.bits() {
+                    16 => 0.51 * format.ulp(value) + 6.0 * Format::F32.ulp(largest),
+                    _ => ulps * format.ulp(largest),
+                };
+                Want::Within { value, error }
+            }
+            _ => near::<T>(value, ulps),
+        }
+    };
+    check_unary(session, "lgamma", |x| x.lgamma(), &a, wants)
 }

@@ -60,6 +60,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("product/scaled/mxfp8 e5m2", scaled::<f8e5m2, f8e8m0fnu, 32>);
     suite.test("product/scaled/mxfp4", scaled::<f4e2m1fn, f8e8m0fnu, 32>);
     suite.test("product/scaled/mxfp4 of 16", scaled::<f4e2m1fn, f8e8m0fnu, 16>);
+    suite.test("product/scaled/fp4 by e5m3", scaled::<f4e2m1fn, f8e5m3fnu, 16>);
     suite.test("product/scaled/nvfp4", scaled::<f4e2m1fn, f8e4m3fn, 16>);
     suite.test("product/chained", chained);
     suite.test("product/branches", branches);
@@ -522,7 +523,8 @@ where
                 Twice => [2 * rows, columns],
                 Persistent | Uneven => [4, 1],
             };
-            let hints = ct::Hints { num_ctas: Some(2), stages, ..ct::Hints::default() };
+            let mut hints = ct::Hints::new().num_ctas(2);
+            hints.stages = stages;
             let view_b = if transposed { device_b.transpose()? } else { device_b.view() };
             let arguments = (&device_a, view_b, &mut c, Constant([tm, tn, tk, index]));
             session.launch_with(hints, kernel::<A, C>, grid, arguments)?;
@@ -556,7 +558,7 @@ fn pairs_of_a_batch(session: Session) -> Result<()> {
         let mut c = session.unwritten::<f32, 3>([BATCH, m, n])?;
         let (rows, columns) = (m.div_ceil(64), n.div_ceil(128));
         let grid = if along_batch { [BATCH, rows, columns] } else { [rows, columns, BATCH] };
-        let hints = ct::Hints { num_ctas: Some(2), ..ct::Hints::default() };
+        let hints = ct::Hints::new().num_ctas(2);
         session.launch_with(hints, kernel, grid, (&device_a, &device_b, &mut c, Constant(along_batch)))?;
         let what = format!("pairs of a batch, along it {along_batch}");
         session.check(&what, &c, &|at| Want::SumOf(expected[ravel(at, [BATCH, m, n])].0))?;

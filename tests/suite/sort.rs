@@ -20,6 +20,7 @@ pub fn register(suite: &mut Suite) {
     }
     each!(sort: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
     each!(positions: f32 f16 i64 u8);
+    each!(by_key: f32 f16 i64 u8);
     each!(top: f32 bf16 i32 u16);
     each!(gather: f64 f32 bf16 i8 i32 u64 bool);
     each!(histogram: i8 i32 i64 u8 u32);
@@ -100,6 +101,53 @@ fn positions<T: ct::Sorted>(session: Session) -> Result<()> {
     };
     session.check("up", &up, &|[at]| Want::exactly(sorted(at, false)))?;
     session.check("down", &down, &|[at]| Want::exactly(sorted(at, true)))
+}
+
+/// Rows with values of several widths, one of them a mask; columns with one.
+fn by_key<T: ct::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::Sorted>(
+        keys: Array<T, 2>,
+        (wide, half, mask): (Array<f64, 2>, Array<f16, 2>, Array<bool, 2>),
+        rows: (ArrayMut<T, 2>, ArrayMut<f64, 2>, ArrayMut<f16, 2>, ArrayMut<bool, 2>),
+        columns: ArrayMut<f16, 2>,
+    ) {
+        let at = (ct::bid(0), 0);
+        let key = keys.load(at, [16, 64]);
+        let values = [wide.load(at, [16, 64])];
+        let (sorted, ([wide], (half_sorted, mask))) =
+            ct::sort_by_key(key, (values, (half.load(at, [16, 64]), mask.load(at, [16, 64]))), 1);
+        rows.0.store(at, sorted);
+        rows.1.store(at, wide);
+        rows.2.store(at, half_sorted);
+        rows.3.store(at, mask);
+        columns.store(at, ct::sort_by_key(key, half.load(at, [16, 64]), 0).1);
+    }
+    let shape = [32, 64];
+    let keys = data::<T>(11, shape[0] * shape[1]);
+    let (wide, half) = (random::<f64>(13, keys.len(), Spread::Any), random::<f16>(14, keys.len(), Spread::Any));
+    let mask = random::<bool>(15, keys.len(), Spread::Any);
+    let arrays = (session.array(&wide, shape)?, session.array(&half, shape)?, session.array(&mask, shape)?);
+    let device_keys = session.array(&keys, shape)?;
+    let mut sorted = session.unwritten::<T, 2>(shape)?;
+    let mut wides = session.unwritten::<f64, 2>(shape)?;
+    let (mut halves, mut columns) = (session.unwritten::<f16, 2>(shape)?, session.unwritten::<f16, 2>(shape)?);
+    let mut masks = session.unwritten::<bool, 2>(shape)?;
+    let rows = (&mut sorted, &mut wides, &mut halves, &mut masks);
+    session.launch(kernel::<T>, [2], (&device_keys, (&arrays.0, &arrays.1, &arrays.2), rows, &mut columns))?;
+    let from = |i: usize, j: usize| {
+        let mut all: Vec<usize> = (64 * i..64 * i + 64).collect();
+        all.sort_by(|&a, &b| order(keys[a], keys[b]));
+        all[j]
+    };
+    session.check("keys", &sorted, &|[i, j]| Want::exactly(keys[from(i, j)]))?;
+    session.check("wide", &wides, &|[i, j]| Want::SameBits(wide[from(i, j)].to_bits()))?;
+    session.check("half", &halves, &|[i, j]| Want::SameBits(u64::from(half[from(i, j)].to_bits())))?;
+    session.check("mask", &masks, &|[i, j]| Want::exactly(mask[from(i, j)]))?;
+    session.check("columns", &columns, &|[i, j]| {
+        let mut all: Vec<usize> = (i / 16 * 16..i / 16 * 16 + 16).map(|i| ravel([i, j], shape)).collect();
+        all.sort_by(|&a, &b| order(keys[a], keys[b]));
+        Want::SameBits(u64::from(half[all[i % 16]].to_bits()))
+    })
 }
 
 fn top<T: ct::Sorted>(session: Session) -> Result<()> {

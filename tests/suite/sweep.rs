@@ -98,8 +98,20 @@ pub fn register(suite: &mut Suite) {
     let reference = Reference::Of(|x| wide(x).exp());
     add(suite, Swept { name: "exp_approx", op: |x| x.exp_approx(), reference, unit: growing, bound: 3.0 });
     let relative = Unit::Ulps("|y| / 1024", |_, want| (want.abs() * 2f64.powi(-10) + 2f64.powi(-149)) * per_ulp(want));
+    add(suite, lgamma());
     let reference = Reference::Of(|x| wide(x).tanh());
     add(suite, Swept { name: "tanh_approx", op: |x| x.tanh_approx(), reference, unit: relative, bound: 1.0 });
+}
+
+/// log |Γ(x)|, whose zeros between the negative whole numbers have the digits of what is taken from one another there.
+fn lgamma() -> Swept {
+    let unit = Unit::Ulps("ulp, below -1/2 of the larger term", |x, want| {
+        let other = wide(-x).lgamma().max(want.abs()).max(1.0);
+        let digits = other.isfinite().select(per_ulp(want) / per_ulp(other), tile(1.0));
+        x.lt(-0.5).select(digits, tile(1.0))
+    });
+    let reference = Reference::Of(|x| wide(x).lgamma());
+    Swept { name: "lgamma", op: |x| x.lgamma(), reference, unit, bound: 6.0 }
 }
 
 fn add(suite: &mut Suite, swept: Swept) {

@@ -185,5 +185,6 @@ fn kind(module: &Module, ty: &Type) -> String {
             format!(" rows {} {sparse_dim} {padding:?}", array(*view))
         }
         Type::Token => " token".to_string(),
+        other => format!(" {other:?}"),
     }
 }

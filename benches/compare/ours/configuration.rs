@@ -61,12 +61,11 @@ impl Call<'_> {
 }
 
 /// What the compiler thinks best.
-pub const NO_HINTS: Hints =
-    Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None, code_limit: None, loop_limit: None };
+pub const NO_HINTS: Hints = Hints::new();
 
 /// Choices of warps for kernels whose tile is given by the problem: a row a block.
 pub fn warps() -> impl Iterator<Item = (String, Hints)> {
-    let chosen = |n| (format!("{n} warps"), Hints { num_warps: Some(n), ..NO_HINTS });
+    let chosen = |n| (format!("{n} warps"), NO_HINTS.num_warps(n));
     [("no hints".to_string(), NO_HINTS)].into_iter().chain([4, 8, 16].map(chosen))
 }
 

@@ -1,9 +1,9 @@
 //! Rows bound by memory that are more than elementwise: by index, scans, counts, neighbours, rows of a matrix.
 
 use cutlet as ct;
+use cutlet::Device;
 use cutlet::element::BitcastTo;
 use cutlet::prelude::*;
-use cutlet::{Device, Hints};
 
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
 use super::{examples, kernels};
@@ -84,7 +84,8 @@ where
         for occupancy in [None, Some(2), Some(3)] {
             let label =
                 occupancy.map_or_else(|| format!("tile {tile}"), |n| format!("tile {tile} {n} a multiprocessor"));
-            let hints = Hints { occupancy, ..NO_HINTS };
+            let mut hints = NO_HINTS;
+            hints.occupancy = occupancy;
             row = row.with(label, hints, move |([x, y], next, known): &mut Set<T>, call| {
                 let known = &mut known[which];
                 call.run(blocks.div_ceil(1024), forget, (&mut *next, &mut *known))?;
@@ -136,7 +137,8 @@ pub fn embedding(place: Place, rows: usize, columns: usize, ids: usize) -> ct::R
     for tile in [1024, 2048, 4096] {
         for num_warps in [None, Some(4), Some(8)] {
             let label = num_warps.map_or_else(|| format!("tile {tile}"), |n| format!("tile {tile} {n} warps"));
-            let hints = Hints { num_warps, ..NO_HINTS };
+            let mut hints = NO_HINTS;
+            hints.num_warps = num_warps;
             row = row.with(label, hints, move |(table, numbers, out): &mut Set, call| {
                 let grid = [ids, columns.div_ceil(tile)];
                 call.run(grid, examples::embedding::embedding, (&*table, &*numbers, out, Constant(tile)))

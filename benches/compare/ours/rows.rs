@@ -138,7 +138,7 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
         Ok((matrices, [d.zeros([n])?, d.zeros([m])?, d.zeros([m])?, d.zeros([n])?, d.zeros([n])?]))
     };
     let mut row = Configurations::new(place, addresses, make)?;
-    let stages = |n| (format!("{n} stages"), Hints { stages: Some(n), ..NO_HINTS });
+    let stages = |n| (format!("{n} stages"), NO_HINTS.stages(n));
     for blocks in [1, 2, 4].map(|each| (each * place.device.num_multiprocessors()).min(m).min(PARTS)) {
         for (label, hints) in warps().chain([1, 3, 4].map(stages)) {
             let label = format!("{blocks} blocks, {label}");
@@ -157,7 +157,7 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
 }
 
 /// Hints with which tile blocks run in pairs.
-const PAIRS: Hints = Hints { num_ctas: Some(2), ..NO_HINTS };
+const PAIRS: Hints = NO_HINTS.num_ctas(2);
 
 /// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the widest swizzle, or half
 /// of it.
@@ -169,7 +169,7 @@ fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
             tiles.push(([tm, tn, depth], PAIRS));
         }
         for num_warps in [4, 8] {
-            tiles.push(([128, 128, depth], Hints { num_warps: Some(num_warps), ..NO_HINTS }));
+            tiles.push(([128, 128, depth], NO_HINTS.num_warps(num_warps)));
         }
     }
     tiles
@@ -262,10 +262,9 @@ where
     for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]] {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile, dim, group: 1, causal };
-        let warps = (tile[0] == 256 && dim <= 64).then_some(Hints { num_warps: Some(16), ..NO_HINTS });
+        let warps = (tile[0] == 256 && dim <= 64).then_some(NO_HINTS.num_warps(16));
         // Two blocks have registers for tiles of so many numbers.
-        let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128)
-            .then_some(Hints { occupancy: Some(2), ..NO_HINTS });
+        let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128).then_some(NO_HINTS.occupancy(2));
         for hints in [NO_HINTS].into_iter().chain(two).chain(warps) {
             let most = multiprocessors * hints.occupancy.unwrap_or(1) as usize;
             let blocks = blocks(tiles, most, causal);

@@ -16,7 +16,7 @@ use super::check::Watch;
 use super::int;
 use super::memory::{Memory, Span};
 use super::program::Code;
-use super::shape::{along_axis, set_along_axis};
+use super::shape::{along_axis, cat, set_along_axis};
 use super::turns::Turns;
 use super::value::{Array, Val, Words};
 use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
@@ -303,8 +303,16 @@ impl<'p> Machine<'p> {
                 let half_of = |w: &Rc<Words>| Rc::new(along_axis(w, [outer, length, inner], first, 2, half));
                 values.iter().map(half_of).collect::<Vec<_>>()
             };
-            values = self.combine(op.regions[0], pick(1), pick(0), outer * half * inner)?;
-            length = half;
+            let mut pairs = self.combine(op.regions[0], pick(1), pick(0), outer * half * inner)?;
+            if length % 2 == 1 {
+                // The last one waits for its turn behind the pairs.
+                for (pair, all) in pairs.iter_mut().zip(&values) {
+                    let last = along_axis(all, [outer, length, inner], length - 1, 1, 1);
+                    *pair = Rc::new(cat([pair, &last], [&[outer, half, inner], &[outer, 1, inner]], 1));
+                }
+            }
+            values = pairs;
+            length = length.div_ceil(2);
         }
         self.set_results(op, values.into_iter().map(Val::Tile).collect());
         Ok(())

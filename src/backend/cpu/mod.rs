@@ -59,6 +59,7 @@ use crate::ir::{Loc, MAX_GRID};
 
 /// How a launch runs.
 #[derive(Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct RunOptions<'a> {
     /// One tile block after another on the calling thread.
     pub sequential: bool,
@@ -67,6 +68,22 @@ pub struct RunOptions<'a> {
     pub print: Option<&'a (dyn Fn(&str) + Sync)>,
     /// What is checked beside what always is.
     pub checks: Checks,
+}
+
+impl<'a> RunOptions<'a> {
+    /// With [`RunOptions::sequential`].
+    #[must_use]
+    pub fn sequential(mut self) -> RunOptions<'a> {
+        self.sequential = true;
+        self
+    }
+
+    /// With a receiver of what the kernel prints.
+    #[must_use]
+    pub fn print(mut self, print: &'a (dyn Fn(&str) + Sync)) -> RunOptions<'a> {
+        self.print = Some(print);
+        self
+    }
 }
 
 impl Program {

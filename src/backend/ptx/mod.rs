@@ -103,6 +103,8 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     };
     let expanded = scaled::expanded(module);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
+    let in_powers = pass::apart(module).map_err(Error::Unsupported)?;
+    let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     build(module, entry, target, options).or_else(|problems| {
         if !options.tma {
             return Err(Error::Unsupported(problems));
@@ -120,6 +122,9 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
 #[doc(hidden)]
 pub fn rewritten(module: &Module) -> Module {
     let mut module = scaled::expanded(module).unwrap_or_else(|| module.clone());
+    if let Ok(Some(cut)) = pass::apart(&module) {
+        module = cut;
+    }
     if let Some(reloaded) = reload::reloaded(&module, module.entries[0].body, 1) {
         module = reloaded;
     }

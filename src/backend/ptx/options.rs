@@ -2,6 +2,7 @@
 
 /// Choices of the user that overrule the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct CompileOptions {
     /// Warps of a tile block: a power of two from 1 to 32.
     pub num_warps: Option<u32>,

@@ -50,10 +50,8 @@ impl Assembler {
                 path => Err(Error::NoDevice(format!("CUTLET_TILEIRAS names {}, which is no file", path.display()))),
             };
         }
-        let places = places();
-        let found = places.iter().map(|folder| folder.join("tileiras")).find(|path| path.is_file());
-        found.map(Assembler::at).ok_or_else(|| {
-            let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+        find_program("tileiras").map(Assembler::at).ok_or_else(|| {
+            let places: Vec<String> = places().iter().map(|p| p.display().to_string()).collect();
             Error::NoDevice(format!(
                 "the Tile IR assembler `tileiras` is not installed (CUTLET_TILEIRAS is not set; looked in {}): \
                  `pip install nvidia-cuda-tileiras nvidia-cuda-nvcc nvidia-nvvm`, or CUDA 13.1 or later",
@@ -145,6 +143,11 @@ impl Assembler {
             std::thread::sleep((elapsed / 16).clamp(Duration::from_millis(1), Duration::from_millis(50)));
         }
     }
+}
+
+/// The first program of this name where the assembler is looked for.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    places().iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// Folders that may hold the assembler, best first.

@@ -11,10 +11,12 @@ use super::write::{WriteOptions, write};
 use crate::backend::Hints;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{self, Attr, AttrKind, Elem, Flag, HintValue, Module, Opcode, Type, verify};
+use crate::pass;
 use crate::target::Target;
 
 /// Choices for [`compile`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompileOptions {
     /// Version of the bytecode; `None` is the lowest that will do.
     pub version: Option<Version>,
@@ -26,6 +28,7 @@ pub struct CompileOptions {
 
 /// One parameter of a compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Param {
     /// Width in bytes.
     pub bytes: u32,
@@ -35,6 +38,7 @@ pub struct Param {
 
 /// A kernel as bytecode, and what a launch has to know about it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Compiled {
     /// The file.
     pub bytecode: Vec<u8>,
@@ -61,7 +65,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     };
     requirement::check(module, target)?;
     let name = entry.name.clone();
-    let mut module = module.clone();
+    let mut module = pass::apart(module).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());
     forget_launch(&mut module);
     if options.version.is_some_and(|version| version < Version::V13_4) {
         drop_promises(&mut module);

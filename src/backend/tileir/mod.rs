@@ -29,6 +29,7 @@ mod wire;
 mod write;
 
 pub use assemble::Assembler;
+pub(crate) use assemble::find_program;
 pub use compile::{CompileOptions, Compiled, Param, compile, params};
 pub use grid::MAX_GRID;
 pub use legalize::{Bound, Guards, Limit, Probe, Promises, legalize};

@@ -15,6 +15,7 @@ use crate::target::Target;
 
 /// How a module is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WriteOptions {
     /// The version; `None` is the lowest that holds the module and that the target's tools know.
     pub version: Option<Version>,
@@ -28,6 +29,29 @@ impl Default for WriteOptions {
     /// Lowest version for any target, with places.
     fn default() -> Self {
         WriteOptions { version: None, target: None, debug: true }
+    }
+}
+
+impl WriteOptions {
+    /// With a [`WriteOptions::version`].
+    #[must_use]
+    pub fn version(mut self, version: Version) -> WriteOptions {
+        self.version = Some(version);
+        self
+    }
+
+    /// With a [`WriteOptions::target`].
+    #[must_use]
+    pub fn target(mut self, target: Target) -> WriteOptions {
+        self.target = Some(target);
+        self
+    }
+
+    /// With or without the user's places.
+    #[must_use]
+    pub fn debug(mut self, debug: bool) -> WriteOptions {
+        self.debug = debug;
+        self
     }
 }
 

@@ -32,9 +32,17 @@ mod tests;
 
 /// What the text of a module shows besides its ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PrintOptions {
     /// Append the user's place to every op as `loc("file":line:column)`.
     pub locations: bool,
+}
+
+impl PrintOptions {
+    /// With [`PrintOptions::locations`].
+    pub const fn with_locations() -> PrintOptions {
+        PrintOptions { locations: true }
+    }
 }
 
 impl Module {

@@ -136,6 +136,9 @@ fn check_global(module: &Module, global: &Global) -> Rule {
     types::check(module, ty)?;
     match ty {
         Type::Tile { elem: Elem::Num(dtype), shape } if shape.len() == 1 && *dtype != DType::I4 => {
+            if shape[0].count_ones() != 1 {
+                return Err(format!("extent {} is not a power of two", shape[0]));
+            }
             simple::check_data(&global.value, *dtype, shape)?;
         }
         _ => return Err(format!("{} is not a tile of numbers of rank 1", rule::type_text(module, ty))),

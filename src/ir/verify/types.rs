@@ -2,7 +2,7 @@
 
 use super::rule::{Rule, demand};
 use crate::dtype::DType;
-use crate::ir::{Elem, MAX_TILE_ELEMENTS, Module, Padding, Type, TypeId};
+use crate::ir::{Elem, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, Module, Padding, Type, TypeId};
 
 /// Is this type well-formed? The sentence says why not.
 pub(super) fn check(module: &Module, ty: &Type) -> Rule {
@@ -29,11 +29,11 @@ pub(super) fn check(module: &Module, ty: &Type) -> Rule {
     }
 }
 
-/// Extents are powers of two, and there are not too many elements.
+/// Extents are sums of few powers of two, and there are not too many elements.
 fn extents(shape: impl Iterator<Item = i64> + Clone) -> Rule {
     for extent in shape.clone() {
-        let valid = u64::try_from(extent).is_ok_and(u64::is_power_of_two);
-        demand(valid, || format!("extent {extent} of a tile is not a power of two"))?;
+        let valid = extent > 0 && extent.count_ones() <= MOST_EXTENT_PARTS;
+        demand(valid, || format!("extent {extent} of a tile is not the sum of one to three powers of two"))?;
     }
     let count = shape.fold(1u64, |n, e| n.saturating_mul(e as u64));
     demand(count <= MAX_TILE_ELEMENTS, || format!("{count} elements, but a tile has at most {MAX_TILE_ELEMENTS}"))

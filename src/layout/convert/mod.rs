@@ -29,6 +29,7 @@ const MAX_SHUFFLES: usize = 8;
 /// assert_eq!(plan.bank_conflicts(), (0, 0));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Conversion {
     /// Nothing to do: register `r` stays register `r`.
     Identity,
@@ -46,6 +47,15 @@ impl Conversion {
     ///
     /// `None` if the shapes or the numbers of warps differ, or the source lacks an element that the
     /// destination holds.
+    ///
+    /// ```
+    /// use cutlet::layout::{Conversion, Layout};
+    ///
+    /// let plan = |to: &Layout| Conversion::plan(&Layout::blocked(&[64], &[0], 2, 1), to, 32, 0);
+    /// assert_eq!(plan(&Layout::blocked(&[64], &[0], 2, 1)), Some(Conversion::Identity));
+    /// assert!(matches!(plan(&Layout::blocked(&[64], &[0], 1, 1)), Some(Conversion::Shuffle(_))));
+    /// assert_eq!(plan(&Layout::blocked(&[32], &[0], 1, 1)), None); // another shape
+    /// ```
     pub fn plan(source: &Layout, destination: &Layout, element_bits: u32, shared_budget: usize) -> Option<Conversion> {
         if source.shape() != destination.shape() || source.num_warps() != destination.num_warps() {
             return None;

@@ -15,6 +15,14 @@ use crate::layout::shared::{BANK_ROW_BYTES, MAX_VECTOR_BYTES, Side};
 /// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every
 /// thread loads. With more than one round, each round does that for a part of the tile, with a further
 /// barrier before the next round's stores.
+///
+/// ```
+/// use cutlet::layout::{Layout, SharedPlan};
+///
+/// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 4, 4), Layout::blocked(&[64, 64], &[0, 1], 4, 4));
+/// let plan = SharedPlan::new(&rows, &columns, 32, 8 << 10);
+/// assert_eq!((plan.bytes, plan.rounds), (8 << 10, 2));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPlan {
     /// Bytes of shared memory in use in one round. The buffer must be aligned to [`SharedPlan::vector`]
@@ -39,6 +47,13 @@ pub struct SharedPlan {
 impl SharedPlan {
     /// The trip for elements of `element_bits` with at most `budget` bytes where the layouts allow splitting the tile into
     /// rounds; the layouts are for one shape and as many warps.
+    ///
+    /// ```
+    /// use cutlet::layout::{Layout, SharedPlan};
+    ///
+    /// let (rows, columns) = (Layout::blocked(&[32, 32], &[1, 0], 4, 1), Layout::blocked(&[32, 32], &[0, 1], 4, 1));
+    /// assert_eq!(SharedPlan::new(&rows, &columns, 16, 48 << 10).bytes, 32 * 32 * 2);
+    /// ```
     pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> SharedPlan {
         let element_bytes = element_bits.div_ceil(8) as usize;
         let columns = Columns::new(source, destination, element_bytes, budget);
@@ -67,6 +82,13 @@ impl SharedPlan {
 
     /// Wavefronts beyond the least possible number that all stores and all loads of the tile block take.
     /// The least is one for every 128 bytes of a warp's access.
+    ///
+    /// ```
+    /// use cutlet::layout::{Layout, SharedPlan};
+    ///
+    /// let (rows, columns) = (Layout::blocked(&[32, 32], &[1, 0], 4, 1), Layout::blocked(&[32, 32], &[0, 1], 4, 1));
+    /// assert_eq!(SharedPlan::new(&rows, &columns, 16, 48 << 10).bank_conflicts(), (0, 0));
+    /// ```
     pub fn bank_conflicts(&self) -> (usize, usize) {
         (self.store.bank_conflicts(self.element_bytes), self.load.bank_conflicts(self.element_bytes))
     }

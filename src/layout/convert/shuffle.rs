@@ -20,6 +20,14 @@ use crate::layout::distributed::LANE_BITS;
 ///
 /// Units are sets of registers whose elements travel together in one word where they are narrow.
 /// A select by one thread bit is one conditional move for each unit.
+///
+/// ```
+/// use cutlet::layout::{Conversion, Layout};
+///
+/// let (pairs, single) = (Layout::blocked(&[64], &[0], 2, 1), Layout::blocked(&[64], &[0], 1, 1));
+/// let Some(Conversion::Shuffle(plan)) = Conversion::plan(&pairs, &single, 32, 0) else { panic!() };
+/// assert_eq!((plan.rounds.len(), plan.num_shuffles(32)), (2, 2));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShufflePlan {
     /// Source registers of each unit.
@@ -37,6 +45,14 @@ pub struct ShufflePlan {
 }
 
 /// One round of a [`ShufflePlan`].
+///
+/// ```
+/// use cutlet::layout::{Conversion, Layout};
+///
+/// let (pairs, single) = (Layout::blocked(&[64], &[0], 2, 1), Layout::blocked(&[64], &[0], 1, 1));
+/// let Some(Conversion::Shuffle(plan)) = Conversion::plan(&pairs, &single, 32, 0) else { panic!() };
+/// assert!(plan.rounds.iter().all(|round| round.shuffle));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// The selected source unit that is sent.
@@ -115,6 +131,16 @@ impl ShufflePlan {
     }
 
     /// Shuffles of 32 bits that the plan takes.
+    ///
+    /// ```
+    /// use cutlet::layout::{Conversion, Layout};
+    ///
+    /// // Two elements of 16 bits that travel together take one shuffle.
+    /// let rows = Layout::new([64], vec![1], vec![2, 4, 8, 16, 32], vec![]);
+    /// let turned = Layout::new([64], vec![1], vec![4, 2, 8, 16, 32], vec![]);
+    /// let Some(Conversion::Shuffle(plan)) = Conversion::plan(&rows, &turned, 16, 0) else { panic!() };
+    /// assert_eq!((plan.num_shuffles(16), plan.num_shuffles(32)), (1, 2));
+    /// ```
     pub fn num_shuffles(&self, element_bits: u32) -> usize {
         let unit_bits = element_bits as usize * self.source_units[0].len();
         self.rounds.iter().filter(|round| round.shuffle).count() * unit_bits.div_ceil(32)

@@ -73,6 +73,22 @@ pub use crate::tile::{Ptr, PtrTile};
 
 /// A number of elements to go from a [`Ptr`]: a number (i64) or `Scalar` of integers gives a [`Ptr`], a tile of integers a
 /// [`PtrTile`] of its rank, a range (`0..64`, of usize, or [`span`](crate::span)) one with one axis.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn ends(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let first = x.pointer();
+///     // SAFETY: launched with four elements.
+///     let [last, pair] = unsafe { [first.offset(3).load().to_tile::<1>(), first.offset(1..3).load().sum(0)] };
+///     y.store(0, ct::cat([last, pair], 0));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
+/// ct::launch(ends, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [4, 5]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a number of elements",
     note = "a pointer is moved by an i64, a `Scalar` or `Tile` of integers, or a range of usize"
@@ -194,6 +210,19 @@ macro_rules! pointers {
             }
 
             /// The addresses, in bytes.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn aligned(x: Array<i32, 1>, y: ArrayMut<i64, 1>) {
+            ///     y.store_scalar(0, x.pointer().addr() % 4);
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([4], 1)?, ct::Device::cpu().full([1], 9i64)?);
+            /// ct::launch(aligned, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn addr(self) -> $addresses {
@@ -206,6 +235,21 @@ macro_rules! pointers {
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer) holds wherever they are accessed.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn second(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     let address = x.pointer().addr() + 4;
+            ///     // SAFETY: launched with four elements.
+            ///     y.store_scalar(0, unsafe { ct::Ptr::<i32>::from_addr(address).load() });
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(second, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub unsafe fn from_addr(addresses: $addresses) -> Self {
@@ -228,6 +272,20 @@ impl<T: Whole> Ptr<T> {
     ///
     /// # Safety
     /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn reversed(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     // SAFETY: launched with four elements.
+    ///     y.store(0, unsafe { x.pointer().offset(3).offset(ct::arange(4, 0, -1)).load() });
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([4])?);
+    /// ct::launch(reversed, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [4, 3, 2, 1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub unsafe fn offset<O: Offsets>(self, elements: O) -> O::Pointers<T> {
@@ -242,6 +300,20 @@ impl<T: Whole, const N: usize> PtrTile<T, N> {
     ///
     /// # Safety
     /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn later(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     // SAFETY: launched with four elements.
+    ///     y.store(0, unsafe { x.pointer().offset(0..2).offset(2).load() });
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(later, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub unsafe fn offset(self, elements: impl AxisIndex<N>) -> PtrTile<T, N> {
@@ -250,6 +322,18 @@ impl<T: Whole, const N: usize> PtrTile<T, N> {
     }
 
     /// The extents, in elements. Known while tracing: ordinary host numbers.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn kernel(x: Array<i32, 1>) {
+    ///     // SAFETY: nothing is accessed.
+    ///     assert_eq!(unsafe { x.pointer().offset(0..4) }.shape(), [4]);
+    /// }
+    ///
+    /// ct::launch(kernel, 1, (&ct::Device::cpu().full([4], 1)?,))?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn shape(self) -> [usize; N] {

@@ -35,16 +35,25 @@ fn is_newest(kind: Kind) -> bool {
     matches!(kind, Kind::E8m0 | Kind::F4)
 }
 
+/// Has the program of a seed extents that are sums of powers of two?
+fn has_sums(seed: u64) -> bool {
+    seed % 8 == 5
+}
+
 /// The program of a seed.
 pub fn generate(seed: u64) -> Program {
     let mut random = SmallRng::seed_from_u64(seed);
-    let extents = [1, 2, 4, 8, 16, 32, 64];
+    let powers = [1, 2, 4, 8, 16, 32, 64];
+    let sums = [1, 3, 5, 6, 7, 8, 12, 20, 24, 28, 32, 40, 48, 56, 96];
+    let extents: &[usize] = if has_sums(seed) { &sums } else { &powers };
     let tile = [*extents.choose(&mut random).unwrap(), *extents[2..].choose(&mut random).unwrap()];
     let shape = tile.map(|extent| random.random_range(1..=3 * extent));
     let mut palette = vec![Kind::I32, Kind::Bool];
     palette.extend((0..random.random_range(2..6)).map(|_| *Kind::ARRAYS.choose(&mut random).unwrap()));
     let newest = seed.is_multiple_of(4);
     palette.retain(|&kind| newest || !is_newest(kind));
+    // Rows of half bytes have whole bytes.
+    palette.retain(|&kind| kind != Kind::F4 || tile[1] % 2 == 0);
     palette.push(*Kind::FLOATS.choose(&mut random).unwrap());
     palette.push(*Kind::INTS.choose(&mut random).unwrap());
     palette.sort();

@@ -203,6 +203,23 @@ impl Kind {
         float!(F32 f32 F16 f16 Bf16 bf16 F64 f64 Tf32 tf32 E4m3 f8e4m3fn E5m2 f8e5m2 E8m0 f8e8m0fnu F4 f4e2m1fn)
     }
 
+    /// The number of this float type next to `a` on the way to `b`.
+    pub fn next_after(self, a: f64, b: f64) -> Number {
+        if a.is_nan() || b.is_nan() {
+            return Number::Float(f64::NAN);
+        }
+        if a == b {
+            return Number::Float(b);
+        }
+        let bits = self.to_bits(Number::Float(a));
+        let next = match a == 0.0 {
+            true => self.to_bits(Number::Float(0f64.copysign(b))) + 1,
+            false if (a < b) == (a > 0.0) => bits + 1,
+            false => bits - 1,
+        };
+        self.of_bits(next)
+    }
+
     /// What all bits zero mean: of the scale type, which has no zero, its least number.
     pub fn zero(self) -> Number {
         self.of_bits(0)

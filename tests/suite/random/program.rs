@@ -27,9 +27,11 @@ impl Form {
         self.shape[0] * self.shape[1]
     }
 
-    /// Is there such a tile? Four-bit elements come in pairs.
+    /// Is there such a tile? Extents are sums of at most three powers of two, four-bit elements come in pairs.
     fn is_possible(self) -> bool {
-        self.count() <= MOST_ELEMENTS && (self.kind != Kind::F4 || self.shape[1].is_multiple_of(2))
+        self.count() <= MOST_ELEMENTS
+            && self.shape.iter().all(|extent| extent.count_ones() <= 3)
+            && (self.kind != Kind::F4 || self.shape[1].is_multiple_of(2))
     }
 }
 

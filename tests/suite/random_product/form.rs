@@ -167,13 +167,11 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     // Threads that hold more than this of one tile spill so much that the assembler takes minutes.
     let most = [tile[0] * tile[1], tile[0] * tile[2], tile[1] * tile[2]].into_iter().max().unwrap_or(1);
     let holds = |warps: &u32| most <= *warps as usize * 32 * 128;
-    let hints = Hints {
-        num_warps: hint(&[4, 8, 1, 2, 4, 8, 16, 32]).filter(holds),
-        stages: hint(&[1, 2, 3, 4, 8]),
-        occupancy: hint(&[1, 2, 2, 3, 8, 32]),
-        num_ctas: hint(&[1, 2, 2, 4]),
-        ..Hints::default()
-    };
+    let mut hints = Hints::new();
+    hints.num_warps = hint(&[4, 8, 1, 2, 4, 8, 16, 32]).filter(holds);
+    hints.stages = hint(&[1, 2, 3, 4, 8]);
+    hints.occupancy = hint(&[1, 2, 2, 3, 8, 32]);
+    hints.num_ctas = hint(&[1, 2, 2, 4]);
     let form = Form { tile, ways, walk, order, epilogue, narrow: limits.narrow, chained };
     let parts = [part(random), part(random), part(random)];
     Product { form, size, parts, hints, blocks: random.random_range(1..=24), limit: random.random_range(0..=6) }

@@ -95,7 +95,7 @@ fn register_mixed(suite: &mut Suite) {
         suite.hinted(format!("product/hints/{num_warps:?} {occupancy:?}"), move |session| {
             for extents in [[256, 128, 64], [128, 256, 64], [64, 64, 256]] {
                 let mut product = Product { size: [144, 160, 1024], ..tile(extents) };
-                product.hints = cutlet::Hints { num_warps, occupancy, ..Default::default() };
+                (product.hints.num_warps, product.hints.occupancy) = (num_warps, occupancy);
                 check::<f16, f16, f16, f16, f32, f32>(session, 3, &product, 3)?;
             }
             Ok(())

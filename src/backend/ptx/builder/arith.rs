@@ -85,9 +85,19 @@ impl Builder {
         if let Some(cheaper) = self.strength_reduced(op, ty, a, b) {
             return cheaper;
         }
+        // Of two constants the assembler joins none into one `lop3`.
+        if ty.class() == RegClass::B32
+            && let (Some((word, mask)), Some(_)) = (self.mask_of(a), b.as_imm())
+            && let Some(table) = fold::after_mask(op)
+        {
+            return self.lop3(word, mask, b, table);
+        }
         let class = if op == IntOp::MulWide { RegClass::B64 } else { ty.class() };
         let dst = self.fresh(class);
         self.int_to(dst, op, ty, a, b);
+        if let (IntOp::And, RegClass::B32, Some(mask)) = (op, class, b.as_imm()) {
+            self.note_mask(dst, a, mask);
+        }
         dst.into()
     }
 

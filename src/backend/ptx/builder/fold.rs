@@ -77,3 +77,12 @@ pub(super) fn log2(operand: Operand, ty: Ty) -> Option<u32> {
     let value = operand.as_imm()? as u64 & (u64::MAX >> (64 - ty.bits()));
     value.is_power_of_two().then(|| value.trailing_zeros())
 }
+
+/// The table of `lop3` for `op` after an `and`: (a & b) op c.
+pub(super) fn after_mask(op: IntOp) -> Option<u8> {
+    match op {
+        IntOp::Xor => Some(0x6a),
+        IntOp::Or => Some(0xea),
+        _ => None,
+    }
+}

@@ -8,6 +8,7 @@
 
 mod arith;
 mod fold;
+mod masked;
 mod memory;
 mod print;
 mod tensor;
@@ -31,6 +32,7 @@ pub struct Builder {
     function: Function,
     guard: Option<(Reg, bool)>,
     labels: u32,
+    masked: masked::Masked,
 }
 
 impl Builder {
@@ -49,7 +51,7 @@ impl Builder {
             frame_bytes: 0,
             lines: Vec::new(),
         };
-        Builder { target, function, guard: None, labels: 0 }
+        Builder { target, function, guard: None, labels: 0, masked: masked::Masked::default() }
     }
 
     /// The directives and the body so far.
@@ -114,6 +116,7 @@ impl Builder {
 
     /// Appends an instruction as it is (with the current guard).
     pub fn push(&mut self, op: Opcode, dsts: Vec<Arg>, srcs: Vec<Arg>) {
+        self.masked.forget_written(&dsts);
         self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs }));
     }
 
@@ -288,6 +291,7 @@ impl Builder {
 
     /// The label stands here.
     pub fn place(&mut self, label: Label) {
+        self.masked = masked::Masked::default();
         self.function.lines.push(Line::Label(label));
     }
 

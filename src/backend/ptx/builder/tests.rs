@@ -64,6 +64,33 @@ fn constants_fold_away() {
 }
 
 #[test]
+fn masks_go_into_what_follows_while_their_source_lasts() {
+    let mut b = Builder::new(Target::SM_80, "k", 32);
+    let (x, y) = (b.fresh(RegClass::B32), b.fresh(RegClass::B32));
+    let joined = |b: &mut Builder, masked: Operand| {
+        let _ = b.xor(Ty::B32, masked, 0x6400i64);
+        matches!(b.function().lines.last(), Some(Line::Inst(Inst { op: Opcode::Lop3(0x6a), .. })))
+    };
+    let masked = b.and(Ty::B32, x, 15i64);
+    assert!(joined(&mut b, masked));
+    assert_eq!(b.low_half_of(masked), masked);
+    let whole = b.and(Ty::B32, x, 0x3_ffffi64);
+    assert_eq!(b.low_half_of(whole), x.into());
+    // The source is another number now.
+    b.mov_to(x, y);
+    assert!(!joined(&mut b, masked));
+    // Others may come here, too.
+    let masked = b.and(Ty::B32, x, 15i64);
+    let label = b.new_label();
+    b.place(label);
+    assert!(!joined(&mut b, masked));
+    // Where the condition does not hold nothing is masked.
+    let condition = b.setp(Cmp::Lt, Ty::S32, x, 4i64);
+    let masked = b.guarded(condition, false, |b| b.and(Ty::B32, x, 15i64));
+    assert!(!joined(&mut b, masked));
+}
+
+#[test]
 #[should_panic(expected = "class")]
 fn classes_are_checked() {
     let mut b = Builder::new(Target::SM_80, "k", 32);

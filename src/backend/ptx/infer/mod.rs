@@ -30,7 +30,7 @@ use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis, stored};
 pub use kind::is_elementwise;
-pub use pieces::{block_layout, block_number, doubled};
+pub use pieces::{block_layout, block_number, doubled, in_order};
 pub use pointer::{mask_of, pointers_of};
 pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
 use run::PointerRun;

@@ -61,13 +61,25 @@ pub fn doubled(layout: &Layout, axis: usize) -> (Layout, Option<usize>) {
     (Layout::new(shape, register, lane, warp), bit)
 }
 
+/// The layout with its registers in the order of their elements, and the register of the given one that each of them is.
+pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
+    let images = layout.register_images();
+    let mut bits: Vec<usize> = (0..images.len()).collect();
+    bits.sort_by_key(|&bit| images[bit]);
+    let sorted: Vec<u32> = bits.iter().map(|&bit| images[bit]).collect();
+    let old = |slot: usize| bits.iter().enumerate().map(|(new, &old)| (slot >> new & 1) << old).sum();
+    let sources = (0..1 << bits.len()).map(old).collect();
+    let (lane, warp) = (layout.lane_images().to_vec(), layout.warp_images().to_vec());
+    (Layout::new(layout.shape(), sorted, lane, warp), sources)
+}
+
 impl Inference<'_> {
     /// `cat`: both operands in the layout of one of them.
     pub(super) fn cat(&mut self, id: OpId) {
         let op = self.module.op(id);
         let layout = self.elementwise_layout(&op.operands).filter(is_plain);
         let layout = layout.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
-        self.set(op.results[0], doubled(&layout, op.dim() as usize).0);
+        self.set(op.results[0], in_order(&doubled(&layout, op.dim() as usize).0).0);
         self.accesses.insert(id, layout);
     }
 
@@ -116,6 +128,17 @@ mod tests {
         let columns = Layout::blocked(&[32, 4], &[0, 1], 1, 4);
         let (joined, bit) = doubled(&columns, 0);
         assert_eq!((joined.covers(), bit), (true, None));
+    }
+
+    #[test]
+    fn registers_in_the_order_of_elements() {
+        let tile = Layout::blocked(&[4, 64], &[1, 0], 2, 2).reshape(&[4, 64, 1]);
+        let (joined, _) = doubled(&tile, 2);
+        let (ordered, sources) = in_order(&joined);
+        assert_eq!((ordered.vector_len(2), joined.vector_len(2)), (2, 1));
+        for (slot, &source) in sources.iter().enumerate() {
+            assert_eq!(ordered.element(slot, 5, 1), joined.element(source, 5, 1));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::ring::{Flight, Role};
+use super::rounds::Turning;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{Source, is_elementwise};
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
@@ -16,7 +17,7 @@ use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Registers of a value that several places write.
-type Fixed = (Layout, Vec<Reg>);
+pub type Fixed = (Layout, Vec<Reg>);
 
 /// A region that is being lowered, and where its terminators go.
 pub struct Frame {
@@ -119,7 +120,7 @@ impl Lowering<'_> {
     }
 
     /// Code that a back edge reaches, or that may have been skipped, knows little of what threads did.
-    fn enter_loop(&mut self, body: BlockId) {
+    pub fn enter_loop(&mut self, body: BlockId) {
         self.settle();
         let mut accesses = Vec::new();
         self.module.walk(body, &mut |id| accesses.extend(self.access_of(id)));
@@ -197,8 +198,14 @@ impl Lowering<'_> {
         let orbits = self.orbits_of(id);
         let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
         self.b.bra_if(enter, true, end, true);
+        let turning = Turning { body, carried: &carried, counter, ty, upper, step, head, end };
+        let plain = !streams && running.is_none() && orbits.is_empty();
+        let rounds = if plain { self.rounds_of(id, step, ty) } else { None };
+        if let Some(rounds) = &rounds {
+            self.rounds(rounds, &turning);
+        }
         self.b.place(head);
-        if self.stays_rolled(id) {
+        if rounds.is_some() || self.stays_rolled(id) {
             self.b.pragma("nounroll");
         }
         self.single(args[0], counter.into());
@@ -215,9 +222,9 @@ impl Lowering<'_> {
             }
         }
         let flies_on = !orbits.is_empty() || running.is_some() && self.role == Role::All;
-        self.loops.push(Frame { op: Opcode::For, next: Some((carried, next)), exit: None, flies_on });
+        self.loops.push(Frame { op: Opcode::For, next: Some((carried.clone(), next)), exit: None, flies_on });
         self.region(body);
-        let frame = self.loops.pop().expect("the frame of this loop");
+        self.loops.pop();
         if !orbits.is_empty() {
             self.close_orbits(&orbits);
         }
@@ -226,11 +233,7 @@ impl Lowering<'_> {
         if let Some(running) = running.as_ref().filter(|running| !running.is_own()) {
             self.refill_pipeline(id, running, counter, upper, step, ty)?;
         }
-        // The next counter may not exceed the type: compare what is left instead.
-        let left = self.b.sub(ty, upper, counter);
-        let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
-        let after = self.b.add(ty, counter, step);
-        self.b.mov_to(counter, after);
+        let more = self.next_round(&turning);
         self.b.bra_if(more, false, head, true);
         // Products land on the way out. Behind the label, where the way past the loop comes in, ptxas no longer
         // sees that the wait belongs to them, and makes them wait for each other.
@@ -244,11 +247,27 @@ impl Lowering<'_> {
             self.stop_pipeline(running);
         }
         self.enter_loop(body);
-        let (carried, _) = frame.next.expect("carried registers");
         for (&result, fixed) in op.results.iter().zip(&carried) {
             self.bind(result, fixed);
         }
         Ok(())
+    }
+
+    /// One round of a `for` that nothing runs ahead of or behind: the counter and carried values are in registers.
+    pub fn plain_round(&mut self, body: BlockId, counter: Reg, carried: &[Option<Fixed>]) {
+        let args = &self.module.block(body).args;
+        self.single(args[0], counter.into());
+        for (&arg, fixed) in args[1..].iter().zip(carried) {
+            self.bind(arg, fixed);
+        }
+        let next = self.b.new_label();
+        let mark = self.mark();
+        let to = Some((carried.to_vec(), next));
+        self.loops.push(Frame { op: Opcode::For, next: to, exit: None, flies_on: false });
+        self.region(body);
+        self.loops.pop();
+        self.release(mark);
+        self.b.place(next);
     }
 
     /// `loop`.

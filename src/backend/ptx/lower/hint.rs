@@ -35,8 +35,13 @@ impl Lowering<'_> {
         !matches!(self.hint(id, "allow_tma"), Some(HintValue::Bool(false)))
     }
 
+    /// Rounds of a loop that are to stand one after another.
+    pub fn hinted_rounds(&self, id: OpId) -> Option<u32> {
+        self.hinted_number(id, "unroll")
+    }
+
     /// Must the assembler leave the rounds of a loop one by one?
     pub fn stays_rolled(&self, id: OpId) -> bool {
-        self.hinted_number(id, "unroll") == Some(1)
+        self.hinted_rounds(id) == Some(1)
     }
 }

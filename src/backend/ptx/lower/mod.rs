@@ -19,7 +19,7 @@
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `limit` — how much code, and how many registers, are too much;
-//! * `control`, `pipeline` — loops and branches; copies that run ahead of a loop;
+//! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
 //! * `roles`, `slice`, `ring` — warps that only load, for warps that only compute (sm_90a);
 //! * `cluster`, `differing` — pairs of tile blocks that share such loads.
 //!
@@ -55,6 +55,7 @@ mod reduce;
 mod repack;
 mod ring;
 mod roles;
+mod rounds;
 mod run;
 mod scan;
 mod scan_warps;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::{block_layout, block_number, doubled};
+use crate::backend::ptx::infer::{block_layout, block_number, doubled, in_order};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::ir::OpId;
@@ -56,7 +56,10 @@ impl Lowering<'_> {
                 pairs.map(|(&first, &second)| self.b.select(class, upper, second, first)).collect()
             }
         };
-        self.tiles[op.results[0].index()] = Some(Tile { layout: joined, slots });
+        // As the elements are in memory: neighbours are packed, accessed and computed together.
+        let (layout, sources) = in_order(&joined);
+        let slots = sources.into_iter().map(|source| slots[source]).collect();
+        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         Ok(())
     }
 

@@ -90,10 +90,8 @@ pub fn from_word(b: &mut Builder, dtype: DType, word: Operand, lane: u32) -> Ope
         }
         RegClass::B16 => match word {
             Operand::Imm(bits) => Operand::Imm((bits >> (16 * lane)) & 0xffff),
-            word => {
-                let (lo, hi) = b.unpack(word);
-                if lane == 0 { lo } else { hi }
-            }
+            word if lane == 0 => b.unpack(b.low_half_of(word)).0,
+            word => b.unpack(word).1,
         },
         RegClass::F32 => b.bitcast(word, RegClass::F32),
         RegClass::B32 => field(b),

@@ -2,6 +2,7 @@
 
 /// A number that a launch knows before the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Bound {
     /// Tile blocks along an axis of the grid.
     Grid(u8),

@@ -73,6 +73,21 @@ impl Edit<'_> {
         }
     }
 
+    /// An index as i64 whose tile has positions that 64 bits hold: tiles beyond those are as far outside as the last ones.
+    fn countable(&mut self, index: Value, step: i64, extent: i64) -> Value {
+        let fits = step == 1 || self.module.dtype(index).bits() < DType::I64.bits();
+        let mut index = self.wide(index);
+        if !fits {
+            let most = (i64::MAX - extent) / step;
+            for (code, bound) in [(Opcode::MinI, most), (Opcode::MaxI, -most)] {
+                let bound = self.number(bound);
+                let signed = vec![Attr::Sign(Sign::Signed)];
+                index = self.add(code, &[&[index], &[bound]], signed, Type::scalar(DType::I64));
+            }
+        }
+        index
+    }
+
     fn number(&mut self, number: i64) -> Value {
         let data = vec![Attr::Value(ConstData::Splat(number as u64))];
         self.add(Opcode::Constant, &[], data, Type::scalar(DType::I64))
@@ -133,7 +148,8 @@ impl Edit<'_> {
         for (d, &index) in op.operand_group("index").iter().enumerate() {
             let dim = dim_map[d] as usize;
             let list = Type::tile(DType::I64, [shape[d]]);
-            let (index, step) = (self.wide(index), self.number(traversal[d].into()));
+            let index = self.countable(index, traversal[d].into(), shape[d]);
+            let step = self.number(traversal[d].into());
             let start = self.integers(Opcode::MulI, index, step);
             let counted = self.add(Opcode::Iota, &[], vec![], list.clone());
             let start = self.spread(start, 0, &[shape[d]]);

@@ -5,6 +5,7 @@ use super::probe::Probe;
 
 /// Who sees to it that tile indices are inside, and that loops end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Guards {
     /// The launch, where it can.
     #[default]
@@ -15,6 +16,7 @@ pub enum Guards {
 
 /// What must hold at a launch.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Promises {
     /// Comparisons.
     pub limits: Vec<Limit>,

@@ -98,6 +98,7 @@ pub const FLOATS: &[Op] = &[
     float_unary!("sqrt" 5: x { x.sqrt() }, |e| e.map(|k, a| k.rounded(Real::root(a.float())))),
     float_unary!("floor" 4: x { x.floor() }, |e| floating(e, f64::floor)),
     float_unary!("ceil" 4: x { x.ceil() }, |e| floating(e, f64::ceil)),
+    float_binary!("nextafter" 3: x y { x.nextafter(y) }, |e| e.zip(|k, a, b| k.next_after(a.float(), b.float()))),
     op! { "isnan" in "floats", 3; args [Of(floats)]; numbers []; truth; [T: floats] |x: Tile<T, 2>;;| { x.isnan() }
     |e| e.map(|_, a| Number::Int(a.float().is_nan().into())) },
     op! { "fma" in "floats", 10; args [Of(floats), Same, Same]; numbers []; same;
@@ -171,6 +172,19 @@ pub const INTEGERS: &[Op] = &[
     bit_binary!("xor" 6: x y { x ^ y }, |e| zip_ints(e, |_, a, b| a ^ b)),
     op! { "not" in "integers", 6; args [Of(bits)]; numbers []; same; [T: bits] |x: Tile<T, 2>;;| { !x }
     |e| e.map(|k, a| k.wrapped(!a.int())) },
+    op! { "reverse_bits" in "integers", 3; args [Of(ints)]; numbers []; same; [T: ints] |x: Tile<T, 2>;;| { x.reverse_bits() }
+    |e| e.map(|k, a| k.wrapped((a.int() as u128).reverse_bits().cast_signed() >> (128 - k.bits()))) },
+    int_binary!("funnel_shl" 3: x y { x.funnel_shl(y, y) }, |e| zip_ints(e, |k, a, b| {
+        let low = b & ((1 << k.bits()) - 1);
+        ((a << k.bits()) | low) << low.rem_euclid(k.bits().into()) >> k.bits()
+    })),
+    int_binary!("funnel_shr" 3: x y { x.funnel_shr(y, y) }, |e| zip_ints(e, |k, a, b| {
+        let low = b & ((1 << k.bits()) - 1);
+        ((a << k.bits()) | low) >> low.rem_euclid(k.bits().into())
+    })),
+    op! { "powi int" in "integers", 3; args [Of(ints)]; numbers [(0, 9)]; same;
+    [T: ints] |x: Tile<T, 2>; n: i32;| { x.powi(n) }
+    |e| e.map(|k, a| k.wrapped((0..e.n(0)).fold(1i128, |product, _| product.wrapping_mul(a.int())))) },
     op! { "neg int" in "integers", 4; args [Of(signed_ints)]; numbers []; same; [T: signed_ints] |x: Tile<T, 2>;;| { -x }
     |e| e.map(|k, a| k.wrapped(-a.int())) },
     op! { "abs int" in "integers", 4; args [Of(ints)]; numbers []; same; [T: ints] |x: Tile<T, 2>;;| { x.abs() }

@@ -27,7 +27,7 @@ fn changed(e: &mut Eval<'_, '_>, change: impl Fn(Kind, Number, Number) -> Number
     let mut old = vec![kind.zero(); tile[0] * tile[1]];
     let mut writes = Vec::new();
     for [i, j] in places(tile).filter(|&[i, j]| mask.stretched(i, j).is_true()) {
-        let at = [i, j ^ (b % tile[1])];
+        let at = [i, j ^ (b % (1 << tile[1].trailing_zeros()))];
         let there = e.output(kind).inside((origin[0] + at[0]) as i128, (origin[1] + at[1]) as i128);
         if let Some(there) = there {
             old[i * tile[1] + j] = there;
@@ -57,7 +57,7 @@ macro_rules! once {
         op! { $name in "atomics", 4; args [Of(atomic), Of(boolean)]; numbers [(0, 63)]; before;
         [T: atomic] |x: Tile<T, 2>, c: Tile<bool, 2>; b: usize; output: ArrayMut<T, 2>, at: At, shape: Shape| {
             let rows = at[0] * shape[0] + ct::indices(shape, 0);
-            let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % shape[1]) as i32);
+            let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
             let options = ct::AtomicOptions::new().mask(c.broadcast_to(shape));
             output.$method((rows, columns), x.broadcast_to(shape), options)
         }
@@ -90,7 +90,7 @@ pub const OPS: &[Op] = &[
     numbers [(0, 63)]; before;
     [T: wide_float] |x: Tile<T, 2>, c: Tile<bool, 2>; b: usize; output: ArrayMut<T, 2>, at: At, shape: Shape| {
         let rows = at[0] * shape[0] + ct::indices(shape, 0);
-        let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % shape[1]) as i32);
+        let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
         let options = ct::AtomicOptions::new().mask(c.broadcast_to(shape));
         output.atomic_xchg_with((rows, columns), x.broadcast_to(shape), options)
     }
@@ -99,7 +99,7 @@ pub const OPS: &[Op] = &[
     |typing, step, args| if args[2].kind == args[0].kind { before(typing, step, args) } else { None };
     [T: atomic] |x: Tile<T, 2>, c: Tile<bool, 2>, y: Tile<T, 2>; b: usize; output: ArrayMut<T, 2>, at: At, shape: Shape| {
         let rows = at[0] * shape[0] + ct::indices(shape, 0);
-        let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % shape[1]) as i32);
+        let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
         // Half of the elements are what is expected.
         let here = output.gather((rows, columns));
         let expected = ct::select((ct::indices(shape, 1) & 1).eq(0), here, y.broadcast_to(shape));
@@ -141,7 +141,7 @@ fn swapped(e: &mut Eval<'_, '_>) -> Vec<Values> {
     let mut old = vec![kind.zero(); tile[0] * tile[1]];
     let mut writes = Vec::new();
     for [i, j] in places(tile).filter(|&[i, j]| mask.stretched(i, j).is_true()) {
-        let at = [i, j ^ (b % tile[1])];
+        let at = [i, j ^ (b % (1 << tile[1].trailing_zeros()))];
         let there = e.output(kind).inside((origin[0] + at[0]) as i128, (origin[1] + at[1]) as i128);
         // Outside of the array the value before is what was expected: of columns that are read, nothing.
         let expected = if j % 2 == 0 { there.unwrap_or(kind.zero()) } else { y.stretched(i, j) };

@@ -82,7 +82,8 @@ pub const OPS: &[Op] = &[
     |_, _, args| {
         let [rows, columns] = args[0].shape;
         let bits = columns * args[0].kind.bits() as usize;
-        bits.is_multiple_of(8).then(|| vec![Form::new(Kind::U8, [rows, bits / 8])])
+        let legal = bits.is_multiple_of(8) && [rows * columns, rows * bits / 8].iter().all(|n| n.count_ones() <= 3);
+        legal.then(|| vec![Form::new(Kind::U8, [rows, bits / 8])])
     };
     [T: packed_bits] |x: Tile<T, 2>;;| { x.pack_to_bytes() }
     |e| {
@@ -96,7 +97,9 @@ pub const OPS: &[Op] = &[
     op! { "unpack" in "conversions", 4; args [Of(|k| k == Kind::U8)] kinds |k| packs(k) || floats(k) || k == Kind::F4; numbers [];
     |_, step, args| {
         let ([rows, columns], bits) = (args[0].shape, step.kind.bits() as usize);
-        (columns * 8 % bits == 0).then(|| vec![Form::new(step.kind, [rows, columns * 8 / bits])])
+        let flat = [rows * columns, rows * columns * 8 / bits];
+        let legal = columns * 8 % bits == 0 && flat.iter().all(|n| n.count_ones() <= 3);
+        legal.then(|| vec![Form::new(step.kind, [rows, columns * 8 / bits])])
     };
     [U: packed] |x: Tile<u8, 2>;;| { x.unpack_from_bytes::<U>() }
     |e| {

@@ -5,7 +5,7 @@ use super::store::{places, write};
 
 /// The elements of the block's tile, columns exchanged.
 fn own(e: &mut Eval<'_, '_>) -> Vec<Values> {
-    let (form, origin, b) = (e.form(0), e.origin(), e.n(0) as usize % e.form(0).shape[1]);
+    let (form, origin, b) = (e.form(0), e.origin(), e.n(0) as usize % (1 << e.form(0).shape[1].trailing_zeros()));
     let array = e.output(form.kind).clone();
     let element = |i: usize, j: usize| array.inside((origin[0] + i) as i128, (origin[1] + (j ^ b)) as i128);
     e.build(|i, j| element(i, j).unwrap_or(form.kind.zero()))
@@ -16,7 +16,7 @@ macro_rules! gathers {
         op! { $name in "orders", 4; args [] kinds ordered; numbers [(0, 63)]; tile;
         [U: atomic] |; b: usize; output: ArrayMut<U, 2>, at: At, shape: Shape| {
             let rows = at[0] * shape[0] + ct::indices(shape, 0);
-            let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % shape[1]) as i32);
+            let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
             output.gather_with((rows, columns), ct::GatherOptions::new().$order(ct::Scope::$scope))
         }
         own }
@@ -28,12 +28,12 @@ macro_rules! scatters {
             |typing, _, args| super::super::program::stretches(args[0].shape, typing.tile).then(Vec::new);
             [T: atomic] |x: Tile<T, 2>; b: usize; output: ArrayMut<T, 2>, at: At, shape: Shape| {
                 let rows = at[0] * shape[0] + ct::indices(shape, 0);
-                let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % shape[1]) as i32);
+                let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
                 output.scatter_with((rows, columns), x.broadcast_to(shape), ct::ScatterOptions::new().$order(ct::Scope::$scope))
             }
             |e| {
                 let (tile, a, b) = (e.machine.program.tile, e.arg(0), e.n(0) as usize);
-                let elements: Vec<_> = places(tile).map(|[i, j]| ([i, j ^ (b % tile[1])], a.stretched(i, j))).collect();
+                let elements: Vec<_> = places(tile).map(|[i, j]| ([i, j ^ (b % (1 << tile[1].trailing_zeros()))], a.stretched(i, j))).collect();
                 write(e, a.kind, elements);
                 vec![]
             } }

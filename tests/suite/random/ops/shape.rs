@@ -12,7 +12,7 @@ fn transposed(_: &mut Typing, _: &Step, args: &[Form]) -> Forms {
 fn reshaped(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     let count = args[0].count();
     let rows = (1 << step.numbers[0]).min(count);
-    Some(vec![Form::new(args[0].kind, [rows, count / rows])])
+    count.is_multiple_of(rows).then(|| vec![Form::new(args[0].kind, [rows, count / rows])])
 }
 
 /// [r, c] in this many parts of columns, one below the other.

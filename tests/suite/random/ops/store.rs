@@ -43,7 +43,7 @@ fn stored(typing: &mut Typing, _: &Step, args: &[Form]) -> Forms {
 /// The first operand stretches to half of the tile's columns.
 fn half(typing: &mut Typing, _: &Step, args: &[Form]) -> Forms {
     let [rows, columns] = typing.tile;
-    (columns > 1 && stretches(args[0].shape, [rows, columns / 2])).then(Vec::new)
+    (columns % 2 == 0 && stretches(args[0].shape, [rows, columns / 2])).then(Vec::new)
 }
 
 pub const OPS: &[Op] = &[
@@ -89,44 +89,44 @@ pub const OPS: &[Op] = &[
     op! { "store to listed rows" in "stores", 4; args [Of(whole), Single(i32s)]; numbers [];
     |typing, _, args| stretches(args[0].shape, typing.tile).then(Vec::new);
     [T: arrays] |x: Tile<T, 2>, y: Tile<i32, 2>; ; output: ArrayMut<T, 2>, at: At, shape: Shape| {
-        let rows = (ct::arange(shape[0], 0, 1) + y.item()) & (shape[0] as i32 - 1);
+        let rows = (ct::arange(shape[0], 0, 1) + (y.item() & 63)) % shape[0];
         output.store((ct::at(at[0] * shape[0] + rows), at[1]), x.broadcast_to(shape))
     }
     |e| {
-        let (tile, by) = (tile_of(e), e.item(1).int());
-        placed(e, tile, |[i, j]| Some([((i as i128 + by) & (tile[0] as i128 - 1)) as usize, j]))
+        let (tile, by) = (tile_of(e), (e.item(1).int() & 63) as usize);
+        placed(e, tile, |[i, j]| Some([(i + by) % tile[0], j]))
     } },
     op! { "scatter" in "scatters", 6; args [Of(whole)]; numbers [(0, 63), (0, 63)]; stored;
     [T: arrays] |x: Tile<T, 2>; a: usize, b: usize; output: ArrayMut<T, 2>, at: At, shape: Shape| {
-        let rows = at[0] * shape[0] + (ct::indices([shape[0], 1], 0) ^ (a % shape[0]) as i32);
-        let columns = at[1] * shape[1] + (ct::indices([1, shape[1]], 1) ^ (b % shape[1]) as i32);
+        let rows = at[0] * shape[0] + (ct::indices([shape[0], 1], 0) ^ (a % (1 << shape[0].trailing_zeros())) as i32);
+        let columns = at[1] * shape[1] + (ct::indices([1, shape[1]], 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
         output.scatter((rows, columns), x.broadcast_to(shape))
     }
     |e| {
         let ([rows, columns], [a, b]) = (tile_of(e), [e.n(0) as usize, e.n(1) as usize]);
-        placed(e, [rows, columns], |[i, j]| Some([i ^ (a % rows), j ^ (b % columns)]))
+        placed(e, [rows, columns], |[i, j]| Some([i ^ (a % (1 << rows.trailing_zeros())), j ^ (b % (1 << columns.trailing_zeros()))]))
     } },
     op! { "scatter masked" in "scatters", 5; args [Of(whole), Of(boolean)]; numbers [(0, 63)]; stored;
     [T: arrays] |x: Tile<T, 2>, c: Tile<bool, 2>; b: usize; output: ArrayMut<T, 2>, at: At, shape: Shape| {
         let rows = at[0] * shape[0] + ct::indices(shape, 0);
-        let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % shape[1]) as i32);
+        let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
         let options = ct::ScatterOptions::new().mask(c.broadcast_to(shape));
         output.scatter_with((rows, columns), x.broadcast_to(shape), options)
     }
     |e| {
         let (tile, b, mask) = (tile_of(e), e.n(0) as usize, e.arg(1));
-        placed(e, tile, |[i, j]| mask.stretched(i, j).is_true().then_some([i, j ^ (b % tile[1])]))
+        placed(e, tile, |[i, j]| mask.stretched(i, j).is_true().then_some([i, j ^ (b % (1 << tile[1].trailing_zeros()))]))
     } },
     op! { "scatter turned" in "scatters", 4; args [Of(whole), Single(i32s)]; numbers [];
     |typing, _, args| stretches(args[0].shape, typing.tile).then(Vec::new);
     [T: arrays] |x: Tile<T, 2>, y: Tile<i32, 2>; ; output: ArrayMut<T, 2>, at: At, shape: Shape| {
-        let columns = (ct::indices([1, shape[1]], 1) + y.item()) & (shape[1] as i32 - 1);
+        let columns = (ct::indices([1, shape[1]], 1) + (y.item() & 63)) % shape[1];
         let rows = at[0] * shape[0] + ct::indices([shape[0], 1], 0);
         output.scatter((rows, at[1] * shape[1] + columns), x.broadcast_to(shape))
     }
     |e| {
-        let (tile, by) = (tile_of(e), e.item(1).int());
-        placed(e, tile, |[i, j]| Some([i, ((j as i128 + by) & (tile[1] as i128 - 1)) as usize]))
+        let (tile, by) = (tile_of(e), (e.item(1).int() & 63) as usize);
+        placed(e, tile, |[i, j]| Some([i, (j + by) % tile[1]]))
     } },
     op! { "entry store" in "scatters", 4; args [Single(whole), Single(i32s)]; numbers []; nothing;
     [T: arrays] |x: Tile<T, 2>, y: Tile<i32, 2>; ; output: ArrayMut<T, 2>, at: At, shape: Shape| {
@@ -153,14 +153,14 @@ pub const OPS: &[Op] = &[
     } },
     op! { "gather again" in "scatters", 5; args [] kinds whole; numbers [(0, 63), (0, 63)]; tile;
     [U: arrays] |; a: usize, b: usize; output: ArrayMut<U, 2>, at: At, shape: Shape| {
-        let rows = at[0] * shape[0] + (ct::indices([shape[0], 1], 0) ^ (a % shape[0]) as i32);
-        let columns = at[1] * shape[1] + (ct::indices([1, shape[1]], 1) ^ (b % shape[1]) as i32);
+        let rows = at[0] * shape[0] + (ct::indices([shape[0], 1], 0) ^ (a % (1 << shape[0].trailing_zeros())) as i32);
+        let columns = at[1] * shape[1] + (ct::indices([1, shape[1]], 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
         output.gather((rows, columns))
     }
     |e| {
         let (form, at) = (e.form(0), e.machine.at.map(|n| n as i128));
         let own = super::load::load(e.output(form.kind), at, form, form.kind.zero());
-        let [a, b] = [0, 1].map(|d| e.n(d) as usize % form.shape[d]);
+        let [a, b] = [0, 1].map(|d| e.n(d) as usize % (1 << form.shape[d].trailing_zeros()));
         e.build(|i, j| own.at(i ^ a, j ^ b))
     } },
 ];

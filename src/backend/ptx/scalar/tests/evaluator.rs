@@ -125,6 +125,11 @@ impl<'a> Thread<'a> {
                 let byte = |i: u64| (bytes >> (8 * (s(2, 32) >> (4 * i) & 7)) & 0xff) << (8 * i);
                 byte(0) | byte(1) | byte(2) | byte(3)
             }
+            Opcode::Lop3(table) => {
+                let [a, b, c] = [0, 1, 2].map(|i| s(i, 32));
+                let place = |bit: u32| (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1;
+                (0..32).map(|bit| u64::from(table >> place(bit) & 1) << bit).sum()
+            }
             Opcode::Float(op, ty, mods) => {
                 let sources: Vec<u64> = (0..inst.srcs.len()).map(|i| s(i, ty.bits())).collect();
                 match ty {

@@ -1,15 +1,17 @@
 //! The CUDA driver as a table of checked functions.
 //!
-//! The only file that names cudarc: its library loading and its types. Each function of the table
-//! answers with a [`Result`] naming the driver call. Symbols are looked up here, once and all
-//! together, because the bindings of cudarc panic on a missing one; status codes are plain numbers
-//! here, because a driver newer than the bindings may answer with a code that their enum lacks.
+//! Each function of the table answers with a [`Result`] naming the driver call. The library is opened and its symbols
+//! are looked up here, once and all together, so that nothing is linked and nothing panics on a machine without a driver
+//! or with an old one. Status codes are plain numbers, for a newer driver may answer with one that is not known here.
+//! Uses no bindings: those of cudarc follow the linking mode and the CUDA version that the whole program chose.
 //! Knows no device, no memory, no kernel.
+
+mod library;
+pub mod sys;
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::OnceLock;
 
-pub use cudarc::driver::sys;
 use sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUkernel, CUlaunchConfig, CUlibrary, CUlinkState,
     CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
@@ -29,14 +31,10 @@ macro_rules! driver_table {
 
         impl Driver {
             fn load() -> Result<Driver, String> {
-                // SAFETY: loading libcuda runs its initialisers, which is what the call is for.
-                if !unsafe { sys::is_culib_present() } {
-                    return Err("the CUDA driver library (libcuda) is not installed".into());
-                }
-                // SAFETY: the library is present, so this does not panic; it is never unloaded.
-                let library = unsafe { sys::culib() };
+                // Never unloaded: the functions are called as long as the program runs.
+                let library = std::mem::ManuallyDrop::new(library::open()?);
                 let mut version = 0;
-                // SAFETY: the signature is that of the driver's header; this one may be called before `cuInit`.
+                // SAFETY: the signature is that of the header of the driver; this one may be called before `cuInit`.
                 unsafe {
                     type Version = unsafe extern "C" fn(*mut c_int) -> Status;
                     if let Ok(of_driver) = library.get::<Version>(b"cuDriverGetVersion") {
@@ -79,6 +77,8 @@ driver_table! {
     device_get = "cuDeviceGet"(device: *mut CUdevice, ordinal: c_int);
     /// Name of a device.
     device_name = "cuDeviceGetName"(name: *mut c_char, len: c_int, device: CUdevice);
+    /// Bytes of a device's memory.
+    device_total_memory = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: CUdevice);
     /// A property of a device.
     device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_uint, device: CUdevice);
     /// Retains the primary context of a device.
@@ -91,6 +91,8 @@ driver_table! {
     context_synchronize = "cuCtxSynchronize"();
     /// Makes a stream.
     stream_create = "cuStreamCreate"(stream: *mut CUstream, flags: c_uint);
+    /// The context of a stream; of the null stream the current one.
+    stream_context = "cuStreamGetCtx"(stream: CUstream, context: *mut CUcontext);
     /// Destroys a stream once its work is done.
     stream_destroy = "cuStreamDestroy_v2"(stream: CUstream);
     /// Waits for the work of a stream.

@@ -1,0 +1,65 @@
+//! Words that are others with some bits cut out, as far as straight-line code shows.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::inst::*;
+use super::Builder;
+
+/// Registers that hold `and`s of a register with a constant. None of the registers has been written since.
+#[derive(Debug, Default)]
+pub(super) struct Masked {
+    known: HashMap<u32, (Reg, i64)>,
+    sources: HashSet<u32>,
+}
+
+impl Masked {
+    /// What these destinations held is no more.
+    pub fn forget_written(&mut self, dsts: &[Arg]) {
+        if self.known.is_empty() {
+            return;
+        }
+        let concerns = |operand: &Operand| match operand {
+            Operand::Reg(reg) if reg.class.bits() == 32 => {
+                self.known.contains_key(&reg.id) || self.sources.contains(&reg.id)
+            }
+            _ => false,
+        };
+        let any = dsts.iter().any(|arg| match arg {
+            Arg::One(operand) => concerns(operand),
+            Arg::Vector(operands) => operands.iter().any(concerns),
+            Arg::WithPred(Some(reg), _) => concerns(&Operand::Reg(*reg)),
+            _ => false,
+        });
+        if any {
+            *self = Masked::default();
+        }
+    }
+}
+
+impl Builder {
+    /// `result` is `source & mask` from here on.
+    pub(super) fn note_mask(&mut self, result: Reg, source: Operand, mask: i64) {
+        if let Operand::Reg(source) = source
+            && source.class == RegClass::B32
+            && result != source
+            && !self.is_guarded()
+        {
+            self.masked.known.insert(result.id, (source, mask));
+            self.masked.sources.insert(source.id);
+        }
+    }
+
+    /// The word and the mask that this word is the `and` of, if that is known.
+    pub(super) fn mask_of(&self, word: Operand) -> Option<(Reg, i64)> {
+        let Operand::Reg(reg) = word else { return None };
+        self.masked.known.get(&reg.id).copied().filter(|_| reg.class == RegClass::B32)
+    }
+
+    /// A word whose low half is that of `word`; the upper one may be another.
+    pub fn low_half_of(&self, word: Operand) -> Operand {
+        match self.mask_of(word) {
+            Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
+            _ => word,
+        }
+    }
+}

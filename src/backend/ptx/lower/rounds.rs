@@ -1,0 +1,89 @@
+//! Rounds of a `for` that stand one after another, as its hint asks: one comparison for all of them, and what the rounds
+//! load is under way together. A loop of single rounds behind them does what is left.
+
+use super::Lowering;
+use super::control::{Fixed, unsigned};
+use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, Ty};
+use crate::ir::{BlockId, OpId, Opcode};
+
+/// Ops up to which the rounds of a loop are written out.
+const MOST_OPS: usize = 4096;
+
+/// A loop whose rounds stand one after another.
+pub struct Rounds {
+    /// How many there are.
+    count: u32,
+    /// From the counter of the first one to that of the last.
+    apart: i64,
+}
+
+/// Where a loop is, and where it goes.
+pub struct Turning<'a> {
+    pub body: BlockId,
+    pub carried: &'a [Option<Fixed>],
+    pub counter: Reg,
+    pub ty: Ty,
+    pub upper: Operand,
+    pub step: Operand,
+    /// Single rounds, of which one is to come.
+    pub head: Label,
+    /// Behind the loop.
+    pub end: Label,
+}
+
+impl Lowering<'_> {
+    /// The rounds that the hint of a loop wants in a row, if it can have them: its step is a constant, and nothing in it
+    /// has memory or products of its own, which would run into the next round.
+    pub fn rounds_of(&self, id: OpId, step: Operand, ty: Ty) -> Option<Rounds> {
+        let count = self.hinted_rounds(id).filter(|&count| count > 1)?;
+        let Operand::Imm(step) = step else { return None };
+        let most = if unsigned(ty) == Ty::U32 { i64::from(i32::MAX) } else { i64::MAX };
+        let apart = step.checked_mul(i64::from(count) - 1).filter(|&apart| step > 0 && apart <= most)?;
+        let (mut ops, mut plain) = (0, true);
+        self.module.walk(self.module.op(id).regions[0], &mut |inner| {
+            ops += 1;
+            let code = self.module.op(inner).code;
+            plain &= !matches!(code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled | Opcode::Alloca);
+        });
+        (plain && ops * count as usize <= MOST_OPS).then_some(Rounds { count, apart })
+    }
+
+    /// The rounds in a row, as long as there are so many. One round at least is to come, here and at `head`.
+    pub fn rounds(&mut self, rounds: &Rounds, turning: &Turning<'_>) {
+        let &Turning { body, carried, counter, ty, step, head, end, .. } = turning;
+        let all = self.b.new_label();
+        let enough = self.are_left(rounds, turning);
+        self.b.bra_if(enough, true, head, true);
+        self.b.place(all);
+        self.b.pragma("nounroll");
+        for round in 1..=rounds.count {
+            self.plain_round(body, counter, carried);
+            self.enter_loop(body);
+            if round < rounds.count {
+                let after = self.b.add(ty, counter, step);
+                self.b.mov_to(counter, after);
+            }
+        }
+        let more = self.next_round(turning);
+        self.b.bra_if(more, true, end, true);
+        let enough = self.are_left(rounds, turning);
+        self.b.bra_if(enough, false, all, true);
+    }
+
+    /// Goes on to the next counter. Is there a round for it?
+    pub fn next_round(&mut self, turning: &Turning<'_>) -> Reg {
+        let &Turning { counter, ty, upper, step, .. } = turning;
+        // The next counter may not exceed the type: compare what is left instead.
+        let left = self.b.sub(ty, upper, counter);
+        let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
+        let after = self.b.add(ty, counter, step);
+        self.b.mov_to(counter, after);
+        more
+    }
+
+    /// Are so many rounds to come? One is.
+    fn are_left(&mut self, rounds: &Rounds, turning: &Turning<'_>) -> Reg {
+        let left = self.b.sub(turning.ty, turning.upper, turning.counter);
+        self.b.setp(Cmp::Gt, unsigned(turning.ty), left, rounds.apart)
+    }
+}

@@ -1,0 +1,100 @@
+//! How whole arrays are cut into tiles: from shapes and strides alone.
+
+use crate::runtime::Device;
+
+/// Elements of a tile.
+const TILE: usize = 1024;
+/// Blocks that fill a GPU a few times over.
+const BLOCKS: usize = 2048;
+/// Tiles along an axis that a block takes alone.
+const TILES_ALONE: usize = 32;
+/// Tiles that a block has at least, where several share an axis.
+const TILES_EACH: usize = 4;
+
+/// What the arrays of an expression are like.
+#[derive(Debug)]
+pub struct Survey<const R: usize> {
+    arrays: Vec<(Device, [usize; R], [usize; R])>,
+}
+
+impl<const R: usize> Default for Survey<R> {
+    fn default() -> Self {
+        Survey { arrays: Vec::new() }
+    }
+}
+
+impl<const R: usize> Survey<R> {
+    /// Adds an array by shape and strides.
+    pub fn array(&mut self, device: Device, shape: [usize; R], strides: [usize; R]) {
+        self.arrays.push((device, shape, strides));
+    }
+
+    /// The device of the first array.
+    pub fn device(&self) -> Device {
+        self.arrays[0].0
+    }
+
+    /// The shape of the first array.
+    pub fn shape(&self) -> [usize; R] {
+        self.arrays[0].1
+    }
+
+    /// A shape that differs from that of the first array.
+    pub fn other_shape(&self) -> Option<[usize; R]> {
+        self.arrays.iter().map(|array| array.1).find(|&shape| shape != self.shape())
+    }
+
+    /// Are all arrays row-major and without gaps? Then they are a single line.
+    pub fn is_line(&self) -> bool {
+        self.arrays.iter().all(|(_, shape, strides)| {
+            let mut expected = 1;
+            (0..R).rev().all(|d| {
+                let fits = shape[d] <= 1 || strides[d] == expected;
+                expected *= shape[d];
+                fits
+            })
+        })
+    }
+
+    /// A tile for arrays of this shape: along the axes whose elements lie side by side as many as make accesses wide,
+    /// then along the last axes.
+    pub fn tile(&self, shape: [usize; R]) -> [usize; R] {
+        let room = |d: usize| shape[d].next_power_of_two();
+        let beside: Vec<usize> = (0..R)
+            .rev()
+            .filter(|&d| self.arrays.iter().any(|(_, _, strides)| strides[d] == 1 && room(d) > 1))
+            .collect();
+        let share = if beside.len() > 1 { 32 } else { TILE };
+        let mut tile = [1; R];
+        let mut left = TILE;
+        for d in beside {
+            tile[d] = room(d).min(share).min(left);
+            left /= tile[d];
+        }
+        for d in (0..R).rev() {
+            let more = (room(d) / tile[d]).min(left);
+            tile[d] *= more;
+            left /= more;
+        }
+        tile
+    }
+}
+
+/// How many tiles there are along each axis.
+pub fn counts<const R: usize>(shape: [usize; R], tile: [usize; R]) -> [usize; R] {
+    std::array::from_fn(|d| shape[d].div_ceil(tile[d]))
+}
+
+/// Into how many parts an axis of `tiles` tiles is cut, where there are `lines` of them: the tiles of each part, and the
+/// number of parts.
+pub fn parts(tiles: usize, lines: usize) -> (usize, usize) {
+    let most = if tiles <= TILES_ALONE { 1 } else { tiles.div_ceil(TILES_EACH) };
+    let each = tiles.div_ceil((BLOCKS / lines.max(1)).clamp(1, most)).max(1);
+    (each, tiles.div_ceil(each).max(1))
+}
+
+/// One line of all elements.
+pub fn line<const R: usize>(shape: [usize; R]) -> [usize; R] {
+    let count = shape.iter().product();
+    std::array::from_fn(|d| if d + 1 == R { count } else { 1 })
+}

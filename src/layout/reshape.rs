@@ -1,0 +1,116 @@
+//! The same places under another shape: axes that come, go, merge and split.
+
+use std::ops::{Bound, RangeBounds};
+
+use super::modes::{Modes, SpatialMode};
+
+impl Modes {
+    /// Without these axes, whose extents are 1. `None` if they are not, or an axis does not exist or is named twice.
+    ///
+    /// ```
+    /// use cutlet::layout::{local, spatial};
+    /// assert_eq!((spatial([1, 8]) * local([1, 2])).squeeze(&[0]).unwrap(), spatial([8]) * local([2]));
+    /// ```
+    pub fn squeeze(&self, axes: &[usize]) -> Option<Modes> {
+        if !are_axes(axes, self.shape.len()) || axes.iter().any(|&axis| self.shape[axis] != 1) {
+            return None;
+        }
+        let kept = (0..self.shape.len()).filter(|axis| !axes.contains(axis));
+        self.reshape(&kept.map(|axis| self.shape[axis]).collect::<Vec<_>>())
+    }
+
+    /// With axes of extent 1 at these places of the new shape. `None` if a place does not exist or is named twice.
+    ///
+    /// ```
+    /// use cutlet::layout::spatial;
+    /// assert_eq!(spatial([8]).unsqueeze(&[0, 2]).unwrap(), spatial([1, 8, 1]));
+    /// ```
+    pub fn unsqueeze(&self, axes: &[usize]) -> Option<Modes> {
+        let rank = self.shape.len() + axes.len();
+        if !are_axes(axes, rank) {
+            return None;
+        }
+        let mut own = self.shape.iter();
+        let shape = (0..rank).map(|axis| if axes.contains(&axis) { Some(1) } else { own.next().copied() });
+        self.reshape(&shape.collect::<Option<Vec<_>>>()?)
+    }
+
+    /// The axes of a range merged into one. `None` if it is empty or leaves the shape.
+    ///
+    /// ```
+    /// use cutlet::layout::spatial;
+    /// assert_eq!(spatial([2, 3, 4]).flatten(1..).unwrap(), spatial([2, 12]));
+    /// assert_eq!(spatial([2, 3, 4]).flatten(..).unwrap(), spatial([24]));
+    /// ```
+    pub fn flatten(&self, axes: impl RangeBounds<usize>) -> Option<Modes> {
+        let start = match axes.start_bound() {
+            Bound::Included(&axis) => axis,
+            Bound::Excluded(&axis) => axis.checked_add(1)?,
+            Bound::Unbounded => 0,
+        };
+        let end = match axes.end_bound() {
+            Bound::Included(&axis) => axis.checked_add(1)?,
+            Bound::Excluded(&axis) => axis,
+            Bound::Unbounded => self.shape.len(),
+        };
+        let merged = self.shape.get(start..end).filter(|axes| !axes.is_empty())?.iter().product();
+        self.reshape(&[&self.shape[..start], &[merged], &self.shape[end..]].concat())
+    }
+
+    /// The same elements, in row-major order, in the same places under another shape.
+    ///
+    /// `None` if the number of elements differs, or a mode would have to be cut where its extent has no such factor.
+    ///
+    /// ```
+    /// use cutlet::layout::spatial;
+    /// assert_eq!(spatial([4, 6]).reshape(&[8, 3]).unwrap(), spatial([8, 3]));
+    ///
+    /// let columns = cutlet::layout::column_spatial([4, 6]);
+    /// assert!(columns.reshape(&[2, 12]).is_some()); // the modes of rows are two and two
+    /// assert!(columns.reshape(&[3, 8]).is_none()); // 4 rows in groups of 3
+    /// ```
+    pub fn reshape(&self, shape: &[i64]) -> Option<Modes> {
+        let size = shape.iter().try_fold(1i64, |size, &extent| size.checked_mul(extent).filter(|_| extent > 0))?;
+        if size != self.shape.iter().product::<i64>() {
+            return None;
+        }
+        let flat = Modes { shape: vec![size], mode_axis: vec![0; self.mode_shape.len()], ..self.clone() }.canonical();
+        let mut result =
+            Modes { shape: shape.to_vec(), mode_shape: vec![], mode_axis: vec![], spatial: vec![], local: vec![] };
+        // New modes of each of `flat`, from slow to fast.
+        let mut pieces: Vec<Vec<usize>> = Vec::new();
+        let mut axes = shape.iter().copied().enumerate();
+        let (mut axis, mut room) = (0, 1);
+        for &extent in &flat.mode_shape {
+            let (mut rest, first) = (extent, result.mode_shape.len());
+            while rest > 1 {
+                while room == 1 {
+                    (axis, room) = axes.next()?;
+                }
+                let piece = if rest % room == 0 { room } else { rest };
+                if room % piece != 0 {
+                    return None;
+                }
+                result.mode_shape.push(piece);
+                result.mode_axis.push(axis);
+                (rest, room) = (rest / piece, room / piece);
+            }
+            pieces.push((first..result.mode_shape.len()).collect());
+        }
+        for &mode in &flat.spatial {
+            match mode {
+                SpatialMode::Mode(number) => {
+                    result.spatial.extend(pieces[number].iter().copied().map(SpatialMode::Mode));
+                }
+                replicas => result.spatial.push(replicas),
+            }
+        }
+        result.local = flat.local.iter().flat_map(|&number| pieces[number].iter().copied()).collect();
+        Some(result)
+    }
+}
+
+/// Do these name axes of such a rank, none of them twice?
+pub(super) fn are_axes(axes: &[usize], rank: usize) -> bool {
+    axes.iter().enumerate().all(|(i, axis)| *axis < rank && !axes[..i].contains(axis))
+}

@@ -1,0 +1,296 @@
+//! Laws of the algebra of layouts in mode form, on random layouts.
+
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{RngExt, SeedableRng};
+
+use super::SpatialMode::{Mode, Replicas};
+use super::{Modes, auto_local_spatial, local, spatial};
+
+/// So many random layouts; each has at most a few hundred places.
+const CASES: u64 = 300;
+
+/// Runs a law on many seeds.
+fn law(check: impl Fn(&mut StdRng)) {
+    (0..CASES).for_each(|seed| check(&mut StdRng::seed_from_u64(seed)));
+}
+
+/// Any layout of a rank: random modes in random order over threads and slots, sometimes with replicas.
+fn any(rng: &mut StdRng, rank: usize) -> Modes {
+    let mode = |rng: &mut StdRng| *[1, 2, 2, 3].choose(rng).unwrap();
+    let mode_shape: Vec<Vec<i64>> =
+        (0..rank).map(|_| (0..rng.random_range(1..=2)).map(|_| mode(rng)).collect()).collect();
+    let mut order: Vec<usize> = (0..mode_shape.concat().len()).collect();
+    order.shuffle(rng);
+    let local = order.split_off(rng.random_range(0..=order.len()));
+    let mut spatial: Vec<_> = order.into_iter().map(Mode).collect();
+    if rng.random_bool(0.4) {
+        let place = rng.random_range(0..=spatial.len());
+        spatial.insert(place, Replicas(rng.random_range(1..=3)));
+    }
+    let slices: Vec<&[i64]> = mode_shape.iter().map(Vec::as_slice).collect();
+    Modes::new(&slices, spatial, local).unwrap()
+}
+
+/// What every place holds: the definition of a layout.
+fn table(layout: &Modes) -> Vec<Vec<Vec<i64>>> {
+    let slots = |thread| (0..layout.num_slots()).map(move |slot| layout.coordinates(thread, slot)).collect();
+    (0..layout.num_threads()).map(slots).collect()
+}
+
+fn flat(coordinates: &[i64], shape: &[i64]) -> i64 {
+    coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c)
+}
+
+fn elements(shape: &[i64]) -> Vec<Vec<i64>> {
+    shape.iter().fold(vec![vec![]], |all, &extent| {
+        all.iter().flat_map(|start| (0..extent).map(move |c| [&start[..], &[c]].concat())).collect()
+    })
+}
+
+fn permutation(rng: &mut StdRng, rank: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rank).collect();
+    order.shuffle(rng);
+    order
+}
+
+#[test]
+fn places_are_the_inverse_of_coordinates() {
+    law(|rng| {
+        let layout = any(rng, 2);
+        let mut all = Vec::new();
+        for element in elements(layout.shape()) {
+            let places = layout.places(&element);
+            assert!(places.is_sorted());
+            assert!(places.iter().all(|&(thread, slot)| layout.coordinates(thread, slot) == element));
+            all.extend(places);
+        }
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len() as i64, layout.num_threads() * layout.num_slots(), "{layout}");
+        assert!(layout.places(&[-1, 0]).is_empty() && layout.places(&[0]).is_empty());
+    });
+}
+
+#[test]
+fn equal_layouts_have_equal_tables() {
+    law(|rng| {
+        let (a, b) = (any(rng, 1), any(rng, 1));
+        let same = a.shape() == b.shape() && table(&a) == table(&b);
+        assert_eq!(a == b, same, "{a}{b}");
+        let canonical = a.canonical();
+        assert_eq!(table(&canonical), table(&a));
+        assert_eq!(canonical.canonical().mode_shape(), canonical.mode_shape());
+    });
+}
+
+#[test]
+fn a_product_puts_a_tile_in_the_place_of_each_element() {
+    law(|rng| {
+        let (outer, inner) = (any(rng, 2), any(rng, 2));
+        let product = outer.product(&inner).unwrap();
+        let (threads, slots) = (inner.num_threads(), inner.num_slots());
+        assert_eq!(
+            product.num_threads() * product.num_slots(),
+            outer.num_threads() * threads * outer.num_slots() * slots
+        );
+        for thread in 0..product.num_threads() {
+            for slot in 0..product.num_slots() {
+                let far = outer.coordinates(thread / threads, slot / slots);
+                let near = inner.coordinates(thread % threads, slot % slots);
+                let want: Vec<i64> = (0..2).map(|axis| far[axis] * inner.shape()[axis] + near[axis]).collect();
+                assert_eq!(product.coordinates(thread, slot), want);
+            }
+        }
+        assert!(outer.product(&any(rng, 1)).is_none());
+    });
+}
+
+#[test]
+fn products_are_associative_with_a_unit() {
+    law(|rng| {
+        let (a, b, c) = (any(rng, 2), any(rng, 2), any(rng, 2));
+        assert_eq!((a.clone() * b.clone()) * c.clone(), a.clone() * (b * c));
+        assert_eq!(a.clone() * local([1, 1]), a);
+        assert_eq!(spatial([1, 1]) * a.clone(), a);
+    });
+}
+
+#[test]
+fn quotients_undo_products() {
+    law(|rng| {
+        let (a, b) = (any(rng, 2), any(rng, 2));
+        assert_eq!((a.clone() * b.clone()).divide(&b), Some(a.clone()), "{a}{b}");
+        if let Some(quotient) = a.divide(&b) {
+            assert_eq!(quotient * b, a);
+        }
+        assert_eq!(a.divide(&local([1, 1])), Some(a.clone()));
+        assert_eq!(a.divide(&a), Some(local([1, 1])));
+    });
+}
+
+#[test]
+fn there_is_no_quotient_where_none_can_be() {
+    // The simplest candidates are none then.
+    law(|rng| {
+        let (a, b) = (any(rng, 1), any(rng, 1));
+        let extent = a.shape()[0] / b.shape()[0].max(1);
+        if a.divide(&b).is_none() {
+            let tries = [local([extent.max(1)]), spatial([extent.max(1)])];
+            for outer in tries.iter().flat_map(|one| [one.clone(), one.clone().replicate(2), one.clone().replicate(3)])
+            {
+                assert_ne!(outer * b.clone(), a);
+            }
+        }
+    });
+}
+
+#[test]
+fn permutations_compose_and_keep_products() {
+    law(|rng| {
+        let (a, b, p, q) = (any(rng, 3), any(rng, 3), permutation(rng, 3), permutation(rng, 3));
+        let both: Vec<usize> = q.iter().map(|&axis| p[axis]).collect();
+        let permuted = a.permute(&p).unwrap();
+        assert_eq!(permuted.permute(&q).unwrap(), a.permute(&both).unwrap());
+        assert_eq!((a.clone() * b.clone()).permute(&p).unwrap(), permuted.clone() * b.permute(&p).unwrap());
+        for (thread, row) in table(&a).iter().enumerate() {
+            for (slot, old) in row.iter().enumerate() {
+                let want: Vec<i64> = p.iter().map(|&axis| old[axis]).collect();
+                assert_eq!(permuted.coordinates(thread as i64, slot as i64), want);
+            }
+        }
+    });
+}
+
+#[test]
+fn reshapes_keep_the_order_of_elements() {
+    law(|rng| {
+        let layout = any(rng, 3);
+        let size: i64 = layout.shape().iter().product();
+        let divisors: Vec<i64> = (1..=size).filter(|n| size % n == 0).collect();
+        let first = *divisors.choose(rng).unwrap();
+        let Some(reshaped) = layout.reshape(&[first, size / first]) else { return };
+        for (thread, row) in table(&layout).iter().enumerate() {
+            for (slot, old) in row.iter().enumerate() {
+                let new = reshaped.coordinates(thread as i64, slot as i64);
+                assert_eq!(flat(&new, reshaped.shape()), flat(old, layout.shape()));
+            }
+        }
+        assert_eq!(reshaped.reshape(layout.shape()), Some(layout.clone()), "merging and splitting go back");
+        assert!(layout.reshape(&[size + 1]).is_none());
+    });
+}
+
+#[test]
+fn flattening_is_a_reshape_that_always_goes() {
+    law(|rng| {
+        let layout = any(rng, 3);
+        let [a, b, c] = layout.shape() else { unreachable!() };
+        assert_eq!(layout.flatten(..), layout.reshape(&[a * b * c]));
+        assert_eq!(layout.flatten(1..), layout.reshape(&[*a, b * c]));
+        assert_eq!(layout.flatten(0..=1), layout.reshape(&[a * b, *c]));
+        assert!(layout.flatten(..).is_some());
+        assert!(layout.flatten(1..1).is_none() && layout.flatten(2..4).is_none());
+        let (left, right) = (any(rng, 1), any(rng, 2));
+        assert_eq!(left.concat(&right).flatten(1..).unwrap(), left.concat(&right.flatten(..).unwrap()));
+    });
+}
+
+#[test]
+fn axes_of_extent_one_come_and_go() {
+    law(|rng| {
+        let layout = any(rng, 2);
+        for axes in [&[0][..], &[2], &[1, 3], &[2, 0]] {
+            let more = layout.unsqueeze(axes).unwrap();
+            assert!(axes.iter().all(|&axis| more.shape()[axis] == 1));
+            assert_eq!(more.squeeze(axes), Some(layout.clone()));
+        }
+        assert!(layout.unsqueeze(&[3]).is_none() && layout.unsqueeze(&[0, 0]).is_none());
+        let ones: Vec<usize> = (0..2).filter(|&axis| layout.shape()[axis] == 1).collect();
+        assert_eq!(layout.squeeze(&[0]).is_some(), ones.contains(&0));
+        assert!(layout.squeeze(&[2]).is_none());
+    });
+}
+
+#[test]
+fn reductions_hold_in_any_order_and_in_factors() {
+    law(|rng| {
+        let (a, b) = (any(rng, 3), any(rng, 3));
+        let axes: Vec<usize> = (0..3).filter(|_| rng.random_bool(0.5)).collect();
+        let reduced = a.reduce(&axes).unwrap();
+        let one_by_one = axes.iter().rev().fold(a.clone(), |layout, &axis| layout.reduce(&[axis]).unwrap());
+        assert_eq!(reduced, one_by_one);
+        let product = a.clone() * b.clone();
+        assert_eq!(product.reduce(&axes).unwrap(), reduced.clone() * b.reduce(&axes).unwrap());
+        assert_eq!(a.reduce_away(&axes), reduced.squeeze(&axes));
+        // The threads that held an element of a row hold the row's result.
+        for element in elements(reduced.shape()) {
+            let mut threads: Vec<i64> = reduced.places(&element).into_iter().map(|(thread, _)| thread).collect();
+            let behind = |other: &Vec<i64>| (0..3).all(|axis| axes.contains(&axis) || other[axis] == element[axis]);
+            let mut want: Vec<i64> = elements(a.shape())
+                .iter()
+                .filter(|other| behind(other))
+                .flat_map(|other| a.places(other))
+                .map(|(thread, _)| thread)
+                .collect();
+            [&mut threads, &mut want].into_iter().for_each(|list| {
+                list.sort_unstable();
+                list.dedup();
+            });
+            assert_eq!(threads, want);
+        }
+        assert!(a.reduce(&[3]).is_none() && a.reduce(&[1, 1]).is_none());
+    });
+}
+
+#[test]
+fn concatenations_are_products_of_other_axes() {
+    law(|rng| {
+        let (a, b, c) = (any(rng, 1), any(rng, 2), any(rng, 1));
+        assert_eq!(a.concat(&b).concat(&c), a.concat(&b.concat(&c)));
+        assert_eq!(a.concat(&b), a.unsqueeze(&[1, 2]).unwrap() * b.unsqueeze(&[0]).unwrap());
+    });
+}
+
+#[test]
+fn the_parts_of_a_layout_define_it() {
+    law(|rng| {
+        let layout = any(rng, 2).canonical();
+        let mut rest = layout.mode_shape();
+        let cut = layout.shape().iter().map(|&extent| {
+            let count = (0..=rest.len()).find(|&n| rest[..n].iter().product::<i64>() == extent).unwrap();
+            let (own, others) = rest.split_at(count);
+            rest = others;
+            own
+        });
+        let cut: Vec<&[i64]> = cut.collect();
+        let again = Modes::new(&cut, layout.spatial_modes().to_vec(), layout.local_modes().to_vec()).unwrap();
+        assert_eq!(again, layout);
+    });
+}
+
+#[test]
+fn threads_are_found_for_a_shape() {
+    law(|rng| {
+        let shape: Vec<i64> = (0..rng.random_range(1..=3)).map(|_| rng.random_range(1..=8)).collect();
+        let (size, threads): (i64, i64) = (shape.iter().product(), rng.random_range(1..=64));
+        let layout = auto_local_spatial(threads, &shape);
+        assert_eq!(layout.is_some(), size % threads == 0 || threads % size == 0);
+        let Some(layout) = layout else { return };
+        assert_eq!((layout.shape(), layout.num_threads()), (&shape[..], threads));
+        assert_eq!(layout.num_slots(), (size / threads).max(1));
+        let copies = (threads / size).max(1) as usize;
+        assert!(elements(&shape).iter().all(|element| layout.places(element).len() == copies));
+    });
+}
+
+/// The worked example of modes in order: thread (i / 2) · 3 + j / 2, slot (j % 2) · 2 + i % 2.
+#[test]
+fn modes_count_in_their_order() {
+    let layout = Modes::new(&[&[2, 2], &[3, 2]], vec![Mode(0), Mode(2)], vec![3, 1]).unwrap();
+    for i in 0..4 {
+        for j in 0..6 {
+            assert_eq!(layout.places(&[i, j]), [((i / 2) * 3 + j / 2, (j % 2) * 2 + i % 2)]);
+        }
+    }
+}

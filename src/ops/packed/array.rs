@@ -1,0 +1,165 @@
+//! Packed arrays in kernels.
+
+use std::marker::PhantomData;
+
+use super::super::construct::extents;
+use super::super::index::TileIndex;
+use super::grouping::Coded;
+use super::store::Target;
+use super::tile::NarrowTile;
+use super::words::Source;
+use crate::element::Element;
+use crate::narrow::Narrow;
+use crate::tile::{Array, ArrayMut, Scalar, Tile, here, record};
+
+/// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
+///
+/// Made by the launch from a shared reference to a [`PackedDeviceArray`](crate::PackedDeviceArray). `Copy`: a handle.
+#[derive(Debug)]
+pub struct PackedArray<F, const R: usize> {
+    words: Array<u32, R>,
+    extent: Scalar<i32>,
+    element: PhantomData<F>,
+}
+
+/// A [`PackedArray`] that this kernel may also write: by whole tiles. Tile blocks must not write one tile both.
+#[derive(Debug)]
+pub struct PackedArrayMut<F, const R: usize> {
+    words: ArrayMut<u32, R>,
+    extent: Scalar<i32>,
+    /// Are rows whole groups, so that nothing lies behind them?
+    whole: bool,
+    element: PhantomData<F>,
+}
+
+impl<F, const R: usize> PackedArray<F, R> {
+    pub(crate) fn new(words: Array<u32, R>, extent: Scalar<i32>, _whole: bool) -> Self {
+        PackedArray { words, extent, element: PhantomData }
+    }
+}
+
+impl<F, const R: usize> PackedArrayMut<F, R> {
+    pub(crate) fn new(words: ArrayMut<u32, R>, extent: Scalar<i32>, whole: bool) -> Self {
+        PackedArrayMut { words, extent, whole, element: PhantomData }
+    }
+}
+
+macro_rules! packed_array {
+    ($name:ident) => {
+        impl<F, const R: usize> Clone for $name<F, R> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<F, const R: usize> Copy for $name<F, R> {}
+
+        impl<F: Narrow, const R: usize> $name<F, R> {
+            /// The tile of `shape` at a tile index, as [`Array::load`](crate::Array::load) has it. Elements outside of the
+            /// array have the code 0.
+            ///
+            /// Rows of the tile hold whole bytes: of 4 bits at least 2 elements, of 3, 5, 6 and 7 bits at least 8. From 32
+            /// bits on (of 3, 5, 6 and 7 bits: 32 elements) memory is read by words. `ct::at` goes along all
+            /// axes but the last.
+            ///
+            /// ```
+            /// use cutlet as ct;
+            /// use cutlet::prelude::*;
+            /// use cutlet::{Narrow, PackedArray, f6e3m2};
+            ///
+            /// /// Generic over the type, so over its width.
+            /// fn sums<F: Narrow>(x: PackedArray<F, 2>, y: ArrayMut<f32, 2>) {
+            ///     let row = ct::bid(0);
+            ///     let tiles = x.num_tiles(1, [1, 32]);
+            ///     let sum = ct::for_each(..tiles, ct::zeros::<f32, 2>([1, 32]), |i, sum| sum + x.load((row, i), [1, 32]).cast::<f32>());
+            ///     y.store((row, 0), sum.sum(1));
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let x = device.packed(&vec![f6e3m2::from_f32(0.5); 300], [3, 100])?;
+            /// let mut y = device.zeros([3, 1])?;
+            /// ct::launch(sums::<f6e3m2>, 3, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [50.0; 3]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> NarrowTile<F, R> {
+                let (shape, place) = (extents(shape), here());
+                let source = Source { place, name: "load", array: self.words.handle, coded: Coded::of::<F>() };
+                NarrowTile::of(record(|t| t.load_packed(&source, &index.components(), &shape)))
+            }
+
+            /// [`Self::load`] and [`cast`](NarrowTile::cast) in one.
+            #[track_caller]
+            #[must_use]
+            pub fn load_as<U: Element>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<U, R> {
+                self.load(index, shape).cast::<U>()
+            }
+
+            /// The extent of an axis in elements.
+            #[track_caller]
+            #[must_use]
+            pub fn extent(self, axis: usize) -> Scalar<i32> {
+                if axis + 1 == R { self.extent } else { self.words.extent(axis) }
+            }
+
+            /// The extents of all axes in elements.
+            #[track_caller]
+            #[must_use]
+            pub fn shape(self) -> [Scalar<i32>; R] {
+                std::array::from_fn(|axis| self.extent(axis))
+            }
+
+            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part.
+            #[track_caller]
+            #[must_use]
+            pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+                if axis + 1 == R {
+                    let step = shape[axis].max(1);
+                    return (self.extent + (step - 1)) / step;
+                }
+                let mut shape = shape;
+                shape[R - 1] = 1;
+                self.words.num_tiles(axis, shape)
+            }
+        }
+    };
+}
+packed_array!(PackedArray);
+packed_array!(PackedArrayMut);
+
+impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
+    /// Writes a tile at a tile index. What lies outside of the array is not written. Rows of the tile hold whole bytes, as
+    /// those that are loaded do.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    /// use cutlet::{Narrow, i3};
+    ///
+    /// fn quantise(x: Array<f32, 1>, y: ct::PackedArrayMut<i3, 1>) {
+    ///     let i = ct::bid(0);
+    ///     y.store(i, x.load(i, [16]).round_ties_even().cast_narrow::<i3>());
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.from_fn([20], |[i]| i as f32 / 2.0 - 5.0)?;
+    /// let mut y = device.packed_zeros::<i3, 1>([20])?;
+    /// ct::launch(quantise, 2, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect::<Vec<_>>()[..10], [-4, -4, -4, -4, -3, -2, -2, -2, -1, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store(self, index: impl TileIndex<R>, tile: NarrowTile<F, R>) {
+        let target = Target {
+            source: Source { place: here(), name: "store", array: self.words.handle, coded: Coded::of::<F>() },
+            extent: (!self.whole).then_some(self.extent),
+        };
+        target.store(&index.components(), tile.bits());
+    }
+
+    /// The same array, read only.
+    pub fn as_packed_array(self) -> PackedArray<F, R> {
+        PackedArray::new(self.words.as_array(), self.extent, self.whole)
+    }
+}

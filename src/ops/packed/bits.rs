@@ -1,0 +1,164 @@
+//! Codes in i32 elements, worked out of words: in the low bits, or in the high ones.
+
+use super::super::calc::Calc;
+use crate::dtype::DType;
+use crate::ir::{Attr, ConstData, Opcode, Type, Value};
+use crate::tile::{Place, Raw, Trace};
+
+/// The codes of a tile.
+#[derive(Clone, Copy, Debug)]
+pub enum Bits {
+    /// i32, in the shape of the tile: the codes, with zeros above.
+    Codes(Raw),
+    /// i32, with the elements of a group along one more axis: the word with the first bit of each element; where elements
+    /// lie in two words, also that with the rest (0 for the others); and the bits of a word.
+    Words { low: Raw, high: Option<Raw>, unit: u32 },
+}
+
+/// Shift amounts of the elements of a group, for the two words of each.
+struct Shifts {
+    left: Vec<u32>,
+    right: Vec<u32>,
+    high: Vec<u32>,
+}
+
+impl Trace {
+    /// The extents of a tile of codes.
+    pub(super) fn shape_of_bits(&self, bits: Bits) -> Vec<i64> {
+        match bits {
+            Bits::Codes(raw) => self.shape(raw),
+            Bits::Words { low, .. } => {
+                let mut shape = self.shape(low);
+                let elements = shape.pop().unwrap_or(1);
+                if let Some(groups) = shape.last_mut() {
+                    *groups *= elements;
+                }
+                shape
+            }
+        }
+    }
+
+    /// A constant that varies along the last axis.
+    pub(super) fn pattern(&mut self, numbers: &[u32], dtype: DType, shape: &[i64]) -> Value {
+        let patterns: Vec<u64> = numbers.iter().map(|&number| number.into()).collect();
+        self.pattern_of_bits(&patterns, dtype, shape)
+    }
+
+    /// As [`Trace::pattern`], of bit patterns.
+    pub(super) fn pattern_of_bits(&mut self, numbers: &[u64], dtype: DType, shape: &[i64]) -> Value {
+        if numbers.iter().all(|number| *number == numbers[0]) {
+            return self.splat(dtype, numbers[0], shape);
+        }
+        let mut thin = vec![1; shape.len()];
+        thin[shape.len() - 1] = numbers.len() as i64;
+        let data = ConstData::Dense(numbers.to_vec().into());
+        let ty = self.builder.module.intern(Type::tile(dtype, thin));
+        let constant = self.emit(Opcode::Constant, &[], vec![Attr::Value(data)], vec![], &[ty])[0];
+        self.stretch(constant, shape)
+    }
+
+    /// The words of each element moved to the same place.
+    fn gathered(&mut self, low: Value, high: Option<Value>, shifts: &Shifts) -> Value {
+        let shape = self.builder.module.shape(low).to_vec();
+        let mut moved = low;
+        if shifts.left.iter().any(|&n| n != 0) {
+            let amounts = self.pattern(&shifts.left, DType::I32, &shape);
+            moved = Calc::new(self, DType::I32, false, &shape).shl(moved, amounts);
+        }
+        if shifts.right.iter().any(|&n| n != 0) {
+            let amounts = self.pattern(&shifts.right, DType::I32, &shape);
+            moved = Calc::new(self, DType::I32, false, &shape).shr(moved, amounts);
+        }
+        let Some(high) = high else { return moved };
+        let amounts = self.pattern(&shifts.high, DType::I32, &shape);
+        let mut c = Calc::new(self, DType::I32, false, &shape);
+        let rest = c.shl(high, amounts);
+        c.or(moved, rest)
+    }
+
+    /// The same elements in another shape.
+    pub(super) fn merged(&mut self, value: Value, shape: &[i64]) -> Value {
+        let dtype = self.builder.module.dtype(value);
+        match self.builder.module.shape(value) == shape {
+            true => value,
+            false => self.put(Opcode::Reshape, &[value], vec![], dtype, shape),
+        }
+    }
+
+    /// The codes in the low bits, with zeros above; `None` after a problem.
+    pub(super) fn low_bits(&mut self, place: Place, bits: Bits, width: u32) -> Option<Value> {
+        let shape = self.shape_of_bits(bits);
+        let (low, high, unit) = match bits {
+            Bits::Codes(raw) => return self.usable(raw, place),
+            Bits::Words { low, high, unit } => (low, high, unit),
+        };
+        let low = self.usable(low, place)?;
+        let high = high.and_then(|high| self.usable(high, place));
+        let elements = *self.builder.module.shape(low).last()? as u32;
+        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
+        let rests = starts.iter().map(|start| if start + width > unit { unit - start } else { 0 });
+        let shifts = Shifts { left: vec![0; starts.len()], high: rests.collect(), right: starts };
+        let value = self.gathered(low, high, &shifts);
+        let value = self.merged(value, &shape);
+        if elements == 1 && width == unit {
+            return Some(value);
+        }
+        let mut c = Calc::new(self, DType::I32, false, &shape);
+        let mask = c.bits((1 << width) - 1);
+        Some(c.and(value, mask))
+    }
+
+    /// The codes where they are in words that are moved as little as leaves their bits below `room`, in the shape of the
+    /// tile or, with one more axis, of groups; and how far up each code of a group is. What is beside them is anything.
+    pub(super) fn loose_bits(&mut self, place: Place, bits: Bits, width: u32, room: u32) -> Option<(Value, Vec<u32>)> {
+        let (low, high, unit) = match bits {
+            Bits::Codes(raw) => return Some((self.usable(raw, place)?, vec![0])),
+            Bits::Words { low, high, unit } => (low, high, unit),
+        };
+        let low = self.usable(low, place)?;
+        let high = high.and_then(|high| self.usable(high, place));
+        let elements = *self.builder.module.shape(low).last()? as u32;
+        let mut shifts = Shifts { left: Vec::new(), right: Vec::new(), high: Vec::new() };
+        let mut offsets = Vec::new();
+        let mut base = 0;
+        for start in (0..elements).map(|element| element * width % unit) {
+            let is_split = start + width > unit;
+            if is_split || start < base || start - base + width > room {
+                base = start;
+            }
+            shifts.left.push(0);
+            shifts.right.push(base);
+            shifts.high.push(if is_split { unit - start } else { 0 });
+            offsets.push(start - base);
+        }
+        Some((self.gathered(low, high, &shifts), offsets))
+    }
+
+    /// The codes in the high bits; what is below is anything. `None` after a problem.
+    pub(super) fn high_bits(&mut self, place: Place, bits: Bits, width: u32) -> Option<Value> {
+        let shape = self.shape_of_bits(bits);
+        let (low, high, unit) = match bits {
+            Bits::Codes(raw) => {
+                let codes = self.usable(raw, place)?;
+                let mut c = Calc::new(self, DType::I32, false, &shape);
+                let amount = c.bits((32 - width).into());
+                return Some(c.shl(codes, amount));
+            }
+            Bits::Words { low, high, unit } => (low, high, unit),
+        };
+        let low = self.usable(low, place)?;
+        let high = high.and_then(|high| self.usable(high, place));
+        let elements = *self.builder.module.shape(low).last()? as u32;
+        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
+        let up = |start: &u32| (32 - width).saturating_sub(*start);
+        let down = |start: &u32| start.saturating_sub(32 - width);
+        let rest = |start: &u32| if start + width > unit { 32 - width + unit - start } else { 0 };
+        let shifts = Shifts {
+            left: starts.iter().map(up).collect(),
+            right: starts.iter().map(down).collect(),
+            high: starts.iter().map(rest).collect(),
+        };
+        let value = self.gathered(low, high, &shifts);
+        Some(self.merged(value, &shape))
+    }
+}

@@ -1,0 +1,81 @@
+//! How the elements of a row lie in words.
+
+use crate::narrow::{Narrow, NarrowFormat};
+
+/// A format as a value: what is recorded is compiled once, not for each format.
+#[derive(Clone, Copy, Debug)]
+pub struct Coded {
+    pub format: NarrowFormat,
+    pub bits: u32,
+    pub name: &'static str,
+}
+
+impl Coded {
+    pub fn of<F: Narrow>() -> Coded {
+        Coded { format: F::FORMAT, bits: F::BITS, name: F::NAME }
+    }
+}
+
+/// Elements that fill whole words: of widths that divide a word those of one, of others as many as a word has bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouping {
+    /// Bits of a word: 8, 16 or 32.
+    pub unit: u32,
+    /// Elements of a group.
+    pub elements: u32,
+    /// Words of a group.
+    pub words: u32,
+    /// Groups of a row of the tile.
+    pub groups: i64,
+}
+
+impl Grouping {
+    /// Of rows of so many elements, a power of two; `None` where these are no whole bytes.
+    pub fn of(bits: u32, extent: i64) -> Option<Grouping> {
+        let extent = u32::try_from(extent).ok()?;
+        if bits == 8 {
+            return Some(Grouping { unit: 8, elements: 1, words: 1, groups: extent.into() });
+        }
+        let divides = bits.is_power_of_two();
+        let unit = if divides { extent.saturating_mul(bits) } else { extent }.min(32);
+        let (elements, words) = if divides { (unit / bits, 1) } else { (unit, bits) };
+        (unit >= 8).then(|| Grouping { unit, elements, words, groups: (extent / elements).into() })
+    }
+
+    /// The fewest elements of a row of a tile.
+    pub fn least(bits: u32) -> u32 {
+        if bits.is_power_of_two() { 8 / bits } else { 8 }
+    }
+
+    /// Where an element of a group begins: the word, and the bit in it.
+    pub fn place(self, bits: u32, element: u32) -> (u32, u32) {
+        (element * bits / self.unit, element * bits % self.unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_whole_words() {
+        let of = |bits, extent| Grouping::of(bits, extent).map(|g| (g.unit, g.elements, g.words, g.groups));
+        assert_eq!(of(4, 64), Some((32, 8, 1, 8)));
+        assert_eq!(of(4, 4), Some((16, 4, 1, 1)));
+        assert_eq!(of(4, 1), None);
+        assert_eq!(of(3, 64), Some((32, 32, 3, 2)));
+        assert_eq!(of(3, 16), Some((16, 16, 3, 1)));
+        assert_eq!(of(5, 4), None);
+        assert_eq!(of(8, 4), Some((8, 1, 1, 4)));
+        assert_eq!(of(1, 8), Some((8, 8, 1, 1)));
+        for bits in 1..=8 {
+            for extent in [1, 2, 4, 8, 16, 32, 64, 128].map(i64::from) {
+                let group = Grouping::of(bits, extent);
+                assert_eq!(group.is_some(), extent >= Grouping::least(bits).into(), "{bits} {extent}");
+                let Some(group) = group else { continue };
+                assert_eq!(group.elements * bits, group.words * group.unit);
+                assert_eq!(group.groups * i64::from(group.elements), extent);
+            }
+        }
+    }
+}

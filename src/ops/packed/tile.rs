@@ -1,0 +1,202 @@
+//! Tiles of elements of 1 to 8 bits.
+
+use std::marker::PhantomData;
+
+use super::super::convert::Kind;
+use super::bits::Bits;
+use super::grouping::Coded;
+use crate::dtype::DType;
+use crate::element::Element;
+use crate::ir::table::Effect;
+use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
+use crate::narrow::{Narrow, NarrowFormat};
+use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+
+/// A tile of elements of 1 to 8 bits ([`Narrow`]): of a packed array, or made by [`Tile::cast_narrow`]. There is no
+/// arithmetic on it: [`cast`](NarrowTile::cast) it.
+#[derive(Debug)]
+pub struct NarrowTile<F, const R: usize> {
+    bits: Bits,
+    element: PhantomData<F>,
+}
+
+impl<F, const R: usize> Clone for NarrowTile<F, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F, const R: usize> Copy for NarrowTile<F, R> {}
+
+impl<F, const R: usize> NarrowTile<F, R> {
+    pub(super) fn of(bits: Bits) -> Self {
+        NarrowTile { bits, element: PhantomData }
+    }
+
+    pub(super) fn bits(self) -> Bits {
+        self.bits
+    }
+}
+
+impl Trace {
+    /// Something made of codes, elementwise.
+    fn made_of_bits(
+        &mut self,
+        place: Place,
+        bits: Bits,
+        out: DType,
+        body: impl FnOnce(&mut Trace, &[i64]) -> Option<Value>,
+    ) -> Raw {
+        self.at(place);
+        let shape = self.shape_of_bits(bits);
+        let value = if self.admits(place, Effect::Pure, shape.len()) { body(self, &shape) } else { None };
+        match value {
+            Some(value) => self.raw(value),
+            None => self.poison(Type::tile(out, shape)),
+        }
+    }
+
+    /// Codes made of a tile, elementwise.
+    fn bits_made_of(&mut self, place: Place, tile: Raw, body: impl FnOnce(&mut Trace, Value, &[i64]) -> Value) -> Bits {
+        self.at(place);
+        let shape = self.shape(tile);
+        let value = self.usable(tile, place).filter(|_| self.admits(place, Effect::Pure, shape.len()));
+        Bits::Codes(match value {
+            Some(value) => {
+                let codes = body(self, value, &shape);
+                self.raw(codes)
+            }
+            None => self.poison(Type::tile(DType::I32, shape)),
+        })
+    }
+}
+
+impl<F: Narrow, const R: usize> NarrowTile<F, R> {
+    /// The extents, in elements. Known while tracing.
+    ///
+    /// # Panics
+    /// Outside of a kernel.
+    #[track_caller]
+    #[must_use]
+    pub fn shape(self) -> [usize; R] {
+        let shape = record(|t| t.shape_of_bits(self.bits));
+        std::array::from_fn(|d| shape[d] as usize)
+    }
+
+    /// The values as elements of tiles: exact where `U` has them, else as [`Tile::cast`] from f32 or i32.
+    ///
+    /// To f16, bf16 and f32 integers take a mask and a sum, floats of up to 7 bits two shifts, a mask and a product. (f7e5m1
+    /// has numbers beyond those of f16, which become infinite there.)
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    /// use cutlet::{Narrow, i5};
+    ///
+    /// fn kernel(x: ct::PackedArray<i5, 1>, scale: Scalar<f32>, y: ArrayMut<f32, 1>) {
+    ///     y.store(0, x.load(0, [32]).cast::<f32>() * scale);
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.packed(&[-16, -1, 15].map(i5::saturating), [3])?;
+    /// let mut y = device.zeros([3])?;
+    /// ct::launch(kernel, 1, (&x, 0.5f32, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [-8.0, -0.5, 7.5]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cast<U: Element>(self) -> Tile<U, R> {
+        let (place, coded, target) = (here(), Coded::of::<F>(), Kind::of::<U>());
+        Tile::from_raw(record(|t| {
+            t.made_of_bits(place, self.bits, U::DTYPE, |t, shape| t.unpacked(place, self.bits, coded, target, shape))
+        }))
+    }
+
+    /// The values as another narrow type: the nearest ones, as [`Tile::cast_narrow`] has it.
+    #[track_caller]
+    #[must_use]
+    pub fn cast_narrow<G: Narrow>(self) -> NarrowTile<G, R> {
+        match F::FORMAT {
+            NarrowFormat::Int(_) | NarrowFormat::UInt(_) => self.cast::<i32>().cast_narrow::<G>(),
+            NarrowFormat::Float { .. } | NarrowFormat::Element(_) => self.cast::<f32>().cast_narrow::<G>(),
+        }
+    }
+
+    /// The codes: the bits of each element in the low ones of a byte.
+    #[track_caller]
+    #[must_use]
+    pub fn codes(self) -> Tile<u8, R> {
+        let place = here();
+        Tile::from_raw(record(|t| {
+            t.made_of_bits(place, self.bits, DType::I8, |t, shape| {
+                let codes = t.low_bits(place, self.bits, F::BITS)?;
+                Some(t.put(Opcode::TruncI, &[codes], vec![Attr::Overflow(Overflow::None)], DType::I8, shape))
+            })
+        }))
+    }
+
+    /// The elements with these codes; higher bits of the bytes are dropped.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    /// use cutlet::{Narrow, NarrowTile, f4e2m1};
+    ///
+    /// // All numbers of a type.
+    /// fn table(y: ArrayMut<f32, 1>) {
+    ///     let codes = ct::arange(16).cast::<u8>();
+    ///     y.store(0, NarrowTile::<f4e2m1, 1>::from_codes(codes).cast::<f32>());
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([16])?;
+    /// ct::launch(table, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?[..8], [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn from_codes(codes: Tile<u8, R>) -> NarrowTile<F, R> {
+        let place = here();
+        NarrowTile::of(record(|t| {
+            t.bits_made_of(place, codes.raw(), |t, bytes, shape| {
+                let codes = t.put(Opcode::ExtI, &[bytes], vec![Attr::Sign(Sign::Unsigned)], DType::I32, shape);
+                let mask = t.splat(DType::I32, (1 << F::BITS) - 1, shape);
+                t.put(Opcode::AndI, &[codes, mask], vec![], DType::I32, shape)
+            })
+        }))
+    }
+}
+
+impl<T: Element, const R: usize> Tile<T, R> {
+    /// The nearest values of a type of 1 to 8 bits, ties to even; floats become integers toward zero (round them before:
+    /// [`round_ties_even`](Tile::round_ties_even)). What does not fit becomes the nearest end of the range, also of
+    /// integers; NaN gives 0 as an integer, and the largest number where a float type has no NaN.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    /// use cutlet::{f6e2m3, i4};
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>, z: ArrayMut<i32, 1>) {
+    ///     let x = x.load(0, [4]);
+    ///     y.store(0, x.cast_narrow::<f6e2m3>().cast::<f32>());
+    ///     z.store(0, x.cast_narrow::<i4>().cast::<i32>());
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[0.3f32, -1.9, 100.0, f32::NAN], [4])?;
+    /// let (mut y, mut z) = (device.zeros([4])?, device.zeros([4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y, &mut z))?;
+    /// assert_eq!(y.to_vec()?, [0.25, -1.875, 7.5, 7.5]);
+    /// assert_eq!(z.to_vec()?, [0, -1, 7, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cast_narrow<F: Narrow>(self) -> NarrowTile<F, R> {
+        let (place, source, coded) = (here(), Kind::of::<T>(), Coded::of::<F>());
+        NarrowTile::of(record(|t| {
+            t.bits_made_of(place, self.raw(), |t, value, shape| t.codes_of(value, source, coded, shape))
+        }))
+    }
+}

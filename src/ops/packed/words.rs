@@ -1,0 +1,217 @@
+//! Words of packed arrays: their views, and how tiles of them are loaded.
+
+use std::collections::HashMap;
+
+use super::super::access::Access;
+use super::super::index::{Component, IntoIndex};
+use super::super::visit::Visit;
+use super::bits::Bits;
+use super::grouping::{Coded, Grouping};
+use crate::dtype::DType;
+use crate::ir::table::Effect;
+use crate::ir::{Attr, Opcode, Overflow, Padding, Predicate, Rounding, Sign, Type, Value};
+use crate::tile::{ArrayHandle, Place, Raw, Trace};
+
+/// One access to a packed array: where, in whose words, to which array of 32-bit words.
+pub struct Source {
+    pub place: Place,
+    pub name: &'static str,
+    pub array: ArrayHandle,
+    pub coded: Coded,
+}
+
+/// The type of words of so many bits.
+pub fn word_type(unit: u32) -> DType {
+    match unit {
+        8 => DType::I8,
+        16 => DType::I16,
+        _ => DType::I32,
+    }
+}
+
+impl Source {
+    /// How the elements of a tile of this shape lie in words, if the shape and the index are as they should be.
+    pub fn grouping(&self, t: &mut Trace, index: &[Component], shape: &[i64]) -> Option<Grouping> {
+        let Source { place, name, coded, .. } = *self;
+        t.at(place);
+        if !t.legal_shape(place, name, shape) {
+            return None;
+        }
+        let last = shape.len() - 1;
+        if !matches!(index[last], Component::Tiles(_)) {
+            let message =
+                format!("`{name}`: `ct::at` along axis {last}, in which elements of {} share bytes", coded.name);
+            t.report(place, message, &["along the last axis of a packed array an index counts tiles"]);
+            return None;
+        }
+        let grouping = Grouping::of(coded.bits, shape[last]);
+        if grouping.is_none() {
+            let (extent, least) = (shape[last], Grouping::least(coded.bits));
+            let message = format!("`{name}`: rows of {extent} elements of {} are no whole bytes", coded.name);
+            t.report(place, message, &[&format!("the last extent of tile shape {shape:?} is at least {least}")]);
+        }
+        grouping
+    }
+
+    /// The array as one of these words: with the words of a group along one more axis where there are several.
+    pub fn words(&self, t: &mut Trace, grouping: Grouping) -> Option<ArrayHandle> {
+        const WRAP: Attr = Attr::Overflow(Overflow::None);
+        let data = t.array_data(self.array, self.place)?;
+        let last = data.extents.len() - 1;
+        let index = t.builder.module.dtype(data.extents[last]);
+        let number = |t: &mut Trace, number: u32| t.splat(index, number.into(), &[]);
+        let factor = 32 / grouping.unit;
+        let scaled = |t: &mut Trace, value: Value| match factor {
+            1 => value,
+            _ => {
+                let factor = number(t, factor);
+                t.put(Opcode::MulI, &[value, factor], vec![WRAP], index, &[])
+            }
+        };
+        let mut strides = Vec::with_capacity(last + 2);
+        for &stride in &data.strides[..last] {
+            // Rows are whole groups of 128 elements.
+            let known = t.assumed(stride, Predicate::DivBy { divisor: 4, every: None, along: None });
+            strides.push(scaled(t, known));
+        }
+        let mut extents = data.extents.clone();
+        extents[last] = scaled(t, extents[last]);
+        if grouping.words > 1 {
+            let words = number(t, grouping.words);
+            let attrs = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::Zero)];
+            extents[last] = t.put(Opcode::DivI, &[extents[last], words], attrs, index, &[]);
+            extents.push(words);
+            strides.push(words);
+        }
+        strides.push(number(t, 1));
+        let dtype = word_type(grouping.unit);
+        let pointer = t.builder.module.intern(Type::ptr(dtype));
+        let base = match grouping.unit {
+            32 => data.base,
+            _ => t.emit(Opcode::PtrToPtr, &[&[data.base]], vec![], vec![], &[pointer])[0],
+        };
+        let unit = 1 << (strides.len() - 1);
+        Some(t.make_array(dtype, base, extents, strides, unit))
+    }
+
+    /// Shape and index of each word of the groups of a tile.
+    pub fn pieces(grouping: Grouping, index: &[Component], shape: &[i64]) -> (Vec<i64>, Vec<Vec<Component>>) {
+        let mut shape = shape.to_vec();
+        shape[index.len() - 1] = grouping.groups;
+        if grouping.words == 1 {
+            return (shape, vec![index.to_vec()]);
+        }
+        shape.push(1);
+        let indices = (0..grouping.words as usize).map(|word| {
+            let mut index = index.to_vec();
+            index.push(word.component());
+            index
+        });
+        (shape, indices.collect())
+    }
+
+    /// The visit of a tile of words.
+    pub fn visit<'a>(
+        &self,
+        words: ArrayHandle,
+        unit: u32,
+        shape: &'a [i64],
+        access: &'a Access,
+        padding: Option<Padding>,
+    ) -> Visit<'a> {
+        let (place, name, elem, dtype) = (self.place, self.name, self.coded.name, word_type(unit));
+        Visit { place, name, array: words, elem, dtype, shape, step: None, access, padding }
+    }
+}
+
+impl Trace {
+    /// A tile of a packed array.
+    pub(super) fn load_packed(&mut self, source: &Source, index: &[Component], shape: &[i64]) -> Bits {
+        match self.load_groups(source, index, shape) {
+            Some(bits) => bits,
+            None => {
+                let shape = if shape.iter().all(|&e| e > 0) { shape.to_vec() } else { vec![1; shape.len()] };
+                Bits::Codes(self.poison(Type::tile(DType::I32, shape)))
+            }
+        }
+    }
+
+    fn load_groups(&mut self, source: &Source, index: &[Component], shape: &[i64]) -> Option<Bits> {
+        let grouping = source.grouping(self, index, shape)?;
+        if !self.admits(source.place, Effect::Read, shape.len()) {
+            return None;
+        }
+        let array = source.words(self, grouping)?;
+        let (piece, indices) = Source::pieces(grouping, index, shape);
+        let access = Access::default();
+        let visit = source.visit(array, grouping.unit, &piece, &access, Some(Padding::Zero));
+        let mut loaded: Vec<Raw> = Vec::with_capacity(indices.len());
+        for index in &indices {
+            loaded.push(self.load(&visit, index));
+        }
+        let mut apart = piece.clone();
+        apart.truncate(shape.len());
+        apart.push(1);
+        let mut words = Vec::with_capacity(loaded.len());
+        for raw in loaded {
+            let mut word = self.usable(raw, source.place)?;
+            if grouping.unit < 32 {
+                word = self.put(Opcode::ExtI, &[word], vec![Attr::Sign(Sign::Unsigned)], DType::I32, &piece);
+            }
+            words.push(match piece == apart {
+                true => word,
+                false => self.put(Opcode::Reshape, &[word], vec![], DType::I32, &apart),
+            });
+        }
+        let bits = source.coded.bits;
+        let first = |element| grouping.place(bits, element);
+        let low: Vec<Option<u32>> = (0..grouping.elements).map(|element| Some(first(element).0)).collect();
+        let straddles = |element| (first(element).1 + bits > grouping.unit).then(|| first(element).0 + 1);
+        let high: Vec<Option<u32>> = (0..grouping.elements).map(straddles).collect();
+        let mut joined = Joined { words, shape: apart, known: HashMap::new() };
+        let low = joined.of(self, &low);
+        let high = high.iter().any(Option::is_some).then(|| joined.of(self, &high));
+        Some(Bits::Words { low: self.raw(low), high: high.map(|high| self.raw(high)), unit: grouping.unit })
+    }
+}
+
+/// Words side by side along the last axis, in lists that may name them often, or zeros.
+struct Joined {
+    words: Vec<Value>,
+    shape: Vec<i64>,
+    known: HashMap<Vec<Option<u32>>, Value>,
+}
+
+impl Joined {
+    /// The tile of a list, whose length is a power of two: two lists by turns, so that those come together first which lie
+    /// furthest apart. Where threads share the elements of a group, each has neighbours then.
+    fn of(&mut self, t: &mut Trace, list: &[Option<u32>]) -> Value {
+        if let Some(&value) = self.known.get(list) {
+            return value;
+        }
+        let mut shape = self.shape.clone();
+        let axis = shape.len() - 1;
+        shape[axis] = list.len() as i64;
+        let value = match list {
+            [Some(word)] => self.words[*word as usize],
+            _ if list.iter().all(Option::is_none) => t.splat(DType::I32, 0, &shape),
+            _ => {
+                let halves = [0, 1].map(|first| {
+                    let turns: Vec<Option<u32>> = list.iter().skip(first).step_by(2).copied().collect();
+                    let value = self.of(t, &turns);
+                    let mut apart = shape.clone();
+                    apart[axis] /= 2;
+                    apart.push(1);
+                    t.put(Opcode::Reshape, &[value], vec![], DType::I32, &apart)
+                });
+                let mut pairs = shape.clone();
+                pairs[axis] /= 2;
+                pairs.push(2);
+                let both = t.put(Opcode::Cat, &halves, vec![Attr::Dim(axis as u32 + 1)], DType::I32, &pairs);
+                t.put(Opcode::Reshape, &[both], vec![], DType::I32, &shape)
+            }
+        };
+        self.known.insert(list.to_vec(), value);
+        value
+    }
+}

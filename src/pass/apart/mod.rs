@@ -1,0 +1,49 @@
+//! Tiles of any extent become tiles whose extents are powers of two.
+//!
+//! An extent is cut into the powers of two that it is the sum of, the largest one first (`cut`); a value becomes one value
+//! for each box of the grid that the cuts of its extents make, and each op as many as its boxes need. Loops and branches
+//! carry the boxes one by one (`control`); boxes of views are views of their own (`access`); reductions and scans go from box
+//! to box in order (`fold`); what moves elements takes boxes apart and puts them together (`shape`, `piece`). Back ends that
+//! know powers of two alone run this before all else; the interpreter takes tiles as they are.
+
+mod access;
+mod control;
+mod cut;
+mod dispatch;
+mod emit;
+mod fold;
+mod piece;
+mod shape;
+
+use super::optimize;
+use crate::error::Diagnostic;
+use crate::ir::{BlockId, Module, Type};
+use emit::Cutter;
+
+/// A verified module with its tiles cut where their extents are not powers of two, if it has such tiles.
+///
+/// # Errors
+/// Ops that cannot be done box by box, at the user's place.
+pub fn run(module: &Module) -> Result<Option<Module>, Vec<Diagnostic>> {
+    if !module.types().any(|(_, ty)| is_odd(ty)) {
+        return Ok(None);
+    }
+    let mut module = module.clone();
+    let bodies: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let mut cutter = Cutter::new(&mut module);
+    bodies.into_iter().for_each(|body| dispatch::block(&mut cutter, body));
+    cutter.finish()?;
+    optimize(&mut module);
+    Ok(Some(module))
+}
+
+/// Is it a tile, or a view of tiles, with an extent that is no power of two?
+fn is_odd(ty: &Type) -> bool {
+    match ty {
+        Type::Tile { shape, .. } => cut::is_cut(shape),
+        Type::PartitionView { tile, .. } | Type::StridedView { tile, .. } | Type::GatherScatterView { tile, .. } => {
+            tile.iter().any(|extent| extent.count_ones() != 1)
+        }
+        Type::TensorView { .. } | Type::Token => false,
+    }
+}

@@ -1,0 +1,515 @@
+//! From and to cudarc: its streams, its slices and views, with the events by which it orders their uses.
+//!
+//! candle keeps its tensors in these slices, so that a kernel for a `CustomOp` of candle is a closure in [`with`].
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | `Arc<CudaStream>` | [`Stream`] | [`stream`] |
+//! | `CudaSlice<T>` | [`DeviceArray`], for good | [`array()`] |
+//! | [`DeviceArray`] | `CudaSlice<T>`, for good | [`slice()`] |
+//! | `CudaSlice`, `CudaView`, `CudaViewMut` | [`DeviceView`], [`DeviceViewMut`] in a closure | [`read`], [`write()`] and [`with`] |
+//! | [`DeviceArray`] | `CudaView`, `CudaViewMut` in a closure | [`lend`], [`lend_mut`] |
+//!
+//! Nothing is copied, and nothing waits on the host. All is of the primary context of a GPU, the one of
+//! `CudaContext::new`. Where event tracking was switched off (`CudaContext::disable_event_tracking`, an unsafe function),
+//! whoever did that has to order the streams of cudarc among each other.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use ::cudarc::driver::{
+    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut, DeviceSlice, DriverError, SyncOnDrop,
+};
+
+use super::layout;
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::runtime::array::DeviceArray;
+use crate::runtime::gpu::{Gpu, StreamHandle};
+use crate::runtime::host;
+use crate::runtime::stream::Stream;
+use crate::runtime::strided::Strided;
+use crate::runtime::view::{DeviceView, DeviceViewMut};
+
+use private::{Sealed, Token};
+
+/// What cannot be named outside: its traits are for the types here, and what they do is for [`with`] alone.
+mod private {
+    pub trait Sealed {}
+
+    pub struct Token {
+        pub(super) _own: (),
+    }
+}
+
+/// A stream of cudarc, for launches and arrays here; kept alive as long as they need it.
+///
+/// ```no_run
+/// # use cudarc::driver::CudaContext;
+/// let theirs = CudaContext::new(0)?.new_stream()?;
+/// let ours = cutlet::foreign::cudarc::stream(&theirs)?;
+/// assert_eq!(ours.raw(), theirs.cu_stream().cast());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Argument`] for a stream of another context than the primary one of its GPU; [`Error::NoDevice`] and
+/// [`Error::Driver`] when that GPU cannot be opened, or earlier work on it failed.
+#[track_caller]
+pub fn stream(stream: &Arc<CudaStream>) -> Result<Stream> {
+    handle(stream).map(Stream::of)
+}
+
+#[track_caller]
+fn handle(stream: &Arc<CudaStream>) -> Result<StreamHandle> {
+    let gpu = gpu_of(stream.context())?;
+    // SAFETY: cudarc's stream is alive as long as its owner.
+    unsafe { StreamHandle::foreign(gpu, stream.cu_stream().cast(), Box::new(stream.clone())) }
+}
+
+#[track_caller]
+fn gpu_of(context: &CudaContext) -> Result<&'static Gpu> {
+    let gpu = Gpu::get(context.ordinal())?;
+    if gpu.context.cast::<()>() != context.cu_ctx().cast::<()>() {
+        let what =
+            format!("this is not the primary context of GPU {} ({}): use `CudaContext::new`", gpu.ordinal, gpu.name);
+        return Err(Error::argument(what));
+    }
+    Ok(gpu)
+}
+
+fn failed(call: &'static str, error: DriverError) -> Error {
+    Error::Driver { call, code: format!("{:?}", error.0), text: "a call of cudarc".into() }
+}
+
+/// Refuses elements that share bytes: a slice of them would have each in a byte of its own.
+#[track_caller]
+fn refuse_packed<T: Element>() -> Result<()> {
+    match host::is_packed::<T>() {
+        true => Err(Error::argument(format!("a slice of {}, which lie two in a byte here: use u8", T::NAME))),
+        false => Ok(()),
+    }
+}
+
+#[track_caller]
+fn row_major<T: Element, const R: usize>(shape: [usize; R], len: usize) -> Result<Strided<R>> {
+    refuse_packed::<T>()?;
+    match Strided::contiguous(shape).filter(|layout| layout.len() == len) {
+        Some(layout) => Ok(layout),
+        None => {
+            Err(Error::argument(format!("a slice of {len} elements cannot be read as an array of shape {shape:?}")))
+        }
+    }
+}
+
+/// An array of a slice that cudarc allocated, row-major. It is freed by cudarc, in the order of its stream.
+///
+/// ```no_run
+/// # use cudarc::driver::CudaContext;
+/// let stream = CudaContext::new(0)?.new_stream()?;
+/// let slice = stream.clone_htod(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// let a = cutlet::foreign::cudarc::array(slice, [2, 3])?;
+/// assert_eq!(a.transpose()?.to_vec()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+/// let slice = cutlet::foreign::cudarc::slice(a, &stream)?; // the same one
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Argument`] for another number of elements and for elements of four bits; else as [`stream`]. The slice is
+/// dropped then.
+#[track_caller]
+pub fn array<T: Element, const R: usize>(mut slice: CudaSlice<T>, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+    let layout = row_major::<T, R>(shape, slice.len())?;
+    let theirs = slice.stream().clone();
+    let ours = stream(&theirs)?;
+    // Puts the stream of the slice behind its uses on other streams.
+    let (address, used) = slice.device_ptr_mut(&theirs);
+    drop(used);
+    theirs.context().check_err().map_err(|error| failed("cuStreamWaitEvent", error))?;
+    // SAFETY: the slice has these elements, which cudarc lets nobody use without it; its stream is behind every use.
+    unsafe { ours.foreign_array(address, shape, layout.strides, slice) }
+}
+
+/// The slice of cudarc with the memory of an array, in row-major order. It is freed by cudarc from then on; work on
+/// `stream` comes after what is queued on the array. An array that was made by [`array()`] gives the slice back that it was
+/// made of, with the stream that this one had.
+///
+/// # Errors
+/// [`Error::Argument`] for an array on another device than the stream, with gaps or in another order, of elements of four
+/// bits, or over memory of somebody else; else as [`stream`]. The array is dropped then.
+#[track_caller]
+pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<CudaStream>) -> Result<CudaSlice<T>> {
+    check_lent(&array, stream)?;
+    let (ours, len) = (handle(stream)?, array.len());
+    let memory = match array.memory.into_owner()? {
+        Ok(owner) => {
+            return owner.downcast().map(|slice: Box<CudaSlice<T>>| *slice).map_err(|_| {
+                Error::argument("the array lies in memory of another library, which cudarc cannot free: lend it")
+            });
+        }
+        Err(memory) => memory,
+    };
+    if memory.is_empty() {
+        return stream.null().map_err(|error| failed("cuMemAllocAsync", error));
+    }
+    can_upgrade(stream)?;
+    let address = memory.give(&ours)?;
+    // SAFETY: an allocation of the same context and with these elements, that is freed in the same way: in the order of a
+    // stream where the GPU has memory pools, else at once.
+    Ok(unsafe { stream.upgrade_device_ptr(address, len) })
+}
+
+/// Can events be made? `upgrade_device_ptr` makes two, and panics where that fails.
+fn can_upgrade(stream: &Arc<CudaStream>) -> Result<()> {
+    stream.context().bind_to_thread().map_err(|error| failed("cuCtxSetCurrent", error))?;
+    stream.context().new_event(None).map(drop).map_err(|error| failed("cuEventCreate", error))
+}
+
+#[track_caller]
+fn check_lent<T: Element, const R: usize>(array: &DeviceArray<T, R>, stream: &Arc<CudaStream>) -> Result<()> {
+    refuse_packed::<T>()?;
+    let gpu = gpu_of(stream.context())?;
+    match array.device().as_gpu() {
+        Some(own) if std::ptr::eq(own, gpu) => {}
+        _ => {
+            let (own, ordinal) = (array.device(), gpu.ordinal);
+            return Err(Error::argument(format!("the array is on {own}, the stream on GPU {ordinal}")));
+        }
+    }
+    if !array.layout.is_contiguous() {
+        let Strided { shape, strides, .. } = array.layout;
+        return Err(Error::argument(format!("an array of shape {shape:?} and strides {strides:?} is no slice")));
+    }
+    Ok(())
+}
+
+/// What is lent to cudarc: a slice that frees nothing. When it goes, its stream is put behind its uses.
+struct Lent<T>(ManuallyDrop<CudaSlice<T>>);
+
+impl<T> Drop for Lent<T> {
+    fn drop(&mut self) {
+        // SAFETY: taken once, and not used any more.
+        unsafe { ManuallyDrop::take(&mut self.0) }.leak();
+    }
+}
+
+#[track_caller]
+fn lent<T: Element, const R: usize>(
+    array: &DeviceArray<T, R>,
+    stream: &Arc<CudaStream>,
+    writes: bool,
+) -> Result<(StreamHandle, Lent<T>)> {
+    check_lent(array, stream)?;
+    let ours = handle(stream)?;
+    can_upgrade(stream)?;
+    array.memory.before_use(&ours, writes)?;
+    // SAFETY: these are the elements of the array, which stays borrowed; they are not freed.
+    let slice = unsafe { stream.upgrade_device_ptr(array.address(), array.len()) };
+    Ok((ours, Lent(ManuallyDrop::new(slice))))
+}
+
+/// Lends an array to functions of cudarc that read it (cuBLAS, say), in row-major order. What the closure queues comes
+/// after the work on the array so far, and later work on the array comes after what it queues.
+///
+/// ```no_run
+/// # use cudarc::driver::CudaContext;
+/// let stream = CudaContext::new(0)?.new_stream()?;
+/// let a = cutlet::Device::gpu(0)?.full([1000], 1.5f32)?;
+/// let copy = cutlet::foreign::cudarc::lend(&a, &stream, |view| stream.clone_dtod(&view))??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`slice()`]; memory of other libraries can be lent, too.
+#[track_caller]
+pub fn lend<T: Element, const R: usize, X>(
+    array: &DeviceArray<T, R>,
+    stream: &Arc<CudaStream>,
+    work: impl for<'v> FnOnce(CudaView<'v, T>) -> X,
+) -> Result<X> {
+    let (_open, lent) = lent(array, stream, false)?;
+    Ok(work(lent.0.as_view()))
+}
+
+/// Lends an array to functions of cudarc that write it: as [`lend`].
+///
+/// # Errors
+/// As [`lend`].
+#[track_caller]
+pub fn lend_mut<T: Element, const R: usize, X>(
+    array: &mut DeviceArray<T, R>,
+    stream: &Arc<CudaStream>,
+    work: impl for<'v> FnOnce(CudaViewMut<'v, T>) -> X,
+) -> Result<X> {
+    let (_open, mut lent) = lent(array, stream, true)?;
+    Ok(work(lent.0.as_view_mut()))
+}
+
+/// What [`read`] takes: `&CudaSlice<T>` or `CudaView<T>`.
+pub trait Readable<'a, T>: Sealed {
+    /// As a view.
+    fn into_view(self) -> CudaView<'a, T>;
+}
+
+/// What [`write()`] takes: `&mut CudaSlice<T>` or `CudaViewMut<T>`.
+pub trait Writable<'a, T>: Sealed {
+    /// As a view.
+    fn into_view_mut(self) -> CudaViewMut<'a, T>;
+}
+
+impl<T> Sealed for &CudaSlice<T> {}
+impl<T> Sealed for &mut CudaSlice<T> {}
+impl<T> Sealed for CudaView<'_, T> {}
+impl<T> Sealed for CudaViewMut<'_, T> {}
+
+impl<'a, T> Readable<'a, T> for &'a CudaSlice<T> {
+    fn into_view(self) -> CudaView<'a, T> {
+        self.as_view()
+    }
+}
+
+impl<'a, T> Readable<'a, T> for CudaView<'a, T> {
+    fn into_view(self) -> CudaView<'a, T> {
+        self
+    }
+}
+
+impl<'a, T> Writable<'a, T> for &'a mut CudaSlice<T> {
+    fn into_view_mut(self) -> CudaViewMut<'a, T> {
+        self.as_view_mut()
+    }
+}
+
+impl<'a, T> Writable<'a, T> for CudaViewMut<'a, T> {
+    fn into_view_mut(self) -> CudaViewMut<'a, T> {
+        self
+    }
+}
+
+/// A slice that a kernel reads, for [`with`]; made by [`read`].
+pub struct Read<'a, T, const R: usize> {
+    view: CudaView<'a, T>,
+    layout: Strided<R>,
+}
+
+/// A slice that a kernel reads and writes, for [`with`]; made by [`write()`].
+pub struct Write<'a, T, const R: usize> {
+    view: CudaViewMut<'a, T>,
+    layout: Strided<R>,
+}
+
+/// A slice of cudarc that the closure of [`with`] gets as a [`DeviceView`] of this shape, row-major.
+///
+/// # Errors
+/// [`Error::Argument`] for another number of elements, and for elements of four bits.
+#[track_caller]
+pub fn read<'a, T: Element, const R: usize>(from: impl Readable<'a, T>, shape: [usize; R]) -> Result<Read<'a, T, R>> {
+    let view = from.into_view();
+    let layout = row_major::<T, R>(shape, view.len())?;
+    Ok(Read { view, layout })
+}
+
+/// As [`read`], with strides in elements: the slice starts with the first element, and has the last one at least.
+///
+/// # Errors
+/// [`Error::Argument`] for a slice that is too short, for elements of four bits, and for strides with which elements
+/// overlap.
+#[track_caller]
+pub fn read_strided<'a, T: Element, const R: usize>(
+    from: impl Readable<'a, T>,
+    shape: [usize; R],
+    strides: [usize; R],
+) -> Result<Read<'a, T, R>> {
+    let view = from.into_view();
+    let layout = with_strides::<T, R>(shape, strides, view.len())?;
+    Ok(Read { view, layout })
+}
+
+/// A slice of cudarc that the closure of [`with`] gets as a [`DeviceViewMut`] of this shape, row-major.
+///
+/// # Errors
+/// As [`read`].
+#[track_caller]
+pub fn write<'a, T: Element, const R: usize>(to: impl Writable<'a, T>, shape: [usize; R]) -> Result<Write<'a, T, R>> {
+    let view = to.into_view_mut();
+    let layout = row_major::<T, R>(shape, view.len())?;
+    Ok(Write { view, layout })
+}
+
+/// As [`write()`], with strides in elements: see [`read_strided`].
+///
+/// # Errors
+/// As [`read_strided`].
+#[track_caller]
+pub fn write_strided<'a, T: Element, const R: usize>(
+    to: impl Writable<'a, T>,
+    shape: [usize; R],
+    strides: [usize; R],
+) -> Result<Write<'a, T, R>> {
+    let view = to.into_view_mut();
+    let layout = with_strides::<T, R>(shape, strides, view.len())?;
+    Ok(Write { view, layout })
+}
+
+#[track_caller]
+fn with_strides<T: Element, const R: usize>(shape: [usize; R], strides: [usize; R], len: usize) -> Result<Strided<R>> {
+    refuse_packed::<T>()?;
+    let (layout, _) = layout::<T, R>(shape, strides)?;
+    match layout.span() <= len {
+        true => Ok(layout),
+        false => Err(Error::argument(format!(
+            "a slice of {len} elements does not hold an array of shape {shape:?} and strides {strides:?}, which takes {}",
+            layout.span()
+        ))),
+    }
+}
+
+/// What [`with`] lends to its closure: [`Read`], [`Write`], and tuples of these.
+pub trait Operands<'a>: Sealed {
+    /// What the closure gets.
+    type Views<'v>;
+    /// What is held meanwhile.
+    #[doc(hidden)]
+    type Held;
+
+    #[doc(hidden)]
+    fn hold(self, ours: &Stream, theirs: &'a CudaStream, token: &Token) -> Result<Self::Held>;
+    #[doc(hidden)]
+    fn views(held: &mut Self::Held) -> Self::Views<'_>;
+}
+
+/// An array over a slice that is borrowed. The array goes first, which puts the stream behind its uses; then the stream is
+/// noted in the slice's event.
+#[doc(hidden)]
+pub struct Held<'a, T, const R: usize> {
+    array: DeviceArray<T, R>,
+    _used: SyncOnDrop<'a>,
+}
+
+impl<'a, T: Element, const R: usize> Held<'a, T, R> {
+    fn new(ours: &Stream, (address, used): (u64, SyncOnDrop<'a>), layout: Strided<R>) -> Result<Held<'a, T, R>> {
+        // SAFETY: the slice has these elements, and is borrowed for `'a`: uniquely, if the array is written. Its earlier
+        // uses come before this on the stream; later ones come after what the stream is at when the array has gone.
+        let array = unsafe { ours.foreign_array(address, layout.shape, layout.strides, ()) }?;
+        Ok(Held { array, _used: used })
+    }
+}
+
+/// Is the slice of the context in which its kernels run?
+fn check_context(of_slice: &CudaStream, theirs: &CudaStream) -> Result<()> {
+    match of_slice.context() == theirs.context() {
+        true => Ok(()),
+        false => {
+            let (slice, stream) = (of_slice.context().ordinal(), theirs.context().ordinal());
+            Err(Error::argument(format!(
+                "a slice of another context (GPU {slice}) than that of the stream (GPU {stream})"
+            )))
+        }
+    }
+}
+
+impl<T, const R: usize> Sealed for Read<'_, T, R> {}
+impl<T, const R: usize> Sealed for Write<'_, T, R> {}
+
+impl<'a, T: Element, const R: usize> Operands<'a> for Read<'a, T, R> {
+    type Views<'v> = DeviceView<'v, T, R>;
+    type Held = Held<'a, T, R>;
+
+    fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<Held<'a, T, R>> {
+        check_context(self.view.stream(), theirs)?;
+        Held::new(ours, self.view.view_ptr(theirs), self.layout)
+    }
+
+    fn views<'v>(held: &'v mut Held<'a, T, R>) -> DeviceView<'v, T, R> {
+        held.array.view()
+    }
+}
+
+impl<'a, T: Element, const R: usize> Operands<'a> for Write<'a, T, R> {
+    type Views<'v> = DeviceViewMut<'v, T, R>;
+    type Held = Held<'a, T, R>;
+
+    fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<Held<'a, T, R>> {
+        check_context(self.view.stream(), theirs)?;
+        Held::new(ours, self.view.view_ptr_mut(theirs), self.layout)
+    }
+
+    fn views<'v>(held: &'v mut Held<'a, T, R>) -> DeviceViewMut<'v, T, R> {
+        held.array.view_mut()
+    }
+}
+
+macro_rules! tuples {
+    ($($($part:ident)+;)+) => {$(
+        impl<$($part: Sealed),+> Sealed for ($($part,)+) {}
+
+        impl<'a, $($part: Operands<'a>),+> Operands<'a> for ($($part,)+) {
+            type Views<'v> = ($($part::Views<'v>,)+);
+            type Held = ($($part::Held,)+);
+
+            #[allow(non_snake_case)]
+            fn hold(self, ours: &Stream, theirs: &'a CudaStream, token: &Token) -> Result<Self::Held> {
+                let ($($part,)+) = self;
+                Ok(($($part.hold(ours, theirs, token)?,)+))
+            }
+
+            #[allow(non_snake_case)]
+            fn views(held: &mut Self::Held) -> Self::Views<'_> {
+                let ($($part,)+) = held;
+                ($($part::views($part),)+)
+            }
+        }
+    )+};
+}
+
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
+}
+
+/// Runs kernels on slices of cudarc: the closure gets the stream, and a view for each operand. What it queues, on this
+/// stream or another one, comes after the work of cudarc on these slices so far, and later work of cudarc comes after it.
+///
+/// ```no_run
+/// # use cudarc::driver::CudaContext;
+/// use cutlet as ct;
+/// use cutlet::foreign::cudarc::{read, with, write};
+/// use cutlet::prelude::*;
+///
+/// fn double(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
+///     let x = x.load([ct::bid(0), ct::bid(1)], [16, 16]);
+///     y.store([ct::bid(0), ct::bid(1)], x + x);
+/// }
+///
+/// let stream = CudaContext::new(0)?.new_stream()?;
+/// let x = stream.clone_htod(&[1.5f32; 1000])?;
+/// let mut y = stream.alloc_zeros::<f32>(1000)?;
+/// with(&stream, (read(&x, [50, 20])?, write(&mut y, [50, 20])?), |stream, (x, y)| {
+///     ct::Launch::new([4, 2]).stream(stream).launch(double, (x, y))
+/// })?;
+/// assert_eq!(stream.clone_dtoh(&y)?, [3.0; 1000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// What the closure gives; [`Error::Argument`] for a slice of another context; else as [`stream`].
+#[track_caller]
+pub fn with<'a, A: Operands<'a>, X>(
+    stream: &'a Arc<CudaStream>,
+    operands: A,
+    work: impl for<'v> FnOnce(&Stream, A::Views<'v>) -> Result<X>,
+) -> Result<X> {
+    let ours = self::stream(stream)?;
+    let mut held = operands.hold(&ours, stream, &Token { _own: () })?;
+    stream.context().check_err().map_err(|error| failed("cuStreamWaitEvent", error))?;
+    work(&ours, A::views(&mut held))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! Shapes without a GPU; with one, the order of work between cudarc and this crate, by kernels that take long.
+
+use ::cudarc::driver::CudaContext;
+
+use super::*;
+use crate::element::f4e2m1fn;
+use crate::runtime::tests::{LONG, N, add, add_to, gpu, load};
+use crate::runtime::{Device, GpuKernel};
+
+/// The tests of a machine with a GPU: a kernel that takes long, and streams of both sides.
+struct Both {
+    device: Device,
+    kernel: GpuKernel,
+    ours: Stream,
+    theirs: Arc<CudaStream>,
+}
+
+fn both() -> Option<Both> {
+    let device = gpu()?;
+    let theirs = CudaContext::new(0).and_then(|context| context.new_stream()).expect("a stream of cudarc");
+    Some(Both { device, kernel: load(device).expect("a kernel"), ours: device.stream().expect("a stream"), theirs })
+}
+
+impl Both {
+    fn zeros(&self) -> CudaSlice<u32> {
+        self.theirs.alloc_zeros(N).expect("a slice")
+    }
+
+    fn values(&self, slice: &CudaSlice<u32>) -> Vec<u32> {
+        self.theirs.clone_dtoh(slice).expect("a copy")
+    }
+}
+
+#[test]
+fn shapes_are_those_of_the_slice() {
+    assert_eq!(row_major::<u8, 2>([3, 4], 12).expect("all of it").strides, [4, 1]);
+    for (shape, len) in [([3, 4], 13), ([3, 5], 12), ([usize::MAX, 2], 12)] {
+        let text = row_major::<u8, 2>(shape, len).expect_err("another number").to_string();
+        assert!(text.contains(&format!("a slice of {len} elements")), "{text}");
+    }
+    assert!(row_major::<f4e2m1fn, 1>([4], 4).expect_err("two in a byte").to_string().contains("use u8"));
+    assert_eq!(with_strides::<u8, 2>([3, 4], [1, 3], 12).expect("columns").strides, [1, 3]);
+    assert_eq!(with_strides::<u8, 2>([3, 4], [5, 1], 14).expect("with gaps").span(), 14);
+    let text = with_strides::<u8, 2>([3, 4], [5, 1], 13).expect_err("too short").to_string();
+    assert!(text.contains("takes 14") && text.contains("13 elements"), "{text}");
+    assert!(with_strides::<u8, 2>([3, 4], [0, 1], 13).is_err());
+}
+
+#[test]
+fn kernels_on_borrowed_slices_are_in_the_order_of_cudarc() -> Result<()> {
+    let Some(both) = both() else { return Ok(()) };
+    let mut slice = both.zeros();
+    for round in 1..=4 {
+        with(&both.theirs, (write(&mut slice, [N])?,), |stream, (mut view,)| {
+            // On the stream of cudarc, and on one that it does not know.
+            let on = if round % 2 == 0 { stream } else { &both.ours };
+            add_to(&both.kernel, &mut view, on, LONG)
+        })?;
+        assert_eq!(both.values(&slice), vec![round; N]);
+    }
+    // Part of it, and what another stream of cudarc does next.
+    let other = both.theirs.context().new_stream().expect("a stream");
+    with(&both.theirs, write(slice.slice_mut(10..20), [10])?, |_, mut view| {
+        add_to(&both.kernel, &mut view, &both.ours, LONG)
+    })?;
+    let values: Vec<u32> = other.clone_dtoh(&slice).expect("a copy");
+    assert!(values.iter().enumerate().all(|(i, &x)| x == 4 + u32::from((10..20).contains(&i))), "{values:?}");
+    // Read twice, and with strides.
+    with(&both.theirs, (read(&slice, [10, 100])?, read_strided(&slice, [5, 2], [1, 5])?), |_, (all, part)| {
+        assert_eq!(all.slice(1, 15..16)?.to_vec()?, [[5].as_slice(), &[4; 9]].concat());
+        assert_eq!(part.to_vec()?, [4; 10]);
+        Ok(())
+    })
+}
+
+#[test]
+fn slices_become_arrays_and_slices_again() -> Result<()> {
+    let Some(both) = both() else { return Ok(()) };
+    let mut array = array(both.zeros(), [N])?;
+    let address = array.address();
+    add(&both.kernel, &mut array, &both.ours, LONG)?;
+    assert_eq!(array.to_vec()?, vec![1; N]);
+    add(&both.kernel, &mut array, &both.ours, LONG)?;
+    let slice = super::slice(array.into_shape([10, N / 10])?, &both.theirs)?;
+    assert_eq!(both.values(&slice), vec![2; N]);
+    // Freed by cudarc while our work is in flight.
+    let mut array = super::array(slice, [N])?;
+    assert_eq!(array.address(), address);
+    add(&both.kernel, &mut array, &both.ours, LONG)?;
+    drop(array);
+    assert_eq!(both.values(&both.zeros()), vec![0; N]);
+    Ok(())
+}
+
+#[test]
+fn arrays_become_slices() -> Result<()> {
+    let Some(both) = both() else { return Ok(()) };
+    let mut array = both.device.zeros([N])?;
+    add(&both.kernel, &mut array, &both.ours, LONG)?;
+    let slice = super::slice(array, &both.theirs)?;
+    assert_eq!(both.values(&slice), vec![1; N]);
+    drop(slice);
+    both.theirs.synchronize().expect("freed as it was made");
+    assert!(super::slice(both.device.zeros::<u32, 1>([0])?, &both.theirs)?.is_empty());
+    let text = super::slice(Device::cpu().zeros::<u32, 1>([N])?, &both.theirs).expect_err("on the host").to_string();
+    assert!(text.contains("the cpu device"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn what_is_lent_comes_back_in_order() -> Result<()> {
+    let Some(both) = both() else { return Ok(()) };
+    let mut array = both.device.zeros([N])?;
+    add(&both.kernel, &mut array, &both.ours, LONG)?;
+    let copy = lend(&array, &both.theirs, |view| both.theirs.clone_dtod(&view))?.expect("a copy");
+    lend_mut(&mut array, &both.theirs, |mut view| both.theirs.memset_zeros(&mut view))?.expect("zeros");
+    add(&both.kernel, &mut array, &both.ours, 0)?;
+    add(&both.kernel, &mut array, &both.ours, LONG)?;
+    assert_eq!((array.to_vec()?, both.values(&copy)), (vec![2; N], vec![1; N]));
+    Ok(())
+}

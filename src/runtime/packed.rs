@@ -1,0 +1,349 @@
+//! Packed arrays on a device: elements of 1 to 8 bits, as 32-bit words.
+//!
+//! Each row (a run along the last axis) is padded with zeros to whole groups of [`GROUP`] elements, so that rows of every
+//! width begin where 16-byte accesses can.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::arg::{ArraySpec, ArraySpecMut};
+use super::array::DeviceArray;
+use super::device::Device;
+use super::view::{DeviceView, DeviceViewMut};
+use crate::error::{Error, Result};
+use crate::ir::MAX_TILE_ELEMENTS;
+use crate::kernel::{ArrivesAs, Constant, LaunchArg};
+use crate::narrow::{Narrow, pack, row_bytes, unpack};
+use crate::ops::{PackedArray, PackedArrayMut};
+
+/// Elements of a row that have their words together: of so many, each bit fills 16 bytes.
+const GROUP: usize = 128;
+
+/// Words of a row.
+fn row_words<F: Narrow>(row: usize) -> usize {
+    row.div_ceil(GROUP).max(1) * GROUP / 32 * F::BITS as usize
+}
+
+/// The shape of the words.
+fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -> [usize; R] {
+    const { assert!(R >= 1, "a packed array has at least one axis") };
+    shape[R - 1] = row_words::<F>(shape[R - 1]);
+    shape
+}
+
+/// An array of rank `R` of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis in the memory of one device.
+///
+/// Made by [`Device::packed`] and its like. In a kernel, `&PackedDeviceArray` arrives as [`PackedArray`] and
+/// `&mut PackedDeviceArray` as [`PackedArrayMut`]. Along a row, element `k` has the bits from `k * F::BITS` on, the lowest
+/// first; rows are padded to whole multiples of 128 elements.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+/// use cutlet::{Narrow, u4};
+///
+/// fn kernel(x: ct::PackedArray<u4, 2>, y: ArrayMut<f16, 2>, z: ct::PackedArrayMut<u4, 2>) {
+///     let x = x.load((0, 0), [2, 8]).cast::<f16>();
+///     y.store((0, 0), x);
+///     z.store((0, 0), (x + 10.0).cast_narrow::<u4>());
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.packed(&(0..10).map(u4::from_code).collect::<Vec<_>>(), [2, 5])?;
+/// let (mut y, mut z) = (device.zeros([2, 5])?, device.packed_zeros([2, 5])?);
+/// ct::launch(kernel, 1, (&x, &mut y, &mut z))?;
+/// assert_eq!(y.to_vec()?[3..7], [3.0, 4.0, 5.0, 6.0].map(f16::from_f32));
+/// assert_eq!(z.to_vec()?[3..7], [13, 14, 15, 15].map(u4::from_code)); // saturates
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct PackedDeviceArray<F, const R: usize> {
+    words: DeviceArray<u32, R>,
+    shape: [usize; R],
+    element: PhantomData<F>,
+}
+
+/// Rows of bytes as rows of words, padded with zeros.
+fn words_of<F: Narrow>(bytes: &[u8], row: usize) -> Vec<u32> {
+    let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
+    let mut all = Vec::with_capacity(bytes.len() / width.max(1) * words);
+    for line in bytes.chunks(width.max(1)) {
+        let start = all.len();
+        all.extend(line.chunks(4).map(|part| {
+            let mut word = [0; 4];
+            word[..part.len()].copy_from_slice(part);
+            u32::from_le_bytes(word)
+        }));
+        // Bits behind the last element are nobody's: in memory they are 0.
+        let used = row * F::BITS as usize;
+        if !used.is_multiple_of(32) {
+            all[start + used / 32] &= (1 << (used % 32)) - 1;
+        }
+        all.resize(start + words, 0);
+    }
+    all
+}
+
+#[track_caller]
+fn check_shape<F: Narrow, const R: usize>(shape: [usize; R]) -> Result<()> {
+    const { assert!(R >= 1, "a packed array has at least one axis") };
+    let largest = i32::MAX as usize - MAX_TILE_ELEMENTS as usize;
+    match shape[R - 1] > largest {
+        true => {
+            let message =
+                format!("a packed array of shape {shape:?} of {}: rows have at most {largest} elements", F::NAME);
+            Err(Error::argument(message))
+        }
+        false => Ok(()),
+    }
+}
+
+#[track_caller]
+fn check_count<const R: usize>(what: &str, given: usize, wanted: Option<usize>, shape: [usize; R]) -> Result<()> {
+    match wanted == Some(given) {
+        true => Ok(()),
+        false => Err(Error::argument(format!("{given} {what} for a packed array of shape {shape:?}"))),
+    }
+}
+
+/// The number of rows.
+fn rows<const R: usize>(shape: [usize; R]) -> Option<usize> {
+    shape[..R - 1].iter().try_fold(1usize, |count, &extent| count.checked_mul(extent))
+}
+
+impl Device {
+    /// A packed array with these elements, in row-major order.
+    ///
+    /// ```
+    /// use cutlet::{Device, Narrow, f6e3m2};
+    /// let values = [0.25, -1.0, 28.0].map(f6e3m2::from_value);
+    /// let a = Device::cpu().packed(&values, [3])?;
+    /// assert_eq!(a.to_vec()?, values);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the shape has another number of elements, [`Error::Driver`] when the device has not
+    /// enough memory or earlier work on it failed.
+    #[track_caller]
+    pub fn packed<F: Narrow, const R: usize>(&self, host: &[F], shape: [usize; R]) -> Result<PackedDeviceArray<F, R>> {
+        check_shape::<F, R>(shape)?;
+        let row = shape[R - 1];
+        check_count("values", host.len(), rows(shape).and_then(|rows| rows.checked_mul(row)), shape)?;
+        self.packed_words(&words_of::<F>(&pack(host, row), row), shape)
+    }
+
+    /// A packed array whose bits are all 0: of integers and floats the number 0.
+    ///
+    /// # Errors
+    /// As [`Device::packed`].
+    #[track_caller]
+    pub fn packed_zeros<F: Narrow, const R: usize>(&self, shape: [usize; R]) -> Result<PackedDeviceArray<F, R>> {
+        check_shape::<F, R>(shape)?;
+        let words = self.zeros(shape_of_words::<F, R>(shape))?;
+        Ok(PackedDeviceArray { words, shape, element: PhantomData })
+    }
+
+    /// A packed array of what another program packed: rows one after another, each from a whole byte on, the first
+    /// element in the low bits.
+    ///
+    /// ```
+    /// use cutlet::{Device, PackedDeviceArray, u4};
+    /// let a: PackedDeviceArray<u4, 2> = Device::cpu().packed_from_bytes(&[0x21, 0x03, 0x54, 0x06], [2, 3])?;
+    /// assert_eq!(a.to_vec()?.iter().map(|x| x.get()).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    /// assert_eq!(a.to_bytes()?, [0x21, 0x03, 0x54, 0x06]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::packed`].
+    #[track_caller]
+    pub fn packed_from_bytes<F: Narrow, const R: usize>(
+        &self,
+        bytes: &[u8],
+        shape: [usize; R],
+    ) -> Result<PackedDeviceArray<F, R>> {
+        check_shape::<F, R>(shape)?;
+        let row = shape[R - 1];
+        check_count("bytes", bytes.len(), rows(shape).and_then(|rows| rows.checked_mul(row_bytes::<F>(row))), shape)?;
+        self.packed_words(&words_of::<F>(bytes, row), shape)
+    }
+
+    #[track_caller]
+    fn packed_words<F: Narrow, const R: usize>(
+        &self,
+        words: &[u32],
+        shape: [usize; R],
+    ) -> Result<PackedDeviceArray<F, R>> {
+        if words.is_empty() {
+            return self.packed_zeros(shape);
+        }
+        let words = self.array(words, shape_of_words::<F, R>(shape))?;
+        Ok(PackedDeviceArray { words, shape, element: PhantomData })
+    }
+}
+
+impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
+    /// The device it is on.
+    pub fn device(&self) -> Device {
+        self.words.device()
+    }
+
+    /// Extents in elements.
+    pub fn shape(&self) -> [usize; R] {
+        self.shape
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Has it no elements?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements in row-major order; waits for the work that writes them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when this work failed.
+    pub fn to_vec(&self) -> Result<Vec<F>> {
+        Ok(unpack(&self.to_bytes()?, self.shape[R - 1]))
+    }
+
+    /// The packed elements: rows one after another, each from a whole byte on.
+    ///
+    /// # Errors
+    /// As [`PackedDeviceArray::to_vec`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let row = self.shape[R - 1];
+        let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
+        let all = self.words.to_vec()?;
+        let line = |line: &[u32]| line.iter().flat_map(|word| word.to_le_bytes()).take(width).collect::<Vec<u8>>();
+        Ok(all.chunks(words).flat_map(line).collect())
+    }
+
+    /// Overwrites all elements with host values in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    #[track_caller]
+    pub fn copy_from(&mut self, host: &[F]) -> Result<()> {
+        check_count("values", host.len(), Some(self.len()), self.shape)?;
+        match host.is_empty() {
+            true => Ok(()),
+            false => self.words.copy_from(&words_of::<F>(&pack(host, self.shape[R - 1]), self.shape[R - 1])),
+        }
+    }
+}
+
+impl<F: Narrow, const R: usize> fmt::Debug for PackedDeviceArray<F, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PackedDeviceArray<{}>({:?} on {})", F::NAME, self.shape, self.device())
+    }
+}
+
+/// A packed array that does not exist: what [`code_ir`](crate::code_ir) and [`code_ptx`](crate::code_ptx) take in its place.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedSpec<F, const R: usize> {
+    shape: [usize; R],
+    element: PhantomData<F>,
+}
+
+/// A [`PackedSpec`] of an array that the kernel may write.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedSpecMut<F, const R: usize>(PackedSpec<F, R>);
+
+impl<F: Narrow, const R: usize> PackedSpec<F, R> {
+    /// A packed array of this shape.
+    pub fn new(shape: [usize; R]) -> PackedSpec<F, R> {
+        PackedSpec { shape, element: PhantomData }
+    }
+
+    /// As an array that the kernel may write.
+    pub fn mutable(self) -> PackedSpecMut<F, R> {
+        PackedSpecMut(self)
+    }
+
+    fn words(&self) -> ArraySpec<u32, R> {
+        ArraySpec::new(shape_of_words::<F, R>(self.shape))
+    }
+}
+
+/// The number of elements of a row, and whether that is whole groups.
+fn row<const R: usize>(shape: [usize; R]) -> (i32, Constant<bool>) {
+    (shape[R - 1] as i32, Constant(shape[R - 1].is_multiple_of(GROUP)))
+}
+
+macro_rules! packed_argument {
+    ($([$($generics:tt)*] $ty:ty => $array:ident, $words:ty, |$this:ident| $give:expr, $shape:expr;)+) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<$($generics)* F: Narrow, const R: usize> ArrivesAs<$array<F, R>> for $ty {
+            type Given = ($words, i32, Constant<bool>);
+
+            #[inline]
+            fn give(self) -> Self::Given {
+                let $this = self;
+                let (extent, whole) = row($shape);
+                ($give, extent, whole)
+            }
+
+            fn arrive((words, extent, whole): <Self::Given as LaunchArg>::Traced) -> $array<F, R> {
+                $array::new(words, extent, whole)
+            }
+        }
+    )+};
+}
+packed_argument! {
+    ['a,] &'a PackedDeviceArray<F, R> => PackedArray, DeviceView<'a, u32, R>, |this| this.words.view(), this.shape;
+    ['a,] &'a mut PackedDeviceArray<F, R> => PackedArrayMut, DeviceViewMut<'a, u32, R>, |this| this.words.view_mut(), this.shape;
+    [] PackedSpec<F, R> => PackedArray, ArraySpec<u32, R>, |this| this.words(), this.shape;
+    [] PackedSpecMut<F, R> => PackedArrayMut, ArraySpecMut<u32, R>, |this| this.0.words().mutable(), this.0.shape;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::narrow::{f6e3m2, i1, u3, u7};
+
+    fn there_and_back<F: Narrow>(shape: [usize; 2]) -> Result<()> {
+        let values: Vec<F> = (0..shape[0] * shape[1]).map(|i| F::from_code((i * 7 + 3) as u8)).collect();
+        let mut a = Device::cpu().packed(&values, shape)?;
+        assert_eq!(a.to_vec()?, values);
+        let again = Device::cpu().packed_from_bytes::<F, 2>(&a.to_bytes()?, shape)?;
+        assert_eq!(again.words.to_vec()?, a.words.to_vec()?);
+        assert_eq!(a.words.shape()[1] % (4 * F::BITS as usize), 0);
+        let other: Vec<F> = values.iter().rev().copied().collect();
+        a.copy_from(&other)?;
+        assert_eq!(a.to_vec()?, other);
+        Ok(())
+    }
+
+    #[test]
+    fn round_trips_of_odd_rows() -> Result<()> {
+        for shape in [[3, 5], [1, 128], [2, 129], [4, 1], [0, 9], [3, 0]] {
+            there_and_back::<u3>(shape)?;
+            there_and_back::<u7>(shape)?;
+            there_and_back::<i1>(shape)?;
+            there_and_back::<f6e3m2>(shape)?;
+            there_and_back::<u8>(shape)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bits_behind_a_row_are_zero() -> Result<()> {
+        let a = Device::cpu().packed_from_bytes::<u3, 2>(&[0xff; 4], [2, 5])?;
+        assert_eq!(a.words.to_vec()?.iter().map(|word| word.count_ones()).sum::<u32>(), 2 * 15);
+        assert_eq!(a.to_vec()?, [u3::MAX; 10]);
+        Ok(())
+    }
+
+    #[test]
+    fn wrong_numbers_are_errors() {
+        let error = Device::cpu().packed(&[u3::MAX; 5], [2, 3]).unwrap_err().to_string();
+        assert!(error.contains("5 values") && error.contains("packed.rs"), "{error}");
+        assert!(Device::cpu().packed_from_bytes::<u3, 2>(&[0; 5], [2, 5]).is_err());
+        assert!(Device::cpu().packed_zeros::<u3, 1>([1 << 31]).is_err());
+    }
+}
