@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use crate::said::folder;
 
 /// Parts of a diagnostic that tell of this crate's inner parts; a user reads past them.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 13] = [
+    "= help: the following types",
     "= help: the trait",
     "help: the trait",
     "= help: for that trait implementation",
