@@ -116,7 +116,9 @@ impl fmt::Display for Diagnostic {
 /// assert!(matches!(wrong, Err(ct::Error::Argument(_))));
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is its `Display`, so that `fn main() -> ct::Result<()>` shows what is meant for people.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The kernel is ill-formed; every problem of the trace is listed.
@@ -172,11 +174,22 @@ pub enum Error {
     },
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// An [`Error::Argument`] at the place of the nearest caller that is not `#[track_caller]`.
     #[track_caller]
     pub(crate) fn argument(message: impl Into<String>) -> Error {
         Error::Argument(Diagnostic::new(message, Some(Location::caller())))
+    }
+
+    /// An [`Error::Argument`] about an environment variable: no place in the program is wrong.
+    pub(crate) fn environment(name: &str, value: &str, problem: impl fmt::Display) -> Error {
+        Error::Argument(Diagnostic::new(format!("environment variable {name}={value}: {problem}"), None))
     }
 }
 

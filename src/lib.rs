@@ -92,6 +92,7 @@ mod target;
 pub mod tile;
 
 pub use backend::Hints;
+pub use backend::cpu::Checks;
 pub use cache::disk::{CacheEntry, cache_entries};
 pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};

@@ -34,6 +34,35 @@ fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
     Ok((*tuned.best(), tuned.is_remembered()))
 }
 
+/// A file has the code that a launch would run: for one tile block, if registers do not suffice for more.
+#[cfg(unix)]
+fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let (spec, target) = (ct::ArraySpec::<f32, 1>::new([1 << 20]), "sm_89".parse().expect("a target"));
+    let exported = || {
+        let file = ct::export(scale_bits, (spec, spec.mutable(), ct::Constant(7)), target, ct::Format::Ptx)?;
+        Ok::<bool, ct::Error>(String::from_utf8_lossy(&file.bytes).contains(".minnctapersm 1\n"))
+    };
+    let script = std::env::temp_dir().join(format!("cutlet-ptxas-{}", std::process::id()));
+    for (spilled, for_one) in [(0, false), (8, true)] {
+        let said = format!("0 bytes stack frame, {spilled} bytes spill stores, {spilled} bytes spill loads");
+        std::fs::write(&script, format!("#!/bin/sh\necho '{said}' >&2\n")).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        set("CUTLET_PTXAS", script.to_str().unwrap());
+        assert_eq!(exported()?, for_one, "{said}");
+    }
+    set("CUTLET_PTXAS", "/nowhere/ptxas");
+    assert!(!exported()?, "without an assembler the estimate decides");
+    set("CUTLET_PTXAS", "");
+    std::fs::remove_file(&script).unwrap();
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
+    Ok(())
+}
+
 #[test]
 fn variables() -> ct::Result<()> {
     set("CUTLET_BACKEND", "cpu");
@@ -78,6 +107,8 @@ fn variables() -> ct::Result<()> {
     set("CUTLET_DUMP", "");
     ct::launch(scale_bits, 2, (&x, &mut y, ct::Constant(1.0f32.to_bits())))?;
     assert_eq!(y.to_vec()?, [2.0; 32]);
+
+    the_assembler_decides_what_is_exported()?;
 
     // Winners of searches, by name, device and configurations.
     set("CUTLET_CACHE_DIR", folder.to_str().unwrap());

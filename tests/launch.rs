@@ -225,7 +225,9 @@ fn grids() -> ct::Result<()> {
         y.store([i, j, k], ct::full::<i32, 3>([1, 1, 1], value));
     }
     let mut y = ct::Device::cpu().full([2, 3, 4], -1)?;
-    ct::launch(kernel, [2, 0, 4], (&mut y,))?;
+    let nothing = ct::launch(kernel, [2, 0, 4], (&mut y,)).unwrap_err().to_string();
+    assert!(nothing.contains("grid [2, 0, 4] has no tile blocks"), "{nothing}");
+    ct::launch(kernel, [2, 0, 4], (y.view_mut().slice(1, 1..1)?,))?;
     assert_eq!(y.to_vec()?, [-1; 24], "an extent of 0 runs nothing");
     ct::launch(kernel, (2u32, 3u32, 4u32), (&mut y,))?;
     let want = ct::Device::cpu().from_fn([2, 3, 4], |[i, j, k]| (i * 100 + j * 10 + k) as i32)?;

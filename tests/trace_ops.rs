@@ -138,7 +138,7 @@ fn comparisons_of_numbers_and_bool() {
 
 fn casts_from<T: Element>() {
     macro_rules! cast_to {
-        ($x:ident: $($to:ident)+) => { $($x.cast::<$to>();)+ };
+        ($x:ident: $($to:ident)+) => { $(let _ = $x.cast::<$to>();)+ };
     }
     trace(
         |a: Array<T, 2>| {

@@ -13,7 +13,7 @@ pub type ParamWord = u64;
 
 /// Wishes for the code of one launch; what is `None` the back end chooses itself.
 ///
-/// Hints never change results. The cpu back end ignores them.
+/// Hints never change results. The cpu back end ignores all but [`Hints::loop_limit`].
 ///
 /// ```
 /// use cutlet::Hints;
@@ -38,12 +38,20 @@ pub struct Hints {
     /// Tile blocks that should fit on one multiprocessor (1 to 32). The ptx back end takes fewer where warps,
     /// registers of matrix products or shared memory do not allow as many, and says so in its remarks.
     pub occupancy: Option<u32>,
+    /// Instructions of a kernel at which the ptx back end gives up, with an error at the operation that it came to.
+    /// Where this is `None`, that is 2^19 (524288), and a tile of 1024 or more registers of a thread is an error, too:
+    /// the assembler would take minutes.
+    pub code_limit: Option<u32>,
+    /// Turns of one [`while_loop`](crate::while_loop), or other loop without a range, after which the cpu back end takes
+    /// it for endless: an error at its place. 2^24 (16777216) where this is `None`, and 64 times as many where the loop
+    /// waits for what other tile blocks write.
+    pub loop_limit: Option<u32>,
 }
 
 impl Hints {
     /// No hints.
     pub const fn new() -> Hints {
-        Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None }
+        Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None, code_limit: None, loop_limit: None }
     }
 
     /// With [`Hints::num_warps`].
@@ -64,6 +72,20 @@ impl Hints {
     #[must_use]
     pub const fn num_ctas(mut self, blocks: u32) -> Hints {
         self.num_ctas = Some(blocks);
+        self
+    }
+
+    /// With [`Hints::code_limit`].
+    #[must_use]
+    pub const fn code_limit(mut self, instructions: u32) -> Hints {
+        self.code_limit = Some(instructions);
+        self
+    }
+
+    /// With [`Hints::loop_limit`].
+    #[must_use]
+    pub const fn loop_limit(mut self, turns: u32) -> Hints {
+        self.loop_limit = Some(turns);
         self
     }
 

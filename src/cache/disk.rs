@@ -78,6 +78,25 @@ pub(crate) struct DiskCache {
     limit_bytes: u64,
 }
 
+/// What `CUTLET_CACHE_BYTES` says; says once if that is no number.
+fn limit_from_env() -> u64 {
+    let value = std::env::var("CUTLET_CACHE_BYTES").unwrap_or_default();
+    match value.parse() {
+        Ok(limit) => limit,
+        Err(_) if value.is_empty() => DEFAULT_LIMIT_BYTES,
+        Err(_) => {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                eprintln!(
+                    "cutlet: environment variable CUTLET_CACHE_BYTES={value}: expected a number of bytes; the limit is \
+                     {DEFAULT_LIMIT_BYTES}"
+                );
+            });
+            DEFAULT_LIMIT_BYTES
+        }
+    }
+}
+
 impl DiskCache {
     /// The cache that the environment describes: `CUTLET_CACHE=off` for none; the folder
     /// `CUTLET_CACHE_DIR`, else `cutlet` in the user's cache folder; at most `CUTLET_CACHE_BYTES` bytes.
@@ -89,8 +108,7 @@ impl DiskCache {
         let folder = folder("CUTLET_CACHE_DIR")
             .or_else(|| folder("XDG_CACHE_HOME").map(|home| home.join("cutlet")))
             .or_else(|| folder("HOME").map(|home| home.join(".cache").join("cutlet")))?;
-        let limit = std::env::var("CUTLET_CACHE_BYTES").ok().and_then(|value| value.parse().ok());
-        Some(DiskCache::new(folder, limit.unwrap_or(DEFAULT_LIMIT_BYTES)))
+        Some(DiskCache::new(folder, limit_from_env()))
     }
 
     /// The cache in a folder, which is created when something is put into it.

@@ -27,7 +27,8 @@ use crate::tile::{Scalar, Tracer};
     label = "the kernel takes `{P}` here",
     note = "what decides the shape of the code (`usize`, tile extents, flags) is given as `ct::Constant(x)` and arrives \
             as `x`",
-    note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`)"
+    note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`)",
+    note = "a tuple of arguments has one for each parameter of the kernel, in their order"
 )]
 pub trait ArrivesAs<P> {
     /// The argument that the launch handles in the place of this one.
@@ -121,7 +122,21 @@ macro_rules! numbers {
     ($($name:ident)+) => { arrives_as_it_is! { $([] $name => Scalar<$name>;)+ } };
 }
 numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
-arrives_as_it_is! { [X: ConstantValue] Constant<X> => X; }
+
+// Recommended, so that rustc says what `X` lacks.
+impl<X: ConstantValue> ArrivesAs<X> for Constant<X> {
+    type Given = Self;
+    const PLAIN: bool = true;
+
+    #[inline]
+    fn give(self) -> Self {
+        self
+    }
+
+    fn arrive(traced: X) -> X {
+        traced
+    }
+}
 
 macro_rules! half_literals {
     ($($name:ident)+) => {$(

@@ -83,12 +83,12 @@ impl Launch<'_> {
         let args = Arguments::of(args);
         let device = self.device(args.given())?;
         let wishes = self.wishes(device)?;
-        let Some(grid) = self.grid.checked(wishes.generator)? else { return Ok(()) };
+        let Some(grid) = self.grid.checked(wishes.generator)? else { return self.grid.may_be_empty(args.given()) };
         let slot = specialise(&kernel, &args, device, wishes)?;
         let executable = slot.get().expect("a slot that was specialised is filled");
         if remarks::wanted() {
             self.say_work(device, grid, &kernel, &args, executable.remarks());
         }
-        run(executable, self.stream, grid, wishes.dependent, args.given())
+        run(executable, self.stream, grid, wishes.dependent, self.checks(device)?, args.given())
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::OnceLock;
 
 use super::grid::Grid;
+use super::hints::check_hints;
 use super::ways::driver_compiles;
 use crate::backend::Hints;
+use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
 use crate::kernel::LaunchArg;
 use crate::runtime::{Backend, Device, Stream};
@@ -41,6 +43,7 @@ pub struct Launch<'s> {
     pub(super) backend: Option<Backend>,
     pub(super) hints: Hints,
     pub(super) dependent: bool,
+    pub(super) checks: Option<Checks>,
 }
 
 impl<'s> Launch<'s> {
@@ -55,7 +58,8 @@ impl<'s> Launch<'s> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
-        Launch { grid: grid.into(), stream: None, backend: None, hints: Hints::default(), dependent: false }
+        let hints = Hints::default();
+        Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None }
     }
 
     /// Queues on this stream.
@@ -103,6 +107,30 @@ impl<'s> Launch<'s> {
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {
         self.hints = hints;
         self
+    }
+
+    /// Has the cpu back end check what the kernel does, instead of what the environment variable `CUTLET_CHECK` asks for
+    /// (`all`, or names of [`Checks`] with commas between).
+    pub fn check(mut self, checks: Checks) -> Launch<'s> {
+        self.checks = Some(checks);
+        self
+    }
+
+    /// The checks of a launch on this device.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for checks that are wished for on a GPU, and for a variable that names no check.
+    #[inline]
+    #[track_caller]
+    pub(super) fn checks(&self, device: Device) -> Result<Checks> {
+        match (self.checks, device.backend()) {
+            (Some(checks), Backend::Cpu) => Ok(checks),
+            (None, Backend::Cpu) => checks_from_env(),
+            (Some(checks), _) if checks.any() => Err(Error::argument(format!(
+                "the cpu back end makes checks, and the arrays of this launch are on {device}: make them on `Device::cpu()`"
+            ))),
+            _ => Ok(Checks::none()),
+        }
     }
 
     /// Lets the kernel begin while the one before it on the stream still runs: as soon as the tile blocks of that one
@@ -176,8 +204,13 @@ impl<'s> Launch<'s> {
 
     /// Hints, and the back end that makes the code: explicit, from the environment, or Tile IR where the
     /// driver compiles it and PTX elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] at the caller's place for hints that no code can have.
     #[inline]
+    #[track_caller]
     pub(super) fn wishes(&self, device: Device) -> Result<Wishes> {
+        check_hints(self.hints)?;
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
             return Ok(Wishes { hints: self.hints, generator: Backend::Cpu, dependent: false });
@@ -222,6 +255,17 @@ pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bo
         Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,
         Some(Backend::Cpu) | None => Backend::Ptx,
     }
+}
+
+/// What `CUTLET_CHECK` says; asked once.
+fn checks_from_env() -> Result<Checks> {
+    static CHECKS: OnceLock<(String, std::result::Result<Checks, String>)> = OnceLock::new();
+    let (value, checks) = CHECKS.get_or_init(|| {
+        let value = std::env::var("CUTLET_CHECK").unwrap_or_default();
+        let checks = value.parse();
+        (value, checks)
+    });
+    checks.clone().map_err(|problem| Error::environment("CUTLET_CHECK", value, problem))
 }
 
 /// The device of launches without arrays.

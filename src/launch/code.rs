@@ -2,7 +2,9 @@
 
 use super::choices::Launch;
 use super::compile::optimise;
+use super::hints::check_hints;
 use super::ptx::generate;
+use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
@@ -94,7 +96,10 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        Ok(generate(&traced(&kernel, &Arguments::of(args))?.0, target, self.hints, true)?.text)
+        check_hints(self.hints)?;
+        let code = generate(&traced(&kernel, &Arguments::of(args))?.0, target, self.hints, true)?;
+        remarks::say_code(&code, code.min_blocks > 1);
+        Ok(code.text)
     }
 }
 

@@ -3,7 +3,6 @@
 use super::choices::Wishes;
 use super::dump::Dump;
 use super::executable::{Code, Executable, GpuCode};
-use super::hints::check_hints;
 use super::remarks::{Remarks, Stages};
 use super::require::Requirements;
 use super::{ptx, tileir};
@@ -62,10 +61,10 @@ pub(super) fn compile(
         None => {
             let mut own = Stages::default();
             let program = own.time("code", || cpu::Program::compile(&module))?;
+            let program = program.with_loop_limit(wishes.hints.loop_limit);
             Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
         }
         Some(gpu) if wishes.generator == Backend::TileIr => {
-            check_hints(wishes.hints)?;
             let guards = if has_globals { Guards::Kernel } else { Guards::Launch };
             Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?)
         }

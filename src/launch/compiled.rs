@@ -141,8 +141,10 @@ impl Launch<'_> {
                 kernel.name
             )));
         }
-        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else { return Ok(()) };
-        run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, args.given())
+        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
+            return self.grid.may_be_empty(args.given());
+        };
+        run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, self.checks(device)?, args.given())
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::choices::Launch;
 use super::code::traced;
 use super::grid::Grid;
+use super::hints::check_hints;
 use super::promise::Checks;
-use super::ptx::generate;
 use super::require::Requirements;
+use super::settle::settled;
 use super::tileir::assembled;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::ptx::{self, ParamKind};
@@ -37,7 +38,8 @@ pub enum Format {
     TileIr(Option<Version>),
     /// Machine code made by `tileiras` from bytecode.
     Cubin,
-    /// PTX made by this crate.
+    /// PTX made by this crate: what a launch runs (without clusters), as far as an assembler is at hand (the driver's, where
+    /// a GPU of the target is there, else `ptxas`) that tells whether the registers suffice.
     Ptx,
 }
 
@@ -231,6 +233,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
+        check_hints(self.hints)?;
         let (module, required) = traced(&kernel, &Arguments::of(args))?;
         let source = Source { module, required, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)
@@ -266,7 +269,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
 fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
     // A file is launched with any grid: without clusters.
     let hints = Hints { num_ctas: None, ..source.hints };
-    let code = generate(&source.module, source.target, hints, true)?;
+    let code = settled(&source.module, source.target, hints)?;
     // An entry's parameters are those of the trace, one after another.
     let pointers = tileir::params(&source.module);
     let param = |kind: &ParamKind| match kind {

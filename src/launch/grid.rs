@@ -3,6 +3,7 @@
 use crate::backend::tileir;
 use crate::error::{Error, Result};
 use crate::ir::MAX_GRID;
+use crate::kernel::LaunchArg;
 use crate::runtime::Backend;
 
 /// Most tile blocks along each axis of a kernel that this back end made.
@@ -17,7 +18,7 @@ fn limits(generator: Backend) -> [u32; 3] {
 ///
 /// Made from one to three integers: `8`, `[8, 4]`, `(m.div_ceil(128), 1, batches)`. At most 2^31 - 1
 /// along axis 0 and 65535 along the others; through the back end `tileir`, at most 2^24 - 1 along axis 0. A
-/// launch with a 0 among them does nothing.
+/// launch with a 0 among them does nothing, and is an error if it has arrays and all of them have elements.
 ///
 /// ```
 /// use cutlet::Grid;
@@ -28,6 +29,29 @@ fn limits(generator: Backend) -> [u32; 3] {
 pub struct Grid([i64; 3]);
 
 impl Grid {
+    /// Is there a reason to run nothing? A grid without tile blocks has one where an array of the launch has no elements,
+    /// or where the launch has no arrays that are known.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] at the caller's place: a quotient was rounded down, most likely.
+    #[cold]
+    #[track_caller]
+    pub(super) fn may_be_empty(self, args: &impl LaunchArg) -> Result<()> {
+        let (mut arrays, mut empty) = (0, false);
+        args.memory(&mut |used| {
+            arrays += 1;
+            empty |= used.empty;
+        });
+        if empty || arrays == 0 {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "grid {:?} has no tile blocks, and no array of this launch is empty: nothing would run; `n.div_ceil(tile)` \
+             counts the tiles of n elements, also the last one, which may be in part",
+            self.0
+        )))
+    }
+
     /// The grid as the hardware takes it, for a kernel that this back end made; `None` when there is nothing to run.
     #[inline]
     #[track_caller]

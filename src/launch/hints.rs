@@ -1,11 +1,19 @@
 //! Which wishes for code can be meant at all.
 
 use crate::backend::Hints;
-use crate::error::{Diagnostic, Error, Result};
+use crate::error::{Error, Result};
 
 /// # Errors
-/// [`Error::Argument`] for numbers that no code can have.
+/// [`Error::Argument`] at the caller's place for numbers that no code can have.
+#[inline]
+#[track_caller]
 pub(super) fn check_hints(hints: Hints) -> Result<()> {
+    if hints == Hints::default() { Ok(()) } else { checked(hints) }
+}
+
+#[cold]
+#[track_caller]
+fn checked(hints: Hints) -> Result<()> {
     let problem = match hints {
         Hints { num_warps: Some(n), .. } if !(n.is_power_of_two() && n <= 32) => {
             format!("num_warps is {n}: a power of two from 1 to 32 is needed")
@@ -17,9 +25,11 @@ pub(super) fn check_hints(hints: Hints) -> Result<()> {
             format!("occupancy is {n}: 1 to 32 tile blocks fit on a multiprocessor")
         }
         Hints { stages: Some(0), .. } => "stages is 0: a pipeline has at least one".into(),
+        Hints { code_limit: Some(0), .. } => "code_limit is 0: every kernel has instructions".into(),
+        Hints { loop_limit: Some(0), .. } => "loop_limit is 0: every loop has a turn".into(),
         _ => return Ok(()),
     };
-    Err(Error::Argument(Diagnostic::new(format!("hints of this launch: {problem}"), None)))
+    Err(Error::argument(format!("hints of this launch: {problem}")))
 }
 
 #[cfg(test)]

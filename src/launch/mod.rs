@@ -33,6 +33,7 @@ mod remarks;
 mod require;
 mod roofline;
 mod run;
+mod settle;
 mod source;
 mod specialise;
 mod tensor_map;

@@ -1,11 +1,11 @@
 //! Compiling through the PTX back end: generated text to the driver's assembler, or its machine code from the disk.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::dump::Dump;
 use super::executable::{GpuCode, Mapped, Other};
 use super::failure;
-use super::hints::check_hints;
 use super::remarks::{Remarks, Stages};
 use super::source::Source;
 use super::tensor_map::TensorMaps;
@@ -19,9 +19,27 @@ use crate::target::Target;
 
 /// Generates PTX; `tma`: the kernel may take tensor maps.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
-    check_hints(hints)?;
-    let Hints { num_warps, occupancy, stages, num_ctas } = hints;
-    ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, tma })
+    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, loop_limit: _ } = hints;
+    let code =
+        ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma })?;
+    if let Some(what) = code.remarks.overfull(OVERFULL) {
+        say_once(&code.entry, &what);
+    }
+    Ok(code)
+}
+
+/// So many times as many registers needed as there are is said unasked.
+const OVERFULL: u32 = 2;
+
+/// Says something about a kernel on standard error, once for each text.
+fn say_once(kernel: &str, what: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let text = format!("cutlet: kernel `{kernel}`: {what}");
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&text) {
+        eprintln!("{text}");
+        said.insert(text);
+    }
 }
 
 /// The same kernel with other hints, or without tensor maps.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::backend::ptx::remarks::CodeRemarks;
+use crate::backend::ptx::{self, remarks::CodeRemarks};
 use crate::error::Result;
 use crate::runtime::{Gpu, GpuKernel};
 
@@ -238,6 +238,18 @@ impl fmt::Display for Remarks {
             write!(f, "{code}")?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "  assembler: {note}"))
+    }
+}
+
+/// Says the remarks about code that is not loaded, if that is wished. `open`: no assembler was asked whether its registers
+/// suffice for as many tile blocks as are meant to share a multiprocessor.
+pub(super) fn say_code(code: &ptx::Compiled, open: bool) {
+    if wanted() {
+        let ptx::Compiled { entry, threads, shared_bytes, min_blocks, remarks, .. } = code;
+        eprint!("{entry}: threads: {threads}, shared memory: {shared_bytes} B, not loaded\n{remarks}");
+        if open {
+            eprintln!("  registers for {min_blocks} blocks of a multiprocessor: as estimated, no assembler was asked");
+        }
     }
 }
 

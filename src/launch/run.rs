@@ -19,6 +19,7 @@ pub(super) fn run(
     stream: Option<&Stream>,
     grid: [u32; 3],
     dependent: bool,
+    checks: cpu::Checks,
     args: &impl LaunchArg,
 ) -> Result<()> {
     let mut words = WordWriter::default();
@@ -31,7 +32,7 @@ pub(super) fn run(
             let own = stream.and_then(Stream::as_gpu);
             launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), (grid, dependent), words.words(), args)
         }
-        Code::Cpu(program, _) => launch_cpu(program, grid, &words, args),
+        Code::Cpu(program, _) => launch_cpu(program, grid, checks, &words, args),
     }
 }
 
@@ -50,7 +51,7 @@ fn launch_gpu(
     };
     let maps = maps.as_deref().unwrap_or_default();
     let mut ordered = Ok(());
-    args.memory(&mut |MemoryUse { memory, writes }| {
+    args.memory(&mut |MemoryUse { memory, writes, .. }| {
         if ordered.is_ok() {
             ordered = memory.before_use(stream, writes);
         }
@@ -100,7 +101,13 @@ pub(super) fn param_pointers<'a>(
     })
 }
 
-fn launch_cpu(program: &cpu::Program, grid: [u32; 3], words: &WordWriter, args: &impl LaunchArg) -> Result<()> {
+fn launch_cpu(
+    program: &cpu::Program,
+    grid: [u32; 3],
+    checks: cpu::Checks,
+    words: &WordWriter,
+    args: &impl LaunchArg,
+) -> Result<()> {
     let mut memory = cpu::Memory::new();
     args.memory(&mut |used| {
         if let Some(base) = used.memory.host_pointer().filter(|_| !used.memory.is_empty()) {
@@ -112,5 +119,5 @@ fn launch_cpu(program: &cpu::Program, grid: [u32; 3], words: &WordWriter, args: 
     });
     // SAFETY: a kernel makes addresses by unsafe functions alone, whose contract (`ops::pointer`) asks for this.
     unsafe { memory.allow_any() };
-    program.run(grid, words.words(), &memory, &cpu::RunOptions::default())
+    program.run(grid, words.words(), &memory, &cpu::RunOptions { checks, ..cpu::RunOptions::default() })
 }

@@ -41,6 +41,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     key.push(device.id() << 8 | u64::from(wishes.dependent) << 7 | wishes.generator as u64);
     key.push(word(hints.num_warps) << 32 | word(hints.stages));
     key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
+    key.push(word(hints.code_limit) << 32 | word(hints.loop_limit));
     key
 }
 

@@ -34,7 +34,7 @@ pub(super) fn ways(target: Target, driver: i32, wish: Option<&str>) -> Result<(V
         Some("tileiras") => return Ok((vec![Way::Tileiras], Vec::new())),
         Some("") | None => {}
         Some(other) => {
-            return Err(Error::argument(format!("CUTLET_TILEIR is `{other}`: expected driver or tileiras")));
+            return Err(Error::environment("CUTLET_TILEIR", other, "expected driver or tileiras"));
         }
     }
     if compiles(target, driver) {

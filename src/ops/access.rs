@@ -77,6 +77,7 @@ impl LoadOptions {
     /// assert_eq!(y.to_vec()?, [2.0; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn new() -> LoadOptions {
         LoadOptions::default()
     }
@@ -96,6 +97,7 @@ impl LoadOptions {
     /// assert_eq!(y.to_vec()?, [2.0]); // and not 0
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn padding(mut self, padding: Padding) -> LoadOptions {
         self.padding = padding;
         self
@@ -125,6 +127,7 @@ impl LoadOptions {
     /// assert_eq!(tiles.to_vec()?[32..], [4; 8]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn acquire(mut self, scope: Scope) -> LoadOptions {
         self.access.memory = Order::new(MemOrder::Acquire, scope);
         self
@@ -146,6 +149,7 @@ impl StoreOptions {
     /// assert_eq!(y.to_vec()?, [1.0; 3]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn new() -> StoreOptions {
         StoreOptions::default()
     }
@@ -167,6 +171,7 @@ impl StoreOptions {
     /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn release(mut self, scope: Scope) -> StoreOptions {
         self.access.memory = Order::new(MemOrder::Release, scope);
         self
@@ -190,6 +195,7 @@ macro_rules! access_options {
             /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
             /// # Ok::<(), ct::Error>(())
             /// ```
+            #[must_use]
             pub fn order(mut self, order: impl Into<Vec<usize>>) -> $name {
                 self.access.order = Some(order.into());
                 self
@@ -212,6 +218,7 @@ macro_rules! access_options {
             /// assert!((1..=8).contains(&y.to_vec()?[0]));
             /// # Ok::<(), ct::Error>(())
             /// ```
+            #[must_use]
             pub fn relaxed(mut self, scope: Scope) -> $name {
                 self.access.memory = Order::new(MemOrder::Relaxed, scope);
                 self
@@ -236,6 +243,7 @@ macro_rules! access_options {
             /// assert_eq!(y.to_vec()?, [2.0; 8]);
             /// # Ok::<(), ct::Error>(())
             /// ```
+            #[must_use]
             pub fn latency(mut self, latency: u32) -> $name {
                 self.access.latency = Some(latency);
                 self
@@ -256,6 +264,7 @@ macro_rules! access_options {
             /// assert_eq!(y.to_vec()?, [2.0; 8]);
             /// # Ok::<(), ct::Error>(())
             /// ```
+            #[must_use]
             pub fn allow_tma(mut self, allow: bool) -> $name {
                 self.access.allow_tma = Some(allow);
                 self
@@ -288,6 +297,7 @@ macro_rules! access_options {
             /// With `false`, every tile that an access with these options names lies within its array, along every
             /// axis, in every tile block of every launch. Else a GPU reads or writes memory that does not belong to
             /// the array. `true`, the default, promises nothing.
+            #[must_use]
             pub unsafe fn check_bounds(mut self, check: bool) -> $name {
                 self.access.unchecked = !check;
                 self

@@ -1,7 +1,8 @@
 //! Operators: `+ - * / % & | ^ << >>`, unary `-` and `!`.
 //!
 //! They mean what they mean in Rust: integer division truncates, `%` has the sign of the dividend, `>>`
-//! keeps the sign of signed integers. Integers wrap on overflow; a quotient by zero is 0, a remainder the dividend. Each line of the table at the end gives
+//! keeps the sign of signed integers. Integers wrap on overflow; a quotient by zero is 0, a remainder the dividend
+//! (a divisor that the host knows must not be 0). Each line of the table at the end gives
 //! every combination of tile, scalar and host value. (A host `usize` stands only on the right: on the left it would be a second type that the
 //! literal in `(2 * n).max(m)` could have, and rustc would ask for annotations.) The assigning
 //! forms (`+=`) are for Rust loops, which are unrolled while the kernel is traced: the state of a loop that happens when
@@ -17,7 +18,7 @@ use super::operand::{Operand, elementwise, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
-use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, here};
+use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, here, record};
 
 /// How integers of this type are read.
 pub(crate) fn sign<T: Element>() -> Sign {
@@ -64,9 +65,21 @@ fn shr(_: DType, sign: Sign) -> Selected {
     (Opcode::ShrI, vec![Attr::Sign(sign)])
 }
 
+/// An integer divisor that the host knows is a mistake where it is 0.
+pub(super) fn check_divisor(place: Place, name: &str, divisor: Arg) {
+    if !divisor.dtype.is_float() && matches!(divisor.source, Source::Literal(0) | Source::Extent(0)) {
+        let way_out = "a divisor that is 0 only when the kernel runs gives a quotient of 0, and the dividend as remainder: \
+                       pass it as a number of the launch if that is meant";
+        record(|t| t.report(place, format!("`{name}` of integers ({}) by the number 0", divisor.elem), &[way_out]));
+    }
+}
+
 #[track_caller]
 fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: Source, rhs: Source) -> X {
     let [lhs, rhs] = [lhs, rhs].map(|source| Arg { source, dtype: X::Elem::DTYPE, elem: X::Elem::NAME });
+    if matches!(code, Opcode::DivI | Opcode::RemI) {
+        check_divisor(place, name, rhs);
+    }
     uniform(place, name, code, scoped(code, X::Elem::DTYPE, attrs), &[lhs, rhs])
 }
 

@@ -185,6 +185,26 @@ impl Body {
         })
     }
 
+    /// Reports a loop whose condition cannot change: the body, in this block, gives the state back as it got it, nothing
+    /// is read of memory, and nothing else leaves the loop.
+    pub fn refuse_endless(self, block: BlockId, args: &[Raw], next: &[Raw]) {
+        record(|t| {
+            let same = args.len() == next.len() && args.iter().zip(next).all(|(a, b)| a.is_same(*b));
+            let module = &t.builder.module;
+            let (mut reads, mut exits) = (false, 0);
+            module.walk(block, &mut |id| {
+                let op = module.op(id);
+                reads |= matches!(op.code.spec().effect, Effect::Read | Effect::ReadWrite);
+                exits += u32::from(matches!(op.code, Opcode::Break | Opcode::Return));
+            });
+            if same && !reads && exits <= 1 {
+                let message = format!("`{}`: the body gives the state back as it is: the loop never ends", self.name);
+                let way_out = "return the next state from the body; what the condition asks for has to change";
+                t.report(self.place, message, &[way_out]);
+            }
+        });
+    }
+
     /// Are bodies nested so deeply that this one is not traced? Reports it.
     ///
     /// # Panics
@@ -202,12 +222,28 @@ impl Body {
         true
     }
 
+    /// A condition as a scalar; `None` after a problem.
+    pub fn condition(self, condition: impl Condition) -> Option<Value> {
+        let (place, source) = (self.place, condition.source());
+        record(|t| {
+            t.at(place);
+            if let Source::Value(raw) = source
+                && t.shape(raw).iter().any(|&extent| extent != 1)
+                && t.usable(raw, place).is_some()
+            {
+                let message = format!("`{}`: a tile of shape {:?} as the condition", self.name, t.shape(raw));
+                let way_out = "one bool decides for the whole tile block: reduce the mask with `.any(..)` or `.all(..)`; \
+                               `mask.select(a, b)` decides for each element";
+                t.report(place, message, &[way_out]);
+                return None;
+            }
+            t.scalar(place, source, DType::I1)
+        })
+    }
+
     /// `if condition { code values } else {}`, or the other way round. The values are to be of the form of `expected`.
     pub fn exit_if(self, condition: impl Condition, wanted: bool, code: Opcode, values: &[Raw], expected: &[Raw]) {
-        let condition = record(|t| {
-            t.at(self.place);
-            t.scalar(self.place, condition.source(), DType::I1)
-        });
+        let condition = self.condition(condition);
         let exit = |body: Body| {
             body.open(&[], &[]);
             body.close(code, values, expected)

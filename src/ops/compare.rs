@@ -34,20 +34,47 @@ pub(crate) fn mask(
 macro_rules! comparisons {
     ($($(#[$doc:meta])+ $name:ident = $pred:ident $order:ident;)+) => {
         methods! {
-            // These names belong to operator traits of the standard library, which tiles do not implement:
-            // a comparison gives a tile of bool.
+            // These names belong to operator traits of the standard library, which tiles have only for the sake of
+            // a message: a comparison gives a tile of bool. `&self`, so that these come first for references, too.
             #[allow(clippy::should_implement_trait)]
             [Comparable] $(
             $(#[$doc])+
             #[track_caller]
-            pub fn $name(self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(here(), stringify!($name), &[value(self), operand::<Self>(rhs)], |t, v, shape| {
+            #[must_use]
+            pub fn $name(&self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(*self), operand::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
         )+ }
     };
 }
+
+/// What `==` and `<` between values of a kernel ask for. Nothing implements it.
+#[diagnostic::on_unimplemented(
+    message = "a value that is known only when the kernel runs is compared by a method: `.eq(..)`, `.ne(..)`, `.lt(..)`, \
+               `.le(..)`, `.gt(..)`, `.ge(..)`",
+    label = "compared with `{Self}` by an operator",
+    note = "decide with `ct::if_else(x.gt(y), || .., || ..)` or `x.gt(y).select(a, b)`; a plain `if` decides while the \
+            kernel is traced"
+)]
+pub trait ComparedByOperator {}
+
+macro_rules! compared_by_operator {
+    ($([$($generics:tt)*] $ty:ty;)+) => {$(
+        impl<T, X: ComparedByOperator, $($generics)*> PartialEq<X> for $ty {
+            fn eq(&self, _: &X) -> bool {
+                unreachable!("no type is compared by an operator")
+            }
+        }
+        impl<T, X: ComparedByOperator, $($generics)*> PartialOrd<X> for $ty {
+            fn partial_cmp(&self, _: &X) -> Option<std::cmp::Ordering> {
+                unreachable!("no type is compared by an operator")
+            }
+        }
+    )+};
+}
+compared_by_operator! { [const R: usize] Tile<T, R>; [] Scalar<T>; }
 
 comparisons! {
     /// Is each element equal to that of `rhs`? False where either is NaN.
@@ -209,6 +236,28 @@ unordered_comparisons! {
     ge_unordered = Ge Unordered;
 }
 
+/// What [`max`](Tile::max) and [`min`](Tile::min) take: every [`Operand`].
+#[diagnostic::on_unimplemented(
+    message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
+    note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",
+    note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
+            with `.cast::<T>()`"
+)]
+pub trait Comparand<O>: Copy {
+    /// The same, as an operand.
+    type Operand: Operand<O>;
+    #[doc(hidden)]
+    fn operand(self) -> Self::Operand;
+}
+
+#[diagnostic::do_not_recommend]
+impl<O, B: Operand<O>> Comparand<O> for B {
+    type Operand = B;
+    fn operand(self) -> B {
+        self
+    }
+}
+
 /// Op and attributes of the larger or smaller of two numbers.
 fn extremum<T: Element>(float: Opcode, int: Opcode) -> (Opcode, Vec<Attr>) {
     if T::DTYPE.is_float() { (float, vec![]) } else { (int, vec![Attr::Sign(sign::<T>())]) }
@@ -228,9 +277,10 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn max(self, rhs: impl Operand<Self>) -> Self {
+    #[must_use]
+    pub fn max(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
-        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs.operand())])
     }
 
     /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
@@ -246,9 +296,10 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn min(self, rhs: impl Operand<Self>) -> Self {
+    #[must_use]
+    pub fn min(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
-        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs.operand())])
     }
 
     /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
@@ -262,6 +313,7 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn clamp(self, low: impl Operand<Self>, high: impl Operand<Self>) -> Self {
         let operands = [value(self), operand::<Self>(low), operand::<Self>(high)];
         elementwise(here(), "clamp", &operands, |t, v, shape| {
@@ -292,6 +344,7 @@ methods! { [Number]
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn select<O: TileLike>(
     condition: impl Operand<O::With<bool>>,
     if_true: impl Operand<O>,
@@ -316,6 +369,7 @@ impl<const R: usize> Tile<bool, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn select<T: Whole>(self, if_true: impl Operand<Tile<T, R>>, if_false: impl Operand<Tile<T, R>>) -> Tile<T, R> {
         select(self, if_true, if_false)
     }
@@ -334,6 +388,7 @@ impl Scalar<bool> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn select<T: Whole>(self, if_true: impl Operand<Scalar<T>>, if_false: impl Operand<Scalar<T>>) -> Scalar<T> {
         select(self, if_true, if_false)
     }

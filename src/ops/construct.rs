@@ -43,6 +43,7 @@ pub const fn next_extent(n: usize) -> usize {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
     filled("full", shape, value.source())
 }
@@ -88,6 +89,7 @@ fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Sou
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
     filled("zeros", shape, Source::Literal(T::from_f64(0.0).to_bits()))
 }
@@ -103,6 +105,7 @@ pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
     filled("ones", shape, Source::Literal(T::from_f64(1.0).to_bits()))
 }
@@ -118,6 +121,7 @@ pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
     let place = here();
     Scalar::from_raw(record(|t| {
@@ -125,6 +129,23 @@ pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
         let value = t.splat(T::DTYPE, value.to_bits(), &[]);
         t.raw(value)
     }))
+}
+
+/// [`scalar`], where the type is known from elsewhere: `[i, 0.into()]`.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn first_rows(a: Array<f32, 2>) -> Tile<f32, 2> {
+///     a.load([ct::bid(0), 0.into()], [16, 16]) // the same as (ct::bid(0), 0)
+/// }
+/// ```
+impl<T: Whole> From<T> for Scalar<T> {
+    #[track_caller]
+    fn from(value: T) -> Scalar<T> {
+        scalar(value)
+    }
 }
 
 /// The numbers `start`, `start + step`, `start + 2 * step`, …: a tile of `n` elements.
@@ -146,6 +167,7 @@ pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
     let (place, shape) = (here(), extents([n]));
     Tile::from_raw(record(|t| {

@@ -7,7 +7,6 @@
 use super::body::{Body, Condition};
 use super::range::LoopRange;
 use super::state::{State, Values};
-use crate::dtype::DType;
 use crate::ir::Opcode;
 use crate::tile::{here, in_region, record};
 
@@ -107,6 +106,7 @@ pub fn while_loop<S: State, C: Condition>(init: S, condition: impl Fn(S) -> C, b
     let state = || Values::into_state(&init, args.iter().copied());
     this.exit_if(in_region(|| condition(state())), false, Opcode::Break, &args, &carried);
     let next = Values::of(&in_region(|| body(state())));
+    this.refuse_endless(block, &args, &next);
     let closed = this.close(Opcode::Continue, &next, &carried);
     record(|t| t.end_loop(block));
     let results = this.finish(Opcode::Loop, &[], Some(&carried), closed.map(|b| vec![b]), &carried, vec![]);
@@ -172,10 +172,7 @@ impl Body {
             // A state of the right form: a branch that ends the recursion is more likely the second one.
             return otherwise();
         }
-        let condition = record(|t| {
-            t.at(self.place);
-            t.scalar(self.place, condition.source(), DType::I1)
-        });
+        let condition = self.condition(condition);
         self.open(&[], &[]);
         let first = in_region(then);
         let values = Values::of(&first);

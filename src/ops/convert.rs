@@ -113,6 +113,7 @@ methods! { [Element]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cast<U: Element>(self) -> <Self as TileLike>::With<U>
     where
         T: CastTo<U>,
@@ -134,6 +135,7 @@ methods! { [Element]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cast_with<U: AnyFloat>(self, rounding: Rounding) -> <Self as TileLike>::With<U>
     where
         T: AnyFloat,
@@ -162,6 +164,7 @@ methods! { [Element]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn bitcast<U: Element>(self) -> <Self as TileLike>::With<U>
     where
         T: BitcastTo<U>,

@@ -102,6 +102,7 @@ impl<T: Divides> Divisor<T> {
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn get(self) -> Scalar<T> {
         self.divisor
     }

@@ -61,6 +61,8 @@ impl Fold<'_> {
     /// The operands, if they and the axes are as they should be.
     fn start(&self, t: &mut Trace, sources: &[Raw], axes: &[usize]) -> Option<Vec<Value>> {
         t.at(self.place);
+        // First: a stand-in has a shape that the user has not written.
+        let usable: Vec<Value> = sources.iter().map(|&source| t.usable(source, self.place)).collect::<Option<_>>()?;
         let shape = t.shape(sources[0]);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
             let message = format!("`{}` along axis {axis} of a tile of shape {shape:?}", self.name);
@@ -72,7 +74,6 @@ impl Fold<'_> {
             t.report(self.place, message, &["`..` stands for all axes"]);
             return None;
         }
-        let usable: Vec<Value> = sources.iter().map(|&source| t.usable(source, self.place)).collect::<Option<_>>()?;
         if let Some(other) = sources.iter().map(|&source| t.shape(source)).find(|other| *other != shape) {
             let message = format!("`{}` of tiles with shapes {shape:?} and {other:?}", self.name);
             t.report(self.place, message, &["the shapes must be equal: use `broadcast_to`"]);

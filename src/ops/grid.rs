@@ -36,6 +36,7 @@ fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn bid(axis: usize) -> Scalar<i32> {
     grid_value(here(), "bid", Opcode::GetTileBlockId, axis)
 }
@@ -55,6 +56,7 @@ pub fn bid(axis: usize) -> Scalar<i32> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn num_blocks(axis: usize) -> Scalar<i32> {
     grid_value(here(), "num_blocks", Opcode::GetNumTileBlocks, axis)
 }

@@ -163,6 +163,7 @@ pub struct At(Component);
 /// assert_eq!(out.to_vec()?, [5, 6, 1, 2, 0, 0, 5, 6]);
 /// # Ok::<(), ct::Error>(())
 /// ```
+#[must_use]
 pub fn at(position: impl Position) -> At {
     At(position.position())
 }

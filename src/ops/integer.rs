@@ -1,11 +1,11 @@
 //! Divisions that round in a stated direction, floored remainder, high half of a product.
 
-use super::arithmetic::sign;
+use super::arithmetic::{check_divisor, sign};
 use super::compare::mask;
 use super::operand::{Operand, elementwise, methods, operand, value};
 use crate::element::{Element, Int, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
-use crate::tile::{Scalar, Tile, Trace, here};
+use crate::tile::{Arg, Place, Scalar, Tile, Trace, here};
 
 /// `a / b` rounded in a direction: floats divide, then round to a whole number.
 fn divide<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64], rounding: Rounding) -> Value {
@@ -81,6 +81,12 @@ fn high_product<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value 
     })
 }
 
+/// The operands of a division; a divisor of 0 that the host knows is reported.
+fn checked(place: Place, name: &str, dividend: Arg, divisor: Arg) -> [Arg; 2] {
+    check_divisor(place, name, divisor);
+    [dividend, divisor]
+}
+
 methods! { [Number]
     /// `self / divisor` rounded down, toward negative infinity; an integer by zero gives 0. Floats divide and take the floor.
     ///
@@ -93,8 +99,9 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn floor_div(self, divisor: impl Operand<Self>) -> Self {
-        elementwise(here(), "floor_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
+        elementwise(here(), "floor_div", &checked(here(), "floor_div", value(self), operand::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::NegInf)
         })
     }
@@ -110,8 +117,9 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn ceil_div(self, divisor: impl Operand<Self>) -> Self {
-        elementwise(here(), "ceil_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
+        elementwise(here(), "ceil_div", &checked(here(), "ceil_div", value(self), operand::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::PosInf)
         })
     }
@@ -127,8 +135,9 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn trunc_div(self, divisor: impl Operand<Self>) -> Self {
-        elementwise(here(), "trunc_div", &[value(self), operand::<Self>(divisor)], |t, v, shape| {
+        elementwise(here(), "trunc_div", &checked(here(), "trunc_div", value(self), operand::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::Zero)
         })
     }
@@ -145,8 +154,9 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn modulo(self, divisor: impl Operand<Self>) -> Self {
-        elementwise(here(), "modulo", &[value(self), operand::<Self>(divisor)], floored_remainder::<T>)
+        elementwise(here(), "modulo", &checked(here(), "modulo", value(self), operand::<Self>(divisor)), floored_remainder::<T>)
     }
 }
 
@@ -162,6 +172,7 @@ methods! { [Int]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn mul_hi(self, factor: impl Operand<Self>) -> Self {
         elementwise(here(), "mul_hi", &[value(self), operand::<Self>(factor)], high_product::<T>)
     }

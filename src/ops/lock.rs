@@ -48,6 +48,7 @@ impl<const R: usize> Lock<R> {
     /// assert_eq!(sum.to_vec()?, [20]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn new(entry: EntryMut<i32, R>) -> Lock<R> {
         Lock { entry }
     }

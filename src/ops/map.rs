@@ -140,6 +140,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn map<U: Whole>(self, function: impl Fn(Scalar<T>) -> Scalar<U>) -> Tile<U, R> {
         let place = here();
         let body = |x: &[Raw]| function(Scalar::from_raw(x[0])).raw();
@@ -163,6 +164,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn zip_map<V: Whole, U: Whole>(
         self,
         other: Tile<V, R>,

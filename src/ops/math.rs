@@ -15,6 +15,7 @@ macro_rules! unary_functions {
         methods! { [Element] $(
             $(#[$doc])+
             #[track_caller]
+            #[must_use]
             pub fn $name(self) -> Self
             where
                 T: Float,
@@ -196,6 +197,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn pow(self, exponent: impl Operand<Self>) -> Self {
         uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), operand::<Self>(exponent)])
     }
@@ -212,6 +214,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn atan2(self, x: impl Operand<Self>) -> Self {
         uniform(here(), "atan2", Opcode::Atan2, vec![], &[value(self), operand::<Self>(x)])
     }
@@ -227,6 +230,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn isnan(self) -> <Self as TileLike>::With<bool> {
         elementwise(here(), "isnan", &[value(self)], |t, v, shape| {
             mask(t, CmpPred::Ne, CmpOrder::Unordered, T::DTYPE, T::SIGNED, v[0], v[0], shape)
@@ -239,6 +243,7 @@ macro_rules! approximations {
         impl<const R: usize> Tile<f32, R> {
             $(#[$doc])+
             #[track_caller]
+            #[must_use]
             pub fn $name(self) -> Self {
                 let attrs = vec![Attr::Rounding(Rounding::Approx)];
                 uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
@@ -247,6 +252,7 @@ macro_rules! approximations {
         impl Scalar<f32> {
             $(#[$doc])+
             #[track_caller]
+            #[must_use]
             pub fn $name(self) -> Self {
                 let attrs = vec![Attr::Rounding(Rounding::Approx)];
                 uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
@@ -293,6 +299,7 @@ methods! { [Number]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn abs(self) -> Self {
         match (T::DTYPE.is_float(), T::SIGNED) {
             (true, _) => uniform(here(), "abs", Opcode::AbsF, vec![], &[value(self)]),

@@ -111,6 +111,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
                 self.load_with(index, shape, LoadOptions::default())
             }
@@ -131,6 +132,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn load_with(self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Tile<T, R> {
                 let shape = extents(shape);
                 let visit = self.visit(here(), "load", &shape, &options.access, Some(options.padding));
@@ -152,6 +154,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn load_scalar(self, index: impl TileIndex<R>) -> Scalar<T>
             where
                 T: Whole,
@@ -174,6 +177,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn extent(self, axis: usize) -> Scalar<i32> {
                 let place = here();
                 Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I32)))
@@ -194,6 +198,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn extent64(self, axis: usize) -> Scalar<i64> {
                 let place = here();
                 Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I64)))
@@ -216,6 +221,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn shape(self) -> [Scalar<i32>; R] {
                 let place = here();
                 std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, place, d, DType::I32))))
@@ -238,6 +244,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
                 let (shape, access) = (extents(shape), Access::default());
                 let visit = self.visit(here(), "num_tiles", &shape, &access, Some(Padding::Zero));
@@ -260,6 +267,7 @@ macro_rules! array_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn permute(self, order: [usize; R]) -> $name<T, R> {
                 let place = here();
                 $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
@@ -415,6 +423,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// assert_eq!(x.to_vec()?, [10, 2, 3, 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn as_array(self) -> Array<T, R> {
         Array::from_handle(self.handle)
     }

@@ -142,6 +142,7 @@ impl Trace {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn mma<A, B, C, const R: usize>(a: Tile<A, R>, b: Tile<B, R>, acc: Tile<C, R>) -> Tile<C, R>
 where
     A: MmaInput<B, C>,
@@ -171,6 +172,7 @@ where
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn mma_fast_acc<A, B, C, const R: usize>(a: Tile<A, R>, b: Tile<B, R>, acc: Tile<C, R>) -> Tile<C, R>
 where
     A: MmaInput<B, C>,
@@ -195,6 +197,7 @@ where
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
+#[must_use]
 pub fn matmul<A, B, const R: usize>(a: Tile<A, R>, b: Tile<B, R>) -> Tile<A::Acc, R>
 where
     A: MatmulInput<B>,

@@ -43,6 +43,7 @@ impl FloatMode {
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn new() -> FloatMode {
         FloatMode::default()
     }
@@ -58,6 +59,7 @@ impl FloatMode {
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn rounding(self, rounding: Rounding) -> FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
@@ -87,6 +89,7 @@ impl FloatMode {
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn flush_to_zero(self) -> FloatMode {
         FloatMode { flush_to_zero: true, ..self }
     }
@@ -226,6 +229,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn add_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "add_with", &ARITHMETIC);
         uniform(here(), "add_with", Opcode::AddF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -242,6 +246,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn sub_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sub_with", &ARITHMETIC);
         uniform(here(), "sub_with", Opcode::SubF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -259,6 +264,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn mul_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "mul_with", &ARITHMETIC);
         uniform(here(), "mul_with", Opcode::MulF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -276,6 +282,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn div_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "div_with", &DIVISION);
         uniform(here(), "div_with", Opcode::DivF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -293,6 +300,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn fma(self, factor: impl Operand<Self>, addend: impl Operand<Self>) -> Self {
         let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
         uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), operand::<Self>(factor), operand::<Self>(addend)])
@@ -309,6 +317,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn fma_with(
         self,
         factor: impl Operand<Self>,
@@ -330,6 +339,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn sqrt_with(self, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sqrt_with", &ROOT);
         uniform(here(), "sqrt_with", Opcode::Sqrt, attrs, &[value(self)])
@@ -346,6 +356,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn rsqrt_with(self, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "rsqrt_with", &NONE);
         uniform(here(), "rsqrt_with", Opcode::Rsqrt, attrs, &[value(self)])
@@ -362,6 +373,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn exp2_with(self, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "exp2_with", &NONE);
         uniform(here(), "exp2_with", Opcode::Exp2, attrs, &[value(self)])
@@ -378,6 +390,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn max_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "max_with", &NONE);
         uniform(here(), "max_with", Opcode::MaxF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -394,6 +407,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn min_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "min_with", &NONE);
         uniform(here(), "min_with", Opcode::MinF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -410,6 +424,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn max_nan(self, rhs: impl Operand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
         uniform(here(), "max_nan", Opcode::MaxF, attrs, &[value(self), operand::<Self>(rhs)])
@@ -426,6 +441,7 @@ methods! { [Float]
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn min_nan(self, rhs: impl Operand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
         uniform(here(), "min_nan", Opcode::MinF, attrs, &[value(self), operand::<Self>(rhs)])

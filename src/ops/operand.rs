@@ -30,6 +30,7 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Raw, Scalar, Source, Tile
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be combined with `{O}`",
+    note = "a literal has the element type of the tile: `2.0` beside floats, `2` beside integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`, \
             `.unsqueeze(axis)` or `.squeeze(axis)`; a `Scalar` and a host value of the element type go with any rank"
 )]

@@ -327,6 +327,7 @@ macro_rules! stacks {
             pub fn unstack<const N: usize>(self, axis: usize) -> [Tile<T, $rank>; N] {
                 let place = here();
                 let extent = self.shape().get(axis).copied();
+                let extent = extent.filter(|_| !record(|t| t.is_poisoned(self.raw())));
                 if let Some(extent) = extent.filter(|&extent| extent != N) {
                     let message = format!("`unstack` into {N} tiles along axis {axis} of extent {extent}");
                     record(|t| t.report(place, message, &["the number of tiles is the extent of the axis"]));
@@ -378,7 +379,11 @@ impl<T: Element, const R: usize> Tile<T, R> {
             Some(_) => None,
         };
         if let Some((message, way_out)) = problem {
-            record(|t| t.report(place, message, &[way_out]));
+            record(|t| {
+                if !t.is_poisoned(self.raw()) {
+                    t.report(place, message, &[way_out]);
+                }
+            });
             return std::array::from_fn(|_| {
                 Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, extents(part).as_slice()))))
             });

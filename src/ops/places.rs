@@ -133,6 +133,7 @@ pub struct Span {
 /// assert_eq!(out.to_vec()?, [15.0, 16.0, 17.0, 0.0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
+#[must_use]
 pub fn span(start: impl Operand<Scalar<i32>>, len: usize) -> Span {
     Span { start: start.source(), len: i64::try_from(len).unwrap_or(i64::MAX) }
 }

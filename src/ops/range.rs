@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::dtype::DType;
 use crate::element::Int;
-use crate::tile::{Handle, Raw, Scalar, Source};
+use crate::tile::{Handle, Raw, Scalar, Source, here, record};
 
 /// Element types that a loop counts in.
 ///
@@ -273,6 +273,7 @@ pub struct StepRange<C = i32> {
 /// assert_eq!(out.to_vec()?, [54321]);
 /// # Ok::<(), ct::Error>(())
 /// ```
+#[must_use]
 pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
     StepRange { bounds: Bounds::of::<A::Counter>(start.sources(end)), counter: PhantomData }
 }
@@ -298,6 +299,7 @@ impl<C: Count> StepRange<C> {
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn step(mut self, step: impl LoopStep<C>) -> StepRange<C> {
         self.bounds.step = step.step();
         self
@@ -377,31 +379,24 @@ impl<C: Count> StepRange<C> {
     }
 }
 
-/// Why a Rust `for` does not run over a range of the kernel. Nothing implements it.
-///
-/// ```
-/// # use cutlet as ct;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let (mut known, n) = (ct::scalar(0), ct::num_blocks(0) * 4);
-/// for k in 0..4 {
-///     known += k; // four additions in the code
-/// }
-/// let sum = ct::for_each(..n, ct::scalar(0), |k, sum| sum + k); // a loop in the code: `for k in ct::range(0, n)` is an error
-/// ct::assert!(known.eq(sum));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "a Rust `for` runs while the kernel is traced, and the ends of this range are known only when it runs",
-    label = "write `ct::for_each(range, state, |i, state| ..)`",
-    note = "the state goes in and comes out by value; `()` if there is none"
-)]
-pub trait KnownWhileTracing {}
-
-impl<C: KnownWhileTracing> IntoIterator for StepRange<C> {
+/// A Rust `for` runs while the kernel is traced, when the ends of a range are not known: no number comes, and the trace
+/// has a diagnostic that names [`for_each`](crate::for_each).
+impl<C: Count> IntoIterator for StepRange<C> {
     type Item = Scalar<C>;
     type IntoIter = std::iter::Empty<Scalar<C>>;
+
+    #[track_caller]
     fn into_iter(self) -> Self::IntoIter {
+        let place = here();
+        let way_out = "write `ct::for_each(range, state, |i, state| ..)`: the state goes in and comes out by value, `()` if \
+                       there is none";
+        record(|t| {
+            t.report(
+                place,
+                "a Rust `for` runs while the kernel is traced, and the ends of this range are known only when it runs",
+                &[way_out],
+            );
+        });
         std::iter::empty()
     }
 }

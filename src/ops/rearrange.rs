@@ -12,13 +12,14 @@ impl Trace {
     /// Reports an axis that does not exist; else the value, if it can be used.
     pub(super) fn along(&mut self, place: Place, name: &str, tile: Raw, axes: &[usize]) -> Option<Value> {
         self.at(place);
+        // First: a stand-in has a shape that the user has not written.
+        let value = self.usable(tile, place)?;
         let shape = self.shape(tile);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
             let message = format!("`{name}` along axis {axis} of a tile of shape {shape:?}");
             self.report(place, message, &["axes are counted from 0"]);
             return None;
         }
-        let value = self.usable(tile, place)?;
         self.admits(place, Effect::Pure, shape.len()).then_some(value)
     }
 

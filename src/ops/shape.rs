@@ -94,6 +94,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn reshape<const N: usize>(self, shape: [usize; N]) -> Tile<T, N> {
         let (place, shape) = (here(), extents(shape));
         Tile::from_raw(record(|t| t.reshape(place, "reshape", self.raw(), T::DTYPE, &shape)))
@@ -110,6 +111,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn broadcast_to(self, shape: [usize; R]) -> Tile<T, R> {
         let (place, shape) = (here(), extents(shape));
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
@@ -127,6 +129,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn permute(self, order: [usize; R]) -> Tile<T, R> {
         let place = here();
         Tile::from_raw(record(|t| t.permute(place, "permute", self.raw(), T::DTYPE, &order)))
@@ -143,6 +146,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn swap_axes(self, first: usize, second: usize) -> Tile<T, R> {
         let place = here();
         let mut order: [usize; R] = std::array::from_fn(|d| d);
@@ -166,6 +170,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn item(self) -> Scalar<T>
     where
         T: Whole,
@@ -204,6 +209,7 @@ impl<T: Element> Scalar<T> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn broadcast_to<const R: usize>(self, shape: [usize; R]) -> Tile<T, R> {
         let (place, shape) = (here(), extents(shape));
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
@@ -220,6 +226,7 @@ impl<T: Element> Scalar<T> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn to_tile<const R: usize>(self) -> Tile<T, R> {
         let place = here();
         Tile::from_raw(record(|t| t.reshape(place, "to_tile", self.raw(), T::DTYPE, &[1; R])))
@@ -250,6 +257,7 @@ macro_rules! rank_changes {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn squeeze(self, axis: usize) -> Tile<T, $less> {
                 let place = here();
                 let axis = checked_axis(place, "squeeze", axis, $rank, $rank);
@@ -278,6 +286,7 @@ macro_rules! rank_changes {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn unsqueeze(self, axis: usize) -> Tile<T, $more> {
                 let place = here();
                 let axis = checked_axis(place, "unsqueeze", axis, $more, $rank);
@@ -313,6 +322,7 @@ macro_rules! matrix_transpose {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn transpose(self) -> Tile<T, $rank> {
                 let place = here();
                 let mut order: [usize; $rank] = std::array::from_fn(|d| d);

@@ -60,6 +60,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(y.to_vec()?, [2, 3]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn step(mut self, step: [usize; R]) -> Self {
         self.step = step;
         self
@@ -79,6 +80,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn order(mut self, order: [usize; R]) -> Self {
         self.order = Some(order);
         self
@@ -98,6 +100,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(y.to_vec()?, [-2.0]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn padding(mut self, padding: Padding) -> Self {
         self.padding = padding;
         self
@@ -118,6 +121,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert!((1..=8).contains(&y.to_vec()?[0]));
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn relaxed(mut self, scope: Scope) -> Self {
         (self.loads, self.stores) = (Order::new(MemOrder::Relaxed, scope), Order::new(MemOrder::Relaxed, scope));
         self
@@ -148,6 +152,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(data.to_vec()?, [1.5, 1.5, 1.5, 1.5, 3.0, 3.0, 3.0, 3.0]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn acquire(mut self, scope: Scope) -> Self {
         self.loads = Order::new(MemOrder::Acquire, scope);
         self
@@ -167,6 +172,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(y.to_vec()?, [3; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn latency(mut self, latency: u32) -> Self {
         self.latency = Some(latency);
         self
@@ -186,6 +192,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(y.to_vec()?, [3; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn allow_tma(mut self, allow: bool) -> Self {
         self.allow_tma = Some(allow);
         self
@@ -210,6 +217,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// assert_eq!(y.to_vec()?, [3; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub unsafe fn check_bounds(mut self, check: bool) -> Self {
         self.checked = check;
         self
@@ -298,6 +306,7 @@ macro_rules! tiles_of {
             /// assert_eq!(y.to_vec()?, [3, 4]);
             /// # Ok::<(), ct::Error>(())
             /// ```
+            #[must_use]
             pub fn tiles(self, shape: [usize; R]) -> Tiles<Self, R> {
                 let (order, latency, allow_tma) = (None, None, None);
                 let (padding, weak, step) = (Padding::Zero, Order::default(), shape);
@@ -350,6 +359,7 @@ macro_rules! tiles_of {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
+            #[must_use]
             pub fn along(self, axis: usize) -> StepRange<i32> {
                 range(0, self.num_tiles(axis))
             }
@@ -436,6 +446,7 @@ impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
     /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn release(mut self, scope: Scope) -> Self {
         self.stores = Order::new(MemOrder::Release, scope);
         self

@@ -99,7 +99,7 @@ macro_rules! array_argument {
 
             #[inline]
             fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-                visit(MemoryUse { memory: &self.memory, writes: $writes });
+                visit(MemoryUse { memory: &self.memory, writes: $writes, empty: self.layout.len() == 0 });
             }
 
             #[inline]
@@ -240,7 +240,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     }
 
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-        visit(MemoryUse { memory: Memory::absent(), writes: false });
+        visit(MemoryUse { memory: Memory::absent(), writes: false, empty: self.layout.len() == 0 });
     }
 
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
@@ -267,7 +267,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
     }
 
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-        visit(MemoryUse { memory: Memory::absent(), writes: true });
+        visit(MemoryUse { memory: Memory::absent(), writes: true, empty: self.0.layout.len() == 0 });
     }
 
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {

@@ -142,11 +142,22 @@ impl Device {
             Some((layout, bytes))
         };
         let Some((layout, bytes)) = Strided::contiguous(shape).and_then(room) else {
-            let message = format!("an array of shape {shape:?} of {} has too many elements for any memory", T::NAME);
+            let message = format!("an array of shape {shape:?} of {} is larger than any memory", T::NAME);
             return Err(Error::argument(message));
         };
         check_packed::<T, R>(&layout)?;
-        let memory = Memory::alloc(*self, bytes)?;
+        let memory = match Memory::alloc(*self, bytes) {
+            Err(Error::Driver { code, .. }) if code == "CUDA_ERROR_OUT_OF_MEMORY" => None,
+            Err(Error::Argument(_)) => None,
+            other => Some(other?),
+        };
+        let Some(memory) = memory else {
+            return Err(Error::argument(format!(
+                "an array of shape {shape:?} of {}, {bytes} bytes, does not fit into the free memory of {self}: split it, \
+                 or free others first (arrays are freed when they are dropped)",
+                T::NAME
+            )));
+        };
         Ok(DeviceArray::of(memory, layout))
     }
 }

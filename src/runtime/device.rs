@@ -55,7 +55,7 @@ impl Backend {
             Ok(name) if name.is_empty() => Ok(None),
             Ok(name) => match name.parse() {
                 Ok(backend) => Ok(Some(backend)),
-                Err(message) => Err(Error::argument(format!("CUTLET_BACKEND: {message}"))),
+                Err(message) => Err(Error::environment("CUTLET_BACKEND", &name, message)),
             },
         }
     }
@@ -90,7 +90,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::NoDevice`] when `CUTLET_BACKEND=ptx` and there is no GPU, [`Error::Argument`] for a
-    /// value of that variable that is no back end.
+    /// value of that variable that is no back end, or of `CUTLET_TARGET` that is no target.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -100,6 +100,12 @@ impl Device {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn first() -> Result<Device> {
+        if let Ok(wish) = std::env::var("CUTLET_TARGET")
+            && !wish.is_empty()
+        {
+            // Said also where no code is made for a GPU.
+            wish.parse::<Target>().map_err(|problem| Error::environment("CUTLET_TARGET", &wish, problem))?;
+        }
         match Backend::from_env()? {
             Some(Backend::Cpu) => Ok(Device::cpu()),
             Some(Backend::Ptx | Backend::TileIr) => Device::gpu(0),

@@ -244,10 +244,10 @@ fn chosen_target(own: Target, wish: &str) -> Result<Target> {
     if wish.is_empty() {
         return Ok(own);
     }
-    let target: Target = wish.parse().map_err(|error| Error::argument(format!("CUTLET_TARGET: {error}")))?;
+    let target: Target = wish.parse().map_err(|error| Error::environment("CUTLET_TARGET", wish, error))?;
     match target.arch <= own.arch && (!target.accelerated || target.arch == own.arch) {
         true => Ok(target),
-        false => Err(Error::argument(format!("CUTLET_TARGET is {target}, whose code does not run on {own}"))),
+        false => Err(Error::environment("CUTLET_TARGET", wish, format!("code for it does not run on {own}"))),
     }
 }
 

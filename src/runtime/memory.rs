@@ -63,6 +63,8 @@ pub struct MemoryUse<'a> {
     pub(crate) memory: &'a Memory,
     /// May the kernel write it? Then the argument borrows it uniquely.
     pub(crate) writes: bool,
+    /// Has the argument no element? (Its allocation may have some.)
+    pub(crate) empty: bool,
 }
 
 impl<'a> MemoryUse<'a> {

@@ -34,7 +34,9 @@ pub(crate) use driver::Driver;
 pub(crate) use failure::{FailureNote, Note};
 pub(crate) use gpu::{Gpu, Seen, StreamHandle};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
-pub(crate) use module::{Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
+pub(crate) use module::{
+    Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
+};
 pub use packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
 pub use stream::{Event, Stream};
 pub use table::{ArrayTable, ArrayTableMut};

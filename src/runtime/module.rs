@@ -125,6 +125,15 @@ pub(crate) fn spills(log: &str) -> bool {
     log.lines().any(tells_spills)
 }
 
+/// Did the assembler put values of a thread into local memory, be it as spills or as its stack?
+pub(crate) fn uses_local_memory(log: &str) -> bool {
+    let has_stack = |part: &str| {
+        part.contains("bytes stack frame")
+            && part.split_whitespace().next().is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > 0))
+    };
+    spills(log) || log.lines().flat_map(|line| line.split(',')).any(has_stack)
+}
+
 fn tells_spills(line: &str) -> bool {
     line.split(',').any(|part| {
         part.contains("spill") && part.split_whitespace().next().is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > 0))

@@ -138,13 +138,14 @@ impl<const R: usize> Strided<R> {
                 self.len()
             )));
         }
-        let strides = self.reshaped_strides(shape).ok_or_else(|| {
-            Error::argument(format!(
+        // No closure: the place would be here.
+        let Some(strides) = self.reshaped_strides(shape) else {
+            return Err(Error::argument(format!(
                 "an array of shape {:?} and strides {:?} cannot be read as shape {shape:?} without a copy; \
                  copy it first, `device.array(&view.to_vec()?, {shape:?})`",
                 self.shape, self.strides
-            ))
-        })?;
+            )));
+        };
         Ok(Strided { offset: self.offset, shape, strides })
     }
 

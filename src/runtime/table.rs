@@ -197,8 +197,10 @@ macro_rules! table_argument {
 
             #[inline]
             fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-                visit(MemoryUse { memory: &self.list.words.memory, writes: false });
-                self.arrays.iter().for_each(|array| visit(MemoryUse { memory: &*array.memory, writes: $writes }));
+                // Which elements the arrays have, views of them may be empty, is in words that the device holds.
+                visit(MemoryUse { memory: &self.list.words.memory, writes: false, empty: true });
+                let memory = self.arrays.iter().map(|array| &*array.memory);
+                memory.for_each(|memory| visit(MemoryUse { memory, writes: $writes, empty: true }));
             }
 
             #[inline]

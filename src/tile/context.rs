@@ -67,6 +67,13 @@ pub struct Raw {
     pub(super) rank: u8,
 }
 
+impl Raw {
+    /// Is this the same value, not only an equal one?
+    pub fn is_same(self, other: Raw) -> bool {
+        (self.trace, self.value) == (other.trace, other.value)
+    }
+}
+
 /// An operand: recorded, or a host value that becomes a constant of whatever shape is wanted.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
@@ -284,6 +291,11 @@ impl Trace {
         self.poisoned.insert(value);
         self.settle(&[value], block);
         self.raw(value)
+    }
+
+    /// Is this what a refused operation gave? Its shape may be one that the user has not written.
+    pub fn is_poisoned(&self, raw: Raw) -> bool {
+        raw.trace == self.id && self.poisoned.contains(&raw.value)
     }
 
     /// The tile type behind a handle; of a value of another trace, some tile of its rank.

@@ -140,6 +140,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn shape(self) -> [usize; R] {
         let shape = record(|t| t.shape(self.raw));
         std::array::from_fn(|d| shape[d] as usize)
@@ -159,6 +160,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn len(self) -> usize {
         self.shape().iter().product()
     }
@@ -173,6 +175,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn is_empty(self) -> bool {
         false
     }

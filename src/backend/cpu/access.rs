@@ -6,13 +6,15 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::atomic;
+use super::check::Touch;
 use super::eval::Machine;
 use super::int;
 use super::memory::Span;
 use super::value::{Array, Val, Width, Word, Words, with_width, zip};
 use super::view::{self, Footprint, Index};
 use crate::dtype::DType;
-use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Op, Sign, Type, Value};
+use crate::ir::table::Effect;
+use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Op, Opcode, Sign, Type, Value};
 
 impl Machine<'_> {
     // Addresses.
@@ -75,7 +77,9 @@ impl Machine<'_> {
             Some(Attr::Inbounds(list)) => list.as_slice(),
             _ => &[],
         };
-        Ok((view::footprint(ty, elem, self.array(view), &index, inbounds)?, elem))
+        let footprint = view::footprint(ty, elem, self.array(view), &index, inbounds)?;
+        self.check_footprint(op, view, &footprint, &index, elem)?;
+        Ok((footprint, elem))
     }
 
     fn index(&self, value: Value) -> Index {
@@ -103,7 +107,7 @@ impl Machine<'_> {
         };
         let span = self.touch(view, &footprint, dtype, false)?;
         let words = footprint.load(span, dtype, view::padding_bits(dtype, padding));
-        fence_after(op);
+        self.fence_after(op);
         self.put(op, words);
         self.set_token(op);
         Ok(())
@@ -156,6 +160,7 @@ impl Machine<'_> {
         let mask = op.operand_group("mask").first().map(|&mask| u8::of(self.tile(mask)));
         for (i, &address) in u64::of(self.tile(pointers)).iter().enumerate() {
             if mask.is_none_or(|mask| mask[i] != 0) {
+                self.check_places(op, std::iter::once(2 * address), bytes)?;
                 visit(i, self.span(pointers, address, bytes as u64, bytes, write)?);
             }
         }
@@ -176,7 +181,7 @@ impl Machine<'_> {
                 out[i] = if dtype == DType::I1 { W::from_u64(u64::from(word.to_u64() != 0)) } else { word };
             })?;
         });
-        fence_after(op);
+        self.fence_after(op);
         self.put(op, words);
         self.set_token(op);
         Ok(())
@@ -207,7 +212,7 @@ impl Machine<'_> {
                 out[i] = span.update::<W>(0, |old| atomic::combine(mode, dtype, old, operand[i].to_u64()));
             })?;
         });
-        fence_after(op);
+        self.fence_after(op);
         self.put(op, old);
         self.set_token(op);
         Ok(())
@@ -226,10 +231,75 @@ impl Machine<'_> {
                 out[i] = span.update::<W>(0, |old| if old == expected[i].to_u64() { new[i].to_u64() } else { old });
             })?;
         });
-        fence_after(op);
+        self.fence_after(op);
         self.put(op, old);
         self.set_token(op);
         Ok(())
+    }
+}
+
+impl Machine<'_> {
+    fn fence_after(&self, op: &Op) {
+        match order(op) {
+            MemOrder::Acquire | MemOrder::AcqRel => {
+                fence(Ordering::Acquire);
+                self.acquired.set(true);
+            }
+            MemOrder::Weak | MemOrder::Relaxed | MemOrder::Release => {}
+        }
+    }
+
+    // Checks on request.
+
+    fn check_footprint(
+        &self,
+        op: &Op,
+        view: Value,
+        footprint: &Footprint,
+        index: &[Index],
+        dtype: DType,
+    ) -> Result<(), String> {
+        let Some(watch) = self.watch else { return Ok(()) };
+        let shape = &self.array(view).shape;
+        let is_partition = matches!(self.module().ty(view), Type::PartitionView { .. });
+        if watch.checks.bounds && is_partition && footprint.range.is_none() && !shape.contains(&0) {
+            let index: Vec<String> = index.iter().map(Index::to_string).collect();
+            let index = index.join(", ");
+            return Err(format!(
+                "tile [{index}] lies outside of its array, of extents {shape:?}: fewer tile blocks cover it"
+            ));
+        }
+        self.check_places(op, footprint.places(dtype).into_iter(), dtype.storage_bits() as usize / 8)
+    }
+
+    /// Notes an access to elements of the launch's memory, of so many bytes.
+    fn check_places(&self, op: &Op, places: impl Iterator<Item = u64>, bytes: usize) -> Result<(), String> {
+        let Some(watch) = self.watch.filter(|watch| watch.checks.races && !self.acquired.get()) else { return Ok(()) };
+        let effect = op.code.spec().effect;
+        let is_atomic_op = matches!(effect, Effect::ReadWrite) || op.code == Opcode::AtomicRedView;
+        let touch = Touch {
+            block: self.id,
+            loc: op.loc,
+            atomic: is_atomic_op || order(op) != MemOrder::Weak,
+            writes: !matches!(effect, Effect::Read),
+        };
+        let mut places = places.peekable();
+        // Not memory of the block's own, which the next block may get at the same place.
+        if places.peek().is_none_or(|place| self.memory.find(place / 2, 1, false).is_none()) {
+            return Ok(());
+        }
+        watch.touch(places, touch).map_err(|(place, other)| {
+            let verb = |touch: Touch| if touch.writes { "writes" } else { "reads" };
+            let at = self.module().location(other.loc).map_or_else(|| "?".to_owned(), ToString::to_string);
+            let (number, of) = self.memory.position(place, bytes);
+            let [x, y, z] = other.block;
+            format!(
+                "a race: this {} element {number} of an array of {of}, which tile block ({x}, {y}, {z}) {} at {at}: an element \
+                 that one block writes is no other block's, unless all of them access it atomically",
+                verb(touch),
+                verb(other)
+            )
+        })
     }
 }
 
@@ -251,12 +321,5 @@ fn fence_before(op: &Op) {
     match order(op) {
         MemOrder::Release | MemOrder::AcqRel => fence(Ordering::Release),
         MemOrder::Weak | MemOrder::Relaxed | MemOrder::Acquire => {}
-    }
-}
-
-fn fence_after(op: &Op) {
-    match order(op) {
-        MemOrder::Acquire | MemOrder::AcqRel => fence(Ordering::Acquire),
-        MemOrder::Weak | MemOrder::Relaxed | MemOrder::Release => {}
     }
 }

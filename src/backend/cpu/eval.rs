@@ -8,16 +8,18 @@
 //! combines neighbours, then neighbouring results, a balanced tree. `scan` combines every position with the one
 //! 1, 2, 4, … before it. Identities take no part: a true identity changes nothing.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
+use super::check::Watch;
 use super::int;
 use super::memory::{Memory, Span};
 use super::program::Code;
 use super::shape::{along_axis, cat, set_along_axis};
+use super::turns::Turns;
 use super::value::{Array, Val, Words};
-use crate::ir::table::Effect;
-use crate::ir::{Attr, AttrKind, BlockId, Flag, Loc, MemOrder, Module, Op, OpId, Opcode, Sign, Value};
+use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.
 #[derive(Debug)]
@@ -64,24 +66,33 @@ pub(super) struct Machine<'p> {
     pub printed: String,
     /// The memory of `alloca`s in the blocks that are open.
     pub allocations: Vec<Box<[AtomicU64]>>,
+    /// What is checked on request.
+    pub watch: Option<&'p Watch>,
+    /// Did the tile block make an acquiring access? What it does then may be ordered behind others.
+    pub acquired: Cell<bool>,
     frame: Vec<Val>,
     /// Lets other blocks go on; false when there is nothing more to wait for.
     wait: &'p dyn Fn() -> bool,
 }
 
-/// Turns of a loop after which a block that reads what others write lets them go on.
-const PATIENCE: u32 = 16;
-
 impl<'p> Machine<'p> {
-    pub fn new(program: &'p Code, memory: &'p Memory, grid: [u32; 3], wait: &'p dyn Fn() -> bool) -> Machine<'p> {
+    pub fn new(
+        program: &'p Code,
+        memory: &'p Memory,
+        grid: [u32; 3],
+        watch: Option<&'p Watch>,
+        wait: &'p dyn Fn() -> bool,
+    ) -> Machine<'p> {
+        let acquired = Cell::new(false);
         let frame = vec![Val::Dead; program.module.num_values()];
         let (printed, allocations) = (String::new(), Vec::new());
-        Machine { program, memory, grid, id: [0; 3], printed, allocations, frame, wait }
+        Machine { program, memory, grid, id: [0; 3], printed, allocations, watch, acquired, frame, wait }
     }
 
     /// Runs the kernel for one tile block.
     pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
         self.id = id;
+        self.acquired.set(false);
         let body = self.program.body;
         self.bind(body, params.iter().cloned());
         let flow = self.run_block(body);
@@ -252,10 +263,9 @@ impl<'p> Machine<'p> {
 
     pub fn run_loop(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         let mut carried = self.take_all(id);
-        let mut turns = 0;
+        let mut turns = Turns::of(self.module(), op.regions[0], self.program.loop_limit);
         loop {
-            turns += 1;
-            if turns % PATIENCE == 0 && reads_shared(self.module(), op.regions[0]) && !(self.wait)() {
+            if turns.next(&carried)? && !(self.wait)() {
                 return Err(Fault::abandoned());
             }
             self.bind(op.regions[0], carried);
@@ -364,17 +374,6 @@ impl<'p> Machine<'p> {
             other => unreachable!("a region ends with yield, got {other:?}"),
         }
     }
-}
-
-/// Does a loop read memory that other blocks may write at the same time?
-fn reads_shared(module: &Module, body: BlockId) -> bool {
-    let mut found = false;
-    module.walk(body, &mut |id| {
-        let op = module.op(id);
-        let is_weak = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak));
-        found |= matches!(op.code.spec().effect, Effect::Read | Effect::ReadWrite) && !is_weak;
-    });
-    found
 }
 
 /// Does every op of a region work lane by lane, so that it can run on slices?

@@ -80,6 +80,16 @@ impl Memory {
         Some(Span { start: region.base.wrapping_add(offset), bytes: bytes as usize, memory: PhantomData })
     }
 
+    /// Which element of its array lies at a place (twice an address, 1 more for a high half), and how many there are.
+    pub(super) fn position(&self, place: u64, bytes: usize) -> (u64, u64) {
+        let halves = 2 * bytes.max(1) as u64;
+        let halves = if bytes == 0 { 1 } else { halves };
+        let regions = self.regions.iter();
+        let mut own = regions.filter(|region| (place / 2).wrapping_sub(region.base as u64) < region.bytes as u64);
+        own.next()
+            .map_or((0, 0), |region| ((place - 2 * region.base as u64) / halves, 2 * region.bytes as u64 / halves))
+    }
+
     /// Why [`Memory::find`] found nothing.
     pub(super) fn explain(&self, address: u64, bytes: u64, write: bool) -> String {
         if write && self.find(address, bytes, false).is_some() {

@@ -11,12 +11,15 @@
 //! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
 //! * `access`, `view`, `atomic`, `memory`, `global`, `origin` are loads and stores;
+//! * `turns` counts those of loops, and notices loops that never end;
+//! * `check` has what is checked on request;
 //! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
 
 mod access;
 mod assume;
 mod atomic;
 mod cast;
+mod check;
 mod dispatch;
 mod eval;
 mod exact;
@@ -31,6 +34,7 @@ mod pool;
 mod print;
 mod program;
 mod shape;
+mod turns;
 mod value;
 mod view;
 
@@ -39,11 +43,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use check::Checks;
 pub use memory::Memory;
 pub(crate) use pool::num_threads;
 pub(crate) use print::failure;
 pub use program::Program;
 
+use self::check::Watch;
 use self::eval::{Fault, Machine};
 use self::program::Code;
 use self::value::{Val, Width, Words};
@@ -60,6 +66,8 @@ pub struct RunOptions<'a> {
     /// Receives what the kernel prints, block after block in the order of the grid, when all have run;
     /// standard output if `None`.
     pub print: Option<&'a (dyn Fn(&str) + Sync)>,
+    /// What is checked beside what always is.
+    pub checks: Checks,
 }
 
 impl<'a> RunOptions<'a> {
@@ -97,15 +105,18 @@ impl Program {
             let message = format!("grid {grid:?} is outside of the limits {MAX_GRID:?}");
             return Err(Error::Argument(Diagnostic::new(message, None)));
         }
-        let launch = Launch { code: &self.0, grid, params, memory };
+        let watch = options.checks.any().then(|| Arc::new(Watch::new(options.checks)));
+        let launch = Launch { code: &self.0, grid, params, memory, watch: watch.as_deref() };
         let blocks = launch.blocks();
-        if options.sequential || blocks <= 1 {
+        // With checks in order, if no block can wait for another one: the same report each time.
+        if options.sequential || blocks <= 1 || (watch.is_some() && !self.0.waits()) {
             let progress = Progress::default();
             launch.work(&progress, &|| ());
             return launch.finish(&progress, options);
         }
         let (code, params, memory) = (self.0.clone(), params.into(), memory.clone());
-        let shared = Arc::new(SharedLaunch { code, grid, params, memory, progress: Progress::default() });
+        let shared =
+            Arc::new(SharedLaunch { code, grid, params, memory, watch: watch.clone(), progress: Progress::default() });
         pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
         launch.finish(&shared.progress, options)
     }
@@ -128,6 +139,7 @@ struct Launch<'a> {
     grid: [u32; 3],
     params: &'a [ParamWord],
     memory: &'a Memory,
+    watch: Option<&'a Watch>,
 }
 
 /// A launch that several threads run. Some may still hold it afterwards, but touch none of its memory.
@@ -136,13 +148,14 @@ struct SharedLaunch {
     grid: [u32; 3],
     params: Box<[ParamWord]>,
     memory: Memory,
+    watch: Option<Arc<Watch>>,
     progress: Progress,
 }
 
 impl pool::Shared for SharedLaunch {
     fn work(&self, reinforce: &dyn Fn()) {
-        let SharedLaunch { code, grid, params, memory, progress } = self;
-        Launch { code, grid: *grid, params, memory }.work(progress, reinforce);
+        let SharedLaunch { code, grid, params, memory, watch, progress } = self;
+        Launch { code, grid: *grid, params, memory, watch: watch.as_deref() }.work(progress, reinforce);
     }
 }
 
@@ -206,7 +219,7 @@ impl Launch<'_> {
             waits.set(waits.get().wrapping_add(1));
             progress.wait(self.blocks(), waits.get().is_multiple_of(WAITS).then_some(reinforce))
         };
-        let mut machine = Machine::new(self.code, self.memory, self.grid, &wait);
+        let mut machine = Machine::new(self.code, self.memory, self.grid, self.watch, &wait);
         let arguments = self.arguments();
         while let Some(number) = next {
             self.run_block(&mut machine, &arguments, number, progress);

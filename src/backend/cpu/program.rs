@@ -6,9 +6,21 @@ use rustc_hash::FxHashSet;
 
 use super::global::Globals;
 use super::liveness::Liveness;
-use super::origin;
+use super::{origin, turns};
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Module, Opcode, Value};
+use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, Opcode, Value};
+
+impl Code {
+    /// Does any access say in which order others see it? Without one no tile block can wait for another.
+    pub(super) fn waits(&self) -> bool {
+        let mut waits = false;
+        self.module.walk(self.body, &mut |id| {
+            let order = self.module.op(id).attr(AttrKind::MemOrder);
+            waits |= order.is_some_and(|order| *order != Attr::MemOrder(MemOrder::Weak));
+        });
+        waits
+    }
+}
 
 /// A kernel ready to be interpreted.
 #[derive(Debug)]
@@ -23,6 +35,8 @@ pub(super) struct Code {
     pub(super) globals: Globals,
     /// Views and pointers that may lead anywhere.
     pub(super) foreign: FxHashSet<Value>,
+    /// Turns after which a loop is taken for endless.
+    pub(super) loop_limit: u64,
 }
 
 impl Program {
@@ -52,7 +66,17 @@ impl Program {
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
             foreign: origin::foreign(module, entry.body),
+            loop_limit: turns::LIMIT,
         })))
+    }
+
+    /// The same program with another number of turns after which a loop without a range is taken for endless.
+    #[must_use]
+    pub fn with_loop_limit(mut self, turns: Option<u32>) -> Program {
+        if let (Some(turns), Some(code)) = (turns, Arc::get_mut(&mut self.0)) {
+            code.loop_limit = turns.into();
+        }
+        self
     }
 
     /// Reads the first bytes of a global, as they are between runs. False if there is no such global, or it has fewer.

@@ -20,6 +20,15 @@ pub(super) enum Index {
     Positions(Vec<i64>),
 }
 
+impl std::fmt::Display for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Index::One(index) => write!(f, "{index}"),
+            Index::Positions(list) => write!(f, "{list:?}"),
+        }
+    }
+}
+
 /// Tiles along each dimension of the index space.
 pub(super) fn index_space(view: &Type, array: &Array) -> Vec<i64> {
     let steps = |step: &[i32], dim_map: &[i32]| {
@@ -124,6 +133,18 @@ fn each_element(axes: &[Vec<Option<usize>>], base: Option<usize>, visit: &mut im
 }
 
 impl Footprint {
+    /// The places of the elements inside, as twice the address of their byte, and 1 more for a high half.
+    pub fn places(&self, dtype: DType) -> Vec<u64> {
+        let Some((start, _)) = self.range else { return Vec::new() };
+        let bits = dtype.storage_bits() as u64;
+        let mut places = Vec::new();
+        each_element(&self.axes, Some(0), &mut |offset| {
+            let halves = |offset: usize| 2 * start + u64::from(self.odd_start) + offset as u64 * bits / 4;
+            places.extend(offset.map(halves));
+        });
+        places
+    }
+
     fn count(&self) -> usize {
         self.axes.iter().map(Vec::len).product()
     }

@@ -12,12 +12,14 @@ pub struct CompileOptions {
     pub stages: Option<u32>,
     /// Tile blocks of a cluster: with 2 or more, pairs share loads where they can.
     pub num_ctas: Option<u32>,
+    /// Instructions and other lines at which lowering gives up.
+    pub code_limit: Option<u32>,
     /// May the kernel take tensor maps? Without them it runs for arrays that no map can describe, too.
     pub tma: bool,
 }
 
 impl Default for CompileOptions {
     fn default() -> CompileOptions {
-        CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: None, tma: true }
+        CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: None, code_limit: None, tma: true }
     }
 }

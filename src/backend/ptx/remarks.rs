@@ -98,7 +98,24 @@ pub struct CodeRemarks {
     pub producer_warps: u32,
     /// 32-bit registers of a thread that hold values at the fullest point, as estimated.
     pub live_registers: u32,
+    /// Registers that a thread can have, when one tile block is on a multiprocessor.
+    pub available_registers: u32,
+    /// The tile of which a thread holds most.
+    largest: Option<Largest>,
 }
+
+/// A tile, and how many registers of a thread it takes.
+#[derive(Clone, Debug, PartialEq)]
+struct Largest {
+    registers: u32,
+    place: Option<Location>,
+    elem: String,
+    shape: Vec<i64>,
+}
+
+/// Registers of a multiprocessor, and most of a thread.
+const REGISTERS: u32 = 1 << 16;
+const MOST_REGISTERS: u32 = 255;
 
 impl CodeRemarks {
     /// Loads and stores in the order in which they were lowered.
@@ -127,6 +144,32 @@ impl CodeRemarks {
         self.accesses.push((id, access));
     }
 
+    /// Notes a tile that takes so many registers of a thread.
+    pub(super) fn tile(&mut self, module: &Module, id: OpId, tile: Value, registers: u32) {
+        if self.largest.as_ref().is_none_or(|largest| largest.registers < registers)
+            && let Some((elem, shape)) = module.ty(tile).as_tile()
+        {
+            let (elem, shape) = (elem.to_string(), shape.to_vec());
+            self.largest = Some(Largest { registers, place: module.location(module.op(id).loc).cloned(), elem, shape });
+        }
+    }
+
+    /// What to do about values that are not in registers for a lack of them: so many times as many are needed as there
+    /// are, or more.
+    pub fn overfull(&self, times: u32) -> Option<String> {
+        let (needed, there) = (self.live_registers, self.available_registers);
+        if needed < times * there || there == 0 {
+            return None;
+        }
+        let tile = self.largest.as_ref().map_or(String::new(), |Largest { registers, place: at, elem, shape }| {
+            format!(" (the largest tile, {elem} {shape:?}, takes {registers}: {})", place(at))
+        });
+        Some(format!(
+            "some {needed} registers of a thread are needed{tile}, and there are {there}: the rest is in memory, which is \
+             slow; take smaller tiles, or more warps"
+        ))
+    }
+
     /// Notes the instructions of a matrix product: those among `lines` that multiply matrices.
     pub(super) fn product(&mut self, module: &Module, id: OpId, lines: &[Line]) {
         if self.products.iter().any(|(known, _)| *known == id) {
@@ -152,6 +195,7 @@ impl CodeRemarks {
         self.warps = warps;
         self.producer_warps = (function.threads / WARP).saturating_sub(warps);
         self.live_registers = super::pressure::live_registers(function);
+        self.available_registers = (REGISTERS / function.threads.max(1)).min(MOST_REGISTERS);
     }
 }
 
@@ -223,6 +267,7 @@ impl fmt::Display for CodeRemarks {
         if self.producer_warps > 0 {
             write!(f, " and {} that only move data", self.producer_warps)?;
         }
-        writeln!(f, ", live registers: {}", self.live_registers)
+        writeln!(f, ", live registers: {}", self.live_registers)?;
+        self.overfull(1).map_or(Ok(()), |what| writeln!(f, "  {what}"))
     }
 }

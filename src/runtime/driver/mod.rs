@@ -33,6 +33,15 @@ macro_rules! driver_table {
             fn load() -> Result<Driver, String> {
                 // Never unloaded: the functions are called as long as the program runs.
                 let library = std::mem::ManuallyDrop::new(library::open()?);
+                let mut version = 0;
+                // SAFETY: the signature is that of the header of the driver; this one may be called before `cuInit`.
+                unsafe {
+                    type Version = unsafe extern "C" fn(*mut c_int) -> Status;
+                    if let Ok(of_driver) = library.get::<Version>(b"cuDriverGetVersion") {
+                        of_driver(&mut version);
+                    }
+                }
+                check_version(version)?;
                 Ok(Driver {
                     $($name: {
                         // SAFETY: the signature is the one that the driver's header gives for this symbol.
@@ -186,6 +195,20 @@ driver_table! {
     error_name = "cuGetErrorName"(status: c_uint, name: *mut *const c_char);
     /// Sentence for a status code.
     error_string = "cuGetErrorString"(status: c_uint, text: *mut *const c_char);
+}
+
+/// CUDA version of the drivers that take the PTX of this crate (9.0), as `cuDriverGetVersion` counts.
+const LEAST_VERSION: c_int = 13_000;
+
+fn check_version(version: c_int) -> Result<(), String> {
+    let (major, minor) = (version / 1000, version % 1000 / 10);
+    match version >= LEAST_VERSION {
+        true => Ok(()),
+        false => Err(format!(
+            "the NVIDIA driver is too old: it is of CUDA {major}.{minor}, and CUDA 13.0 is needed, which is driver 580 or \
+             later"
+        )),
+    }
 }
 
 /// Status codes that poison a context: the work that failed came before the call that reports it.

@@ -18,6 +18,7 @@
 //! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
+//! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
 //! * `roles`, `slice`, `ring` — warps that only load, for warps that only compute (sm_90a);
 //! * `cluster`, `differing` — pairs of tile blocks that share such loads.
@@ -38,6 +39,7 @@ mod elementwise;
 mod exits;
 mod hint;
 mod history;
+mod limit;
 mod listed;
 mod memory;
 mod order;
@@ -146,6 +148,9 @@ pub struct Lowering<'m> {
     /// The block that each op stands in.
     op_blocks: Vec<Option<BlockId>>,
     errors: Vec<Diagnostic>,
+    /// There is too much code: no more is made. And that has been said.
+    gave_up: bool,
+    gave_up_said: bool,
     remarks: CodeRemarks,
 }
 
@@ -189,6 +194,8 @@ fn start<'m>(
         use_counts: use_counts(module, entry.body),
         op_blocks: op_blocks(module, entry.body),
         errors: Vec::new(),
+        gave_up: false,
+        gave_up_said: false,
         remarks: CodeRemarks::default(),
         inference,
     }
@@ -378,6 +385,8 @@ impl<'m> Lowering<'m> {
             if let Some(strip) = strips.at(next) {
                 if let Err(message) = self.strip(&strip) {
                     self.report(strip.ops[0], message);
+                    let results = strip.ops.iter().flat_map(|&id| &module.op(id).results);
+                    results.for_each(|&result| self.poison(result));
                 }
                 next += strip.ops.len();
                 continue;
@@ -392,8 +401,11 @@ impl<'m> Lowering<'m> {
 
     fn report(&mut self, id: OpId, message: String) {
         let op = self.module.op(id);
-        let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
-        self.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
+        // That there is too much code is said once, of the op that it came to; all others fail, too.
+        if !(self.gave_up && std::mem::replace(&mut self.gave_up_said, true)) {
+            let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
+            self.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
+        }
         for &result in &op.results {
             self.poison(result);
         }
@@ -410,6 +422,15 @@ impl<'m> Lowering<'m> {
     }
 
     fn op(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        if !matches!(op.code, Opcode::Break | Opcode::Continue | Opcode::Yield | Opcode::Return) {
+            self.check_length(op)?;
+            self.check_registers(id)?;
+        }
+        self.lower_op(id)
+    }
+
+    fn lower_op(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {

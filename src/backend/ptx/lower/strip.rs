@@ -123,6 +123,7 @@ impl Lowering<'_> {
             reductions.map(|&id| (id, self.begin_reduction(id, piece))).collect();
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
         for start in (0..strip.layout.num_registers()).step_by(piece) {
+            self.check_length(module.op(strip.ops[0]))?;
             for &id in &strip.ops {
                 match self.role(id) {
                     Role::Tile(_) if module.op(id).code == Opcode::Reduce => {

@@ -3,7 +3,7 @@
 use super::*;
 
 const PAIRS: CompileOptions =
-    CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: Some(2), tma: true };
+    CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: Some(2), code_limit: None, tma: true };
 
 /// What decides about the tile of a block.
 #[derive(Clone, Copy, PartialEq)]
