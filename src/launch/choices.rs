@@ -97,7 +97,7 @@ impl<'s> Launch<'s> {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// let hints = ct::Hints { num_warps: Some(4), ..Default::default() };
+    /// let hints = ct::Hints::new().num_warps(4);
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let text = ct::Launch::new(1).hints(hints).code_ptx(double, (x.mutable(),), ct::Target::SM_90A)?;

@@ -85,7 +85,7 @@ impl Launch<'_> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-    /// let hints = ct::Hints { num_warps: Some(8), ..Default::default() };
+    /// let hints = ct::Hints::new().num_warps(8);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// assert!(ct::Launch::new(1).hints(hints).code_ptx(double, (x.mutable(),), ct::Target::SM_80)?.contains("mul.rn.f32"));
     /// # Ok::<(), ct::Error>(())

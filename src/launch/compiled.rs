@@ -85,7 +85,7 @@ impl Launch<'_> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
-    /// let hints = ct::Hints { num_warps: Some(4), ..Default::default() };
+    /// let hints = ct::Hints::new().num_warps(4);
     /// let fill = ct::Launch::new(1).hints(hints).compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// fill.launch(1, (&mut x,))?;
     /// assert_eq!(x.to_vec()?, [1; 4]);

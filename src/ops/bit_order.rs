@@ -32,6 +32,15 @@ methods! { [Int]
 
     /// The upper half of the bits of `self` and, below them, `low`, moved up together by `n` places. `n` counts modulo
     /// the width.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1u8, 0x80]).funnel_shl(0xf0, 3).eq(ct::astile([0b1111, 0b111])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn funnel_shl(self, low: impl Operand<Self>, n: impl Operand<Self>) -> Self {
@@ -46,6 +55,15 @@ methods! { [Int]
 
     /// The lower half of the bits of `self` and, below them, `low`, moved down together by `n` places. `n` counts modulo
     /// the width.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1u8, 0x80]).funnel_shr(0xf0, 3).eq(ct::astile([0b0011_1110, 0b0001_1110])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn funnel_shr(self, low: impl Operand<Self>, n: impl Operand<Self>) -> Self {

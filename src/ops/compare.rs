@@ -51,6 +51,16 @@ macro_rules! comparisons {
 }
 
 /// What `==` and `<` between values of a kernel ask for. Nothing implements it.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let n = ct::num_blocks(0); // `if n == 1` is an error: the number is known when the kernel runs
+/// ct::assert!(n.eq(1).select(ct::scalar(5), 6).eq(5));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a value that is known only when the kernel runs is compared by a method: `.eq(..)`, `.ne(..)`, `.lt(..)`, \
                `.le(..)`, `.gt(..)`, `.ge(..)`",
@@ -237,6 +247,18 @@ unordered_comparisons! {
 }
 
 /// What [`max`](Tile::max) and [`min`](Tile::min) take: every [`Operand`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn at_least<T: Number, const R: usize>(x: Tile<T, R>, y: impl ct::ops::Comparand<Tile<T, R>>) -> Tile<T, R> {
+///     x.max(y)
+/// }
+/// ct::assert!(at_least(ct::astile([1, 5]), 3).eq(ct::astile([3, 5])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
     note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",

@@ -44,6 +44,15 @@ functions! {
         c.with_sign_of(value, x)
     };
     /// The number from 0 on whose hyperbolic cosine is the element; NaN below 1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([1.0f32, 1.5430806]).acosh() - ct::astile([0.0, 1.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     acosh = |c: &mut Calc<'_>, x| {
         let (one, two) = (c.number(1.0), c.number(2.0));
         let less = c.sub(x, one);
@@ -58,6 +67,15 @@ functions! {
         c.select(outside, nan, value)
     };
     /// The number whose hyperbolic tangent is the element; infinite at -1 and 1, NaN beyond.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 0.7615942]).atanh() - ct::astile([0.0, 1.0])).abs().lt(1e-5));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     atanh = |c: &mut Calc<'_>, x| {
         let (a, one, half) = (c.abs(x), c.number(1.0), c.number(0.5));
         let (twice, less) = (c.add(a, a), c.sub(one, a));

@@ -65,6 +65,16 @@ impl FloatMode {
     }
 
     /// The hardware's fast forms of `/`, `sqrt`, `exp` and `tanh` (f32 only): [`Rounding::Approx`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let fast = ct::scalar(1.0f32).div_with(3.0, ct::FloatMode::new().approx());
+    /// ct::assert!((fast - 1.0 / 3.0).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn approx(self) -> FloatMode {
         self.rounding(Rounding::Approx)
     }

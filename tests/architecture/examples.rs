@@ -145,6 +145,8 @@ fn self_type(text: &str) -> String {
 /// Names in the `pub use` of a file.
 fn exported(text: &str) -> HashSet<String> {
     let uses = text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    // Operations have a private type of a name that is public there.
+    let uses = uses.filter(|list| !list.starts_with("target::"));
     uses.flat_map(|list| tokens(list)).filter(|word| is_name(word)).map(str::to_owned).collect()
 }
 

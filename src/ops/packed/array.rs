@@ -15,6 +15,20 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile, here, record};
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
 ///
 /// Made by the launch from a shared reference to a [`PackedDeviceArray`](crate::PackedDeviceArray). `Copy`: a handle.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn sum(x: ct::PackedArray<ct::u4, 1>, y: ArrayMut<i32, 1>) {
+///     y.store(0, x.load(0, [8]).cast::<i32>().sum(0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.packed(&[1, 15, 3].map(ct::u4::saturating), [3])?, device.zeros([1])?);
+/// ct::launch(sum, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [19]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PackedArray<F, const R: usize> {
     words: Array<u32, R>,
@@ -23,6 +37,19 @@ pub struct PackedArray<F, const R: usize> {
 }
 
 /// A [`PackedArray`] that this kernel may also write: by whole tiles. Tile blocks must not write one tile both.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn count(y: ct::PackedArrayMut<ct::u4, 1>) {
+///     y.store(ct::bid(0), ct::arange(8, 0, 1).cast_narrow::<ct::u4>());
+/// }
+///
+/// let mut y = ct::Device::cpu().packed_zeros::<ct::u4, 1>([10])?;
+/// ct::launch(count, 2, (&mut y,))?;
+/// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PackedArrayMut<F, const R: usize> {
     words: ArrayMut<u32, R>,
@@ -89,6 +116,20 @@ macro_rules! packed_array {
             }
 
             /// [`Self::load`] and [`cast`](NarrowTile::cast) in one.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn halves(x: ct::PackedArray<ct::i4, 1>, y: ArrayMut<f32, 1>) {
+            ///     y.store(0, x.load_as::<f32>(0, [8]) * 0.5);
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let (x, mut y) = (device.packed(&[-8, 1, 7].map(ct::i4::saturating), [3])?, device.zeros([3])?);
+            /// ct::launch(halves, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [-4.0, 0.5, 3.5]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn load_as<U: Element>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<U, R> {
@@ -96,6 +137,20 @@ macro_rules! packed_array {
             }
 
             /// The extent of an axis in elements.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn extents(x: ct::PackedArray<ct::u4, 2>, y: ArrayMut<i32, 1>) {
+            ///     y.store_scalar(0, x.extent(0));
+            ///     y.store_scalar(1, x.extent(1));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::u4, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(extents, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [3, 5]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn extent(self, axis: usize) -> Scalar<i32> {
@@ -103,6 +158,20 @@ macro_rules! packed_array {
             }
 
             /// The extents of all axes in elements.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn size(x: ct::PackedArray<ct::u4, 2>, y: ArrayMut<i32, 1>) {
+            ///     let [rows, columns] = x.shape();
+            ///     y.store_scalar(0, rows * columns);
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::u4, 2>([3, 5])?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(size, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [15]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn shape(self) -> [Scalar<i32>; R] {
@@ -110,6 +179,19 @@ macro_rules! packed_array {
             }
 
             /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn count(x: ct::PackedArray<ct::u4, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store_scalar(0, x.num_tiles(0, [8]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::u4, 1>([17])?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(count, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [3]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
             #[track_caller]
             #[must_use]
             pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
@@ -158,6 +240,23 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     }
 
     /// The same array, read only.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn first(x: ct::PackedArray<ct::u4, 1>) -> Scalar<i32> {
+    ///     x.load_as::<i32>(0, [8]).get(0)
+    /// }
+    /// fn kernel(x: ct::PackedArrayMut<ct::u4, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(0, first(x.as_packed_array()));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (mut x, mut y) = (device.packed(&[9, 1].map(ct::u4::saturating), [2])?, device.zeros([1])?);
+    /// ct::launch(kernel, 1, (&mut x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [9]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn as_packed_array(self) -> PackedArray<F, R> {
         PackedArray::new(self.words.as_array(), self.extent, self.whole)
     }

@@ -14,6 +14,16 @@ use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
 /// A tile of elements of 1 to 8 bits ([`Narrow`]): of a packed array, or made by [`Tile::cast_narrow`]. There is no
 /// arithmetic on it: [`cast`](NarrowTile::cast) it.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let x: ct::NarrowTile<ct::i4, 1> = ct::astile([-100, -3, 7, 100]).cast_narrow::<ct::i4>();
+/// ct::assert!(x.cast::<i32>().eq(ct::astile([-8, -3, 7, 7])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct NarrowTile<F, const R: usize> {
     bits: Bits,
@@ -75,6 +85,15 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     ///
     /// # Panics
     /// Outside of a kernel.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// assert_eq!(ct::zeros::<i32, 2>([2, 8]).cast_narrow::<ct::i4>().shape(), [2, 8]);
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn shape(self) -> [usize; R] {
@@ -113,6 +132,16 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     }
 
     /// The values as another narrow type: the nearest ones, as [`Tile::cast_narrow`] has it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::astile([-8, -1, 3, 7]).cast_narrow::<ct::i4>();
+    /// ct::assert!(x.cast_narrow::<ct::u2>().cast::<i32>().eq(ct::astile([0, 0, 3, 3])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn cast_narrow<G: Narrow>(self) -> NarrowTile<G, R> {
@@ -123,6 +152,15 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     }
 
     /// The codes: the bits of each element in the low ones of a byte.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-1, 5]).cast_narrow::<ct::i4>().codes().eq(ct::astile([15u8, 5])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn codes(self) -> Tile<u8, R> {
@@ -144,7 +182,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     ///
     /// // All numbers of a type.
     /// fn table(y: ArrayMut<f32, 1>) {
-    ///     let codes = ct::indices([16], 0).cast::<u8>();
+    ///     let codes = ct::arange(16, 0u8, 1);
     ///     y.store(0, NarrowTile::<f4e2m1, 1>::from_codes(codes).cast::<f32>());
     /// }
     ///
