@@ -201,7 +201,7 @@ fn a_kernel_that_panicked_while_traced_can_be_launched_again() -> ct::Result<()>
 #[test]
 fn a_bad_kernel_says_so_every_time_and_writes_nothing() -> ct::Result<()> {
     fn kernel(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 2>) {
-        let tile = x.load([0, 0], [3, 8]);
+        let tile = x.load([0, 0], [15, 8]);
         y.store([0, 0], tile);
     }
     let device = ct::Device::cpu();
