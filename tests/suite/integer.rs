@@ -114,8 +114,8 @@ fn division<T: Int>(session: Session) -> Result<()> {
     check(session, &rows, &a, &b)?;
     // The same with divisors that are known while the kernel is traced.
     let known: [(&str, Unary<T, T>, fn(i128) -> i128); 6] = [
-        ("/ 0", |a| a / T::from_f64(0.0), |_| 0),
-        ("% 0", |a| a % T::from_f64(0.0), |a| a),
+        ("/ 0", |a| a / ct::scalar(T::from_f64(0.0)), |_| 0),
+        ("% 0", |a| a % ct::scalar(T::from_f64(0.0)), |a| a),
         ("/ 7", |a| a / T::from_f64(7.0), |a| a / 7),
         ("% 7", |a| a % T::from_f64(7.0), |a| a % 7),
         ("/ 64", |a| a / T::from_f64(64.0), |a| a / 64),

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::kind::Kind;
 use super::ops::{all, named};
-use super::program::{Arg, Form, Id, Op, Program, Region, Step, Typing, stretches};
+use super::program::{Arg, Form, Id, MOST_ELEMENTS, Op, Program, Region, Step, Typing, stretches};
 
 /// Draws a step with regions of at most this depth.
 pub type Draw = fn(&mut Generator, &Scope, &'static Op, usize) -> Option<Step>;
@@ -46,7 +46,10 @@ pub fn generate(seed: u64) -> Program {
     let powers = [1, 2, 4, 8, 16, 32, 64];
     let sums = [1, 3, 5, 6, 7, 8, 12, 20, 24, 28, 32, 40, 48, 56, 96];
     let extents: &[usize] = if has_sums(seed) { &sums } else { &powers };
-    let tile = [*extents.choose(&mut random).unwrap(), *extents[2..].choose(&mut random).unwrap()];
+    let mut tile = [*extents.choose(&mut random).unwrap(), *extents[2..].choose(&mut random).unwrap()];
+    if tile[0] * tile[1] > MOST_ELEMENTS {
+        tile[0] /= 4;
+    }
     let shape = tile.map(|extent| random.random_range(1..=3 * extent));
     let mut palette = vec![Kind::I32, Kind::Bool];
     palette.extend((0..random.random_range(2..6)).map(|_| *Kind::ARRAYS.choose(&mut random).unwrap()));

@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 #[allow(unused_variables, unused_parens, unused_braces)]
-fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3fn, input_f8e5m2, input_f8e8m0fnu): (Array<f32, 2>, Array<f16, 2>, Array<bf16, 2>, Array<f64, 2>, Array<tf32, 2>, Array<f8e4m3fn, 2>, Array<f8e5m2, 2>, Array<f8e8m0fnu, 2>), (input_i8, input_i16, input_i32, input_i64, input_u8, input_u16, input_u32, input_u64): (Array<i8, 2>, Array<i16, 2>, Array<i32, 2>, Array<i64, 2>, Array<u8, 2>, Array<u16, 2>, Array<u32, 2>, Array<u64, 2>), (input_bool,): (Array<bool, 2>,), (output_f32, output_f16, output_bf16, output_f64, output_f8e4m3fn, output_f8e5m2, output_f8e8m0fnu, output_i8): (ArrayMut<f32, 2>, ArrayMut<f16, 2>, ArrayMut<bf16, 2>, ArrayMut<f64, 2>, ArrayMut<f8e4m3fn, 2>, ArrayMut<f8e5m2, 2>, ArrayMut<f8e8m0fnu, 2>, ArrayMut<i8, 2>), (output_i16, output_i32, output_i64, output_u8, output_u16, output_u32, output_u64, output_bool): (ArrayMut<i16, 2>, ArrayMut<i32, 2>, ArrayMut<i64, 2>, ArrayMut<u8, 2>, ArrayMut<u16, 2>, ArrayMut<u32, 2>, ArrayMut<u64, 2>, ArrayMut<bool, 2>)) {
+fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3fn, input_f8e5m2, input_f8e8m0fnu): (Array<f32, 2>, Array<f16, 2>, Array<bf16, 2>, Array<f64, 2>, Array<tf32, 2>, Array<f8e4m3fn, 2>, Array<f8e5m2, 2>, Array<f8e8m0fnu, 2>), (input_i8, input_i16, input_i32, input_i64, input_u8, input_u16, input_u32, input_u64): (Array<i8, 2>, Array<i16, 2>, Array<i32, 2>, Array<i64, 2>, Array<u8, 2>, Array<u16, 2>, Array<u32, 2>, Array<u64, 2>), (input_bool,): (Array<bool, 2>,), (output_f32, output_f16, output_bf16, output_f64, output_tf32, output_f8e4m3fn, output_f8e5m2, output_f8e8m0fnu): (ArrayMut<f32, 2>, ArrayMut<f16, 2>, ArrayMut<bf16, 2>, ArrayMut<f64, 2>, ArrayMut<tf32, 2>, ArrayMut<f8e4m3fn, 2>, ArrayMut<f8e5m2, 2>, ArrayMut<f8e8m0fnu, 2>), (output_i8, output_i16, output_i32, output_i64, output_u8, output_u16, output_u32, output_u64): (ArrayMut<i8, 2>, ArrayMut<i16, 2>, ArrayMut<i32, 2>, ArrayMut<i64, 2>, ArrayMut<u8, 2>, ArrayMut<u16, 2>, ArrayMut<u32, 2>, ArrayMut<u64, 2>), (output_bool,): (ArrayMut<bool, 2>,)) {
     let at = [ct::bid(0), ct::bid(1)];
     let corner = ([at[0] * 8, at[1] * 32],);
     let v0 = input_f32.load([at[0] + 0i32, at[1] + 0i32], [8usize, 32usize]);
@@ -62,307 +62,314 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v52 = v45.sqrt();
     let v53 = v50.floor();
     let v54 = v37.ceil();
-    let v55 = v43.isnan();
-    let v56 = v51.fma(v30, v28);
-    let v57 = v24 + v25;
-    let v58 = v23 - v23;
-    let v59 = v9 * v9;
-    let v60 = v59.max(v59);
-    let v61 = v12.min(v12);
-    let v62 = v8 << v8;
-    let v63 = v61 >> v12;
-    let v64 = v60.mul_hi(v59);
-    let v65 = v64 / ((v60 & <i16 as Element>::from_f64(7.0)) | <i16 as Element>::from_f64(1.0));
-    let v66 = v65 % ((v64 & <i16 as Element>::from_f64(7.0)) | <i16 as Element>::from_f64(1.0));
-    let v67 = { let v58 = v58 & < i32 as Element >::from_bits((1 << (< i32 as Element >::DTYPE.bits() - 1)) - 1); { v58 / v58 } };
-    let v68 = { let v67 = v67 & < i32 as Element >::from_bits((1 << (< i32 as Element >::DTYPE.bits() - 1)) - 1); { v67 % v67 } };
-    let v69 = { let v64 = v64 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v66.trunc_div(v64) } };
-    let v70 = { let v65 = v65 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v69.floor_div(v65) } };
-    let v71 = { let v63 = v63 & < u8 as Element >::from_bits((1 << (< u8 as Element >::DTYPE.bits() - 1)) - 1); { v63.ceil_div(v63) } };
-    let v72 = { let v69 = v69 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v69.modulo(v69) } };
-    let v73 = v59 & v66;
-    let v74 = v69 | v69;
-    let v75 = v73 ^ v73;
-    let v76 = !v75;
-    let v77 = -v64;
-    let v78 = v66.abs();
-    let v79 = v70.clamp(<i16 as Element>::from_f64(0i32 as f64), <i16 as Element>::from_f64((0i32 + 26i32) as f64));
-    let v80 = v57.map(|a| a * a + <i32 as Element>::from_f64(3.0));
-    let v81 = v80.zip_map(v57, |a, b| a.max(b) - a);
-    let v82 = unsafe { (v65 & <i16 as Element>::from_f64(15.0)).assume_bounds(0..=15) };
-    let v83 = unsafe { (v14 * <u32 as Element>::from_f64(16.0)).assume_divisible_by(16) };
-    let v84 = v81.eq (v81);
-    let v85 = v48.ne (v37);
-    let v86 = v72.lt (v64);
-    let v87 = v66.le (v82);
-    let v88 = v57.gt (v81);
-    let v89 = v57.ge (v81);
-    let v90 = ct::select(v85, v52, v47);
-    let v91 = v89.cast::<f16>();
-    let v92 = v83.cast_saturating::<i32>();
-    let v93 = v12.bitcast::< i8 > ();
-    let v94 = v61.bitcast::< f8e4m3fn > ();
-    let v95 = v93.bitcast::< f8e5m2 > ();
-    let v96 = v71.bitcast::< f8e8m0fnu > ();
-    let v97 = v9.bitcast::< u16 > ();
-    let v98 = v82.bitcast::< f16 > ();
-    let v99 = v97.bitcast::< bf16 > ();
-    let v100 = v14.bitcast::< f32 > ();
-    let v101 = v81.bitcast::< u32 > ();
-    let v102 = v15.bitcast::< i64 > ();
-    let v103 = v102.bitcast::< f64 > ();
-    let v104 = ct::select(v100.isnan(), ct::zeros::< f32, 2 > (v100.shape()), v100).bitcast::< i32 > ();
-    let v105 = ct::select(v91.isnan(), ct::zeros::< f16, 2 > (v91.shape()), v91).bitcast::< u16 > ();
-    let v106 = ct::select(v2.isnan(), ct::zeros::< bf16, 2 > (v2.shape()), v2).bitcast::< i16 > ();
-    let v107 = ct::select(v43.isnan(), ct::zeros::< f64, 2 > (v43.shape()), v43).bitcast::< u64 > ();
-    let v108 = v64.pack_to_bytes();
-    let v109 = v108.unpack_from_bytes::<bf16>();
-    let v110 = { let _ = 1usize; ct::full::<i32, 2>([8usize, 32usize], <i32 as Element>::from_f64(2i32 as f64)) };
-    let v111 = { let _ = 2usize; let top = 1u64 << (<i64 as Element>::DTYPE.bits() - 1); ct::full::<i64, 2>([1usize, 32usize], <i64 as Element>::from_bits([top, top + 1, u64::MAX, top - 1, top - 2][2usize])) };
-    let v112 = { let _ = 3usize; ct::zeros::<u64, 2>([8usize, 1usize]) };
-    let v113 = { let _ = 1usize; ct::ones::<u64, 2>([8usize, 32usize]) };
-    let v114 = { let _ = 2usize; let from = |n: i32| <bf16 as Element>::from_f64(n as f64); ct::arange([1usize, 32usize][1], from(1i32), from(1i32)).unsqueeze(0) };
-    let v115 = { let _ = 1usize; ct::indices([8usize, 32usize], 0usize) };
-    let v116 = { let _ = 1usize; ct::from_fn([8usize, 32usize], |[i, j]| i.ge(2).select((-5i32) * i + j, j.min(i) - (-5i32))) };
-    let v117 = { let _ = 2usize; let table: Vec<i64> = (0..[1usize, 32usize][0] * [1usize, 32usize][1]).map(|i| <i64 as Element>::from_f64((i * 9usize % 11) as f64)).collect(); ct::from_slice([1usize, 32usize], &table) };
-    let v118 = { let from = |k: i32| <i32 as Element>::from_f64(k as f64); ct::astile([[from(3i32), from(1)], [from(3i32 + 2), from(0)]]) };
-    let v119 = ct::bid(0usize).to_tile::<2>();
-    let v120 = ct::num_blocks(1usize).to_tile::<2>();
-    let v121 = input_bool.extent(0usize).to_tile::<2>();
-    let v122 = (input_u64.extent64(0) * 1000 + input_u64.stride(0)).to_tile::<2>();
-    let v123 = input_u64.num_tiles(0usize, [4, 8]).to_tile::<2>();
-    let v124 = v97.transpose();
-    let v125 = v114.permute([1, 0]).swap_axes(0, 1).swap_axes(1, 0);
-    let v126 = { let _ = 4usize; v3.reshape([16usize, 16usize]) };
-    let v127 = v125.reshape([1, v125.len()]).squeeze(0).unsqueeze(1).squeeze(1).unsqueeze(0);
-    let v128 = { let [rows, columns] = v19.shape(); v19.reshape([rows, 1 << 0usize, columns >> 0usize]).permute([1, 0, 2]).reshape([32usize, 32usize]) };
-    let v129 = v18.broadcast_to([32usize, 8usize]);
-    let v130 = v128.flip(0usize);
-    let v131 = v103.flip(..);
-    let v132 = v80.repeat([1 << 1usize, 1 << 0usize]);
-    let v133 = v112.repeat_interleave(1usize, 2);
-    let v134 = v85.interleave(v85, 0usize);
-    let v135 = ct::cat([v100, v100], 1usize);
-    let v136 = { let [a, b] = v129.split(0usize); ct::cat([a, v129, b], 0usize) };
-    let v137 = ct::stack([v33, v48], 1usize).reshape([16usize, 8usize]);
-    let (v138, v139) = { let [rows, columns] = v41.shape(); let [a, b] = v41.reshape([rows / 2, 2, columns]).unstack(1); (a, b) };
-    let (v140, v141) = { let [a, b] = v13.split(0usize); (a, b) };
-    let (v142, v143) = { let [_, a, _, b] = v42.split(1usize); (a, b) };
-    let v144 = { let number = v121.item(); let last = (1 << 1usize) - 1; if 0usize == 0 { v84.extract((number, (1 << 0usize) - 1), [16usize, 8usize]) } else { v84.extract((last, number), [16usize, 8usize]) } };
-    let v145 = { let number = v121.item(); let [rows, columns] = v102.shape(); let part = v102.extract([0, 0], [rows >> 1usize, columns >> 0usize]); let last = (1 << 1usize) - 1; if 1usize == 0 { v102.insert((number, (1 << 0usize) - 1), part) } else { v102.insert((last, number), part) } };
-    let v146 = v23.get((v123.item(), v121.item())).to_tile::<2>();
-    let v147 = v146.set((v123.item(), v120.item()), v121.item());
-    let v148 = if 2usize == 2 { v147.sum (..) } else { v147.sum (2usize) };
-    let v149 = if 2usize == 2 { v68.prod (..) } else { v68.prod (2usize) };
-    let v150 = if 1usize == 2 { v128.reduce_max (..) } else { v128.reduce_max (1usize) };
-    let v151 = if 1usize == 2 { v124.reduce_min (..) } else { v124.reduce_min (1usize) };
-    let v152 = if 1usize == 2 { v147.reduce_xor (..) } else { v147.reduce_xor (1usize) };
-    let v153 = if 2usize == 2 { v82.reduce_and (..) } else { v82.reduce_and (2usize) };
-    let v154 = if 2usize == 2 { v108.reduce_or (..) } else { v108.reduce_or (2usize) };
-    let v155 = if 1usize == 2 { v143.reduce_max_nan (..) } else { v143.reduce_max_nan (1usize) };
-    let v156 = if 2usize == 2 { v47.reduce_min_nan (..) } else { v47.reduce_min_nan (2usize) };
-    let v157 = { let v156 = ct::select(v156.isnan(), ct::ones::< f32, 2 > (v156.shape()), v156); if 0usize == 2 { v156.reduce_max (..) } else { v156.reduce_max (0usize) } };
-    let v158 = { let v157 = ct::select(v157.isnan(), ct::ones::< f32, 2 > (v157.shape()), v157); if 1usize == 2 { v157.reduce_min (..) } else { v157.reduce_min (1usize) } };
-    let v159 = if 1usize == 2 { v85.any(..) } else { v85.any(1usize) };
-    let v160 = if 1usize == 2 { v144.all(..) } else { v144.all(1usize) };
-    let v161 = if 2usize == 2 { v134.count(..) } else { v134.count(2usize) };
-    let v162 = if 2usize == 2 { v149.sum_as::<i64>(..) } else { v149.sum_as::<i64>(2usize) };
-    let v163 = if 1usize == 2 { v136.prod_as::<i64>(..) } else { v136.prod_as::<i64>(1usize) };
-    let v164 = if 2usize == 2 { v154.sum_as::<f64>(..) } else { v154.cast::<f64>().sum(2usize) };
-    let v165 = if 0usize == 2 { v45.argmax (..) } else { v45.argmax (0usize) };
-    let v166 = if 1usize == 2 { v38.argmin (..) } else { v38.argmin (1usize) };
-    let v167 = if 1usize == 2 { v44.argmax_nan (..) } else { v44.argmax_nan (1usize) };
-    let v168 = if 2usize == 2 { v126.argmin_nan (..) } else { v126.argmin_nan (2usize) };
-    let (v169, v170) = if 0usize == 2 { v22.argmax_with_value (..) } else { v22.argmax_with_value (0usize) };
-    let (v171, v172) = if 2usize == 2 { v74.argmin_with_value (..) } else { v74.argmin_with_value (2usize) };
-    let v173 = { let last = |a: Scalar<i32>, b: Scalar<i32>| b.ne(<i32 as Element>::from_f64(0.0)).select(b, a); let zero = <i32 as Element>::from_f64(0.0); if 0usize == 2 { v167.reduce(.., zero, last) } else { v167.reduce(0usize, zero, last) } };
-    let v174 = { let zero = <u32 as Element>::from_f64(0.0); if 0usize == 2 { ct::reduce(v14, .., zero, |a, b| a + b + a * b) } else { ct::reduce(v14, 0usize, zero, |a, b| a + b + a * b) } };
-    let (v175, v176) = { let identity = (<i16 as Element>::from_f64(1.0), <i16 as Element>::from_f64(0.0)); if 2usize == 2 { ct::reduce((v172, v172), .., identity, |(a, b), (c, d)| (a * c, c * b + d)) } else { ct::reduce((v172, v172), 2usize, identity, |(a, b), (c, d)| (a * c, c * b + d)) } };
-    let v177 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [2usize]; v153.cumsum_with (0usize, options) };
-    let v178 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [2usize]; v146.cumprod_with (1usize, options) };
-    let v179 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [1usize]; v80.cummax_with (1usize, options) };
-    let v180 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [2usize]; v151.cummin_with (0usize, options) };
-    let v181 = { let v158 = ct::select(v158.isnan(), ct::ones::<f32, 2>(v158.shape()), v158); if 0usize == 1 { v158.cummax_with(0usize, ct::ScanOptions::new().reverse()) } else { v158.cummax(0usize) } };
-    let v182 = { let v156 = ct::select(v156.isnan(), ct::ones::<f32, 2>(v156.shape()), v156); if 0usize == 1 { v156.cummin_with(1usize, ct::ScanOptions::new().reverse()) } else { v156.cummin(1usize) } };
-    let v183 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][2usize]; v8.cast::<f32>().cumsum_with(0usize, options) };
-    let v184 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][0usize]; let zero = <u16 as Element>::from_f64(0.0); v13.scan_with(0usize, zero, |a, b| b.ne(zero).select(b, a), options) };
-    let (v185, v186) = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][1usize]; let identity = (<i8 as Element>::from_f64(1.0), <i8 as Element>::from_f64(0.0)); ct::scan_with((v136, v136), 0usize, identity, |(a, b), (c, d)| (a * c, c * b + d), options) };
-    let v187 = input_u16.load([at[0] + (-1i32), at[1] + (-2i32)], [8usize, 32usize]);
-    let v188 = input_u8.load([(v173.item() & 3) - 1, at[1]], [8usize, 32usize]);
-    let v189 = input_u64.load_scalar(at).to_tile::<2>();
-    let v190 = { let padding = [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf][0usize]; input_f32.load_with([at[0] + 0i32, at[1] + (-1i32)], [8usize, 32usize], ct::LoadOptions::new().padding(padding)) };
-    let v191 = { let options = ct::LoadOptions::new().latency(3).allow_tma(0usize == 1); input_f64.load_with([at[0] + (-1i32), at[1]], [8usize, 32usize], options) };
-    let v192 = input_bool.load_with([at[1] + 1i32, at[0]], [32usize, 8usize], ct::LoadOptions::new().order([1, 0]));
-    let v193 = { let low = <u8 as Element>::from_f64(63.0); input_bool.gather((v108 & low, v154 & low)) };
-    let v194 = input_f8e4m3fn.gather((v187, v184));
-    let v195 = { let options = ct::GatherOptions::new().mask(v84).padding(<f64 as Element>::from_f64(4i32 as f64)); input_f64.gather_with(((v179 & 63) - 5, (v161 & 63) - 5), options) };
-    let v196 = input_f8e4m3fn.gather((v152 & 63, 8i32..8i32 + 16));
-    let v197 = input_u8.gather::<2>((v171.item() & 15, ct::span((v178.item() & 63) - 8, 8)));
-    let v198 = input_f8e5m2.entry((v120.item() & 31, (v161.item() & 31) - 1)).load().to_tile::<2>();
-    let v199 = input_f8e5m2.tiles([8usize, 32usize]).step([26usize, 1usize]).load([at[0] + 1i32, at[1] + (-1i32)]);
-    let v200 = input_f16.tiles([8usize, 32usize]).padding(Padding::NegInf).load([at[0] + 1i32, at[1] + (-1i32)]);
-    let v201 = input_f8e8m0fnu.tiles([32usize, 8usize]).order([1, 0]).load([at[1], at[0]]);
-    let v202 = input_u16.load((ct::at((v178.item() & 63) - 5), ct::at(10i32)), [8usize, 32usize]);
-    let v203 = input_f64.load((ct::at(at[0] * [8usize, 32usize][0] + (-3i32)), ct::at(at[1] * [8usize, 32usize][1] + 1i32)), [8usize, 32usize]);
-    let v204 = input_u16.load((ct::at((v165 & 127).reshape([[8usize, 32usize][0]]) - 3), at[1]), [8usize, 32usize]);
-    let v205 = input_f8e4m3fn.load((at[0], ct::at((v166 & 127).reshape([[8usize, 32usize][1]]) - 3)), [8usize, 32usize]);
-    let v206 = input_f16.slice(0usize, 7usize..7usize.max(25usize)).load(at, [8usize, 32usize]);
-    let v207 = { let first = v149.item() & 31; input_i16.slice(1usize, first..first + 18i32).load(at, [8usize, 32usize]) };
-    let v208 = input_i64.step(0, 2usize).step(1, 1usize).load(at, [8usize, 32usize]);
-    let v209 = input_i64.step(1, v123.item() & 3).load(at, [8usize, 32usize]);
-    let v210 = input_u8.index_axis(0, (v178.item() & 15) - 1).load(at[1], [[1usize, 32usize][1]]).unsqueeze(0);
-    let v211 = { let turned = if 0usize == 0 { input_u32.transpose() } else { input_u32.permute([1, 0]) }; turned.load([at[1] + 1i32, at[0]], [32usize, 8usize]) };
-    let v212 = input_i32.reshape::<1>(input_i32.extent(0) * input_i32.extent(1)).load(at[1] + 5i32, [[1usize, 32usize][1]]).unsqueeze(0);
-    let v213 = { let view = input_u64.tiles([4usize, 8usize]).step([2, 6usize]); ct::for_each(view.along(1), ct::zeros::<u64, 2>([4usize, 8usize]), |j, sum| sum * <u64 as Element>::from_f64(3.0) + view.load([at[0], j])) };
-    let v214 = { let view = input_u8.tiles([8usize, 16usize]); ct::for_each(view.indices(), ct::zeros::<u8, 2>([8usize, 16usize]), |at, sum| sum + view.load(at)) };
-    output_i32.store(at, v212.broadcast_to([8usize, 32usize]));
-    { let options = ct::StoreOptions::new().latency(2).allow_tma(false); output_f8e8m0fnu.store_with(at, v96.broadcast_to([8usize, 32usize]), options) };
-    { let turned = v201.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_f8e8m0fnu.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
-    output_u8.store([at[0], at[1] * 2 + 0i32], v214.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2]));
-    { let first = at[1] * [8usize, 32usize][1] + (v178.item() & ([8usize, 32usize][1] as i32 / 2 - 1)); output_u64.store((at[0], ct::at(first)), v112.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2])) };
-    { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + v178.item()) & ([8usize, 32usize][0] as i32 - 1); output_i16.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v82.broadcast_to([8usize, 32usize])) };
-    { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (47usize % [8usize, 32usize][0]) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (52usize % [8usize, 32usize][1]) as i32); output_u32.scatter((rows, columns), v174.broadcast_to([8usize, 32usize])) };
-    { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (47usize % [8usize, 32usize][1]) as i32); let options = ct::ScatterOptions::new().mask(v16.broadcast_to([8usize, 32usize])); output_u16.scatter_with((rows, columns), v97.broadcast_to([8usize, 32usize]), options) };
-    { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + v171.item()) & ([8usize, 32usize][1] as i32 - 1); let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_f8e5m2.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v198.broadcast_to([8usize, 32usize])) };
-    { let column = at[1] * [8usize, 32usize][1] + (v121.item() & ([8usize, 32usize][1] as i32 - 1)); output_f8e5m2.entry((at[0] * [8usize, 32usize][0], column)).store(v198.item()) };
-    output_f32.store_scalar([at[0] * [8usize, 32usize][0], at[1] * [8usize, 32usize][1] + 24usize % [8usize, 32usize][1]], v182.item());
-    let v215 = output_i32.load(at, [8usize, 32usize]);
-    let v216 = { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (34usize % [8usize, 32usize][0]) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (7usize % [8usize, 32usize][1]) as i32); output_u8.gather((rows, columns)) };
-    let v217 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (60usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v87.broadcast_to([8usize, 32usize])); output_u64.atomic_add_with ((rows, columns), v189.broadcast_to([8usize, 32usize]), options) };
-    let v218 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (48usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v86.broadcast_to([8usize, 32usize])); output_i32.atomic_sub_with ((rows, columns), v169.broadcast_to([8usize, 32usize]), options) };
-    let v219 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (54usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v159.broadcast_to([8usize, 32usize])); output_i32.atomic_max_with ((rows, columns), v115.broadcast_to([8usize, 32usize]), options) };
-    let v220 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (22usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v86.broadcast_to([8usize, 32usize])); output_i32.atomic_min_with ((rows, columns), v215.broadcast_to([8usize, 32usize]), options) };
-    let v221 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (47usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v16.broadcast_to([8usize, 32usize])); output_i64.atomic_and_with ((rows, columns), v111.broadcast_to([8usize, 32usize]), options) };
-    let v222 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (39usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v87.broadcast_to([8usize, 32usize])); output_i64.atomic_or_with ((rows, columns), v209.broadcast_to([8usize, 32usize]), options) };
-    let v223 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (46usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v87.broadcast_to([8usize, 32usize])); output_u64.atomic_xor_with ((rows, columns), v107.broadcast_to([8usize, 32usize]), options) };
-    let v224 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (24usize % [8usize, 32usize] [1]) as i32); let options = ct::AtomicOptions::new().mask(v55.broadcast_to([8usize, 32usize])); output_i32.atomic_xchg_with ((rows, columns), v121.broadcast_to([8usize, 32usize]), options) };
-    let v225 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (15usize % [8usize, 32usize][1]) as i32); let options = ct::AtomicOptions::new().mask(v159.broadcast_to([8usize, 32usize])); output_f64.atomic_xchg_with((rows, columns), v203.broadcast_to([8usize, 32usize]), options) };
-    let v226 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (21usize % [8usize, 32usize][1]) as i32); let here = output_i32.gather((rows, columns)); let expected = ct::select((ct::indices([8usize, 32usize], 1) & 1).eq(0), here, v173.broadcast_to([8usize, 32usize])); let options = ct::AtomicOptions::new().mask(v55.broadcast_to([8usize, 32usize])).acq_rel(ct::Scope::Device); let old = output_i32.atomic_cas_with((rows, columns), expected, v224.broadcast_to([8usize, 32usize]), options); ct::select(v55.broadcast_to([8usize, 32usize]), old, ct::zeros::<i32, 2>([8usize, 32usize])) };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i64.atomic_add_with ((rows, columns), v117.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i64.atomic_sub_with ((rows, columns), v222.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_max_with ((rows, columns), v161.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i64.atomic_min_with ((rows, columns), v221.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_and_with ((rows, columns), v171.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_or_with ((rows, columns), v219.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_xor_with ((rows, columns), v219.broadcast_to([8usize, 32usize]), options); };
-    let v227 = output_i32.entry((corner.0[0], corner.0[1] + (v147.item() & 3))).atomic_add(v120.item()).to_tile::<2>();
-    let v228 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (31usize % [8usize, 32usize] [1]) as i32); output_u64.gather_with((rows, columns), ct::GatherOptions::new().acquire (ct::Scope::Device)) };
-    let v229 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (2usize % [8usize, 32usize] [1]) as i32); output_u64.gather_with((rows, columns), ct::GatherOptions::new().relaxed (ct::Scope::System)) };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (0usize % [8usize, 32usize] [1]) as i32); output_i32.scatter_with((rows, columns), v178.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().release (ct::Scope::Device)) };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (61usize % [8usize, 32usize] [1]) as i32); output_i64.scatter_with((rows, columns), v117.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().relaxed (ct::Scope::Block)) };
-    let v230 = { let options = ct::GatherOptions::new().acquire(ct::Scope::Device); output_u64.entry((corner.0[0], corner.0[1] + (v161.item() & 3))).load_with(options).to_tile::<2>() };
-    { let options = ct::ScatterOptions::new().release(ct::Scope::Device); output_i32.entry((corner.0[0], corner.0[1] + (v161.item() & 3))).store_with(v147.item(), options) };
-    let (v232, v233) = ct::if_else(v159.any(..).item(), || {
-        (v220, v66)
+    let v55 = v43.nextafter(v43);
+    let v56 = v26.isnan();
+    let v57 = v2.fma(v2, v2);
+    let v58 = v22 + v23;
+    let v59 = v9 - v9;
+    let v60 = v59 * v59;
+    let v61 = v11.max(v11);
+    let v62 = v8.min(v8);
+    let v63 = v61 << v11;
+    let v64 = v60 >> v59;
+    let v65 = v64.mul_hi(v60);
+    let v66 = v65 / ((v64 & <i16 as Element>::from_f64(7.0)) | <i16 as Element>::from_f64(1.0));
+    let v67 = v58 % ((v58 & <i32 as Element>::from_f64(7.0)) | <i32 as Element>::from_f64(1.0));
+    let v68 = { let v67 = v67 & < i32 as Element >::from_bits((1 << (< i32 as Element >::DTYPE.bits() - 1)) - 1); { v67 / v67 } };
+    let v69 = { let v64 = v64 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v66 % v64 } };
+    let v70 = { let v65 = v65 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v69.trunc_div(v65) } };
+    let v71 = { let v69 = v69 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v64.floor_div(v69) } };
+    let v72 = { let v70 = v70 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v69.ceil_div(v70) } };
+    let v73 = { let v66 = v66 & < i16 as Element >::from_bits((1 << (< i16 as Element >::DTYPE.bits() - 1)) - 1); { v60.modulo(v66) } };
+    let v74 = v69 & v69;
+    let v75 = v74 | v73;
+    let v76 = v75 ^ v70;
+    let v77 = !v65;
+    let v78 = v69.reverse_bits();
+    let v79 = v78.funnel_shl(v77, v77);
+    let v80 = v25.funnel_shr(v25, v25);
+    let v81 = v60.powi(6i32);
+    let v82 = -v19;
+    let v83 = v81.abs();
+    let v84 = v82.clamp(<i32 as Element>::from_f64(6i32 as f64), <i32 as Element>::from_f64((6i32 + 74i32) as f64));
+    let v85 = v77.map(|a| a * a + <i16 as Element>::from_f64(3.0));
+    let v86 = v17.zip_map(v17, |a, b| a.max(b) - a);
+    let v87 = unsafe { (v86 & <u8 as Element>::from_f64(15.0)).assume_bounds(0..=15) };
+    let v88 = unsafe { (v70 * <i16 as Element>::from_f64(16.0)).assume_divisible_by(16) };
+    let v89 = v82.eq (v58);
+    let v90 = v85.ne (v75);
+    let v91 = v57.lt (v57);
+    let v92 = v46.le (v54);
+    let v93 = v91.gt (v16);
+    let v94 = v87.ge (v87);
+    let v95 = ct::select(v56, v32, v54);
+    let v96 = v54.cast::<f32>();
+    let v97 = v84.cast_saturating::<i64>();
+    let v98 = v87.bitcast::< i8 > ();
+    let v99 = v12.bitcast::< f8e4m3fn > ();
+    let v100 = v98.bitcast::< f8e5m2 > ();
+    let v101 = v87.bitcast::< f8e8m0fnu > ();
+    let v102 = v69.bitcast::< u16 > ();
+    let v103 = v83.bitcast::< f16 > ();
+    let v104 = v102.bitcast::< bf16 > ();
+    let v105 = v14.bitcast::< f32 > ();
+    let v106 = v84.bitcast::< u32 > ();
+    let v107 = v15.bitcast::< i64 > ();
+    let v108 = v61.bitcast::< f64 > ();
+    let v109 = ct::select(v47.isnan(), ct::zeros::< f32, 2 > (v47.shape()), v47).bitcast::< i32 > ();
+    let v110 = ct::select(v103.isnan(), ct::zeros::< f16, 2 > (v103.shape()), v103).bitcast::< u16 > ();
+    let v111 = ct::select(v104.isnan(), ct::zeros::< bf16, 2 > (v104.shape()), v104).bitcast::< i16 > ();
+    let v112 = ct::select(v3.isnan(), ct::zeros::< f64, 2 > (v3.shape()), v3).bitcast::< u64 > ();
+    let v113 = v94.pack_to_bytes();
+    let v114 = v86.unpack_from_bytes::<bool>();
+    let v115 = { let _ = 3usize; ct::full::<i8, 2>([8usize, 1usize], <i8 as Element>::from_f64((-1i32) as f64)) };
+    let v116 = { let _ = 0usize; let top = 1u64 << (<i16 as Element>::DTYPE.bits() - 1); ct::full::<i16, 2>([1usize, 1usize], <i16 as Element>::from_bits([top, top + 1, u64::MAX, top - 1, top - 2][0usize])) };
+    let v117 = { let _ = 0usize; ct::zeros::<f32, 2>([1usize, 1usize]) };
+    let v118 = { let _ = 1usize; ct::ones::<i16, 2>([8usize, 32usize]) };
+    let v119 = { let _ = 2usize; let from = |n: i32| <f32 as Element>::from_f64(n as f64); ct::arange([1usize, 32usize][1], from(6i32), from(3i32)).unsqueeze(0) };
+    let v120 = { let _ = 1usize; ct::indices([8usize, 32usize], 0usize) };
+    let v121 = { let _ = 3usize; ct::from_fn([8usize, 1usize], |[i, j]| i.ge(2).select((-7i32) * i + j, j.min(i) - (-7i32))) };
+    let v122 = { let _ = 2usize; let table: Vec<u64> = (0..[1usize, 32usize][0] * [1usize, 32usize][1]).map(|i| <u64 as Element>::from_f64((i * 9usize % 11) as f64)).collect(); ct::from_slice([1usize, 32usize], &table) };
+    let v123 = { let from = |k: i32| <i16 as Element>::from_f64(k as f64); ct::astile([[from(2i32), from(1)], [from(2i32 + 2), from(0)]]) };
+    let v124 = ct::bid(1usize).to_tile::<2>();
+    let v125 = ct::num_blocks(0usize).to_tile::<2>();
+    let v126 = input_f64.extent(1usize).to_tile::<2>();
+    let v127 = (input_f16.extent64(0) * 1000 + input_f16.stride(0)).to_tile::<2>();
+    let v128 = input_f16.num_tiles(0usize, [4, 8]).to_tile::<2>();
+    let v129 = v101.transpose();
+    let v130 = v79.permute([1, 0]).swap_axes(0, 1).swap_axes(1, 0);
+    let v131 = { let _ = 1usize; v97.reshape([2usize, 512usize]) };
+    let v132 = v111.reshape([1, v111.len()]).squeeze(0).unsqueeze(1).squeeze(1).unsqueeze(0);
+    let v133 = { let [rows, columns] = v130.shape(); v130.reshape([rows, 1 << 2usize, columns >> 2usize]).permute([1, 0, 2]).reshape([128usize, 2usize]) };
+    let v134 = v100.broadcast_to([32usize, 8usize]);
+    let v135 = v134.flip(1usize);
+    let v136 = v129.flip(..);
+    let v137 = v132.repeat([1 << 0usize, 1 << 2usize]);
+    let v138 = v88.repeat_interleave(0usize, 2);
+    let v139 = v42.interleave(v27, 0usize);
+    let v140 = ct::cat([v41, v44], 1usize);
+    let v141 = { let [a, b] = v102.split(1usize); ct::cat([a, v110, b], 1usize) };
+    let v142 = ct::stack([v128, v128], 0usize).reshape([2usize, 1usize]);
+    let (v143, v144) = { let [rows, columns] = v101.shape(); let [a, b] = v101.reshape([rows / 2, 2, columns]).unstack(1); (a, b) };
+    let (v145, v146) = { let [a, b] = v118.split(1usize); (a, b) };
+    let (v147, v148) = { let [_, a, _, b] = v12.split(1usize); (a, b) };
+    let v149 = { let number = v126.item(); let last = (1 << 3usize) - 1; if 1usize == 0 { v146.extract((number, (1 << 0usize) - 1), [1usize, 16usize]) } else { v146.extract((last, number), [1usize, 16usize]) } };
+    let v150 = { let number = v124.item(); let [rows, columns] = v118.shape(); let part = v75.extract([0, 0], [rows >> 3usize, columns >> 1usize]); let last = (1 << 3usize) - 1; if 1usize == 0 { v118.insert((number, (1 << 1usize) - 1), part) } else { v118.insert((last, number), part) } };
+    let v151 = v4.get((v128.item(), v125.item())).to_tile::<2>();
+    let v152 = v150.set((v125.item(), v124.item()), v116.item());
+    let v153 = if 1usize == 2 { v132.sum (..) } else { v132.sum (1usize) };
+    let v154 = if 1usize == 2 { v131.prod (..) } else { v131.prod (1usize) };
+    let v155 = if 1usize == 2 { v148.reduce_max (..) } else { v148.reduce_max (1usize) };
+    let v156 = if 2usize == 2 { v85.reduce_min (..) } else { v85.reduce_min (2usize) };
+    let v157 = if 2usize == 2 { v111.reduce_xor (..) } else { v111.reduce_xor (2usize) };
+    let v158 = if 1usize == 2 { v157.reduce_and (..) } else { v157.reduce_and (1usize) };
+    let v159 = if 2usize == 2 { v85.reduce_or (..) } else { v85.reduce_or (2usize) };
+    let v160 = if 0usize == 2 { v140.reduce_max_nan (..) } else { v140.reduce_max_nan (0usize) };
+    let v161 = if 1usize == 2 { v160.reduce_min_nan (..) } else { v160.reduce_min_nan (1usize) };
+    let v162 = { let v40 = ct::select(v40.isnan(), ct::ones::< f64, 2 > (v40.shape()), v40); if 1usize == 2 { v40.reduce_max (..) } else { v40.reduce_max (1usize) } };
+    let v163 = { let v108 = ct::select(v108.isnan(), ct::ones::< f64, 2 > (v108.shape()), v108); if 1usize == 2 { v108.reduce_min (..) } else { v108.reduce_min (1usize) } };
+    let v164 = if 2usize == 2 { v93.any(..) } else { v93.any(2usize) };
+    let v165 = if 1usize == 2 { v56.all(..) } else { v56.all(1usize) };
+    let v166 = if 2usize == 2 { v165.count(..) } else { v165.count(2usize) };
+    let v167 = if 1usize == 2 { v149.sum_as::<i8>(..) } else { v149.sum_as::<i8>(1usize) };
+    let v168 = if 2usize == 2 { v167.prod_as::<i64>(..) } else { v167.prod_as::<i64>(2usize) };
+    let v169 = if 1usize == 2 { v18.sum_as::<f32>(..) } else { v18.cast::<f32>().sum(1usize) };
+    let v170 = if 1usize == 2 { v62.argmax (..) } else { v62.argmax (1usize) };
+    let v171 = if 2usize == 2 { v127.argmin (..) } else { v127.argmin (2usize) };
+    let v172 = if 0usize == 2 { v29.argmax_nan (..) } else { v29.argmax_nan (0usize) };
+    let v173 = if 2usize == 2 { v40.argmin_nan (..) } else { v40.argmin_nan (2usize) };
+    let (v174, v175) = if 0usize == 2 { v166.argmax_with_value (..) } else { v166.argmax_with_value (0usize) };
+    let (v176, v177) = if 0usize == 2 { v15.argmin_with_value (..) } else { v15.argmin_with_value (0usize) };
+    let v178 = { let last = |a: Scalar<i32>, b: Scalar<i32>| b.ne(<i32 as Element>::from_f64(0.0)).select(b, a); let zero = <i32 as Element>::from_f64(0.0); if 2usize == 2 { v175.reduce(.., zero, last) } else { v175.reduce(2usize, zero, last) } };
+    let v179 = { let zero = <u16 as Element>::from_f64(0.0); if 1usize == 2 { ct::reduce(v102, .., zero, |a, b| a + b + a * b) } else { ct::reduce(v102, 1usize, zero, |a, b| a + b + a * b) } };
+    let (v180, v181) = { let identity = (<u16 as Element>::from_f64(1.0), <u16 as Element>::from_f64(0.0)); if 1usize == 2 { ct::reduce((v179, v179), .., identity, |(a, b), (c, d)| (a * c, c * b + d)) } else { ct::reduce((v179, v179), 1usize, identity, |(a, b), (c, d)| (a * c, c * b + d)) } };
+    let v182 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [3usize]; v21.cumsum_with (1usize, options) };
+    let v183 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [1usize]; v121.cumprod_with (0usize, options) };
+    let v184 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [0usize]; v173.cummax_with (1usize, options) };
+    let v185 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [1usize]; v157.cummin_with (0usize, options) };
+    let v186 = { let v35 = ct::select(v35.isnan(), ct::ones::<f32, 2>(v35.shape()), v35); if 0usize == 1 { v35.cummax_with(0usize, ct::ScanOptions::new().reverse()) } else { v35.cummax(0usize) } };
+    let v187 = { let v108 = ct::select(v108.isnan(), ct::ones::<f64, 2>(v108.shape()), v108); if 0usize == 1 { v108.cummin_with(1usize, ct::ScanOptions::new().reverse()) } else { v108.cummin(1usize) } };
+    let v188 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][2usize]; v148.cast::<f64>().cumsum_with(0usize, options) };
+    let v189 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][1usize]; let zero = <i16 as Element>::from_f64(0.0); v79.scan_with(0usize, zero, |a, b| b.ne(zero).select(b, a), options) };
+    let (v190, v191) = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][0usize]; let identity = (<i16 as Element>::from_f64(1.0), <i16 as Element>::from_f64(0.0)); ct::scan_with((v83, v73), 0usize, identity, |(a, b), (c, d)| (a * c, c * b + d), options) };
+    let v192 = input_u8.load([at[0] + 0i32, at[1] + 1i32], [8usize, 32usize]);
+    let v193 = input_u64.load([(v184.item() & 3) - 1, at[1]], [8usize, 32usize]);
+    let v194 = input_f8e8m0fnu.load_scalar(at).to_tile::<2>();
+    let v195 = { let padding = [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf][1usize]; input_f64.load_with([at[0] + (-1i32), at[1] + (-2i32)], [8usize, 32usize], ct::LoadOptions::new().padding(padding)) };
+    let v196 = { let options = ct::LoadOptions::new().latency(3).allow_tma(1usize == 1); input_bool.load_with([at[0] + 1i32, at[1]], [8usize, 32usize], options) };
+    let v197 = input_u8.load_with([at[1] + (-1i32), at[0]], [32usize, 8usize], ct::LoadOptions::new().order([1, 0]));
+    let v198 = { let low = <u8 as Element>::from_f64(63.0); input_f8e4m3fn.gather((v192 & low, v192 & low)) };
+    let v199 = input_u8.gather((v75, v189));
+    let v200 = { let options = ct::GatherOptions::new().mask(v164).padding(<i32 as Element>::from_f64(3i32 as f64)); input_i32.gather_with(((v20 & 63) - 5, (v23 & 63) - 5), options) };
+    let v201 = input_i32.gather((v173 & 63, 6i32..6i32 + 16));
+    let v202 = input_u16.gather::<2>((v184.item() & 15, ct::span((v173.item() & 63) - 8, 8)));
+    let v203 = input_i32.entry((v184.item() & 31, (v126.item() & 31) - 1)).load().to_tile::<2>();
+    let v204 = input_u32.tiles([8usize, 32usize]).step([38usize, 19usize]).load([at[0] + 2i32, at[1] + 2i32]);
+    let v205 = input_f32.tiles([8usize, 32usize]).padding(Padding::NegInf).load([at[0] + (-1i32), at[1] + (-1i32)]);
+    let v206 = input_u8.tiles([32usize, 8usize]).order([1, 0]).load([at[1], at[0]]);
+    let v207 = input_u16.load((ct::at((v124.item() & 63) - 5), ct::at((-37i32))), [8usize, 32usize]);
+    let v208 = input_i8.load((ct::at(at[0] * [8usize, 32usize][0] + 2i32), ct::at(at[1] * [8usize, 32usize][1] + 8i32)), [8usize, 32usize]);
+    let v209 = input_f8e8m0fnu.load((ct::at((v121 & 127).reshape([[8usize, 32usize][0]]) - 3), at[1]), [8usize, 32usize]);
+    let v210 = input_u8.load((at[0], ct::at((v172 & 127).reshape([[8usize, 32usize][1]]) - 3)), [8usize, 32usize]);
+    let v211 = input_f16.slice(0usize, 7usize..7usize.max(43usize)).load(at, [8usize, 32usize]);
+    let v212 = { let first = v203.item() & 31; input_f8e8m0fnu.slice(0usize, first..first + 18i32).load(at, [8usize, 32usize]) };
+    let v213 = input_u64.step(0, 2usize).step(1, 1usize).load(at, [8usize, 32usize]);
+    let v214 = input_i8.step(1, v203.item() & 3).load(at, [8usize, 32usize]);
+    let v215 = input_i64.index_axis(0, (v203.item() & 15) - 1).load(at[1], [[1usize, 32usize][1]]).unsqueeze(0);
+    let v216 = { let turned = if 1usize == 0 { input_u8.transpose() } else { input_u8.permute([1, 0]) }; turned.load([at[1] + (-1i32), at[0]], [32usize, 8usize]) };
+    let v217 = input_f8e4m3fn.reshape::<1>(input_f8e4m3fn.extent(0) * input_f8e4m3fn.extent(1)).load(at[1] + (-1i32), [[1usize, 32usize][1]]).unsqueeze(0);
+    let v218 = { let view = input_u64.tiles([4usize, 8usize]).step([2, 4usize]); ct::for_each(view.along(1), ct::zeros::<u64, 2>([4usize, 8usize]), |j, sum| sum * <u64 as Element>::from_f64(3.0) + view.load([at[0], j])) };
+    let v219 = { let view = input_u8.tiles([8usize, 16usize]); ct::for_each(view.indices(), ct::zeros::<u8, 2>([8usize, 16usize]), |at, sum| sum + view.load(at)) };
+    output_f64.store(at, v195.broadcast_to([8usize, 32usize]));
+    { let options = ct::StoreOptions::new().latency(2).allow_tma(false); output_f64.store_with(at, v195.broadcast_to([8usize, 32usize]), options) };
+    { let turned = v100.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_f8e5m2.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
+    output_u16.store([at[0], at[1] * 2 + 0i32], v181.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2]));
+    { let first = at[1] * [8usize, 32usize][1] + (v184.item() & ([8usize, 32usize][1] as i32 / 2 - 1)); output_i64.store((at[0], ct::at(first)), v168.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2])) };
+    { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + (v203.item() & 63)) % [8usize, 32usize][0]; output_i16.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v65.broadcast_to([8usize, 32usize])) };
+    { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (11usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (40usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i16.scatter((rows, columns), v88.broadcast_to([8usize, 32usize])) };
+    { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (22usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::ScatterOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_u32.scatter_with((rows, columns), v204.broadcast_to([8usize, 32usize]), options) };
+    { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v184.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_u8.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v155.broadcast_to([8usize, 32usize])) };
+    { let column = at[1] * [8usize, 32usize][1] + (v124.item() & ([8usize, 32usize][1] as i32 - 1)); output_i32.entry((at[0] * [8usize, 32usize][0], column)).store(v203.item()) };
+    output_i32.store_scalar([at[0] * [8usize, 32usize][0], at[1] * [8usize, 32usize][1] + 3usize % [8usize, 32usize][1]], v203.item());
+    let v220 = output_f32.load(at, [8usize, 32usize]);
+    let v221 = { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (46usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (61usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_f64.gather((rows, columns)) };
+    let v222 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (36usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_u64.atomic_add_with ((rows, columns), v122.broadcast_to([8usize, 32usize]), options) };
+    let v223 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (2usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v93.broadcast_to([8usize, 32usize])); output_u64.atomic_sub_with ((rows, columns), v193.broadcast_to([8usize, 32usize]), options) };
+    let v224 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (40usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_u64.atomic_max_with ((rows, columns), v223.broadcast_to([8usize, 32usize]), options) };
+    let v225 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (23usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v164.broadcast_to([8usize, 32usize])); output_i64.atomic_min_with ((rows, columns), v127.broadcast_to([8usize, 32usize]), options) };
+    let v226 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (21usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_i64.atomic_and_with ((rows, columns), v168.broadcast_to([8usize, 32usize]), options) };
+    let v227 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (11usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v165.broadcast_to([8usize, 32usize])); output_i32.atomic_or_with ((rows, columns), v120.broadcast_to([8usize, 32usize]), options) };
+    let v228 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (59usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_i32.atomic_xor_with ((rows, columns), v171.broadcast_to([8usize, 32usize]), options) };
+    let v229 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (35usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_i32.atomic_xchg_with ((rows, columns), v183.broadcast_to([8usize, 32usize]), options) };
+    let v230 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (33usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_f32.atomic_xchg_with((rows, columns), v161.broadcast_to([8usize, 32usize]), options) };
+    let v231 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (14usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let here = output_i32.gather((rows, columns)); let expected = ct::select((ct::indices([8usize, 32usize], 1) & 1).eq(0), here, v203.broadcast_to([8usize, 32usize])); let options = ct::AtomicOptions::new().mask(v165.broadcast_to([8usize, 32usize])).acq_rel(ct::Scope::Device); let old = output_i32.atomic_cas_with((rows, columns), expected, v227.broadcast_to([8usize, 32usize]), options); ct::select(v165.broadcast_to([8usize, 32usize]), old, ct::zeros::<i32, 2>([8usize, 32usize])) };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_add_with ((rows, columns), v231.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_sub_with ((rows, columns), v229.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_max_with ((rows, columns), v229.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i64.atomic_min_with ((rows, columns), v225.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_u64.atomic_and_with ((rows, columns), v224.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_u64.atomic_or_with ((rows, columns), v177.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_xor_with ((rows, columns), v170.broadcast_to([8usize, 32usize]), options); };
+    let v232 = output_i32.entry((corner.0[0], corner.0[1] + (v178.item() & 3))).atomic_add(v166.item()).to_tile::<2>();
+    let v233 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (31usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_u32.gather_with((rows, columns), ct::GatherOptions::new().acquire (ct::Scope::Device)) };
+    let v234 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (44usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_i64.gather_with((rows, columns), ct::GatherOptions::new().relaxed (ct::Scope::System)) };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (14usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_i64.scatter_with((rows, columns), v127.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().release (ct::Scope::Device)) };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (5usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_i32.scatter_with((rows, columns), v166.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().relaxed (ct::Scope::Block)) };
+    let v235 = { let options = ct::GatherOptions::new().acquire(ct::Scope::Device); output_u32.entry((corner.0[0], corner.0[1] + (v174.item() & 3))).load_with(options).to_tile::<2>() };
+    { let options = ct::ScatterOptions::new().release(ct::Scope::Device); output_i32.entry((corner.0[0], corner.0[1] + (v125.item() & 3))).store_with(v232.item(), options) };
+    let (v241, v242) = ct::if_else(v94.any(..).item(), || {
+        let v236 = v234 + v127;
+        let v237 = v76.ge (v72);
+        let v238 = ct::select(v237, v237, v237);
+        (v64, v0)
     }, || {
-        output_bool.store(at, v16.broadcast_to([8usize, 32usize]));
-        let v231 = v157.min_nan(v45);
-        (v115, v106)
+        let v239 = v52.min(v186);
+        let v240 = { let options = ct::GatherOptions::new().acquire(ct::Scope::Device); output_i64.entry((corner.0[0], corner.0[1] + (v171.item() & 3))).load_with(options).to_tile::<2>() };
+        (v74, v230)
     });
-    ct::if_then(v55.any(..).item(), || {
-        { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (40usize % [8usize, 32usize] [1]) as i32); output_i32.scatter_with((rows, columns), v232.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().relaxed (ct::Scope::Block)) };
-        let v234 = { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (41usize % [8usize, 32usize][0]) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (8usize % [8usize, 32usize][1]) as i32); output_i8.gather((rows, columns)) };
+    ct::if_then(v196.any(..).item(), || {
+        { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_min_with ((rows, columns), v175.broadcast_to([8usize, 32usize]), options); };
     });
-    let v237 = ct::for_each(..ct::bid(0) + 3, v25, |i, v235| {
-        let v236 = i.cast::<i32>().to_tile::<2>();
-        { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + v146.item()) & ([8usize, 32usize][1] as i32 - 1); let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_i16.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v69.broadcast_to([8usize, 32usize])) };
-        v165
+    let v246 = ct::for_each(..ct::bid(0) + 3, v164, |i, v243| {
+        let v244 = i.cast::<i32>().to_tile::<2>();
+        let v245 = v220.ceil();
+        v243
     });
-    let (v244, v245, v246) = ct::for_each(ct::range(0i32, ct::scalar(2147483647i32) - (v161.item() & 3)).step(ct::scalar(1073741824i32) + (v149.item() & 1)), (v158, v204, v228), |i, (v238, v239, v240)| {
-        let v241 = i.cast::<i32>().to_tile::<2>();
-        { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (22usize % [8usize, 32usize][0]) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (63usize % [8usize, 32usize][1]) as i32); output_u64.scatter((rows, columns), v240.broadcast_to([8usize, 32usize])) };
-        let v242 = { let _ = 0usize; ct::full::<i16, 2>([1usize, 1usize], <i16 as Element>::from_f64(3i32 as f64)) };
-        let v243 = v124.bitcast::< bf16 > ();
-        (v238, v13, v217)
-    });
-    let (v252, v253, v254) = ct::for_each(ct::range(ct::scalar(-3i64), ct::scalar(-2i64)).step(1i64), (v246, v185, v109), |i, (v247, v248, v249)| {
+    let (v253, v254, v255) = ct::for_each(ct::range(5i32, ct::scalar(9i32) - (v175.item() & 3)).step(ct::scalar(1i32) + (v232.item() & 1)), (v246, v3, v13), |i, (v247, v248, v249)| {
         let v250 = i.cast::<i32>().to_tile::<2>();
-        let v251 = { let [m, k] = v210.shape(); let (a, b) = ((v210 & 3).cast::<f8e4m3fn>(), (v210 & 3).cast::<f8e4m3fn>().transpose()); let scales = |shape: [usize; 2]| (ct::indices(shape, 0) % 2 + 1).cast::<f8e8m0fnu>(); ct::mma_scaled(a, scales([m, k / 32]), b, scales([k / 32, m]), ct::zeros::<f32, 2>([m, m])) };
-        { let column = at[1] * [8usize, 32usize][1] + (v250.item() & ([8usize, 32usize][1] as i32 - 1)); output_f32.entry((at[0] * [8usize, 32usize][0], column)).store(v251.item()) };
-        (v223, v185, v99)
+        let v251 = v224.bitcast::< i64 > ();
+        { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (6usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (49usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i64.scatter((rows, columns), v251.broadcast_to([8usize, 32usize])) };
+        let v252 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (47usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_u32.gather_with((rows, columns), ct::GatherOptions::new().acquire (ct::Scope::Device)) };
+        (v164, v108, v249)
     });
-    let (v259, v260) = ct::for_each(ct::range(ct::scalar(4294967288u32), ct::scalar(4294967293u32)).step(3), (v254, v233), |i, (v255, v256)| {
+    let v262 = ct::for_each(ct::range(ct::scalar(-3i64), ct::scalar(-2i64)).step(3i64), v206, |i, v256| {
         let v257 = i.cast::<i32>().to_tile::<2>();
-        let v258 = { let v36 = ct::select(v36.isnan(), ct::ones::< f32, 2 > (v36.shape()), v36); if 1usize == 2 { v36.reduce_max (..) } else { v36.reduce_max (1usize) } };
-        (v255, v256)
+        let v258 = input_u8.index_axis(0, (v178.item() & 15) - 1).load(at[1], [[1usize, 32usize][1]]).unsqueeze(0);
+        let v259 = v156 ^ v241;
+        let v260 = input_f32.tiles([8usize, 32usize]).step([16usize, 1usize]).load([at[0] + 0i32, at[1] + 0i32]);
+        let v261 = v224.cast::<u64>();
+        v87
     });
-    let (v267, v268, v269) = ct::for_each(ct::range(-3, -1).step(2).rev(), (v108, v213, v259), |i, (v261, v262, v263)| {
-        let v264 = i.cast::<i32>().to_tile::<2>();
-        let v265 = { let v138 = ct::select(v138.isnan(), ct::ones::<f32, 2>(v138.shape()), v138); if 1usize == 1 { v138.cummax_with(0usize, ct::ScanOptions::new().reverse()) } else { v138.cummax(0usize) } };
-        let v266 = ct::bid(1usize).to_tile::<2>();
-        (v108, v213, v99)
+    let (v269, v270, v271) = ct::for_each(ct::range(ct::scalar(4294967288u32), ct::scalar(4294967293u32)).step(1), (v210, v60, v204), |i, (v263, v264, v265)| {
+        let v266 = i.cast::<i32>().to_tile::<2>();
+        let v267 = input_f8e5m2.load([at[0] + 0i32, at[1] + 0i32], [8usize, 32usize]);
+        { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (52usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::ScatterOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_bf16.scatter_with((rows, columns), v57.broadcast_to([8usize, 32usize]), options) };
+        let v268 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (9usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v196.broadcast_to([8usize, 32usize])); output_f32.atomic_xchg_with((rows, columns), v230.broadcast_to([8usize, 32usize]), options) };
+        (v210, v189, v204)
     });
-    let v274 = ct::for_each(ct::range(0, ct::bid(1) + 2).unroll(2).stages(3), v13, |i, v270| {
-        let v271 = i.cast::<i32>().to_tile::<2>();
-        let v272 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][2usize]; let zero = <u64 as Element>::from_f64(0.0); v223.scan_with(1usize, zero, |a, b| b.ne(zero).select(b, a), options) };
-        let v273 = { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (8usize % [8usize, 32usize][0]) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (59usize % [8usize, 32usize][1]) as i32); output_u64.gather((rows, columns)) };
-        v245
+    let (v279, v280, v281) = ct::for_each(ct::range(-3, -3).step(1).rev(), (v211, v39, v161), |i, (v272, v273, v274)| {
+        let v275 = i.cast::<i32>().to_tile::<2>();
+        let v276 = { let low = <u16 as Element>::from_f64(63.0); input_f8e8m0fnu.gather((v207 & low, v179 & low)) };
+        let v277 = v54 / v28;
+        let v278 = input_i64.gather((v275 & 63, 6i32..6i32 + 16));
+        (v272, v96, v161)
     });
-    let (v282, v283, v284) = ct::for_each_while(ct::range(5i32, ct::scalar(2147483647i32) - (v227.item() & 3)).step(ct::scalar(1073741824i32) + (v227.item() & 1)), (v267, v217, v36), |i, (v275, v276, v277)| {
-        let v278 = i.cast::<i32>().to_tile::<2>();
-        let v279 = input_u64.step(1, v152.item() & 3).load(at, [8usize, 32usize]);
-        let v280 = ct::select(v254.isnan(), ct::zeros::< bf16, 2 > (v254.shape()), v254).bitcast::< i16 > ();
-        ct::return_if((ct::bid(0usize) % 3).eq(0i32));
-        let v281 = v8.ge (v8);
-        (!v134.any(..).item(), (v275, v228, v28))
+    let (v288, v289, v290) = ct::for_each(ct::range(0, ct::bid(1) + 1).unroll(2).stages(3), (v280, v213, v97), |i, (v282, v283, v284)| {
+        let v285 = i.cast::<i32>().to_tile::<2>();
+        let v286 = { let view = input_i64.tiles([4usize, 8usize]).step([2, 4usize]); ct::for_each(view.along(1), ct::zeros::<i64, 2>([4usize, 8usize]), |j, sum| sum * <i64 as Element>::from_f64(3.0) + view.load([at[0], j])) };
+        let v287 = v206.ge (v262);
+        (v35, v283, v97)
     });
-    let (v292, v293, v294) = ct::for_each_flow(..1, (v274, v233, v0), |i, (v285, v286, v287), flow| {
-        let v288 = i.cast::<i32>().to_tile::<2>();
-        let v289 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [0usize]; v76.cumsum_with (0usize, options) };
-        flow.break_if(v55.any(..).item(), (v285, v289, v287));
-        flow.continue_if(v86.any(..).item(), (v285, v289, v287));
-        let v290 = { let number = v149.item(); let last = (1 << 3usize) - 1; if 0usize == 0 { v124.extract((number, (1 << 1usize) - 1), [4usize, 4usize]) } else { v124.extract((last, number), [4usize, 4usize]) } };
-        let v291 = v204.mul_hi(v285);
-        (v204, v72, v0)
+    let (v298, v299, v300) = ct::for_each_while(ct::range(-2147483648i32, ct::scalar(-2147483640i32) - (v128.item() & 3)).step(ct::scalar(-5i32) + (v175.item() & 1)), (v122, v289, v108), |i, (v291, v292, v293)| {
+        let v294 = i.cast::<i32>().to_tile::<2>();
+        let v295 = { let view = input_i32.tiles([4usize, 8usize]).step([2, 8usize]); ct::for_each(view.along(1), ct::zeros::<i32, 2>([4usize, 8usize]), |j, sum| sum * <i32 as Element>::from_f64(3.0) + view.load([at[0], j])) };
+        let v296 = { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (59usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (55usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_bf16.gather((rows, columns)) };
+        let v297 = input_i32.slice(0usize, 19usize..19usize.max(77usize)).load(at, [8usize, 32usize]);
+        { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (12usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (17usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i16.scatter((rows, columns), v72.broadcast_to([8usize, 32usize])) };
+        (!v196.any(..).item(), (v291, v292, v195))
     });
-    let (_, (v305, v306)) = ct::loop_flow((ct::scalar(0), (v138, v294)), |(i, (v295, v296)), flow| {
-        flow.break_if(i.ge(2), (i, (v295, v296)));
-        let v297 = i.cast::<i32>().to_tile::<2>();
-        let v298 = v43.gt (v131);
-        let v299 = v103 * v203;
-        let v300 = { let options = ct::GatherOptions::new().acquire(ct::Scope::Device); output_u32.entry((corner.0[0], corner.0[1] + (v171.item() & 3))).load_with(options).to_tile::<2>() };
-        let v301 = input_f16.gather((v224, v297));
-        flow.break_if(v16.any(..).item(), (i, (v138, v296)));
-        let v302 = v138 - v244;
-        let v303 = v44.add_with (v158, Rounding::Zero);
-        let v304 = ct::matmul(v253, v282);
-        (i + 1, (v302, v183))
+    let (v310, v311, v312) = ct::for_each_flow(..2, (v5, v114, v186), |i, (v301, v302, v303), flow| {
+        let v304 = i.cast::<i32>().to_tile::<2>();
+        let v305 = v304.ne (v24);
+        let v306 = { let v255 = v255 & < u16 as Element >::from_bits((1 << (< u16 as Element >::DTYPE.bits() - 1)) - 1); { v180 % v255 } };
+        let v307 = if 0usize == 2 { v224.reduce_max (..) } else { v224.reduce_max (0usize) };
+        flow.break_if(v305.any(..).item(), (v198, v302, v303));
+        flow.continue_if(v165.any(..).item(), (v198, v302, v303));
+        let v308 = { let last = |a: Scalar<i32>, b: Scalar<i32>| b.ne(<i32 as Element>::from_f64(0.0)).select(b, a); let zero = <i32 as Element>::from_f64(0.0); if 0usize == 2 { v184.reduce(.., zero, last) } else { v184.reduce(0usize, zero, last) } };
+        let v309 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [2usize]; v17.cumsum_with (0usize, options) };
+        (v5, v302, v41)
     });
-    let (_, (v317, v318)) = ct::while_loop((ct::scalar(0), (v111, v186)), |(i, (v307, v308))| {
-        let v309 = i.cast::<i32>().to_tile::<2>();
-        let v310 = v214.unpack_from_bytes::<i64>();
-        let v311 = { let v310 = v310 & < i64 as Element >::from_bits((1 << (< i64 as Element >::DTYPE.bits() - 1)) - 1); { v310.trunc_div(v310) } };
-        let v312 = ct::num_blocks(0usize).to_tile::<2>();
-        i.lt(1) & v86.any(..).item()
-    }, |(i, (v307, v308))| {
-        let v309 = i.cast::<i32>().to_tile::<2>();
-        let v310 = v214.unpack_from_bytes::<i64>();
-        let v311 = { let v310 = v310 & < i64 as Element >::from_bits((1 << (< i64 as Element >::DTYPE.bits() - 1)) - 1); { v310.trunc_div(v310) } };
-        let v312 = ct::num_blocks(0usize).to_tile::<2>();
-        let (v313, v314) = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][0usize]; let identity = (<u64 as Element>::from_f64(1.0), <u64 as Element>::from_f64(0.0)); ct::scan_with((v228, v246), 0usize, identity, |(a, b), (c, d)| (a * c, c * b + d), options) };
-        let v315 = { let [m, k] = v282.shape(); let (a, b) = ((v282 & 3).cast::<f8e4m3fn>(), (v282 & 3).cast::<f8e4m3fn>().transpose()); let scales = |shape: [usize; 2]| (ct::indices(shape, 0) % 2 + 1).cast::<f8e8m0fnu>(); ct::mma_scaled(a, scales([m, k / 32]), b, scales([k / 32, m]), ct::zeros::<f32, 2>([m, m])) };
-        let v316 = { let _ = 2usize; ct::full::<u32, 2>([1usize, 32usize], <u32 as Element>::from_f64((-1i32) as f64)) };
-        (i + 1, (v307, v253))
+    let (_, (v320, v321)) = ct::loop_flow((ct::scalar(0), (v63, v224)), |(i, (v313, v314)), flow| {
+        flow.break_if(i.ge(1), (i, (v313, v314)));
+        let v315 = i.cast::<i32>().to_tile::<2>();
+        let v316 = input_i32.tiles([32usize, 8usize]).order([1, 0]).load([at[1], at[0]]);
+        let v317 = { let number = v126.item(); let last = (1 << 0usize) - 1; if 0usize == 0 { v231.extract((number, (1 << 2usize) - 1), [8usize, 8usize]) } else { v231.extract((last, number), [8usize, 8usize]) } };
+        let v318 = v269.unpack_from_bytes::<bf16>();
+        { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_add_with ((rows, columns), v171.broadcast_to([8usize, 32usize]), options); };
+        flow.break_if(v196.any(..).item(), (i, (v313, v314)));
+        { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v125.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_f32.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v119.broadcast_to([8usize, 32usize])) };
+        let v319 = v68.transpose();
+        (i + 1, (v234, v222))
     });
-    let v319 = { let (a, b) = (v176.item(), v147.item()); b.gt(3).select(a + <i16 as Element>::from_f64(1.0), a ^ b.cast::<i16>()).to_tile::<2>() };
-    ct::return_if((ct::bid(1usize) % 3).eq(2i32));
-    ct::return_if((v173.item() & <i32 as Element>::from_f64(7.0)).eq(<i32 as Element>::from_f64(5.0)));
-    output_f32.store(at, v306.broadcast_to([8usize, 32usize]));
-    output_f16.store(at, v206.broadcast_to([8usize, 32usize]));
-    output_bf16.store(at, v269.broadcast_to([8usize, 32usize]));
-    output_f64.store(at, v225.broadcast_to([8usize, 32usize]));
-    output_f8e4m3fn.store(at, v205.broadcast_to([8usize, 32usize]));
-    output_f8e5m2.store(at, v199.broadcast_to([8usize, 32usize]));
-    output_f8e8m0fnu.store(at, v96.broadcast_to([8usize, 32usize]));
-    output_i8.store(at, v93.broadcast_to([8usize, 32usize]));
-    output_i16.store(at, v319.broadcast_to([8usize, 32usize]));
+    let (_, (v328, v329, v330)) = ct::while_loop((ct::scalar(0), (v234, v26, v312)), |(i, (v322, v323, v324))| {
+        let v325 = i.cast::<i32>().to_tile::<2>();
+        let v326 = v323.flip(..);
+        i.lt(2) & v165.any(..).item()
+    }, |(i, (v322, v323, v324))| {
+        let v325 = i.cast::<i32>().to_tile::<2>();
+        let v326 = v323.flip(..);
+        let v327 = if 1usize == 2 { v229.reduce_min (..) } else { v229.reduce_min (1usize) };
+        (i + 1, (v320, v46, v323))
+    });
+    let v331 = { let (a, b) = (v157.item(), v174.item()); b.gt(3).select(a + <i16 as Element>::from_f64(1.0), a ^ b.cast::<i16>()).to_tile::<2>() };
+    ct::return_if((ct::bid(0usize) % 3).eq(1i32));
+    ct::return_if((v128.item() & <i32 as Element>::from_f64(7.0)).eq(<i32 as Element>::from_f64(5.0)));
+    output_f32.store(at, v281.broadcast_to([8usize, 32usize]));
+    output_f16.store(at, v279.broadcast_to([8usize, 32usize]));
+    output_bf16.store(at, v104.broadcast_to([8usize, 32usize]));
+    output_f64.store(at, v300.broadcast_to([8usize, 32usize]));
+    output_tf32.store(at, v151.broadcast_to([8usize, 32usize]));
+    output_f8e4m3fn.store(at, v310.broadcast_to([8usize, 32usize]));
+    output_f8e8m0fnu.store(at, v212.broadcast_to([8usize, 32usize]));
+    output_i8.store(at, v214.broadcast_to([8usize, 32usize]));
+    output_i16.store(at, v331.broadcast_to([8usize, 32usize]));
     output_i32.store(at, v232.broadcast_to([8usize, 32usize]));
-    output_i64.store(at, v317.broadcast_to([8usize, 32usize]));
-    output_u8.store(at, v216.broadcast_to([8usize, 32usize]));
-    output_u16.store(at, v292.broadcast_to([8usize, 32usize]));
-    output_u32.store(at, v174.broadcast_to([8usize, 32usize]));
-    output_u64.store(at, v283.broadcast_to([8usize, 32usize]));
-    output_bool.store(at, v159.broadcast_to([8usize, 32usize]));
+    output_i64.store(at, v328.broadcast_to([8usize, 32usize]));
+    output_u8.store(at, v269.broadcast_to([8usize, 32usize]));
+    output_u16.store(at, v255.broadcast_to([8usize, 32usize]));
+    output_u32.store(at, v271.broadcast_to([8usize, 32usize]));
+    output_u64.store(at, v321.broadcast_to([8usize, 32usize]));
+    output_bool.store(at, v253.broadcast_to([8usize, 32usize]));
 }
 
 /// The bits of what the kernel stores.
@@ -430,6 +437,9 @@ pub fn run(device: ct::Device) -> ct::Result<Vec<Vec<u64>>> {
     let bits: &[u64] = &[0x8018000000000000, 0xfff0000000000000, 0xb0be33ce70bddf94, 0x0, 0x7ff0000000000000, 0x7ff0000000000000, 0xd02278b1e1e5592f, 0x3fdadcbb2409f643, 0xf5eb21beee9b5d97, 0x8000000000000, 0x10000000000000, 0x0, 0x3ff6ed12736f793a, 0xbf50624dd2f1a9fc, 0xde208f629e676ac2, 0x8018000000000000, 0xa2c57f3d4fcf5969, 0x8008000000000000, 0xb2c4e76464a8730f, 0xbfdfc4030a8fbaf6, 0xc5de7bca86db6e57, 0x588c2b0b827ce2f2, 0x375cc681d1b1fde8, 0x40152c0f870ddf98, 0x40132e70c556f29d, 0x629110937acb8278, 0xa6de57aea9c7194e, 0x3fe0000000000000, 0x95260d797a5cdeb5, 0xc00343bae88056ac, 0x87f0cf908cf3783d, 0xc01de79d32e02adb, 0x1db171a23abf1488, 0x947edc1f056279c9, 0xcd1fd5296cbad649, 0x27c149aa3774d0b3, 0xbf50624dd2f1a9fc, 0x9db1ba5676abb7c4, 0x249bc56a3a12749a, 0x9702d16d27c97a1c, 0x231f581aa52c2234, 0x52ab492a4b5f264d, 0x7fdfffffffffffff, 0xce89cd5e36715718, 0x3d4dde959381240f];
     let data: Vec<f64> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
     let mut output_f64 = device.array(&data, [9, 5])?;
+    let bits: &[u64] = &[0x3ca2a000, 0xc33d2000, 0xbe50a000, 0xc01b0000, 0xe5304000, 0x80400000, 0x1a514000, 0x7fffe000, 0xb7c52000, 0x60162000, 0x65d68000, 0xbe4c2000, 0x46c8a000, 0x497b6000, 0xe418c000, 0x6d828000, 0xb3970000, 0x732b2000, 0x3f032000, 0x0, 0x3f800000, 0x68de000, 0x3fc00000, 0xaea3a000, 0x95f6c000, 0x764f6000, 0x400ea000, 0x19f7e000, 0x22f38000, 0xe48ec000, 0x7effe000, 0x3fc00000, 0x89d16000, 0xbf032000, 0x3e74e000, 0xfc01a000, 0x7f800000, 0x3e08c000, 0xc33e000, 0xfeffe000, 0xbe836000, 0x3ade6000, 0x3e9ac000, 0xfdc6000, 0x47288000];
+    let data: Vec<tf32> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
+    let mut output_tf32 = device.array(&data, [9, 5])?;
     let bits: &[u64] = &[0xcd, 0x1c, 0xfb, 0xf2, 0xb, 0x27, 0x30, 0x38, 0xe8, 0x28, 0x3e, 0xb5, 0xfe, 0x1a, 0xca, 0x41, 0xb0, 0xd5, 0x8f, 0xfc, 0x87, 0xa6, 0x55, 0x59, 0x78, 0xa1, 0x5d, 0xc4, 0xc2, 0x54, 0x20, 0x25, 0x27, 0x7e, 0xc, 0x30, 0x2c, 0xb, 0x0, 0x30, 0x81, 0xb2, 0x2d, 0xc4, 0xed];
     let data: Vec<f8e4m3fn> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
     let mut output_f8e4m3fn = device.array(&data, [9, 5])?;
@@ -466,6 +476,6 @@ pub fn run(device: ct::Device) -> ct::Result<Vec<Vec<u64>>> {
     let bits: &[u64] = &[0x1, 0x1, 0x1, 0x1, 0x0, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x0, 0x1, 0x1, 0x1, 0x1, 0x0, 0x1, 0x1, 0x1, 0x0, 0x1, 0x1, 0x1, 0x0, 0x0, 0x1, 0x1, 0x0, 0x1, 0x0, 0x0, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x1, 0x1, 0x0];
     let data: Vec<bool> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
     let mut output_bool = device.array(&data, [9, 5])?;
-    ct::launch(kernel, [2, 1], ((&input_f32, &input_f16, &input_bf16, &input_f64, &input_tf32, &input_f8e4m3fn, &input_f8e5m2, &input_f8e8m0fnu), (&input_i8, &input_i16, &input_i32, &input_i64, &input_u8, &input_u16, &input_u32, &input_u64), (&input_bool,), (&mut output_f32, &mut output_f16, &mut output_bf16, &mut output_f64, &mut output_f8e4m3fn, &mut output_f8e5m2, &mut output_f8e8m0fnu, &mut output_i8), (&mut output_i16, &mut output_i32, &mut output_i64, &mut output_u8, &mut output_u16, &mut output_u32, &mut output_u64, &mut output_bool)))?;
-    Ok(vec![output_f32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bf16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e4m3fn.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e5m2.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e8m0fnu.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bool.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect()])
+    ct::launch(kernel, [2, 1], ((&input_f32, &input_f16, &input_bf16, &input_f64, &input_tf32, &input_f8e4m3fn, &input_f8e5m2, &input_f8e8m0fnu), (&input_i8, &input_i16, &input_i32, &input_i64, &input_u8, &input_u16, &input_u32, &input_u64), (&input_bool,), (&mut output_f32, &mut output_f16, &mut output_bf16, &mut output_f64, &mut output_tf32, &mut output_f8e4m3fn, &mut output_f8e5m2, &mut output_f8e8m0fnu), (&mut output_i8, &mut output_i16, &mut output_i32, &mut output_i64, &mut output_u8, &mut output_u16, &mut output_u32, &mut output_u64), (&mut output_bool,)))?;
+    Ok(vec![output_f32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bf16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_tf32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e4m3fn.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e5m2.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e8m0fnu.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bool.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect()])
 }

@@ -177,7 +177,7 @@ impl Program {
 }
 
 /// Most elements of a value.
-const MOST_ELEMENTS: usize = 4096;
+pub const MOST_ELEMENTS: usize = 4096;
 
 /// Does a tile of the first shape broadcast to the second?
 pub fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {

@@ -238,13 +238,19 @@ impl Reducer<'_> {
 
     fn shrink_shapes(&mut self) {
         for axis in [0, 1] {
-            while self.program.tile[axis] > [1, 4][axis] {
-                let mut candidate = self.program.clone();
-                candidate.tile[axis] /= 2;
-                candidate.shape[axis] = candidate.shape[axis].div_ceil(2);
-                let whole = self.program.tile[axis] as i64;
-                adapt(&mut candidate.steps, axis, whole);
-                if !self.accept(candidate) {
+            let least = [1, 4][axis];
+            while self.program.tile[axis] > least {
+                let whole = self.program.tile[axis];
+                // Half of it, or the next power of two.
+                let smaller = [whole / 2, 1 << (whole - 1).ilog2()];
+                let accepted = smaller.into_iter().filter(|&extent| extent >= least).any(|extent| {
+                    let mut candidate = self.program.clone();
+                    candidate.tile[axis] = extent;
+                    candidate.shape[axis] = (candidate.shape[axis] * extent).div_ceil(whole);
+                    adapt(&mut candidate.steps, axis, whole as i64, extent as i64);
+                    self.accept(candidate)
+                });
+                if !accepted {
                     break;
                 }
             }
@@ -269,11 +275,11 @@ fn constant(form: Form, id: Id) -> Step {
 }
 
 /// Constants of a tile's extent shrink with it.
-fn adapt(steps: &mut [Step], axis: usize, whole: i64) {
+fn adapt(steps: &mut [Step], axis: usize, whole: i64, extent: i64) {
     for step in steps {
         if step.op.name == "constant" && step.numbers[axis] == whole {
-            step.numbers[axis] /= 2;
+            step.numbers[axis] = extent;
         }
-        step.regions.iter_mut().for_each(|region| adapt(&mut region.steps, axis, whole));
+        step.regions.iter_mut().for_each(|region| adapt(&mut region.steps, axis, whole, extent));
     }
 }
