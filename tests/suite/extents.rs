@@ -26,7 +26,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/reductions", reductions);
     suite.test("extents/in_order", in_order);
     suite.test("extents/scans", scans);
-    each!(products: f16 f32 f8e4m3fn);
+    each!(products: f16 f32);
     suite.test("extents/batches", batches);
     suite.test("extents/blocks", blocks);
     suite.test("extents/control", control);
@@ -427,7 +427,7 @@ fn products<T: ct::element::MmaInput<T, f32>>(session: Session) -> Result<()> {
         });
         y.store((i, j), sum);
     }
-    let [m, n, k] = [70, 130, 90];
+    let [m, n, k] = [70, 130, 60];
     let data = [random::<T>(1, m * k, Spread::Whole(4)), random::<T>(2, n * k, Spread::Whole(4))];
     let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [n, k])?);
     for tile in [[48, 96, 32], [64, 192, 48], [80, 40, 64]] {
@@ -631,8 +631,8 @@ fn attention(session: Session) -> Result<()> {
         });
         y.store((row, 0), sum / weight);
     }
-    for [m, n, d] in [[64, 96, 80], [48, 64, 96]] {
-        let [queries, keys] = [70, 130];
+    for [m, n, d] in [[48, 64, 96], [16, 96, 80]] {
+        let [queries, keys] = [50, 100];
         let data: Vec<Vec<f16>> = [(1, queries), (2, keys), (3, keys)]
             .map(|(seed, rows)| {
                 random::<f32>(seed, rows * d, Spread::Whole(8)).iter().map(|x| f16::from_f32(x / 8.0)).collect()
