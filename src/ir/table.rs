@@ -270,6 +270,11 @@ macro_rules! ops {
             /// Every op, by opcode number.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$variant),+];
 
+            /// Does it compute each element of its result from the elements at that place of its operands, all of one shape?
+            pub fn is_elementwise(self) -> bool {
+                self.spec().class != Class::Own || matches!(self, Opcode::Select | Opcode::PowI | Opcode::Offset)
+            }
+
             /// The row of this op.
             pub const fn spec(self) -> &'static OpSpec {
                 match self {

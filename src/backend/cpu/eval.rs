@@ -378,13 +378,8 @@ impl<'p> Machine<'p> {
 
 /// Does every op of a region work lane by lane, so that it can run on slices?
 fn is_elementwise(module: &Module, body: BlockId) -> bool {
-    use crate::ir::table::Class;
     module.block(body).ops.iter().all(|&id| {
-        let op = module.op(id);
-        match op.code.spec().class {
-            Class::FloatUnary | Class::FloatBinary | Class::FloatTernary => true,
-            Class::IntUnary | Class::IntBinary | Class::CmpF | Class::CmpI | Class::Cast => true,
-            Class::Own => matches!(op.code, Opcode::Select | Opcode::Constant | Opcode::PowI | Opcode::Yield),
-        }
+        let code = module.op(id).code;
+        code.is_elementwise() || matches!(code, Opcode::Constant | Opcode::Yield)
     })
 }

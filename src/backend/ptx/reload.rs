@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 
-use super::infer::is_elementwise;
 use super::plan::{self, WARP};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
@@ -71,7 +70,7 @@ fn repeats(op: &Op) -> bool {
     match op.code {
         Opcode::LoadView | Opcode::LoadPtr => op.is_weak_load(),
         Opcode::Broadcast | Opcode::Reshape | Opcode::Constant | Opcode::Iota => true,
-        code => is_elementwise(code),
+        code => code.is_elementwise(),
     }
 }
 

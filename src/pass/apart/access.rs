@@ -15,7 +15,10 @@ struct Stride {
 
 /// The largest step by which the tiles of a view and the starts of the boxes in them can both be counted.
 fn stride(traversal: i64, start: i64) -> Stride {
-    let step = (1..=traversal.min(start)).rev().find(|n| traversal % n == 0 && start % n == 0).unwrap_or(traversal);
+    let (mut step, mut rest) = (traversal, start);
+    while rest != 0 {
+        (step, rest) = (rest, step % rest);
+    }
     Stride { step, factor: traversal / step, start: start / step }
 }
 

@@ -3,7 +3,6 @@
 use super::access::is_cut_view;
 use super::cut::{Grid, is_cut};
 use super::emit::Cutter;
-use crate::ir::table::Class;
 use crate::ir::{BlockId, Op, OpId, Opcode, Type, Value};
 
 /// Cuts the ops of a block.
@@ -12,7 +11,7 @@ pub fn block(cutter: &mut Cutter<'_>, block: BlockId) {
 }
 
 fn op(cutter: &mut Cutter<'_>, id: OpId) {
-    if cutter.stopped {
+    if cutter.has_problems() {
         return;
     }
     let op = cutter.module.op(id).clone();
@@ -48,9 +47,7 @@ fn op(cutter: &mut Cutter<'_>, id: OpId) {
             cutter.set(op.results[0], whole.boxes);
         }
         Opcode::Pack | Opcode::Unpack => box_by_box(cutter, &op),
-        code if code.spec().class != Class::Own || matches!(code, Opcode::Select | Opcode::PowI | Opcode::Offset) => {
-            box_by_box(cutter, &op);
-        }
+        code if code.is_elementwise() => box_by_box(cutter, &op),
         _ => {
             let shape = op.operands.iter().map(|&value| cutter.module.ty(value)).find_map(|ty| match ty {
                 Type::Tile { shape, .. } if is_cut(shape) => Some(shape.clone()),

@@ -36,8 +36,6 @@ pub struct Cutter<'m> {
     out: Vec<OpId>,
     loc: Loc,
     problems: Vec<Diagnostic>,
-    /// After a problem nothing is cut: it may be about what the problem left undone.
-    pub stopped: bool,
 }
 
 impl<'m> Cutter<'m> {
@@ -50,7 +48,6 @@ impl<'m> Cutter<'m> {
             out: Vec::new(),
             loc: Loc::UNKNOWN,
             problems: Vec::new(),
-            stopped: false,
         }
     }
 
@@ -67,9 +64,13 @@ impl<'m> Cutter<'m> {
         self.loc = op.loc;
     }
 
+    /// After a problem nothing is cut: it may be about what the problem left undone.
+    pub fn has_problems(&self) -> bool {
+        !self.problems.is_empty()
+    }
+
     /// Notes that the present op cannot be cut.
     pub fn refuse(&mut self, op: &Op, problem: &str, way_out: &str) {
-        self.stopped = true;
         let location = self.module.location(op.loc).cloned();
         let message = format!("`{}`: {problem}", op.code.spec().name);
         self.problems.push(Diagnostic::new(message, location).note(way_out));

@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 
 use super::emit::{Cutter, Whole};
-use crate::ir::table::Class;
 use crate::ir::{Attr, AttrKind, BlockId, ConstData, Elem, Op, Opcode, Substitution, Type, Value};
 
 impl Cutter<'_> {
@@ -83,9 +82,8 @@ impl Cutter<'_> {
     /// Can the function of the region be applied to whole tiles?
     fn is_plain(&mut self, op: &Op) -> bool {
         let elementwise = self.module.block(op.regions[0]).ops.iter().all(|&id| {
-            let inner = self.module.op(id);
-            inner.code.spec().class != Class::Own
-                || matches!(inner.code, Opcode::Select | Opcode::PowI | Opcode::Constant | Opcode::Yield)
+            let code = self.module.op(id).code;
+            code.is_elementwise() || matches!(code, Opcode::Constant | Opcode::Yield)
         });
         if !elementwise {
             self.refuse(

@@ -18,7 +18,6 @@
 //! where it is used.
 
 mod access;
-mod kind;
 mod pieces;
 mod pointer;
 mod repack;
@@ -29,7 +28,6 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis, stored};
-pub use kind::is_elementwise;
 pub use pieces::{block_layout, block_number, doubled, in_order};
 pub use pointer::{mask_of, pointers_of};
 pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
@@ -164,7 +162,7 @@ impl<'m> Inference<'m> {
             | Opcode::Scan
             | Opcode::LoadPtr
             | Opcode::StorePtr => self.accesses.get(&id).cloned(),
-            code if is_elementwise(code) => of(op.results[0]),
+            code if code.is_elementwise() => of(op.results[0]),
             _ => None,
         }
     }
@@ -206,7 +204,7 @@ impl<'m> Inference<'m> {
                 let uniform = self.num_elements(op.operands[0]) == 1 && self.num_elements(value) > 1;
                 if uniform || self.source(op.operands[0]) == Source::Free { Source::Free } else { Source::Virtual }
             }
-            code if is_elementwise(code)
+            code if code.is_elementwise()
                 && self.num_elements(value) > 1
                 && op.operands.iter().all(|&v| self.source(v) == Source::Free) =>
             {
@@ -343,7 +341,7 @@ impl<'m> Inference<'m> {
                 self.products.insert(id, plan);
                 self.set(op.results[0], layout);
             }
-            code if is_elementwise(code) => {
+            code if code.is_elementwise() => {
                 let result = op.results[0];
                 if self.source(result) == Source::Concrete {
                     let layout = match self.elementwise_layout(&op.operands) {

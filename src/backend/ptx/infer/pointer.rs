@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 
 use super::Inference;
 use super::access::{RUN_BYTES, VECTOR_BYTES};
-use super::kind::is_elementwise;
 use super::run::{Form, PointerRun, Runs};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
@@ -84,7 +83,7 @@ impl Inference<'_> {
             if self.pointer_runs.contains_key(&id) {
                 let addresses = op.operands.first().into_iter().copied().chain(mask_of(op));
                 addresses.for_each(|value| *asked.entry(value).or_default() += 1);
-            } else if is_elementwise(op.code)
+            } else if op.code.is_elementwise()
                 && let &[result] = op.results.as_slice()
                 && asked.get(&result).is_some_and(|&count| uses.get(&result) == Some(&count))
                 && self.num_elements(result) > 1

@@ -12,8 +12,6 @@ use crate::dtype::DType;
 use crate::ir::{CmpPred, ConstData, Elem, Module, Op, Opcode, Sign, Type, Value};
 use crate::pass::Facts;
 
-use super::kind::is_elementwise;
-
 /// Ops that are followed from a value towards what it is made of.
 const DEPTH: u32 = 48;
 
@@ -112,7 +110,7 @@ impl<'m> Runs<'m> {
                 let axis = *op.permutation().get(groups.axis)? as usize;
                 self.of(op.operands[0], Groups { axis, ..groups }, depth + 1)
             }
-            code if is_elementwise(code) => {
+            code if code.is_elementwise() => {
                 let runs: Vec<Run> = op.operands.iter().map(|&v| self.of(v, groups, depth + 1)).collect();
                 self.elementwise(op, groups.length, &runs)?
             }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::infer::{Source, is_elementwise};
+use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::{Cmp, Operand, Ty};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, CmpPred, OpId, Opcode, Sign, Type, Value};
@@ -119,7 +119,7 @@ impl Lowering<'_> {
             let op = module.op(other);
             let [result] = *op.results else { continue };
             let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.use_counts[result.index()]);
-            if is_ours && is_elementwise(op.code) && self.inference.source(result) == Source::Concrete {
+            if is_ours && op.code.is_elementwise() && self.inference.source(result) == Source::Concrete {
                 self.deferred.insert(other);
                 op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
             }

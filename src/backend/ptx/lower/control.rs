@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::ring::{Flight, Role};
 use super::rounds::Turning;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{Source, is_elementwise};
+use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
@@ -146,7 +146,7 @@ impl Lowering<'_> {
                 Opcode::Reduce | Opcode::Scan | Opcode::StoreView | Opcode::AtomicRedView => {
                     inference.accesses.get(&id).cloned()
                 }
-                code if is_elementwise(code) && inference.source(op.results[0]) == Source::Concrete => {
+                code if code.is_elementwise() && inference.source(op.results[0]) == Source::Concrete => {
                     inference.layout(op.results[0]).cloned()
                 }
                 _ => None,
@@ -314,7 +314,7 @@ impl Lowering<'_> {
                 quiet &= match self.module.op(inner).code {
                     Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
                     Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
-                    code => is_elementwise(code),
+                    code => code.is_elementwise(),
                 };
             });
         }

@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::infer::is_elementwise;
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
 
 /// The values that may differ between the blocks of a pair.
@@ -140,7 +139,7 @@ impl<'m> Differing<'m> {
 /// Does this op compute scalars from scalars?
 fn computes(code: Opcode) -> bool {
     let renames = matches!(code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-    renames || code == Opcode::Constant || is_elementwise(code)
+    renames || code == Opcode::Constant || code.is_elementwise()
 }
 
 /// Adds the ops that a value comes from, if they all stand in the entry's body and depend on nothing but the launch.

@@ -15,7 +15,7 @@ use super::Lowering;
 use super::cluster::Pairs;
 use super::print::PRINT_BYTES;
 use super::slice::Slicer;
-use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, is_elementwise, stored};
+use crate::backend::ptx::infer::{Source, ViewShape, as_axes, contiguous_axis, stored};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
@@ -534,7 +534,7 @@ impl Lowering<'_> {
                 }
                 Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
                 Opcode::Print => converts = converts.max(PRINT_BYTES),
-                code if is_elementwise(code) => {
+                code if code.is_elementwise() => {
                     let Some(layout) = self.inference.layout(op.results[0]) else { return };
                     let each = op.operands.iter().map(|&operand| self.conversion_bytes(operand, layout));
                     converts = each.fold(converts, u32::max);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::order::Ordering;
 use super::reduce::RunningReduction;
 use super::{Lowered, Lowering, memory};
-use crate::backend::ptx::infer::{Source, is_elementwise};
+use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::Operand;
 use crate::backend::ptx::plan;
 use crate::ir::{OpId, Opcode, Value};
@@ -67,7 +67,7 @@ impl Lowering<'_> {
             | Opcode::MakeGatherScatterView
             | Opcode::MakeToken
             | Opcode::JoinTokens => Role::Scalar,
-            code if is_elementwise(code) => {
+            code if code.is_elementwise() => {
                 let result = op.results[0];
                 match self.inference.source(result) {
                     Source::Free | Source::Virtual => Role::Scalar,

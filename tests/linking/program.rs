@@ -1,4 +1,4 @@
-//! A program that leaves the way to the driver open, and hands memory of cudarc to a kernel.
+//! What depends on cutlet and on cudarc, however that is linked: hands memory of cudarc to a kernel.
 
 use std::sync::Arc;
 
