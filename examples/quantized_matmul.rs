@@ -2,7 +2,7 @@
 
 mod harness;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Parser;
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -11,7 +11,7 @@ use harness::{Options, Report, Rotation, Work, expected_rows, largest_error, nor
 use rayon::prelude::*;
 
 /// Multiplies an m x k matrix of f16 with a k x n matrix of narrow weights; each column has a scale for so many rows of
-/// them as a tile has.
+/// them as a group has.
 #[derive(Parser, Debug)]
 pub struct Cli {
     #[command(flatten)]
@@ -28,9 +28,12 @@ pub struct Cli {
     /// Length of the sums.
     #[arg(long)]
     k: Option<usize>,
-    /// Extents of a tile: rows, columns, and weights of a column that share a scale.
+    /// Extents of a tile: rows, columns, and terms of the sums.
     #[arg(long, num_args = 3, default_values_t = [128, 128, 64])]
     tile: Vec<usize>,
+    /// Weights of a column that share a scale, a multiple of the tile's. Default: as many as a tile has.
+    #[arg(long)]
+    group: Option<usize>,
 }
 
 /// What unsigned codes are counted from: the middle of their range.
@@ -41,19 +44,33 @@ fn center<F: Narrow>() -> f64 {
     }
 }
 
+/// Extents of a tile of the result and of the sums, and how many weights of a column share a scale: some tiles of them.
+pub type Extents = ([usize; 3], usize);
+
+/// A tile of weights, as numbers.
+pub fn unpacked<F: Narrow>(
+    weights: PackedArray<F, 2>,
+    scales: Array<f16, 2>,
+    (k, j): (Scalar<i32>, Scalar<i32>),
+    ([_, tn, tk], group): Extents,
+) -> Tile<f16, 2> {
+    let codes = weights.load((k, j), [tk, tn]).cast::<f16>();
+    let codes = if center::<F>() == 0.0 { codes } else { codes - center::<F>() };
+    codes * scales.load((k / (group / tk), j), [1, tn])
+}
+
 /// A tile of the result a block.
 pub fn quantized_matmul<F: Narrow>(
     x: Array<f16, 2>,
     weights: PackedArray<F, 2>,
     scales: Array<f16, 2>,
     y: ArrayMut<f16, 2>,
-    [tm, tn, tk]: [usize; 3],
+    extents: Extents,
 ) {
+    let ([tm, tn, tk], _) = extents;
     let (i, j) = (ct::bid(0), ct::bid(1));
     let sum = ct::for_each(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
-        let codes = weights.load((k, j), [tk, tn]).cast::<f16>();
-        let codes = if center::<F>() == 0.0 { codes } else { codes - center::<F>() };
-        ct::mma(x.load((i, k), [tm, tk]), codes * scales.load((k, j), [1, tn]), sum)
+        ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
     });
     y.store((i, j), sum.cast::<f16>());
 }
@@ -84,31 +101,40 @@ fn run_as<F: Narrow>(cli: &Cli) -> Result<()> {
     let size = |given| options.size(given, &device, 4096, 192);
     let (m, n, k) = (size(cli.m), size(cli.n), size(cli.k));
     let tile = [cli.tile[0], cli.tile[1], cli.tile[2]];
-    let [groups, grid] = [[k.div_ceil(tile[2]), n], [m.div_ceil(tile[0]), n.div_ceil(tile[1])]];
+    let group = cli.group.unwrap_or(tile[2]);
+    ensure!(group > 0 && group.is_multiple_of(tile[2]), "--group {group}: no multiple of the tile's {}", tile[2]);
+    let extents = Constant((tile, group));
+    let [groups, grid] = [[k.div_ceil(group), n], [m.div_ceil(tile[0]), n.div_ceil(tile[1])]];
     if options.emits() {
         let (x, scales) = (ct::ArraySpec::new([m, k]), ct::ArraySpec::new(groups));
         let y = ct::ArraySpec::new([m, n]).mutable();
-        return options.emit(quantized_matmul::<F>, (x, PackedSpec::new([k, n]), scales, y, Constant(tile)));
+        return options.emit(quantized_matmul::<F>, (x, PackedSpec::new([k, n]), scales, y, extents));
     }
     let host_x = normal(1, m * k, f16::from_f64);
-    let (codes, scales) = quantize::<F>(&normal(2, k * n, |x| x), [k, n], tile[2]);
+    let (codes, scales) = quantize::<F>(&normal(2, k * n, |x| x), [k, n], group);
     let bytes = 2 * (m * k + m * n + scales.len()) + k * n * F::BITS as usize / 8;
     let mut rotation = Rotation::new(device, bytes, || {
         let weights = device.packed(&codes, [k, n])?;
         Ok((device.array(&host_x, [m, k])?, weights, device.array(&scales, groups)?, device.zeros::<f16, 2>([m, n])?))
     })?;
     let time = rotation.time(options, |(x, weights, scales, y)| {
-        options.launch(grid).launch(quantized_matmul::<F>, (&*x, &*weights, &*scales, y, Constant(tile)))
+        options.launch(grid).launch(quantized_matmul::<F>, (&*x, &*weights, &*scales, y, extents))
     })?;
     let result = rotation.first().3.to_vec()?;
     let rows = sample_rows(m);
     let wide: Vec<f64> = host_x.iter().map(|x| x.to_f64()).collect();
-    let weight = |i: usize| (codes[i].to_value() - center::<F>()) * scales[i / n / tile[2] * n + i % n].to_f64();
+    let weight = |i: usize| (codes[i].to_value() - center::<F>()) * scales[i / n / group * n + i % n].to_f64();
     let weights: Vec<f64> = (0..k * n).into_par_iter().map(weight).collect();
     let want = expected_rows(&wide, &weights, k, n, &rows);
     let error = largest_error(want.len(), |i| result[rows[i / n] * n + i % n].to_f64(), |i| want[i]);
     Report {
-        what: format!("quantized_matmul {} {m}x{n}x{k}, tile {}x{}x{}", F::NAME, tile[0], tile[1], tile[2]),
+        what: format!(
+            "quantized_matmul {} {m}x{n}x{k}, tile {}x{}x{}, groups of {group}",
+            F::NAME,
+            tile[0],
+            tile[1],
+            tile[2]
+        ),
         device: device.name().to_owned(),
         time,
         work: Work::Flops(2.0 * m as f64 * n as f64 * k as f64),

@@ -28,7 +28,7 @@ pub struct Cli {
 /// Words that are wanted.
 const WANTED: usize = 50;
 /// Those that a block leaves: the next power of two.
-const LEFT: usize = 64;
+pub const LEFT: usize = 64;
 
 /// A block leaves the largest logits of its part of a row, with their words. In the first round a word is a position, and
 /// later what the round before found at that position.

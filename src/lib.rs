@@ -73,8 +73,9 @@
 //! all operations, coming from other languages, debugging, a glossary.
 
 pub mod backend;
-mod cache;
+pub mod cache;
 pub mod codec;
+mod complex;
 pub mod dtype;
 pub mod element;
 mod error;
@@ -93,15 +94,17 @@ pub mod tile;
 
 pub use backend::Hints;
 pub use backend::cpu::Checks;
-pub use cache::disk::{CacheEntry, cache_entries};
+#[doc(inline)]
+pub use cache::{CacheEntry, cache_entries};
+pub use complex::{Complex, ComplexPart, c32, c64, c128};
 pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
-    ArrayExpr, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam, Format, Fused, GpuCheck, Grid, Launch,
-    Map, MapWith, Random, RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, code_ir, code_ptx, code_tiled, compile,
-    doctor, export, launch,
+    Ahead, ArrayExpr, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam, Format, Fused, GpuCheck, Grid,
+    Kernels, Launch, Map, MapWith, Measured, Progress, Random, RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip,
+    bench, code_ir, code_ptx, code_tiled, compile, compile_all, doctor, export, launch, launch_returning,
 };
 pub use narrow::{
     FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3, f6e3m2,
@@ -112,8 +115,9 @@ pub use pass::Work;
 pub use runtime::foreign;
 #[doc(inline)]
 pub use runtime::{
-    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Device, DeviceArray, DeviceView, DeviceViewMut,
-    Event, PackedDeviceArray, PackedSpec, PackedSpecMut, Stream, Times,
+    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Comparison, ComplexDeviceArray, Device,
+    DeviceArray, DeviceView, DeviceViewMut, Event, Finished, Graph, Held, Interleaved, NewArray, PackedDeviceArray,
+    PackedSpec, PackedSpecMut, Stream, StreamPool, Times,
 };
 pub use target::{ByTarget, Target};
 #[doc(inline)]

@@ -49,9 +49,13 @@ fn scale(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, factor: i32) {
 }
 
 fn cubin(factor: i32) -> ct::Result<Vec<u8>> {
+    cubin_with(factor, ct::Hints::new())
+}
+
+fn cubin_with(factor: i32, hints: ct::Hints) -> ct::Result<Vec<u8>> {
     let x = ArraySpec::<f32, 1>::new([64]);
-    let args = (x, x.mutable(), ct::Constant(factor));
-    Ok(ct::export(scale, args, "sm_100".parse::<Target>().expect("a target"), Format::Cubin)?.bytes)
+    let (args, target) = ((x, x.mutable(), ct::Constant(factor)), "sm_100".parse::<Target>().expect("a target"));
+    Ok(ct::Launch::new(1).hints(hints).export(scale, args, target, Format::Cubin)?.bytes)
 }
 
 #[test]
@@ -104,6 +108,24 @@ fn the_assembler() -> ct::Result<()> {
     assert_eq!(assembled(&calls(&named)), 1);
     assert_eq!(cubin(3)?, b"cubin\n");
     assert_eq!(assembled(&calls(&named)), 2);
+
+    // Wishes become arguments; what was assembled with others is not taken for it.
+    let none = ct::Hints::new();
+    for (count, hints, flags) in [
+        (3, none.line_info(true), " --lineinfo"),
+        (4, none.opt_level(1), " --opt-level=1"),
+        (5, none.opt_level(0).line_info(true), " --opt-level=0 --lineinfo"),
+        (6, none.device_debug(true), " --opt-level=0 --device-debug"),
+        (7, none.memcheck(true), " --sanitize=memcheck"),
+        // These are what it does unasked.
+        (7, none.opt_level(3).line_info(false), " --sanitize=memcheck"),
+    ] {
+        assert_eq!(cubin_with(3, hints)?, b"cubin\n");
+        let calls = calls(&named);
+        let last = calls.iter().rfind(|call| call.contains("--gpu-name")).expect("a call");
+        assert!(last.ends_with(&format!(".tilebc{flags}")), "{hints:?}: {last}");
+        assert_eq!(assembled(&calls), count, "{hints:?}");
+    }
     for name in ["CUTLET_TILEIRAS", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV"] {
         forget(name);
     }

@@ -136,6 +136,35 @@ fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
 }
 
 /// Each element of `y` is the number of Collatz steps of an element of `x`.
+/// One more than what is loaded, in some rounds of a loop.
+fn successors(x: ct::ArrayMut<i32, 1>, rounds: ct::Scalar<i32>) {
+    let tile = x.load([0], [4]);
+    let next = ct::for_each(ct::range(0, rounds), tile, |_, _| {
+        // SAFETY: the cpu back end checks it.
+        unsafe { tile.unchecked_add(1) }
+    });
+    x.store([0], next);
+}
+
+#[test]
+fn broken_promises_not_to_overflow_are_errors_where_they_are_made() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let mut x = device.array(&[1, -1, i32::MAX, i32::MIN], [4])?;
+    // Not even a promise, unless the loop runs.
+    ct::launch(successors, 1, (&mut x, 0))?;
+    let error = ct::launch(successors, 1, (&mut x, 2)).unwrap_err().to_string();
+    assert!(error.contains("2147483647 + 1 was promised to fit 32 bits, signed"), "{error}");
+    assert!(error.contains("tests/cpu.rs:") && error.contains(":23"), "{error}");
+    // Passes must not compute what does not fit.
+    fn folded(y: ct::ArrayMut<u8, 1>) {
+        // SAFETY: the cpu back end checks it.
+        y.store([0], unsafe { ct::full([4], 128u8).unchecked_shl(1) });
+    }
+    let error = ct::launch(folded, 1, (&mut device.zeros([4])?,)).unwrap_err().to_string();
+    assert!(error.contains("128 << 1 was promised to fit 8 bits, unsigned"), "{error}");
+    Ok(())
+}
+
 fn collatz(x: ct::Array<i64, 1>, y: ct::ArrayMut<i32, 1>) {
     let i = ct::bid(0);
     let start = (x.load_scalar([i]), ct::scalar(0i32));

@@ -53,6 +53,27 @@ impl SumToScalar for Tile<f32, 1> {
 }
 
 #[test]
+fn ranks_do_not_fit() {
+    let text = problems_with_arrays(|a: Array<f32, 2>, c| {
+        let _ = a.load((0, 0), [2, 4, 8]);
+        let _ = a.load((0, 0), [1, 4, 1]);
+        c.store((0, 0), a.load((0, 0), [64]).reshape([4, 4, 4]).fit());
+        let _ = ct::zeros::<f32, 1>([8]) + tile(4, 16);
+    });
+    assert_eq!(
+        text,
+        "<load((0, 0), [2, 4, 8])>: `load` of shape [2, 4, 8], where 2 axes are wanted\n  \
+           only axes of extent 1 come and go: `.reshape(..)`, `.sum(axis)`\n\
+         <load((0, 0), [1, 4, 1])>: `load` of shape [1, 4, 1], where 2 axes are wanted\n  \
+           it is open which axes of extent 1 go: `.squeeze(axis)`, `.reshape(..)`\n\
+         <fit())>: `fit` of shape [4, 4, 4], where 2 axes are wanted\n  \
+           only axes of extent 1 come and go: `.reshape(..)`, `.sum(axis)`\n\
+         <ct::zeros::<f32, 1>([8]) + tile(4, 16)>: `+` of tiles f32 [8] and f32 [4, 16]\n  \
+           extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"
+    );
+}
+
+#[test]
 fn extents_do_not_fit() {
     let text = problems(|| {
         let (a, b) = (tile(4, 8), tile(4, 16));
@@ -650,6 +671,32 @@ fn sorting_and_looking_up() {
   the extents along the other axes must be equal: use `broadcast_to`
 <ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1)>: `sort_by_key`: values of shape [4, 2] beside keys of shape [4, 8]
   each key has one value: use `broadcast_to`"
+    );
+}
+
+#[test]
+fn complex_numbers() {
+    let text = problems_with_arrays::<f32>(|x, y| {
+        let z = x.complex().load((0, 0), [4, 6]);
+        let _ = ct::fft(z, 1);
+        let _ = ct::ifft(z, 2);
+        let _ = ct::fft(ct::Complex { re: tile(4, 8), im: tile(4, 2) }, 1);
+        let _ = z + ct::Complex { re: tile(4, 6), im: tile(3, 6) };
+        y.complex().store((0, ct::at(ct::arange(6, 0, 1))), z);
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::fft(z, 1)>: `fft` along axis 1 of a tile of shape [4, 6]
+  the extent there has to be a power of two: make it 8 by a larger tile or `ct::cat`
+<ct::ifft(z, 2)>: `ifft` along axis 2 of a tile of shape [4, 6]
+  axes are counted from 0
+<ct::fft(ct::Complex { re: tile(4, 8), im: tile(4, 2) }, 1)>: `fft` of real parts of shape [4, 8] and imaginary parts of shape [4, 2]
+  the shapes must be equal: use `broadcast_to`
+<z + ct::Complex { re: tile(4, 6), im: tile(3, 6) }>: `+` of tiles f32 [4, 6] and f32 [3, 6]
+  extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`
+<store((0, ct::at(ct::arange(6, 0, 1))), z)>: `store`: the last component of the index of complex numbers is a list of positions
+  a list goes along another axis; single numbers: `.reals()` and `gather`"
     );
 }
 

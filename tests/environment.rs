@@ -117,10 +117,16 @@ fn variables() -> ct::Result<()> {
     assert_eq!(tune("b", &[6000, 300, 3000])?, (300, false));
     assert_eq!(tune("a", &[6000, 3000])?, (3000, false));
     assert_eq!(ct::cache_entries().len(), 3);
+    let (bytes, statistics) = (ct::cache::bytes(), ct::cache::statistics());
+    assert!(bytes > 0 && bytes <= ct::cache::limit_bytes() && ct::cache::folder().as_deref() == Some(folder.as_ref()));
+    assert!(statistics.found >= 1 && statistics.missed >= 3 && statistics.written >= 3, "{statistics:?}");
+    assert_eq!((ct::cache::evict(bytes), ct::cache::entries().len()), (0, 3));
     // Damage is a miss.
     for entry in ct::cache_entries() {
         std::fs::write(&entry.path, b"damaged").unwrap();
     }
+    assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
+    assert!(ct::cache::clear() > 0 && ct::cache::entries().is_empty());
     assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
     set("CUTLET_CACHE", "off");
     assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));

@@ -92,6 +92,33 @@ fn constants_are_compared_not_only_hashed() -> ct::Result<()> {
 }
 
 #[test]
+fn new_arrays_are_made_for_each_launch_and_given_back() -> ct::Result<()> {
+    fn count(x: ct::ArrayMut<i32, 1>, (y, flags): (Vec<ct::ArrayMut<i32, 2>>, ct::ArrayMut<bool, 1>)) {
+        let i = ct::bid(0);
+        x.store([i], x.load([i], [4]) + 1);
+        y[1].store((i, 0), x.load([i], [1, 4]) + y[0].load((i, 0), [1, 4]));
+        flags.store_scalar(i, true);
+    }
+    let mut x = ct::Device::cpu().zeros([7])?;
+    for round in 1..3 {
+        let new = (vec![ct::NewArray::full([2, 3], 5), ct::NewArray::zeros([2, 3])], ct::NewArray::zeros([3]));
+        let ((), (y, flags)) = ct::launch_returning(count, 2, (&mut x, new))?;
+        assert_eq!(x.to_vec()?, [round; 7]);
+        // Rows of four, of which three have a place; the second begins at element 1.
+        assert_eq!(y[0].to_vec()?, [5; 6]);
+        assert_eq!(y[1].to_vec()?, [5 + round; 6]);
+        assert_eq!(flags.to_vec()?, [true, true, false]);
+    }
+    // Without a block there is nothing to do, and nothing to write to.
+    let none = |_: ct::ArrayMut<f32, 1>| ();
+    let (empty,) = ct::Launch::new(0).backend(ct::Backend::Cpu).launch_returning(none, (ct::NewArray::zeros([0]),))?;
+    assert!(empty.is_empty());
+    let compiled = ct::Launch::new(1).backend(ct::Backend::Cpu);
+    assert!(compiled.launch_returning(none, (ct::NewArray::zeros([usize::MAX]),)).is_err());
+    Ok(())
+}
+
+#[test]
 fn captured_values_are_never_stale() -> ct::Result<()> {
     let mut y = ct::Device::cpu().zeros([8])?;
     for value in [1, 2, 1, 3, 1] {

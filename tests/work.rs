@@ -75,3 +75,76 @@ fn large_grids_are_sampled() -> Outcome {
     assert_eq!(Launch::new([0, 3]).work(copy, (x, y.mutable()))?, ct::Work::default());
     Ok(())
 }
+
+fn triple(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    y.store(ct::bid(0), x.load(ct::bid(0), [256]) * 3.0);
+}
+
+/// Programs that `CUTLET_PROFILE` is set for say what their launches took, when they end. This test is that program, too.
+#[test]
+fn a_table_at_the_end() -> Outcome {
+    const NAME: &str = "a_table_at_the_end";
+    if std::env::var_os("CUTLET_PROFILE").is_some() {
+        let device = ct::Device::cpu();
+        let (x, mut y) = (device.full([1000], 2.0f32)?, device.zeros([1000])?);
+        (0..3).try_for_each(|_| ct::launch(triple, 4, (&x, &mut y)))?;
+        let compiled = ct::compile(triple, (&x, &mut y))?;
+        compiled.launch(4, (&x, &mut y))?;
+        let (a, b) = (device.full([64, 64], f16::ONE)?, device.full([64, 64], f16::ONE)?);
+        let mut c = device.zeros([64, 64])?;
+        return ct::launch(matmul, [2, 2], (&a, &b, &mut c, Constant([32, 32, 32])));
+    }
+    let said = |value: &str| {
+        let program = std::env::current_exe().expect("this program");
+        let mut command = std::process::Command::new(program);
+        let output = command.args(["--exact", NAME, "--nocapture"]).env("CUTLET_PROFILE", value).output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stderr).expect("text")
+    };
+    assert_eq!(said("0"), "");
+    let text = said("1");
+    let lines: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..4], ["kernel", "device", "launches", "total"], "{text}");
+    assert_eq!(lines.len(), 3, "{text}");
+    let row = |name: &str| lines.iter().find(|line| line[0] == name).unwrap_or_else(|| panic!("no {name}:\n{text}"));
+    let number = |cell: &str| cell.parse::<f64>().unwrap_or_else(|_| panic!("{cell} is no number:\n{text}"));
+    for (name, launches) in [("triple", "4"), ("matmul", "1")] {
+        let row = row(name);
+        assert_eq!((row[1], row[2], row[9]), ("cpu", launches, "-"), "{text}");
+        let [total, share, mean, least] = [3, 4, 5, 6].map(|column| number(row[column]));
+        assert!(least <= mean && total > 0.0 && share <= 100.0, "{text}");
+        assert!((total * 1e3 / number(launches) - mean).abs() < 1.0, "{text}");
+    }
+    // Both arrays of 4000 bytes, each time; the table has thousandths of a gigabyte.
+    let (row, bytes) = (row("triple"), 4.0 * 8000.0);
+    assert!((number(row[7]) - bytes / number(row[3]) / 1e6).abs() < 0.002, "{text}");
+    Ok(())
+}
+
+#[test]
+fn what_is_measured_has_rates() -> Outcome {
+    let device = ct::Device::cpu();
+    let mut sets: Vec<_> =
+        (0..3).map(|_| Ok((device.full([1000], 2.0f32)?, device.zeros([1000])?))).collect::<Result<_, ct::Error>>()?;
+    let how = ct::Bench::new().warm_up(1).runs(4);
+    let measured = Launch::new(4).bench(how, triple, sets.iter_mut().map(|(x, y)| (&*x, y)))?;
+    assert_eq!(
+        (measured.work().bytes(), measured.work().elementwise, measured.times().all().len()),
+        (8000.0, 1024.0, 4)
+    );
+    let seconds = measured.times().median().as_secs_f64();
+    assert_eq!(measured.bytes_per_second(), 8000.0 / seconds);
+    assert_eq!(measured.flops_per_second(), 1024.0 / seconds);
+    assert_eq!(measured.fraction_of_roofline(), None);
+    // One launch before and four that count: each set had its turn.
+    assert!(sets.iter().all(|(_, y)| y.to_vec().is_ok_and(|y| y.iter().all(|&y| y == 6.0))));
+    let text = measured.to_string();
+    assert!(text.starts_with("triple: ") && text.contains(" in 4 runs), ") && text.ends_with(" GB/s"), "{text}");
+    let none: [(ct::DeviceView<'_, f32, 1>, ct::DeviceViewMut<'_, f32, 1>); 0] = [];
+    assert!(Launch::new(4).bench(how, triple, none).is_err());
+    let (x, y) = &mut sets[0];
+    assert!(Launch::new(0).bench(how, triple, [(&*x, &mut *y)]).is_err());
+    assert!(ct::bench(triple, 4, (&*x, &mut *y))?.times().all().len() == 20);
+    Ok(())
+}

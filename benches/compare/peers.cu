@@ -6,13 +6,24 @@
 #include <cstdint>
 #include <cub/block/block_load.cuh>
 #include <cub/block/block_scan.cuh>
+#include <cub/block/block_merge_sort.cuh>
+#include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_store.cuh>
 #include <cub/device/device_histogram.cuh>
+#include <cub/device/device_reduce.cuh>
 #include <cub/device/device_scan.cuh>
+#include <cub/device/device_segmented_radix_sort.cuh>
+#include <cub/device/device_segmented_sort.cuh>
 #include <cuda/std/version>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
 
 #define PEER(name, T, U) \
     extern "C" int name(void* work, size_t* bytes, const T* x, U* y, int64_t m, int64_t n, cudaStream_t stream)
+
+/// With two results.
+#define PEER_OF_TWO(name, T, U, V) \
+    extern "C" int name(void* work, size_t* bytes, const T* x, U* y, V* z, int64_t m, int64_t n, cudaStream_t stream)
 
 // CUB.
 
@@ -65,7 +76,125 @@ PEER(scan_rows_1024, float, float) {
     return scan_rows<1024, 4, cub::BLOCK_LOAD_VECTORIZE, cub::BLOCK_STORE_VECTORIZE>(work, bytes, x, y, m, n, stream);
 }
 
+PEER(sum_f32, float, float) { return cub::DeviceReduce::Sum(work, *bytes, x, y, static_cast<int>(n), stream); }
+
+/// Where a row begins.
+struct Begin {
+    int64_t n;
+    __host__ __device__ int64_t operator()(int64_t row) const { return row * n; }
+};
+
+PEER(sort_segments, float, float) {
+    auto begin = thrust::make_transform_iterator(thrust::make_counting_iterator<int64_t>(0), Begin{n});
+    return cub::DeviceSegmentedSort::SortKeys(work, *bytes, x, y, m * n, m, begin, begin + 1, stream);
+}
+
+PEER(sort_segments_radix, float, float) {
+    auto begin = thrust::make_transform_iterator(thrust::make_counting_iterator<int64_t>(0), Begin{n});
+    return cub::DeviceSegmentedRadixSort::SortKeys(work, *bytes, x, y, m * n, m, begin, begin + 1, 0, 32, stream);
+}
+
+/// A block takes a row of THREADS * ITEMS.
+template <int THREADS, int ITEMS, int BITS>
+__global__ void __launch_bounds__(THREADS) sort_row_radix(const float* __restrict__ x, float* __restrict__ y) {
+    using Load = cub::BlockLoad<float, THREADS, ITEMS, cub::BLOCK_LOAD_VECTORIZE>;
+    using Sort = cub::BlockRadixSort<float, THREADS, ITEMS, cub::NullType, BITS>;
+    __shared__ typename Sort::TempStorage shared;
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * THREADS * ITEMS;
+    float items[ITEMS];
+    Load().Load(x + row, items);
+    Sort(shared).SortBlockedToStriped(items);
+    cub::StoreDirectStriped<THREADS>(threadIdx.x, y + row, items);
+}
+
+struct Less {
+    __device__ bool operator()(float a, float b) const { return a < b; }
+};
+
+/// The same by merging.
+template <int THREADS, int ITEMS>
+__global__ void __launch_bounds__(THREADS) sort_row_merge(const float* __restrict__ x, float* __restrict__ y) {
+    using Load = cub::BlockLoad<float, THREADS, ITEMS, cub::BLOCK_LOAD_VECTORIZE>;
+    using Store = cub::BlockStore<float, THREADS, ITEMS, cub::BLOCK_STORE_WARP_TRANSPOSE>;
+    using Sort = cub::BlockMergeSort<float, THREADS, ITEMS>;
+    __shared__ union {
+        typename Sort::TempStorage sort;
+        typename Store::TempStorage store;
+    } shared;
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * THREADS * ITEMS;
+    float items[ITEMS];
+    Load().Load(x + row, items);
+    Sort(shared.sort).Sort(items, Less());
+    __syncthreads();
+    Store(shared.store).Store(y + row, items);
+}
+
+template <int THREADS, int ITEMS, int BITS>
+int sort_rows(void* work, size_t* bytes, const float* x, float* y, int64_t m, int64_t n, cudaStream_t stream) {
+    *bytes = 1;
+    if (n != THREADS * ITEMS) return cudaErrorInvalidValue;
+    if (!work) return cudaSuccess;
+    if constexpr (BITS > 0)
+        sort_row_radix<THREADS, ITEMS, BITS><<<m, THREADS, 0, stream>>>(x, y);
+    else
+        sort_row_merge<THREADS, ITEMS><<<m, THREADS, 0, stream>>>(x, y);
+    return cudaGetLastError();
+}
+
+PEER(sort_radix_256, float, float) { return sort_rows<256, 16, 4>(work, bytes, x, y, m, n, stream); }
+PEER(sort_radix_256_5, float, float) { return sort_rows<256, 16, 5>(work, bytes, x, y, m, n, stream); }
+PEER(sort_radix_512, float, float) { return sort_rows<512, 8, 4>(work, bytes, x, y, m, n, stream); }
+PEER(sort_radix_512_5, float, float) { return sort_rows<512, 8, 5>(work, bytes, x, y, m, n, stream); }
+PEER(sort_radix_1024, float, float) { return sort_rows<1024, 4, 4>(work, bytes, x, y, m, n, stream); }
+PEER(sort_merge_256, float, float) { return sort_rows<256, 16, 0>(work, bytes, x, y, m, n, stream); }
+PEER(sort_merge_512, float, float) { return sort_rows<512, 8, 0>(work, bytes, x, y, m, n, stream); }
+
 // By hand.
+
+/// A warp takes a row of 128, four elements a lane, and finds the K largest one after another; of equal ones the first.
+template <int K, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS) top_of_128(const float4* __restrict__ x, float* __restrict__ value,
+                                                         int* __restrict__ index, int64_t rows) {
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    const float4 loaded = x[row * 32 + lane];
+    auto key = [](float x) {
+        const unsigned bits = __float_as_uint(x);
+        return bits ^ (bits >> 31 ? ~0u : 1u << 31);
+    };
+    unsigned keys[4] = {key(loaded.x), key(loaded.y), key(loaded.z), key(loaded.w)};
+    unsigned found = 0;
+    int place = 0;
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const unsigned own = max(max(keys[0], keys[1]), max(keys[2], keys[3]));
+        const int which = keys[0] == own ? 0 : keys[1] == own ? 1 : keys[2] == own ? 2 : 3;
+        const unsigned best = __reduce_max_sync(~0u, own);
+        const int first = __ffs(__ballot_sync(~0u, own == best)) - 1;
+        const int at = __shfl_sync(~0u, 4 * lane + which, first);
+        if (lane == k) found = best, place = at;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (4 * lane + i == at) keys[i] = 0;
+    }
+    if (lane < K) {
+        value[row * K + lane] = __uint_as_float(found ^ (found >> 31 ? 1u << 31 : ~0u));
+        index[row * K + lane] = place;
+    }
+}
+
+template <int K, int WARPS>
+int top_of_rows(void* work, size_t* bytes, const float* x, float* y, int32_t* z, int64_t m, int64_t n, cudaStream_t stream) {
+    *bytes = 1;
+    if (n != 128) return cudaErrorInvalidValue;
+    if (!work) return cudaSuccess;
+    top_of_128<K, WARPS><<<(m + WARPS - 1) / WARPS, 32 * WARPS, 0, stream>>>(reinterpret_cast<const float4*>(x), y, z, m);
+    return cudaGetLastError();
+}
+
+PEER_OF_TWO(top_8_of_128_4, float, float, int32_t) { return top_of_rows<8, 4>(work, bytes, x, y, z, m, n, stream); }
+PEER_OF_TWO(top_8_of_128_8, float, float, int32_t) { return top_of_rows<8, 8>(work, bytes, x, y, z, m, n, stream); }
 
 /// A block counts in COPIES histograms of its own, each for the lanes of that number: with 32 of them, lanes never
 /// meet in a bank.

@@ -10,13 +10,20 @@ from pathlib import Path
 
 import torch
 
-# By kernel and type: contenders with their functions of `peers.cu`.
+# By kernel and type, or these and all numbers but the first: contenders with their functions of `peers.cu`.
 CHOICES = {
     ("prefix_sum", "i32"): {"CUB": {"": "scan_i32"}},
     ("prefix_sum", "f32"): {"CUB": {"": "scan_f32"}},
     ("cumsum", "f32"): {"CUB": {"256 threads": "scan_rows_256", "512 threads": "scan_rows_512", "1024 threads": "scan_rows_1024"}},
     ("histogram", "u8"): {"CUB": {"": "histogram_u8"},
                           "CUDA C++": {"32 copies": "histogram_32", "16 copies": "histogram_16", "8 copies": "histogram_8"}},
+    ("sum", "f32"): {"CUB": {"": "sum_f32"}},
+    ("sort", "f32"): {"CUB": {"segmented sort": "sort_segments", "segmented radix sort": "sort_segments_radix",
+                              "block radix sort, 256 threads": "sort_radix_256", "block radix sort, 256 threads, 5 bits": "sort_radix_256_5",
+                              "block radix sort, 512 threads": "sort_radix_512", "block radix sort, 512 threads, 5 bits": "sort_radix_512_5",
+                              "block radix sort, 1024 threads": "sort_radix_1024", "block merge sort, 256 threads": "sort_merge_256",
+                              "block merge sort, 512 threads": "sort_merge_512"}},
+    ("top_k", "f32", 128, 8): {"CUDA C++": {"4 warps": "top_8_of_128_4", "8 warps": "top_8_of_128_8"}},
     ("stencil", "f32"): {"CUDA C++": {"4 rows": "stencil_4", "8 rows": "stencil_8", "16 rows": "stencil_16"}},
 }
 
@@ -79,13 +86,13 @@ class Cuda:
 
     def bind(self, function, tensors):
         first = next(a for a in self.row.arrays if a.use == "in")
-        last = next(a for a in self.row.arrays if a.use == "out")
-        x, y = (ctypes.c_void_p(tensors[a.name].data_ptr()) for a in (first, last))
-        m, n = (ctypes.c_int64(number) for number in (1, *self.row.numbers)[-2:])
+        outputs = [a for a in self.row.arrays if a.use == "out"]
+        arrays = [ctypes.c_void_p(tensors[a.name].data_ptr()) for a in (first, *outputs)]
+        m, n = (ctypes.c_int64(number) for number in (1, *tensors[first.name].shape)[-2:])
         size = ctypes.c_size_t(0)
         def queue(work):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            status = function(work, ctypes.byref(size), x, y, m, n, stream)
+            status = function(work, ctypes.byref(size), *arrays, m, n, stream)
             if status:
                 raise RuntimeError(f"CUDA error {status}")
         queue(None)
@@ -96,4 +103,6 @@ class Cuda:
 
 
 def contenders(row, folder):
-    return [Cuda(name, folder, row, functions) for name, functions in CHOICES.get((row.kernel, row.element), {}).items()]
+    kind = (row.kernel, row.element)
+    choices = CHOICES.get(kind) or CHOICES.get((*kind, *row.numbers[1:]), {})
+    return [Cuda(name, folder, row, functions) for name, functions in choices.items()]

@@ -1,5 +1,9 @@
 """What the libraries offer for a row, through torch (cuBLAS, cuDNN, flash attention) and CuPy."""
 
+import atexit
+import ctypes
+from pathlib import Path
+
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -177,3 +181,94 @@ def _welford(row):
         variance, mean = torch.var_mean(t["x"], 1, correction=0)
         return {"mean": mean, "variance": variance}
     return [Library("torch", moments)]
+
+
+class Curand:
+    """cuRAND's host interface, in the library that torch brings along or the toolkit has."""
+
+    KINDS = {"Philox": 161, "XORWOW": 101}
+
+    def __init__(self, kind):
+        self.library, self.generator = self.opened(), ctypes.c_void_p()
+        self._call("curandCreateGenerator", ctypes.byref(self.generator), ctypes.c_int(self.KINDS[kind]))
+        atexit.register(self.library.curandDestroyGenerator, self.generator)
+        self._call("curandSetPseudoRandomGeneratorSeed", self.generator, ctypes.c_ulonglong(42))
+
+    @staticmethod
+    def opened():
+        beside = Path(torch.__file__).parent.parent.glob("nvidia/*/lib/libcurand.so.10")
+        for path in ("libcurand.so.10", *map(str, beside), "/usr/local/cuda/lib64/libcurand.so.10"):
+            try:
+                return ctypes.CDLL(path)
+            except OSError:
+                continue
+        raise OSError("no libcurand.so.10")
+
+    def _call(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name}: status {status}")
+
+    def fill(self, name, y, *parameters):
+        self._call("curandSetStream", self.generator, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+        self._call(name, self.generator, ctypes.c_void_p(y.data_ptr()), ctypes.c_size_t(y.numel()), *map(ctypes.c_float, parameters))
+
+
+def _random(torch_, name, *parameters):
+    list_ = [Library("torch", torch_)]
+    try:
+        generators = {kind: Curand(kind) for kind in Curand.KINDS}
+    except (OSError, AttributeError, RuntimeError):
+        return list_
+    return list_ + [Library("cuRAND", {kind: lambda t, made=made: made.fill(name, t["y"], *parameters) for kind, made in generators.items()})]
+
+
+def _random_normal(row):
+    return _random(lambda t: _none(t["y"].normal_()), "curandGenerateNormal", 0.0, 1.0)
+
+
+def _random_uniform(row):
+    return _random(lambda t: _none(t["y"].uniform_()), "curandGenerateUniform")
+
+
+def _dropout(row):
+    """The mask is kept from the first pass to the second."""
+    def both(t):
+        y, mask = aten.native_dropout(t["x"], 0.1, True)
+        return {"y": y, "dx": aten.native_dropout_backward(t["dy"], mask, 1 / 0.9)}
+    return [Library("torch", both)]
+
+
+def _sum(row):
+    list_ = [Library("torch", lambda t: {"total": torch.sum(t["x"]).view(1)})]
+    return _with_cupy(list_, {"sum": lambda cupy, t: _none(cupy.sum(t["x"], keepdims=True, out=t["total"]))})
+
+
+def _sort(row):
+    """Torch has no order without places."""
+    return [Library("torch", lambda t: {"y": torch.sort(t["x"], 1).values})]
+
+
+def _top_k(row):
+    def both(t):
+        value, index = torch.topk(t["x"], row.numbers[2], 1)
+        return {"value": value, "index": index}
+    return [Library("torch", both)]
+
+
+def _quantized_matmul(row):
+    """Weights that were unpacked before: what a product without unpacking would take."""
+    return [Library("cuBLAS, f16 weights", lambda t: _none(torch.mm(t["x"], t["numbers"], out=t["y"])))]
+
+
+def _fft(row):
+    """Both call cuFFT; CuPy with a plan that is made once."""
+    m, n = row.numbers
+    plans = {}
+    def planned(cupy, t):
+        from cupy.cuda import cufft
+        plan = plans.get("c2c") or plans.setdefault("c2c", cufft.Plan1d(n, cufft.CUFFT_C2C, m))
+        x, y = (t[name].view(cupy.complex64).reshape(m, n) for name in "xy")
+        plan.fft(x, y, cufft.CUFFT_FORWARD)
+    whole = lambda t: _none(torch.fft.fft(torch.view_as_complex(t["x"]), dim=1, out=torch.view_as_complex(t["y"])))
+    return _with_cupy([Library("torch (cuFFT)", whole)], {"cuFFT, Plan1d": planned})

@@ -8,6 +8,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import movement_triton
+import numbers_triton
 
 
 @triton.jit
@@ -192,7 +193,8 @@ class Triton:
 
 
 def contenders(row):
-    list_ = globals().get(f"_{row.kernel}") or getattr(movement_triton, f"_{row.kernel}", None)
+    places = (globals(), vars(movement_triton), vars(numbers_triton))
+    list_ = next((place[f"_{row.kernel}"] for place in places if f"_{row.kernel}" in place), None)
     return [Triton(row, list_)] if list_ else []
 
 

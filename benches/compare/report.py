@@ -3,11 +3,12 @@
 import json
 from html import escape
 
-# Datasheet ceilings by device name: bytes a second, operations a second by element type (dense).
+# Datasheet ceilings by device name: bytes a second, operations a second by element type (dense; packed weights are
+# multiplied as f16).
 ROOFLINES = {
-    "H200": (4.8e12, {"f16": 989e12, "bf16": 989e12, "tf32": 495e12, "e4m3": 1979e12}),
-    "H100": (3.35e12, {"f16": 989e12, "bf16": 989e12, "tf32": 495e12, "e4m3": 1979e12}),
-    "A100": (2.0e12, {"f16": 312e12, "bf16": 312e12, "tf32": 156e12}),
+    "H200": (4.8e12, {"u4": 989e12, "f16": 989e12, "bf16": 989e12, "tf32": 495e12, "e4m3": 1979e12}),
+    "H100": (3.35e12, {"u4": 989e12, "f16": 989e12, "bf16": 989e12, "tf32": 495e12, "e4m3": 1979e12}),
+    "A100": (2.0e12, {"u4": 312e12, "f16": 312e12, "bf16": 312e12, "tf32": 156e12}),
 }
 COLOURS = {"cutlet ptx": "#c2410c", "cutlet tileir": "#f59e0b", "cuTile Python": "#15803d", "Triton": "#7c3aed"}
 LIBRARY_COLOURS = ["#1d4ed8", "#60a5fa", "#94a3b8"]

@@ -163,6 +163,53 @@ def _welford(element, _, m, n):
     return [Array("x", element, (m, n)), Array("mean", element, (m,), "out"), Array("variance", element, (m,), "out")], 4 * m * n + 8 * m, 0, F32_SUMS
 
 
+# Standard errors that statistics of random numbers may be off by.
+STATISTICS = 6.0
+# Weights of a column that share a scale.
+GROUP = 128
+
+
+def _random_normal(element, _, n):
+    return [Array("y", element, (n,), "out")], 4 * n, 0, STATISTICS
+
+
+def _random_uniform(element, _, n):
+    return _random_normal(element, _, n)
+
+
+def _dropout(element, _, n):
+    return [Array("x", element, (n,)), Array("dy", element, (n,)), Array("y", element, (n,), "out"), Array("dx", element, (n,), "out")], 16 * n, 0, 2.0**-22
+
+
+def _sum(element, _, n):
+    return [Array("x", element, (n,)), Array("total", element, (1,), "out")], 4 * n, 0, F32_SUMS
+
+
+def _sort(element, _, m, n):
+    return [Array("x", element, (m, n)), Array("y", element, (m, n), "out")], 8 * m * n, 0, 0.0
+
+
+def _top_k(element, _, m, n, k):
+    # Of results with more places than k only these count.
+    places = 1 << (k - 1).bit_length()
+    arrays = [Array("x", element, (m, n)), Array("value", element, (m, places), "out"), Array("index", "i32", (m, places), "out")]
+    return arrays, 4 * m * n + 8 * m * k, 0, 0.0
+
+
+def _quantized_matmul(element, _, m, n, k):
+    # Two codes a byte, the first in the low half, counted from 7.5.
+    arrays = [Array("x", "f16", (m, k)), Array("weights", "u8", (k, n // 2)), Array("scales", "f16", (k // GROUP, n)), Array("y", "f16", (m, n), "out"),
+              Array("numbers", "f16", (k, n), "theirs")]
+    size = 2 * m * k + k * n // 2 + 2 * k // GROUP * n + 2 * m * n
+    # Weights are rounded when they are unpacked, and the result.
+    return arrays, size, 2 * m * n * k, 2 * ROUNDING["f16"] + F32_SUMS
+
+
+def _fft(element, _, m, n):
+    # Real and imaginary parts beside each other.
+    return [Array("x", "f32", (m, n, 2)), Array("y", "f32", (m, n, 2), "out")], 16 * m * n, 0, 2e-6
+
+
 NAMES = [
     "vadd f32 134217728",
     "saxpy f32 134217728",
@@ -196,6 +243,16 @@ NAMES = [
     "embedding f16 131072 4096 32768",
     "argmax f32 32768 4096",
     "welford f32 32768 4096",
+    "random_normal f32 134217728",
+    "random_uniform f32 134217728",
+    "dropout f32 67108864",
+    "sum f32 134217728",
+    "sort f32 32768 4096",
+    "top_k f32 65536 128 8",
+    "top_k f32 256 131072 50",
+    "fft c64 4096 256",
+    "quantized_matmul u4 16 4096 4096",
+    "quantized_matmul u4 4096 4096 4096",
 ]
 
 

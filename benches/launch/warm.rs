@@ -14,6 +14,8 @@ use super::{print, vadd};
 
 const BATCH: usize = 200;
 const BATCHES: usize = 200;
+/// Kernels of a graph.
+const IN_GRAPH: usize = 100;
 
 /// Nanoseconds of one call, for a batch.
 fn batch(mut call: impl FnMut() -> ct::Result<()>) -> ct::Result<f64> {
@@ -72,13 +74,35 @@ pub fn on_a_gpu(device: ct::Device) -> ct::Result<()> {
             difference.push(launch_time - bare_time);
         }
     }
+    let graph_times = in_graphs(device)?;
     print("bare cuLaunchKernel", &bare_times);
     print("ct::launch", &launch_times);
     print("CompiledKernel::launch", &compiled_times);
     print("ct::launch minus bare, batch by batch", &difference);
+    print(&format!("Graph::replay of {IN_GRAPH} kernels, per kernel"), &graph_times);
     let want = c.to_vec()?;
     assert!(want.iter().all(|&x| x == 3.0), "the kernel ran");
     Ok(())
+}
+
+/// Host time of a replay, for each of the kernels in the graph: a few replays a batch, after each of which the queue is
+/// empty.
+fn in_graphs(device: ct::Device) -> ct::Result<Vec<f64>> {
+    let state = (device.full([1024], 1.0f32)?, device.full([1024], 2.0f32)?, device.zeros([1024])?);
+    let mut graph = ct::Graph::capture(state, |(a, b, c)| {
+        (0..IN_GRAPH).try_for_each(|_| ct::launch(vadd, 1, (&*a, &*b, &mut *c, ct::Constant(1024))))
+    })?;
+    let mut times = Vec::new();
+    for round in 0..BATCHES + 10 {
+        device.synchronize()?;
+        let start = Instant::now();
+        (0..4).try_for_each(|_| graph.replay())?;
+        if round >= 10 {
+            times.push(start.elapsed().as_nanos() as f64 / (4 * IN_GRAPH) as f64);
+        }
+    }
+    assert!(graph.into_state().2.to_vec()?.iter().all(|&x| x == 3.0), "the kernels ran");
+    Ok(times)
 }
 
 /// Prints the times of a kernel of one block on the cpu device: key, look-up and parameters, and the interpreter's start.

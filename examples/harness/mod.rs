@@ -54,6 +54,12 @@ pub struct Options {
     /// Blocks of a cluster. In PTX, 2 share what both load; in Tile IR a tile block is divided among them.
     #[arg(long)]
     num_ctas: Option<u32>,
+    /// How hard the assembler tries: 0 to 3.
+    #[arg(long)]
+    opt_level: Option<u32>,
+    /// Have the code name the lines that it comes from.
+    #[arg(long)]
+    lines: bool,
 }
 
 /// Forms of code that can be printed.
@@ -108,6 +114,8 @@ impl Options {
         let mut hints = Hints::new();
         (hints.num_warps, hints.occupancy) = (self.num_warps, self.occupancy);
         (hints.stages, hints.num_ctas) = (self.stages, self.num_ctas);
+        hints.opt_level = self.opt_level;
+        hints.line_info = self.lines.then_some(true);
         let launch = Launch::new(grid).hints(hints);
         self.backend.map_or(launch, |backend| launch.backend(backend))
     }

@@ -46,12 +46,37 @@ pub struct Hints {
     /// it for endless: an error at its place. 2^24 (16777216) where this is `None`, and 64 times as many where the loop
     /// waits for what other tile blocks write.
     pub loop_limit: Option<u32>,
+    /// How hard the assembler tries, from 0 to 3, where `None` is 3: the driver's for PTX, `tileiras` for Tile IR. Less
+    /// compiles faster, and at 0 instructions stay near the lines that they come from. What the passes of this crate do
+    /// does not change.
+    pub opt_level: Option<u32>,
+    /// Does the code tell profilers and `compute-sanitizer` which line of the user's each instruction comes from? Where
+    /// this is `None`, the environment variable `CUTLET_LINES` decides (`1`: yes; else no). The instructions stay the
+    /// same.
+    pub line_info: Option<bool>,
+    /// Has `tileiras` make code for a debugger (`--device-debug`), which is slow. The ptx back end has none: there this
+    /// is [`Hints::line_info`].
+    pub device_debug: bool,
+    /// Has `tileiras` make code that checks its accesses under `compute-sanitizer` (`--sanitize=memcheck`). Code of the
+    /// ptx back end needs no such wish: `compute-sanitizer` adds the checks itself.
+    pub memcheck: bool,
 }
 
 impl Hints {
     /// No hints.
     pub const fn new() -> Hints {
-        Hints { num_warps: None, stages: None, num_ctas: None, occupancy: None, code_limit: None, loop_limit: None }
+        Hints {
+            num_warps: None,
+            stages: None,
+            num_ctas: None,
+            occupancy: None,
+            code_limit: None,
+            loop_limit: None,
+            opt_level: None,
+            line_info: None,
+            device_debug: false,
+            memcheck: false,
+        }
     }
 
     /// With [`Hints::num_warps`].
@@ -89,10 +114,79 @@ impl Hints {
         self
     }
 
+    /// With [`Hints::opt_level`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let launch = ct::Launch::new(1).hints(ct::Hints::new().opt_level(0));
+    /// launch.launch(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn opt_level(mut self, level: u32) -> Hints {
+        self.opt_level = Some(level);
+        self
+    }
+
+    /// With [`Hints::line_info`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// let hints = ct::Hints::new().line_info(true);
+    /// let text = ct::Launch::new(1).hints(hints).code_ptx(fill, (x.mutable(),), ct::Target::SM_90A)?;
+    /// assert!(text.contains(".file 1 ") && text.contains(".loc 1 "));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn line_info(mut self, wanted: bool) -> Hints {
+        self.line_info = Some(wanted);
+        self
+    }
+
+    /// With [`Hints::device_debug`].
+    #[must_use]
+    pub const fn device_debug(mut self, wanted: bool) -> Hints {
+        self.device_debug = wanted;
+        self
+    }
+
+    /// With [`Hints::memcheck`].
+    #[must_use]
+    pub const fn memcheck(mut self, wanted: bool) -> Hints {
+        self.memcheck = wanted;
+        self
+    }
+
     /// With [`Hints::occupancy`].
     #[must_use]
     pub const fn occupancy(mut self, blocks: u32) -> Hints {
         self.occupancy = Some(blocks);
         self
+    }
+}
+
+/// What is asked of whoever assembles code, besides the code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Assembly {
+    /// Lines of the user's.
+    pub lines: bool,
+    /// 0 to 2; `None`: the highest.
+    pub opt_level: Option<u32>,
+    /// Code for a debugger; of `tileiras` alone.
+    pub device_debug: bool,
+    /// Code that checks its accesses; of `tileiras` alone.
+    pub memcheck: bool,
+}
+
+impl Assembly {
+    /// What is kept on the disk depends on it: nothing, where nothing is asked for.
+    pub fn key(self) -> Vec<u8> {
+        if self == Assembly::default() { Vec::new() } else { format!("{self:?}").into_bytes() }
     }
 }

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
@@ -70,6 +70,37 @@ pub struct CacheEntry {
 pub fn cache_entries() -> Vec<CacheEntry> {
     DiskCache::from_env().map(|cache| cache.entries()).unwrap_or_default()
 }
+
+/// How the folder has served this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Times that what was asked for was there.
+    pub found: u64,
+    /// Times that it was not, or could not be used.
+    pub missed: u64,
+    /// Entries written.
+    pub written: u64,
+}
+
+static FOUND: AtomicU64 = AtomicU64::new(0);
+static MISSED: AtomicU64 = AtomicU64::new(0);
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// How the folder has served this process so far.
+///
+/// ```
+/// let before = cutlet::cache::statistics();
+/// assert!(cutlet::cache::statistics().found >= before.found);
+/// ```
+#[must_use]
+pub fn statistics() -> Statistics {
+    let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    Statistics { found: now(&FOUND), missed: now(&MISSED), written: now(&WRITTEN) }
+}
+
+/// Nobody takes so long to write a file: one of that age which is still being written was left by a process that is gone.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// A folder of entries.
 #[derive(Clone, Debug)]
@@ -137,6 +168,12 @@ impl DiskCache {
 
     /// The bytes kept under a key.
     pub fn get(&self, key: &ContentKey) -> Option<Vec<u8>> {
+        let found = self.read(key);
+        if found.is_some() { &FOUND } else { &MISSED }.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    fn read(&self, key: &ContentKey) -> Option<Vec<u8>> {
         let path = self.path(key);
         let file = self.open(&path)?;
         let mut bytes = Vec::new();
@@ -185,7 +222,10 @@ impl DiskCache {
 
     /// Keeps bytes under a key, if the file system lets it.
     pub fn put(&self, key: &ContentKey, bytes: &[u8]) {
-        let _ = self.write(key, bytes).and_then(|()| self.shrink());
+        if self.write(key, bytes).is_ok() {
+            WRITTEN.fetch_add(1, Ordering::Relaxed);
+            let _ = self.shrink();
+        }
     }
 
     fn write(&self, key: &ContentKey, bytes: &[u8]) -> io::Result<()> {
@@ -235,19 +275,41 @@ impl DiskCache {
     fn shrink(&self) -> io::Result<()> {
         let mut files = self.files()?;
         let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-        if total <= self.limit_bytes {
-            return Ok(());
-        }
-        files.sort();
-        for (_, bytes, path) in files {
-            if total <= self.limit_bytes / 4 * 3 {
-                break;
-            }
-            if fs::remove_file(path).is_ok() {
-                total -= bytes;
-            }
+        if total > self.limit_bytes {
+            files.sort();
+            remove_oldest(&files, &mut total, self.limit_bytes / 4 * 3);
         }
         Ok(())
+    }
+
+    /// Removes what abandoned writers have left, and then the entries used least recently until so many bytes are left.
+    /// Gives the bytes that went.
+    pub fn shrink_to(&self, bytes: u64) -> u64 {
+        let mut files = self.files().unwrap_or_default();
+        let before: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        let is_temporary = |path: &Path| path.extension().is_some_and(|suffix| suffix == TEMPORARY);
+        files.sort();
+        let (writing, kept): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, _, path)| is_temporary(path));
+        let is_abandoned = |at: &SystemTime| SystemTime::now().duration_since(*at).is_ok_and(|age| age >= ABANDONED);
+        let abandoned: Vec<_> = writing.into_iter().filter(|(at, _, _)| is_abandoned(at)).collect();
+        let mut total = before;
+        remove_oldest(&abandoned, &mut total, 0);
+        let mut of_entries = kept.iter().map(|(_, bytes, _)| bytes).sum();
+        let entries = of_entries;
+        remove_oldest(&kept, &mut of_entries, bytes);
+        before - total + entries - of_entries
+    }
+}
+
+/// Removes files from the first one on until so many bytes of `total` are left.
+fn remove_oldest(files: &[(SystemTime, u64, PathBuf)], total: &mut u64, left: u64) {
+    for (_, bytes, path) in files {
+        if *total <= left {
+            break;
+        }
+        if fs::remove_file(path).is_ok() {
+            *total -= bytes;
+        }
     }
 }
 
@@ -402,6 +464,33 @@ mod tests {
         assert!(bytes <= 10_000, "{bytes}");
         assert!(cache.get(&key(29)).is_some());
         assert!(cache.get(&key(1)).is_none());
+    }
+
+    #[test]
+    fn less_can_be_asked_for() {
+        let folder = Folder::new("less");
+        let cache = DiskCache::new(folder.0.clone(), 1 << 20);
+        let keys = [1u8, 2, 3].map(|n| ContentKey::of(&[&[n]]));
+        for (age, key) in (1..).zip(&keys) {
+            cache.put(key, &[0; 1000]);
+            let at = SystemTime::now() - Duration::from_secs(100 * (4 - age));
+            fs::File::options().write(true).open(cache.path(key)).unwrap().set_modified(at).unwrap();
+        }
+        let each = cache.entries()[0].bytes;
+        // One that is being written, and one whose writer was killed a day ago.
+        let [young, old] = [7, 8].map(|serial| folder.0.join(format!("{}.1.{serial}.{TEMPORARY}", keys[0].hex())));
+        for path in [&young, &old] {
+            own::create_file(path).unwrap().write_all(&[0; 10]).unwrap();
+        }
+        let day_ago = SystemTime::now() - Duration::from_secs(86400);
+        fs::File::options().write(true).open(&old).unwrap().set_modified(day_ago).unwrap();
+
+        assert_eq!(cache.shrink_to(3 * each), 10);
+        assert!(young.exists() && !old.exists() && cache.entries().len() == 3);
+        assert_eq!(cache.shrink_to(3 * each - 1), each);
+        assert!(cache.get(&keys[0]).is_none() && cache.get(&keys[1]).is_some(), "the oldest one goes");
+        assert_eq!((cache.shrink_to(0), cache.entries().len(), young.exists()), (2 * each, 0, true));
+        assert_eq!(DiskCache::new(folder.0.join("none"), 1).shrink_to(0), 0);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::tuples::for_each_tuple;
 use super::words::WordWriter;
 use crate::backend::ParamWord;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
-use crate::runtime::MemoryUse;
+use crate::error::Result;
+use crate::runtime::{Device, MemoryUse};
 use crate::tile::{Scalar, Tracer};
 
 /// What the launch knows about an array and compiles in.
@@ -52,6 +53,22 @@ pub trait LaunchArg: Sealed {
     /// What the kernel function receives.
     type Traced;
 
+    /// What [`launch_returning`](crate::launch_returning) gives back: an array for a [`crate::NewArray`], else `()`, and lists of
+    /// these.
+    type Back;
+
+    /// What a launch that succeeded gives back.
+    fn back(self) -> Self::Back;
+
+    /// Makes the arrays that the launch owns, on its device; without one, an error if there are any.
+    ///
+    /// # Errors
+    /// [`crate::Error::Argument`] and [`crate::Error::Driver`] where there is no memory for them.
+    #[inline]
+    fn make(&self, _device: Option<Device>) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes everything that the compiled code depends on; constants write a hash. No allocation.
     fn key(&self, key: &mut WordWriter);
 
@@ -80,6 +97,9 @@ macro_rules! scalar_argument {
 
         impl LaunchArg for $name {
             type Traced = Scalar<$name>;
+            type Back = ();
+
+            fn back(self) {}
 
             #[inline]
             fn key(&self, _key: &mut WordWriter) {}
@@ -133,6 +153,9 @@ impl<X> Sealed for Constant<X> {}
 
 impl<X: ConstantValue> LaunchArg for Constant<X> {
     type Traced = X;
+    type Back = ();
+
+    fn back(self) {}
 
     #[inline]
     fn key(&self, key: &mut WordWriter) {
@@ -161,6 +184,10 @@ impl<X: ConstantValue> LaunchArg for Constant<X> {
 /// What lists of arguments have in common.
 macro_rules! list_methods {
     () => {
+        #[inline]
+        fn make(&self, device: Option<Device>) -> Result<()> {
+            self.iter().try_for_each(|arg| arg.make(device))
+        }
         fn store_constants(&self, out: &mut Vec<StoredConstant>) {
             self.iter().for_each(|arg| arg.store_constants(out));
         }
@@ -183,6 +210,11 @@ impl<A: LaunchArg> Sealed for Vec<A> {}
 /// Its length is compiled in.
 impl<A: LaunchArg> LaunchArg for Vec<A> {
     type Traced = Vec<A::Traced>;
+    type Back = Vec<A::Back>;
+
+    fn back(self) -> Vec<A::Back> {
+        self.into_iter().map(A::back).collect()
+    }
 
     #[inline]
     fn key(&self, key: &mut WordWriter) {
@@ -199,6 +231,11 @@ impl<A: LaunchArg, const N: usize> Sealed for [A; N] {}
 
 impl<A: LaunchArg, const N: usize> LaunchArg for [A; N] {
     type Traced = [A::Traced; N];
+    type Back = [A::Back; N];
+
+    fn back(self) -> [A::Back; N] {
+        self.map(A::back)
+    }
 
     #[inline]
     fn key(&self, key: &mut WordWriter) {
@@ -217,6 +254,16 @@ macro_rules! tuples {
         #[allow(clippy::unused_unit)]
         impl<$($arg: LaunchArg),*> LaunchArg for ($($arg,)*) {
             type Traced = ($($arg::Traced,)*);
+            type Back = ($($arg::Back,)*);
+
+            fn back(self) -> Self::Back {
+                ($(self.$index.back(),)*)
+            }
+            #[inline]
+            fn make(&self, _device: Option<Device>) -> Result<()> {
+                $(self.$index.make(_device)?;)*
+                Ok(())
+            }
 
             #[inline]
             fn key(&self, _key: &mut WordWriter) {

@@ -13,6 +13,7 @@ use crate::tile::{Scalar, Tracer};
 /// |---|---|
 /// | `&DeviceArray`, `&DeviceView`, `DeviceView`, `ArraySpec` | `Array<T, R>` |
 /// | `&mut DeviceArray`, `&mut DeviceViewMut`, `DeviceViewMut`, `ArraySpecMut` | `ArrayMut<T, R>` |
+/// | [`NewArray`](crate::NewArray) | `ArrayMut<T, R>` |
 /// | a number | `Scalar` of its type; an f64 also as `Scalar<f16>` and `Scalar<bf16>`, rounded once |
 /// | `&ArrayTable`, `&mut ArrayTableMut` | `Arrays<T, R>`, `ArraysMut<T, R>` |
 /// | [`RawPtr<T>`](super::RawPtr) | `Ptr<T>` |
@@ -55,6 +56,12 @@ impl<A: ArrivesAs<P>, P> Arguments<A, P> {
     #[inline]
     pub fn of(args: A) -> Arguments<A, P> {
         Arguments { given: args.give() }
+    }
+
+    /// What the launch gives back.
+    #[inline]
+    pub fn back(self) -> <A::Given as LaunchArg>::Back {
+        self.given.back()
     }
 
     /// What the launch handles.

@@ -72,6 +72,9 @@ impl<T: Whole> Sealed for RawPtr<T> {}
 
 impl<T: Whole> LaunchArg for RawPtr<T> {
     type Traced = Ptr<T>;
+    type Back = ();
+
+    fn back(self) {}
 
     #[inline]
     fn key(&self, _key: &mut WordWriter) {}

@@ -6,7 +6,7 @@ use super::remarks;
 use super::run::run;
 use super::specialise::specialise;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, name_of, refuse_nested};
 
 /// Runs a kernel once for every tile block of a grid.
 ///
@@ -55,6 +55,39 @@ where
     Launch::new(grid).launch(kernel, args)
 }
 
+/// Runs a kernel as [`launch`] does, and gives back the arrays that the launch has made: in the place of each
+/// [`NewArray`](crate::NewArray) among the arguments a [`DeviceArray`](crate::DeviceArray), in that of everything else `()`.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>) {
+///     let i = ct::bid(0);
+///     c.store(i, a.load(i, [64]) + b.load(i, [64]));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (a, b) = (device.full([100], 1.0f32)?, device.full([100], 2.0f32)?);
+/// let (.., c) = ct::launch_returning(vadd, 2, (&a, &b, ct::NewArray::zeros([100])))?;
+/// assert_eq!(c.to_vec()?, [3.0; 100]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`launch`]; [`crate::Error::Argument`] and [`crate::Error::Driver`] also where there is no memory for an array.
+///
+/// # Panics
+/// As [`launch`].
+#[track_caller]
+pub fn launch_returning<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<<A::Given as LaunchArg>::Back>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    Launch::new(grid).launch_returning(kernel, args)
+}
+
 impl Launch<'_> {
     /// Runs the kernel: see [`launch`].
     ///
@@ -79,16 +112,55 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        refuse_nested(name_of::<K>)?;
+        self.launch_with(kernel, &Arguments::of(args))
+    }
+
+    /// Runs the kernel and gives its new arrays back: see [`launch_returning`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let count = |y: ArrayMut<i32, 1>| y.store_scalar(ct::bid(0), ct::bid(0));
+    /// let launch = ct::Launch::new(3).backend(ct::Backend::Cpu);
+    /// let (y,) = launch.launch_returning(count, (ct::NewArray::zeros([3]),))?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`launch_returning`].
+    ///
+    /// # Panics
+    /// As [`launch`].
+    #[track_caller]
+    pub fn launch_returning<K, A, P>(&self, kernel: K, args: A) -> Result<<A::Given as LaunchArg>::Back>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
         let args = Arguments::of(args);
+        self.launch_with(kernel, &args)?;
+        Ok(args.back())
+    }
+
+    #[track_caller]
+    fn launch_with<K, A, P>(&self, kernel: K, args: &Arguments<A, P>) -> Result<()>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        refuse_nested(name_of::<K>)?;
         let device = self.device(args.given())?;
         let wishes = self.wishes(device)?;
-        let Some(grid) = self.grid.checked(wishes.generator)? else { return self.grid.may_be_empty(args.given()) };
-        let slot = specialise(&kernel, &args, device, wishes)?;
-        let executable = slot.get().expect("a slot that was specialised is filled");
+        let Some(grid) = self.grid.checked(wishes.generator)? else {
+            args.given().make(Some(device))?;
+            return self.grid.may_be_empty(args.given());
+        };
+        let slot = specialise(&kernel, args, device, wishes, self.stream)?;
         if remarks::wanted() {
-            self.say_work(device, grid, &kernel, &args, executable.remarks());
+            let executable = slot.get().expect("a slot that was specialised is filled");
+            self.say_work(device, grid, &kernel, args, executable.remarks());
         }
-        run(executable, self.stream, grid, wishes.dependent, self.checks(device)?, args.given())
+        run(&slot, self.stream, grid, wishes.dependent, self.checks(device)?, args.given())
     }
 }

@@ -202,6 +202,25 @@ impl<'s> Launch<'s> {
         Ok(device)
     }
 
+    /// The device of a kernel that is compiled before its arrays have to be there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for arrays of another device, or choices that do not belong to it.
+    #[track_caller]
+    pub(super) fn device_ahead(&self, device: Device, args: &impl LaunchArg) -> Result<Device> {
+        let mut other = None;
+        args.memory(&mut |used| {
+            if !used.memory.is_absent() && used.memory.device() != device {
+                other = Some(used.memory.device());
+            }
+        });
+        if let Some(other) = other {
+            return Err(Error::argument(format!("a kernel for {device}, and arrays of it are on {other}")));
+        }
+        self.check_choices(device)?;
+        Ok(device)
+    }
+
     /// Hints, and the back end that makes the code: explicit, from the environment, or Tile IR where the
     /// driver compiles it and PTX elsewhere.
     ///

@@ -3,9 +3,10 @@
 use super::choices::Wishes;
 use super::dump::Dump;
 use super::executable::{Code, Executable, GpuCode};
+use super::profile::Profiled;
 use super::remarks::{Remarks, Stages};
 use super::require::Requirements;
-use super::{ptx, tileir};
+use super::{ptx, report, tileir};
 use crate::backend::cpu;
 use crate::backend::tileir::Guards;
 use crate::error::{Error, Result};
@@ -41,14 +42,23 @@ fn wait_first(module: &mut Module) {
     }
 }
 
-/// Compiles a trace for a device. `stages`: what was done before.
+/// Compiles a trace for a device, and writes a report of a defect if that is wished for. `stages`: what was done before.
 pub(super) fn compile(
     name: &str,
     module: Module,
     device: Device,
     wishes: Wishes,
-    mut stages: Stages,
+    stages: Stages,
 ) -> Result<Executable> {
+    let Some(folder) = report::folder() else { return build(name, module, device, wishes, stages) };
+    let trace = module.clone();
+    build(name, module, device, wishes, stages).map_err(|error| {
+        let case = report::Case { kernel: name, trace: &trace, device, wishes };
+        case.reported(&folder, error, |name, module| Ok(optimise(name, module)?.0))
+    })
+}
+
+fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages: Stages) -> Result<Executable> {
     let (mut module, required) = stages.time("passes", || optimise(name, module))?;
     if wishes.dependent {
         wait_first(&mut module);
@@ -82,5 +92,5 @@ pub(super) fn compile(
     match &mut code {
         Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
     }
-    Ok(Executable { code, required: required.map(Box::new) })
+    Ok(Executable { code, required: required.map(Box::new), profiled: Profiled::new(name, device, &module) })
 }

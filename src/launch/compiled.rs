@@ -101,7 +101,7 @@ impl Launch<'_> {
         let args = Arguments::of(args);
         let device = self.device(args.given())?;
         let wishes = self.wishes(device)?;
-        let slot = specialise(&kernel, &args, device, wishes)?;
+        let slot = specialise(&kernel, &args, device, wishes, self.stream)?;
         let mut key = key_of(device, wishes);
         args.given().key(&mut key);
         let mut constants = Vec::new();
@@ -144,7 +144,7 @@ impl Launch<'_> {
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
             return self.grid.may_be_empty(args.given());
         };
-        run(kernel.executable(), self.stream, grid, kernel.wishes.dependent, self.checks(device)?, args.given())
+        run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, self.checks(device)?, args.given())
     }
 }
 
@@ -270,9 +270,11 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
-        let Executable { code: Code::Gpu(code), required } = self.executable() else { return Ok(None) };
+        let Executable { code: Code::Gpu(code), required, .. } = self.executable() else { return Ok(None) };
+        let args = args.give();
+        args.make(None)?;
         let mut words = Vec::new();
-        args.give().pack(&mut |word| words.push(word));
+        args.pack(&mut |word| words.push(word));
         if let Some(required) = required {
             required.check_arguments(&words)?;
         }

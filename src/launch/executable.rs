@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::profile::Profiled;
 use super::promise::Checks;
 use super::remarks::Remarks;
 use super::require::Requirements;
@@ -16,6 +17,8 @@ pub(crate) struct Executable {
     pub code: Code,
     /// What each launch checks beforehand.
     pub required: Option<Box<Requirements>>,
+    /// Where launches are noted, if that is wished.
+    pub profiled: Option<Box<Profiled>>,
 }
 
 /// What runs.
@@ -95,6 +98,19 @@ impl GpuCode {
     /// How the code calls a global of the module.
     pub fn symbol(&self, global: &str) -> Option<&str> {
         self.globals.iter().find(|(name, _)| name == global).map(|(_, symbol)| symbol.as_str())
+    }
+
+    /// The kernel that runs with this grid and these parameter words, and its maps: of all forms.
+    ///
+    /// # Errors
+    /// Those of compiling another one.
+    #[inline]
+    pub fn chosen(&self, grid: [u32; 3], words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
+        let (code, maps) = self.for_launch(Some(grid), words)?;
+        match &code.promises {
+            Some(promised) if !promised.checks.hold(grid, words) => Ok((promised.guarded.get()?, maps)),
+            _ => Ok((code, maps)),
+        }
     }
 
     /// The kernel that runs with this grid (any, if it is not known) and these parameter words, and its maps: this

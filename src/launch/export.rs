@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::choices::Launch;
 use super::code::traced;
 use super::grid::Grid;
-use super::hints::check_hints;
+use super::hints::{assembly, check_hints};
 use super::promise::Checks;
 use super::require::Requirements;
 use super::settle::settled;
@@ -115,7 +115,8 @@ impl Exported {
     /// [`crate::Error::Unsupported`] at the user's places for what the target lacks,
     /// [`crate::Error::Compile`] when this is no bytecode, [`crate::Error::NoDevice`] without an assembler.
     pub fn assemble(&self, target: Target) -> Result<Vec<u8>> {
-        Ok(assembled(&self.entry, &self.bytes, target, |_| Ok(()))?.0)
+        let assembly = assembly(self.source.hints);
+        Ok(assembled(&self.entry, (&self.bytes, assembly), target, |_| Ok(()))?.0)
     }
 
     /// May the kernel be launched with this grid and these parameters (in order, one word each)? If not,
@@ -249,7 +250,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
     };
     let code = tileir::compile(module, *target, &tileir::CompileOptions { version, guards, hints: *hints })?;
     let bytes = match format {
-        Format::Cubin => assembled(&code.entry, &code.bytecode, *target, |_| Ok(()))?.0,
+        Format::Cubin => assembled(&code.entry, (&code.bytecode, assembly(*hints)), *target, |_| Ok(()))?.0,
         Format::TileIr(_) | Format::Ptx => code.bytecode,
     };
     let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer, tensor_map: None };

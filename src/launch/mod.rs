@@ -12,6 +12,8 @@
 //! nothing. Other kernels (closures with captures, function pointers) are traced at every launch and
 //! known by their trace, so that captured values are never stale.
 
+mod ahead;
+mod bench;
 mod call;
 mod choices;
 mod code;
@@ -25,11 +27,15 @@ mod failure;
 mod global;
 mod grid;
 mod hints;
+mod params;
+mod profile;
 mod promise;
 mod ptx;
 mod random;
 mod raw;
+mod recorded;
 mod remarks;
+mod report;
 mod require;
 mod roofline;
 mod run;
@@ -43,7 +49,9 @@ mod ways;
 mod whole;
 mod work;
 
-pub use call::launch;
+pub use ahead::{Ahead, Kernels, Progress, compile_all};
+pub use bench::{Measured, bench};
+pub use call::{launch, launch_returning};
 pub use choices::Launch;
 pub use code::{code_ir, code_ptx};
 pub use compiled::{CompiledKernel, compile};

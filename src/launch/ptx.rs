@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::dump::Dump;
 use super::executable::{GpuCode, Mapped, Other};
 use super::failure;
+use super::hints::{assembly, wants_lines};
 use super::remarks::{Remarks, Stages};
 use super::source::Source;
 use super::tensor_map::TensorMaps;
-use crate::backend::Hints;
 use crate::backend::ptx::{self, CompileOptions};
+use crate::backend::{Assembly, Hints};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
 use crate::ir::{Global, Module};
@@ -19,9 +20,10 @@ use crate::target::Target;
 
 /// Generates PTX; `tma`: the kernel may take tensor maps.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
-    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, loop_limit: _ } = hints;
-    let code =
-        ptx::compile(module, target, &CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma })?;
+    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, .. } = hints;
+    let lines = wants_lines(hints);
+    let options = CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma, lines };
+    let code = ptx::compile(module, target, &options)?;
     if let Some(what) = code.remarks.overfull(OVERFULL) {
         say_once(&code.entry, &what);
     }
@@ -66,12 +68,12 @@ pub(super) fn compile(
 ) -> Result<GpuCode> {
     let mut stages = Stages::default();
     let mut code = stages.time("code", || generate(module, gpu.target(), hints, tma))?;
-    let (mut kernel, mut cubin) = stages.time("assembler", || assembled(name, gpu, &code))?;
+    let (mut kernel, mut cubin) = stages.time("assembler", || assembled(name, gpu, &code, assembly(hints)))?;
     if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
         // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
         let hints = Hints { occupancy: Some(1), ..hints };
         code = stages.time("code again", || generate(module, gpu.target(), hints, tma))?;
-        (kernel, cubin) = stages.time("assembler again", || assembled(name, gpu, &code))?;
+        (kernel, cubin) = stages.time("assembler again", || assembled(name, gpu, &code, assembly(hints)))?;
     }
     dump.write("layout", code.layout.as_bytes())?;
     dump.write("ptx", code.text.as_bytes())?;
@@ -94,21 +96,21 @@ pub(super) fn compile(
 
 /// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole
 /// program the driver keeps the code for itself, and has no log of it if it did so earlier.
-fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled) -> Result<(GpuKernel, Cubin)> {
+fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled, assembly: Assembly) -> Result<(GpuKernel, Cubin)> {
     let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
     if wants_whole_program(&code.text) {
-        let (kernel, log) = GpuKernel::load_ptx(gpu, name, &code.text, &code.entry, config)?;
+        let (kernel, log) = GpuKernel::load_ptx(gpu, name, (&code.text, assembly), &code.entry, config)?;
         return Ok((kernel, Cubin { bytes: Vec::new(), log }));
     }
     let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
     let disk = DiskCache::from_env();
-    let key = content_key(gpu, &code.text)?;
+    let key = content_key(gpu, &code.text, assembly)?;
     // A cubin that the driver refuses although its checksum is right is a miss, too.
     let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
     if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
         return Ok(found);
     }
-    let cubin = assemble(gpu, name, &code.text)?;
+    let cubin = assemble(gpu, name, &code.text, assembly)?;
     let kernel = load(&cubin)?;
     if let Some(disk) = &disk {
         disk.put(&key, &pack(&cubin));
@@ -116,11 +118,11 @@ fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled) -> Result<(Gpu
     Ok((kernel, cubin))
 }
 
-/// Everything that machine code depends on. The options of the assembler are constant in
-/// [`assemble`]; change the first part with them.
-fn content_key(gpu: &Gpu, ptx: &str) -> Result<ContentKey> {
-    let driver = gpu.driver_identity()?;
-    Ok(ContentKey::of(&[b"link 1", ptx.as_bytes(), gpu.target().to_string().as_bytes(), driver.as_bytes()]))
+/// Everything that machine code depends on. The options of the assembler are in [`assemble`]; change the first part with
+/// them.
+fn content_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
+    let (driver, target) = (gpu.driver_identity()?, gpu.target().to_string());
+    Ok(ContentKey::of(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
 }
 
 /// Log and code in one entry of the disk cache: length of the log, log, code.

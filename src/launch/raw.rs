@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::executable::GpuCode;
-use super::run::param_pointers;
+use super::params::param_pointers;
 use super::specialise::Specialised;
 use super::tensor_map::Encoded;
 use crate::backend::ParamWord;

@@ -3,37 +3,73 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::executable::{Code, Executable, GpuCode};
-use crate::backend::ptx::ParamKind;
+use super::executable::{Code, GpuCode};
+use super::params::param_pointers;
+use super::profile::{self, Profiled, Span};
+use super::recorded::note;
+use super::specialise::Specialised;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
-use crate::runtime::driver::sys::CUtensorMap;
-use crate::runtime::{FailureNote, MemoryUse, Stream, StreamHandle};
+use crate::runtime::{Device, MemoryUse, Stream, StreamHandle, recording};
 
-/// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device.
+/// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device; or makes it
+/// work of the graph that this thread records. `slot`: a compiled one.
 /// `dependent`: it may start while the kernel before it runs.
 #[inline]
 pub(super) fn run(
-    executable: &Executable,
+    slot: &Specialised,
     stream: Option<&Stream>,
     grid: [u32; 3],
     dependent: bool,
     checks: cpu::Checks,
     args: &impl LaunchArg,
 ) -> Result<()> {
+    let executable = slot.get().expect("a slot that was specialised is filled");
+    args.make(Some(match &executable.code {
+        Code::Gpu(code) => Device::of(code.kernel.gpu()),
+        Code::Cpu(..) => Device::cpu(),
+    }))?;
     let mut words = WordWriter::default();
     args.pack(&mut |word| words.push(word));
     if let Some(required) = &executable.required {
         required.check(grid, words.words())?;
     }
-    match &executable.code {
+    if recording::is_on() {
+        return note(slot, (grid, dependent), checks, words.words(), args);
+    }
+    match (&executable.code, &executable.profiled) {
+        (Code::Gpu(code), None) => {
+            let own = stream.and_then(Stream::as_gpu);
+            let stream = own.unwrap_or(code.kernel.gpu().default_stream());
+            launch_gpu(code, stream, (grid, dependent), words.words(), args, None)
+        }
+        (Code::Cpu(program, _), None) => launch_cpu(program, grid, checks, &words, args),
+        (code, Some(kernel)) => profiled(code, kernel, stream, (grid, dependent), checks, &words, args),
+    }
+}
+
+#[cold]
+fn profiled(
+    code: &Code,
+    kernel: &Profiled,
+    stream: Option<&Stream>,
+    (grid, dependent): ([u32; 3], bool),
+    checks: cpu::Checks,
+    words: &WordWriter,
+    args: &impl LaunchArg,
+) -> Result<()> {
+    let mut span = Span::default();
+    match code {
         Code::Gpu(code) => {
             let own = stream.and_then(Stream::as_gpu);
-            launch_gpu(code, own.unwrap_or(code.kernel.gpu().default_stream()), (grid, dependent), words.words(), args)
+            let stream = own.unwrap_or(code.kernel.gpu().default_stream());
+            launch_gpu(code, stream, (grid, dependent), words.words(), args, Some(&mut span))?;
         }
-        Code::Cpu(program, _) => launch_cpu(program, grid, checks, &words, args),
+        Code::Cpu(program, _) => span.of_host(|| launch_cpu(program, grid, checks, words, args))?,
     }
+    profile::note(kernel, grid, words.words(), span);
+    Ok(())
 }
 
 #[inline]
@@ -43,12 +79,9 @@ fn launch_gpu(
     (grid, dependent): ([u32; 3], bool),
     words: &[ParamWord],
     args: &impl LaunchArg,
+    mut span: Option<&mut Span>,
 ) -> Result<()> {
-    let (code, maps) = code.for_launch(Some(grid), words)?;
-    let code = match &code.promises {
-        Some(promised) if !promised.checks.hold(grid, words) => promised.guarded.get()?,
-        _ => code,
-    };
+    let (code, maps) = code.chosen(grid, words)?;
     let maps = maps.as_deref().unwrap_or_default();
     let mut ordered = Ok(());
     args.memory(&mut |MemoryUse { memory, writes, .. }| {
@@ -57,10 +90,13 @@ fn launch_gpu(
         }
     });
     ordered?;
+    if let Some(span) = &mut span {
+        span.begin(&Stream::of(stream.clone()));
+    }
     // SAFETY (both): each pointer is to a word or map that lives until the call returns and is at least as
     // wide as the parameter. Arrays are on the GPU of this kernel; they are borrowed now, and freed in
     // the order of their streams.
-    if code.params.len() <= INLINE_WORDS {
+    let launched = if code.params.len() <= INLINE_WORDS {
         let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
         let pointers = &mut pointers[..code.params.len()];
         for (to, pointer) in pointers.iter_mut().zip(param_pointers(&code.params, words, maps, code.failure.as_deref()))
@@ -77,28 +113,11 @@ fn launch_gpu(
             param_pointers(&code.params, words, maps, code.failure.as_deref()).collect();
         // SAFETY: as above.
         unsafe { code.kernel.launch(stream, grid, dependent, &mut pointers) }
+    };
+    if let Some(span) = span {
+        span.end(&Stream::of(stream.clone()));
     }
-}
-
-/// Where the kernel's parameters lie, in order. `maps`: the tensor maps among them, in order; `failure`: the note of a
-/// kernel that has assertions.
-#[inline]
-pub(super) fn param_pointers<'a>(
-    params: &'a [ParamKind],
-    words: &'a [ParamWord],
-    maps: &'a [CUtensorMap],
-    failure: Option<&'a FailureNote>,
-) -> impl Iterator<Item = *mut c_void> + 'a {
-    let mut maps = maps.iter();
-    params.iter().map(move |kind| match kind {
-        // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
-        ParamKind::Word { index, .. } => (&raw const words[*index as usize]).cast_mut().cast::<c_void>(),
-        ParamKind::Failure => failure.expect("a note for assertions").address(),
-        ParamKind::TensorMap(_) => {
-            let map = maps.next().expect("a map for each of the kernel's tensor maps");
-            (&raw const *map).cast_mut().cast::<c_void>()
-        }
-    })
+    launched
 }
 
 fn launch_cpu(

@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use super::hints::assembly;
 use super::ptx::generate;
 use super::remarks;
 use crate::backend::Hints;
@@ -21,7 +22,7 @@ pub(super) fn settled(module: &Module, target: Target, hints: Hints) -> Result<p
     let mut code = generate(module, target, hints, true)?;
     let mut asked = None;
     if code.min_blocks > 1 && hints.occupancy.is_none() {
-        asked = Some(log_of(&code, target));
+        asked = Some(log_of(&code, target, hints));
         if asked.as_ref().and_then(Option::as_deref).is_some_and(uses_local_memory) {
             code = generate(module, target, Hints { occupancy: Some(1), ..hints }, true)?;
         }
@@ -31,17 +32,20 @@ pub(super) fn settled(module: &Module, target: Target, hints: Hints) -> Result<p
 }
 
 /// What an assembler says about code; `None` where there is no assembler for it.
-fn log_of(code: &ptx::Compiled, target: Target) -> Option<String> {
+fn log_of(code: &ptx::Compiled, target: Target, hints: Hints) -> Option<String> {
     if let Ok(gpu) = Gpu::get(0)
         && gpu.target() == target
     {
-        return assemble(gpu, &code.entry, &code.text).ok().map(|cubin| cubin.log);
+        return assemble(gpu, &code.entry, &code.text, assembly(hints)).ok().map(|cubin| cubin.log);
     }
     let mut source = tempfile::Builder::new().suffix(".ptx").tempfile().ok()?;
     source.write_all(code.text.as_bytes()).ok()?;
     let to = tempfile::NamedTempFile::new().ok()?;
     let ptxas = std::env::var_os("CUTLET_PTXAS").filter(|path| !path.is_empty()).unwrap_or_else(|| "ptxas".into());
     let mut command = Command::new(ptxas);
+    if let Some(level) = assembly(hints).opt_level {
+        command.arg(format!("-O{level}"));
+    }
     command.args(["-v", &format!("-arch={target}"), "-o"]).arg(to.path()).arg(source.path());
     let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())

@@ -12,10 +12,10 @@ use super::executable::Executable;
 use super::remarks::Stages;
 use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace::hash_trace;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, StoredConstant, WordWriter, name_of, trace_kernel};
-use crate::runtime::Device;
+use crate::runtime::{Device, Stream};
 
 /// A specialisation; compiled, once it has left this file.
 pub(super) type Specialised = Arc<Slot<Executable>>;
@@ -42,13 +42,16 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     key.push(word(hints.num_warps) << 32 | word(hints.stages));
     key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
     key.push(word(hints.code_limit) << 32 | word(hints.loop_limit));
+    let lines = hints.line_info.map_or(0, |wanted| 1 + u64::from(wanted));
+    let flags = lines << 2 | u64::from(hints.device_debug) << 1 | u64::from(hints.memcheck);
+    key.push(word(hints.opt_level) << 32 | flags);
     key
 }
 
-/// The kernel compiled for these arguments.
+/// The kernel compiled for these arguments. `stream`: the one that it is to be queued on.
 ///
 /// # Errors
-/// Those of tracing and compiling, when nothing fits.
+/// Those of tracing and compiling, when nothing fits; [`Error::Argument`] for compiling while that stream is captured.
 #[inline]
 #[track_caller]
 pub(super) fn specialise<K, A, P>(
@@ -56,6 +59,7 @@ pub(super) fn specialise<K, A, P>(
     args: &Arguments<A, P>,
     device: Device,
     wishes: Wishes,
+    stream: Option<&Stream>,
 ) -> Result<Specialised>
 where
     K: Kernel<P>,
@@ -68,12 +72,13 @@ where
         // Not in a closure, which would not know the caller.
         let module = trace_kernel(&name, kernel, args)?;
         let stages = Stages::begun("trace", start);
-        return specialise_trace(&name, module, device, wishes, stages);
+        return specialise_trace(&name, module, (device, wishes, stream), stages);
     }
     let slot = slot_of_type::<K, A, P>(args, device, wishes);
     if slot.get().is_none() {
         // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
         let name = name_of::<K>();
+        refuse_captured(&name, stream)?;
         let start = Instant::now();
         // Not in a closure, which would not know the caller.
         let module = trace_kernel(&name, kernel, args)?;
@@ -81,6 +86,58 @@ where
         fill(&slot, &name, module, device, wishes, stages)?;
     }
     Ok(slot)
+}
+
+/// A kernel that is to be compiled: its slot, and its trace where the slot is empty.
+pub(super) struct Prepared {
+    slot: Specialised,
+    trace: Option<(Module, Stages)>,
+    device: Device,
+    wishes: Wishes,
+}
+
+impl Prepared {
+    pub fn slot(&self) -> &Specialised {
+        &self.slot
+    }
+
+    /// Was it compiled before?
+    pub fn is_done(&self) -> bool {
+        self.trace.is_none()
+    }
+
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// Those of compiling.
+    pub fn compile(self, name: &str) -> Result<()> {
+        let Prepared { slot, trace, device, wishes } = self;
+        let Some((module, stages)) = trace else { return Ok(()) };
+        slot.fill(|| compile(name, module, device, wishes, stages)).map(drop)
+    }
+}
+
+/// What there is to do for these arguments. Traces the kernel, unless its type says that it is compiled.
+///
+/// # Errors
+/// Those of tracing.
+#[track_caller]
+pub(super) fn prepare<K, A, P>(kernel: &K, args: &Arguments<A, P>, device: Device, wishes: Wishes) -> Result<Prepared>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    let known = (size_of::<K>() == 0).then(|| slot_of_type::<K, A, P>(args, device, wishes));
+    if let Some(slot) = known.as_ref().filter(|slot| slot.get().is_some()) {
+        return Ok(Prepared { slot: slot.clone(), trace: None, device, wishes });
+    }
+    let start = Instant::now();
+    // Not in a closure, which would not know the caller.
+    let module = trace_kernel(&name_of::<K>(), kernel, args)?;
+    let stages = Stages::begun("trace", start);
+    let slot = known.unwrap_or_else(|| slot_of_trace(&module, device, wishes));
+    let trace = slot.get().is_none().then_some((module, stages));
+    Ok(Prepared { slot, trace, device, wishes })
 }
 
 /// The slot of a kernel that its type identifies; it may be empty.
@@ -127,18 +184,42 @@ fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: 
 }
 
 /// The compiled form of a kernel that only its trace identifies.
-fn specialise_trace(name: &str, module: Module, device: Device, wishes: Wishes, stages: Stages) -> Result<Specialised> {
-    let key = key_of(device, wishes);
-    let hash = hash_words(hash_trace(&module), key.words());
-    if let Some(slot) = recent(hash, key.words(), &Wanted::Trace(&module)) {
-        return Ok(slot);
-    }
-    let identity = || Identity::Trace(Box::new(module.clone()));
-    let slot = shared(hash, key.words(), &Wanted::Trace(&module), &identity);
+#[track_caller]
+fn specialise_trace(
+    name: &str,
+    module: Module,
+    (device, wishes, stream): (Device, Wishes, Option<&Stream>),
+    stages: Stages,
+) -> Result<Specialised> {
+    let slot = slot_of_trace(&module, device, wishes);
     if slot.get().is_none() {
+        refuse_captured(name, stream)?;
         fill(&slot, name, module, device, wishes, stages)?;
     }
     Ok(slot)
+}
+
+/// The slot of a kernel that its trace identifies; it may be empty.
+fn slot_of_trace(module: &Module, device: Device, wishes: Wishes) -> Specialised {
+    let key = key_of(device, wishes);
+    let hash = hash_words(hash_trace(module), key.words());
+    recent(hash, key.words(), &Wanted::Trace(module)).unwrap_or_else(|| {
+        let identity = || Identity::Trace(Box::new(module.clone()));
+        shared(hash, key.words(), &Wanted::Trace(module), &identity)
+    })
+}
+
+/// Loading code is no work that a capture takes: it would be broken off.
+#[cold]
+#[track_caller]
+fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()> {
+    match stream.and_then(Stream::as_gpu) {
+        Some(stream) if stream.is_captured()? => Err(Error::argument(format!(
+            "kernel `{name}` is launched for the first time, on a stream that is being captured: compile it before \
+             (`compile`, `Launch::compile`), or record the work with `Graph::capture`, which compiles what it needs"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 #[inline]

@@ -2,13 +2,14 @@
 
 use super::dump::Dump;
 use super::executable::{GpuCode, Other, Promised};
+use super::hints::assembly;
 use super::promise::Checks;
 use super::remarks::{Remarks, Stages};
 use super::source::Source;
 use super::ways::{Way, ways};
-use crate::backend::Hints;
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
+use crate::backend::{Assembly, Hints};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
@@ -36,7 +37,7 @@ pub(super) fn compile(
     let wish = std::env::var("CUTLET_TILEIR").ok();
     let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
     for way in ways {
-        let kernel = stages.time("assembler", || loaded(way, gpu, &code, dump))?;
+        let kernel = stages.time("assembler", || loaded(way, gpu, (&code, assembly(hints)), dump))?;
         match kernel {
             Ok(kernel) => {
                 let word = |(index, param): (usize, &tileir::Param)| ParamKind::Word {
@@ -66,15 +67,15 @@ pub(super) fn compile(
 fn loaded(
     way: Way,
     gpu: &'static Gpu,
-    code: &tileir::Compiled,
+    (code, assembly): (&tileir::Compiled, Assembly),
     dump: &Dump,
 ) -> Result<std::result::Result<GpuKernel, String>> {
     if way == Way::Driver {
-        let kernel = GpuKernel::load_tile_ir(gpu, &code.bytecode, &code.entry);
+        let kernel = GpuKernel::load_tile_ir(gpu, &code.bytecode, assembly, &code.entry);
         return Ok(kernel.map_err(|error| format!("the driver: {error}")));
     }
     let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, &code.entry);
-    match assembled(&code.entry, &code.bytecode, gpu.target(), load) {
+    match assembled(&code.entry, (&code.bytecode, assembly), gpu.target(), load) {
         Err(error @ Error::Unsupported(_)) => Err(error),
         Err(error) => Ok(Err(format!("tileiras: {error}"))),
         Ok((cubin, kernel)) => {
@@ -100,13 +101,13 @@ fn guarded(source: Source) -> Other {
 /// without it.
 pub(super) fn assembled<X>(
     entry: &str,
-    bytecode: &[u8],
+    (bytecode, assembly): (&[u8], Assembly),
     target: Target,
     load: impl Fn(&[u8]) -> Result<X>,
 ) -> Result<(Vec<u8>, X)> {
     let key = |assembler: &str| {
         let target = format!("sm_{}", target.arch);
-        ContentKey::of(&[b"tileir 1", bytecode, target.as_bytes(), assembler.as_bytes()])
+        ContentKey::of(&[b"tileir 2", bytecode, target.as_bytes(), assembler.as_bytes(), &assembly.key()])
     };
     let disk = DiskCache::from_env();
     let kept = |key: &ContentKey| {
@@ -122,7 +123,7 @@ pub(super) fn assembled<X>(
     if let Some(found) = kept(&own) {
         return Ok(found);
     }
-    let cubin = assembler.assemble(entry, bytecode, target)?;
+    let cubin = assembler.assemble_as(entry, bytecode, target, assembly)?;
     let loaded = load(&cubin)?;
     if let Some(disk) = &disk {
         disk.put(&own, &cubin);

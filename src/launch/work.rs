@@ -43,7 +43,7 @@ impl Launch<'_> {
     }
 
     #[track_caller]
-    fn work_over<K, A, P>(&self, grid: [u32; 3], kernel: &K, args: &Arguments<A, P>) -> Result<Work>
+    pub(super) fn work_over<K, A, P>(&self, grid: [u32; 3], kernel: &K, args: &Arguments<A, P>) -> Result<Work>
     where
         K: Kernel<P>,
         A: ArrivesAs<P>,

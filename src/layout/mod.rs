@@ -39,7 +39,7 @@ mod svg;
 mod tests;
 
 pub use algebra::auto_local_spatial;
-pub use convert::{Conversion, Round, SharedPlan, ShufflePlan};
+pub use convert::{Conversion, Round, SharedPlan, ShufflePlan, SumPlan, SumSide};
 pub use distributed::{Inverse, Layout};
 pub use fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};
 pub use modes::{Modes, SpatialMode, column_local, column_spatial, local, spatial};

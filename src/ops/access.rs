@@ -46,11 +46,56 @@ pub struct StoreOptions {
     pub(crate) access: Access,
 }
 
+/// How long caches should keep what an access touches. Never changes results.
+///
+/// On ptx an access by the threads themselves says so in its instructions; tiles that a loop or the tensor memory accelerator
+/// copies ahead pass the first-level cache by anyhow. Elsewhere it has no effect.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+///     // Each element is touched once.
+///     let x = x.load_with(ct::bid(0), [256], ct::LoadOptions::new().cache(ct::Cache::EvictFirst));
+///     y.store_with(ct::bid(0), x, ct::StoreOptions::new().cache(ct::Cache::Streaming));
+/// }
+///
+/// let (x, mut y) = (ct::Device::cpu().full([500], 2.0f32)?, ct::Device::cpu().zeros([500])?);
+/// ct::launch(copy, 2, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2.0; 500]);
+/// let (x, y) = (ct::ArraySpec::<f32, 1>::new([512]), ct::ArraySpec::<f32, 1>::new([512]).mutable());
+/// let text = ct::code_ptx(copy, (x, y), ct::Target::SM_90A)?;
+/// assert!(text.contains(".L1::evict_first") && text.contains("st.global.cs"));
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cache {
+    /// Not long: other lines stay (`L1::evict_first`).
+    EvictFirst,
+    /// Long: other lines go first (`L1::evict_last`).
+    EvictLast,
+    /// Not at all in the first level (`L1::no_allocate`).
+    NoAllocate,
+    /// Touched once, in no level for long (`.cs`). Ordered accesses: `EvictFirst`.
+    Streaming,
+    /// In the second level alone (`.cg`). Ordered accesses: `NoAllocate`.
+    SecondLevel,
+}
+
+impl Cache {
+    /// The hint that an op carries.
+    pub(super) fn hint(self) -> (String, HintValue) {
+        ("cache".to_string(), HintValue::Int(self as i64))
+    }
+}
+
 /// What loads and stores have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub order: Option<Vec<usize>>,
     pub latency: Option<u32>,
+    pub cache: Option<Cache>,
     pub memory: Order,
     allow_tma: Option<bool>,
     unchecked: bool,
@@ -249,6 +294,26 @@ macro_rules! access_options {
                 self
             }
 
+            /// How long caches should keep what it touches: see [`Cache`].
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     y.store(0, x.load_with(0, [4], ct::LoadOptions::new().cache(ct::Cache::EvictLast)));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().zeros([4])?);
+            /// ct::launch(copy, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2.0; 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[must_use]
+            pub fn cache(mut self, cache: Cache) -> $name {
+                self.access.cache = Some(cache);
+                self
+            }
+
             /// May the access use the tensor memory accelerator? Never changes results. `false` keeps the threads
             /// themselves at work; `true`, the default, leaves the choice to the compiler.
             ///
@@ -313,7 +378,7 @@ impl Access {
     fn hints(&self) -> Option<Attr> {
         let latency = self.latency.map(|n| ("latency".to_string(), HintValue::Int(n.into())));
         let tma = self.allow_tma.map(|b| ("allow_tma".to_string(), HintValue::Bool(b)));
-        let list: Vec<_> = latency.into_iter().chain(tma).collect();
+        let list: Vec<_> = latency.into_iter().chain(tma).chain(self.cache.map(Cache::hint)).collect();
         (!list.is_empty()).then(|| Attr::Hints(Hints(vec![("default".to_string(), list)])))
     }
 

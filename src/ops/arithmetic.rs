@@ -4,7 +4,8 @@
 //! keeps the sign of signed integers. Integers wrap on overflow; a quotient by zero is 0, a remainder the dividend
 //! (a divisor that the host knows must not be 0). Each line of the table at the end gives
 //! every combination of tile, scalar and host value. (A host `usize` stands only on the right: on the left it would be a second type that the
-//! literal in `(2 * n).max(m)` could have, and rustc would ask for annotations.) The assigning
+//! literal in `(2 * n).max(m)` could have, and rustc would ask for annotations.) Of two tiles, that with fewer axes gets axes of
+//! extent 1 in front, and extents of 1 are stretched. The assigning
 //! forms (`+=`) are for Rust loops, which are unrolled while the kernel is traced: the state of a loop that happens when
 //! it runs goes in and comes out by value.
 
@@ -14,7 +15,7 @@ use std::ops::{
 };
 
 use super::mode::scoped;
-use super::operand::{Operand, elementwise, operand, uniform, value};
+use super::operand::{Beside, Operand, elementwise, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
@@ -85,13 +86,14 @@ fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: S
 
 macro_rules! operators {
     ($($trait:ident $method:ident $assign:ident $assigned:ident $symbol:literal $bound:ident: $($literal:ident)+;)+) => {$(
-        impl<T: $bound, const R: usize, B: Operand<Tile<T, R>>> $trait<B> for Tile<T, R> {
+        impl<T: $bound, const R: usize, B: Beside<Tile<T, R>>> $trait<B> for Tile<T, R> {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: B) -> Tile<T, R> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.beside())
             }
         }
+        operators!(@ranks $trait $method $symbol $bound: 1 < 2, 1 < 3, 1 < 4, 2 < 3, 2 < 4, 3 < 4);
         impl<T: $bound, const R: usize> $trait<Tile<T, R>> for Scalar<T> {
             type Output = Tile<T, R>;
             #[track_caller]
@@ -106,7 +108,7 @@ macro_rules! operators {
                 binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
             }
         }
-        impl<T: $bound, const R: usize, B: Operand<Tile<T, R>>> $assign<B> for Tile<T, R> {
+        impl<T: $bound, const R: usize, B: Beside<Tile<T, R>>> $assign<B> for Tile<T, R> {
             #[track_caller]
             fn $assigned(&mut self, rhs: B) {
                 *self = $trait::$method(*self, rhs);
@@ -120,6 +122,16 @@ macro_rules! operators {
         }
         $(operators!(@literal $trait $method $symbol $literal $literal);)+
         operators!(@halves $trait $method $symbol $bound);
+    )+};
+    // A tile with fewer axes on the left.
+    (@ranks $trait:ident $method:ident $symbol:literal $bound:ident: $($few:literal < $many:literal),+) => {$(
+        impl<T: $bound> $trait<Tile<T, $many>> for Tile<T, $few> {
+            type Output = Tile<T, $many>;
+            #[track_caller]
+            fn $method(self, rhs: Tile<T, $many>) -> Tile<T, $many> {
+                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, value(rhs).source)
+            }
+        }
     )+};
     (@literal $trait:ident $method:ident $symbol:literal $host:ident $elem:ident) => {
         impl<const R: usize> $trait<Tile<$elem, R>> for $host {

@@ -1,7 +1,7 @@
 //! Bits of integers turned around, and moved through two of them (H. Warren, *Hacker's Delight*, 7-1).
 
 use super::calc::{Calc, formula};
-use super::operand::{Operand, methods, operand, value};
+use super::operand::{Beside, beside, methods, value};
 use crate::element::Int;
 use crate::ir::Value;
 use crate::tile::{Scalar, Tile, here};
@@ -43,8 +43,8 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn funnel_shl(self, low: impl Operand<Self>, n: impl Operand<Self>) -> Self {
-        let operands = [value(self), operand::<Self>(low), operand::<Self>(n)];
+    pub fn funnel_shl(self, low: impl Beside<Self>, n: impl Beside<Self>) -> Self {
+        let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
         formula(here(), "funnel_shl", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);
             let (upper, lower) = (c.shl(v[0], there), c.shr(v[1], one));
@@ -66,8 +66,8 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn funnel_shr(self, low: impl Operand<Self>, n: impl Operand<Self>) -> Self {
-        let operands = [value(self), operand::<Self>(low), operand::<Self>(n)];
+    pub fn funnel_shr(self, low: impl Beside<Self>, n: impl Beside<Self>) -> Self {
+        let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
         formula(here(), "funnel_shr", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);
             let (upper, lower) = (c.shl(v[0], one), c.shr(v[1], there));

@@ -4,7 +4,7 @@
 
 use super::calc::{Calc, formula};
 use super::convert::{Kind, convert};
-use super::operand::{Operand, elementwise, methods, operand, value};
+use super::operand::{Beside, beside, elementwise, methods, value};
 use crate::element::Int;
 use crate::ir::{CmpPred, Value};
 use crate::tile::{Scalar, Tile, TileLike, here};
@@ -140,8 +140,8 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn saturating_add(self, other: impl Operand<Self>) -> Self {
-        formula(here(), "saturating_add", &[value(self), operand::<Self>(other)], |c, v| {
+    pub fn saturating_add(self, other: impl Beside<Self>) -> Self {
+        formula(here(), "saturating_add", &[value(self), beside::<Self>(other)], |c, v| {
             let sum = c.addi(v[0], v[1]);
             if !T::SIGNED {
                 let all = c.bits(u64::MAX);
@@ -167,8 +167,8 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn saturating_sub(self, other: impl Operand<Self>) -> Self {
-        formula(here(), "saturating_sub", &[value(self), operand::<Self>(other)], |c, v| {
+    pub fn saturating_sub(self, other: impl Beside<Self>) -> Self {
+        formula(here(), "saturating_sub", &[value(self), beside::<Self>(other)], |c, v| {
             let difference = c.subi(v[0], v[1]);
             if !T::SIGNED {
                 let zero = c.bits(0);
@@ -193,8 +193,8 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn rotate_left(self, n: impl Operand<Self>) -> Self {
-        formula(here(), "rotate_left", &[value(self), operand::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
+    pub fn rotate_left(self, n: impl Beside<Self>) -> Self {
+        formula(here(), "rotate_left", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
     }
 
     /// The bits moved down by `n` places; those that leave at the bottom come in at the top. `n` counts modulo the width.
@@ -209,8 +209,8 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn rotate_right(self, n: impl Operand<Self>) -> Self {
-        formula(here(), "rotate_right", &[value(self), operand::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
+    pub fn rotate_right(self, n: impl Beside<Self>) -> Self {
+        formula(here(), "rotate_right", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
     }
 
     /// Quotient, rounded toward zero, and remainder: `(self / divisor, self % divisor)` with one division. By zero the
@@ -233,8 +233,8 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn div_rem(self, divisor: impl Operand<Self>) -> (Self, Self) {
-        let divisor = operand::<Self>(divisor);
+    pub fn div_rem(self, divisor: impl Beside<Self>) -> (Self, Self) {
+        let divisor = beside::<Self>(divisor);
         let quotient: Self = formula(here(), "div_rem", &[value(self), divisor], |c, v| c.divi(v[0], v[1]));
         let remainder = formula(here(), "div_rem", &[value(self), value(quotient), divisor], |c, v| {
             let whole = c.muli(v[1], v[2]);

@@ -5,11 +5,11 @@
 
 use super::arithmetic::sign;
 use super::mode::scoped;
-use super::operand::{Operand, elementwise, methods, operand, uniform, value};
+use super::operand::{Beside, Operand, beside, elementwise, methods, operand, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Comparable, Element, Float, Number, Whole};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
-use crate::tile::{Scalar, Tile, TileLike, Trace, here};
+use crate::tile::{Arg, Scalar, Source, Tile, TileLike, Trace, here};
 
 /// Records a comparison of two values of one shape.
 #[allow(clippy::too_many_arguments)]
@@ -41,8 +41,8 @@ macro_rules! comparisons {
             $(#[$doc])+
             #[track_caller]
             #[must_use]
-            pub fn $name(&self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(here(), stringify!($name), &[value(*self), operand::<Self>(rhs)], |t, v, shape| {
+            pub fn $name(&self, rhs: impl Beside<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(*self), beside::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -161,8 +161,8 @@ macro_rules! unordered_comparisons {
             $(#[$doc])+
             #[track_caller]
             #[must_use]
-            pub fn $name(self, rhs: impl Operand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(here(), stringify!($name), &[value(self), operand::<Self>(rhs)], |t, v, shape| {
+            pub fn $name(self, rhs: impl Beside<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(self), beside::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -263,21 +263,22 @@ unordered_comparisons! {
     message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
     note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",
     note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
-            with `.cast::<T>()`"
+            with `.cast::<T>()`; of two ranks, the larger one stands first"
 )]
 pub trait Comparand<O>: Copy {
-    /// The same, as an operand.
-    type Operand: Operand<O>;
     #[doc(hidden)]
-    fn operand(self) -> Self::Operand;
+    fn compared(self) -> Source;
 }
 
 #[diagnostic::do_not_recommend]
-impl<O, B: Operand<O>> Comparand<O> for B {
-    type Operand = B;
-    fn operand(self) -> B {
-        self
+impl<O, B: Beside<O>> Comparand<O> for B {
+    fn compared(self) -> Source {
+        self.beside()
     }
+}
+
+fn comparand<X: TileLike>(x: impl Comparand<X>) -> Arg {
+    Arg { source: x.compared(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
 /// Op and attributes of the larger or smaller of two numbers.
@@ -302,7 +303,7 @@ methods! { [Number]
     #[must_use]
     pub fn max(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
-        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs.operand())])
+        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
     }
 
     /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
@@ -321,7 +322,7 @@ methods! { [Number]
     #[must_use]
     pub fn min(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
-        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), operand::<Self>(rhs.operand())])
+        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
     }
 
     /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
@@ -336,8 +337,8 @@ methods! { [Number]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn clamp(self, low: impl Operand<Self>, high: impl Operand<Self>) -> Self {
-        let operands = [value(self), operand::<Self>(low), operand::<Self>(high)];
+    pub fn clamp(self, low: impl Beside<Self>, high: impl Beside<Self>) -> Self {
+        let operands = [value(self), beside::<Self>(low), beside::<Self>(high)];
         elementwise(here(), "clamp", &operands, |t, v, shape| {
             let (max, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
             let raised = t.put(max, &[v[0], v[1]], attrs, T::DTYPE, shape);

@@ -5,6 +5,7 @@
 
 use std::marker::PhantomData;
 
+use super::access::Cache;
 use super::operand::Operand;
 use super::order::{Order, Scope};
 use super::places::{GatherIndex, Places, Request, Target};
@@ -39,6 +40,7 @@ pub struct GatherOptions<T, const N: usize> {
     mask: Option<Source>,
     padding: Option<Source>,
     latency: Option<u32>,
+    cache: Option<Cache>,
     order: Order,
     unchecked: bool,
     element: PhantomData<T>,
@@ -66,6 +68,7 @@ pub struct GatherOptions<T, const N: usize> {
 pub struct ScatterOptions<const N: usize> {
     mask: Option<Source>,
     latency: Option<u32>,
+    cache: Option<Cache>,
     order: Order,
     unchecked: bool,
 }
@@ -94,7 +97,15 @@ impl<T: Whole, const N: usize> GatherOptions<T, N> {
     #[must_use]
     pub fn new() -> Self {
         let order = Order::default();
-        GatherOptions { mask: None, padding: None, latency: None, order, unchecked: false, element: PhantomData }
+        GatherOptions {
+            mask: None,
+            padding: None,
+            latency: None,
+            cache: None,
+            order,
+            unchecked: false,
+            element: PhantomData,
+        }
     }
 
     /// What is read outside of the array, and where the mask is false: a tile, a scalar or a number.
@@ -163,7 +174,7 @@ impl<const N: usize> ScatterOptions<N> {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        ScatterOptions { mask: None, latency: None, order: Order::default(), unchecked: false }
+        ScatterOptions { mask: None, latency: None, cache: None, order: Order::default(), unchecked: false }
     }
 
     /// Whoever acquires what is written sees all that this tile block did before.
@@ -230,6 +241,26 @@ macro_rules! common_options {
                 Self { latency: Some(latency), ..self }
             }
 
+            /// How long caches should keep what it touches: see [`Cache`].
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     let options = ct::GatherOptions::new().cache(ct::Cache::NoAllocate);
+            ///     y.store(0, x.gather_with(ct::arange(4, 3, -1), options));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().zeros([4])?);
+            /// ct::launch(copy, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2.0; 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[must_use]
+            pub fn cache(self, cache: Cache) -> Self {
+                Self { cache: Some(cache), ..self }
+            }
+
             /// Other tile blocks of the scope may access the same elements at the same time; each access of an element
             /// is one.
             ///
@@ -294,18 +325,22 @@ struct Access<'a> {
     rank: usize,
     mask: Option<Source>,
     latency: Option<u32>,
+    cache: Option<Cache>,
     order: Order,
 }
 
 impl Access<'_> {
     fn attrs(&self, t: &mut Trace) -> Vec<Attr> {
         let mut attrs = self.order.attrs();
-        if let Some(latency) = self.latency {
-            if !(1..=10).contains(&latency) {
-                let message = format!("`{}`: latency {latency} is not between 1 and 10", self.name);
-                t.report(self.place, message, &["leave it out unless measurements ask for it"]);
-            }
-            let list = vec![("latency".to_string(), HintValue::Int(latency.into()))];
+        if let Some(latency) = self.latency
+            && !(1..=10).contains(&latency)
+        {
+            let message = format!("`{}`: latency {latency} is not between 1 and 10", self.name);
+            t.report(self.place, message, &["leave it out unless measurements ask for it"]);
+        }
+        let latency = self.latency.map(|latency| ("latency".to_string(), HintValue::Int(latency.into())));
+        let list: Vec<_> = latency.into_iter().chain(self.cache.map(Cache::hint)).collect();
+        if !list.is_empty() {
             attrs.push(Attr::Hints(Hints(vec![("default".to_string(), list)])));
         }
         attrs
@@ -371,8 +406,8 @@ pub(super) fn load_from<T: Whole, const N: usize>(
     target: Target<'_>,
     options: GatherOptions<T, N>,
 ) -> Raw {
-    let GatherOptions { mask, padding, latency, order, .. } = options;
-    let access = Access { place: here(), name, target, dtype: T::DTYPE, rank: N, mask, latency, order };
+    let GatherOptions { mask, padding, latency, cache, order, .. } = options;
+    let access = Access { place: here(), name, target, dtype: T::DTYPE, rank: N, mask, latency, cache, order };
     record(|t| t.gather(&access, padding))
 }
 
@@ -385,8 +420,8 @@ pub(super) fn store_to<const N: usize>(
     value: Source,
     options: ScatterOptions<N>,
 ) {
-    let ScatterOptions { mask, latency, order, .. } = options;
-    let access = Access { place: here(), name, target, dtype, rank: N, mask, latency, order };
+    let ScatterOptions { mask, latency, cache, order, .. } = options;
+    let access = Access { place: here(), name, target, dtype, rank: N, mask, latency, cache, order };
     record(|t| t.scatter(&access, value));
 }
 

@@ -40,6 +40,17 @@ impl Number {
         Number::of::<i32>(Source::Extent(number))
     }
 
+    /// Twice this number.
+    pub(super) fn doubled(self, t: &mut Trace, place: Place) -> Option<Number> {
+        match self.known().and_then(|host| host.checked_mul(2)) {
+            Some(product) => Some(Number::host(product)),
+            None => {
+                let product = t.scaled_index(place, self, 2)?;
+                Some(Number::of::<i64>(Source::Value(t.raw(product))))
+            }
+        }
+    }
+
     /// The number, if the host knows it.
     pub fn known(self) -> Option<i64> {
         match self.source {

@@ -98,6 +98,9 @@ macro_rules! array_methods {
             /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
             /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
             ///
+            /// A shape with fewer axes than the array is read as if it had axes of extent 1 in front, one with more as if those of
+            /// extent 1 were not there: `x.load((i, j), [64])` of a matrix is a piece of a row.
+            ///
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
@@ -112,7 +115,7 @@ macro_rules! array_methods {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
+            pub fn load<const N: usize>(self, index: impl TileIndex<R>, shape: [usize; N]) -> Tile<T, N> {
                 self.load_with(index, shape, LoadOptions::default())
             }
 
@@ -133,10 +136,21 @@ macro_rules! array_methods {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn load_with(self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Tile<T, R> {
-                let shape = extents(shape);
-                let visit = self.visit(here(), "load", &shape, &options.access, Some(options.padding));
-                Tile::from_raw(record(|t| t.load(&visit, &index.components())))
+            pub fn load_with<const N: usize>(
+                self,
+                index: impl TileIndex<R>,
+                shape: [usize; N],
+                options: LoadOptions,
+            ) -> Tile<T, N> {
+                let (place, wanted) = (here(), extents(shape));
+                Tile::from_raw(record(|t| {
+                    let Some(shape) = t.fit(place, "load", &wanted, R) else {
+                        return t.poison(Type::tile(T::DTYPE, wanted));
+                    };
+                    let visit = self.visit(place, "load", &shape, &options.access, Some(options.padding));
+                    let tile = t.load(&visit, &index.components());
+                    if N == R { tile } else { t.refit(place, tile, T::DTYPE, &wanted) }
+                }))
             }
 
             /// The element at an element index; zero outside of the array.
@@ -307,8 +321,8 @@ array_methods!(ArrayMut);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored into an array of `{T}` with {R} axes",
-    note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)` \
-            and `.reshape(..)` change the axes; for one element: `store_scalar`"
+    note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)`, \
+            `.reshape(..)` and `.fit()` change the axes; for one element: `store_scalar`"
 )]
 pub trait Stores<T, const R: usize>: Copy {
     #[doc(hidden)]
@@ -342,6 +356,8 @@ impl<T: Element, const R: usize> Array<T, R> {
 impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Writes a tile at a tile index: along each axis to the elements from `index * extent` on. What lies
     /// outside of the array is not written.
+    ///
+    /// The tile has as many axes as the array; [`Tile::fit`] lets axes of extent 1 come and go.
     ///
     /// ```
     /// # use cutlet as ct;

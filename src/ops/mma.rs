@@ -296,11 +296,12 @@ fn refused<T: Element>(place: Place, name: &str, what: String, extent: usize) ->
 ///
 /// Shapes: a `[m, k]` with scales `[m, k / block]`, b `[k, n]` with scales `[k / block, n]`, acc `[m, n]`, or all with
 /// one more axis in front. Blocks of 32, for `f4e2m1fn` also of 16 (with scales of `f8e4m3fn`, which are not to be
-/// negative, only of 16).
+/// negative, only of 16). a and b may have two types where both go with the scales: f8e4m3fn and f8e5m2, or one of them and
+/// f4e2m1fn, by blocks of 32.
 ///
 /// The ptx back end multiplies the operands with their scales first and makes them bf16. That is exact, but for
 /// results below 2^-126, which lose bits, and from 2^128 on, which overflow; the sums are those of a product of bf16
-/// into f32. (Tile IR has the scale type on sm_100 and later only.)
+/// into f32; so does tileir operands of two types. (Tile IR has the scale type on sm_100 and later only.)
 ///
 /// ```
 /// use cutlet as ct;
@@ -326,21 +327,23 @@ fn refused<T: Element>(place: Place, name: &str, what: String, extent: usize) ->
 /// ```
 #[track_caller]
 #[must_use]
-pub fn mma_scaled<A, S, const R: usize>(
+pub fn mma_scaled<A, B, S, const R: usize>(
     a: Tile<A, R>,
     a_scale: Tile<S, R>,
-    b: Tile<A, R>,
+    b: Tile<B, R>,
     b_scale: Tile<S, R>,
     acc: Tile<f32, R>,
 ) -> Tile<f32, R>
 where
     A: ScaledInput<S>,
+    B: ScaledInput<S>,
     S: Element,
     Rank<R>: MatrixRank,
 {
-    let (place, kinds) = (here(), Kinds::of::<A, A, f32>());
+    let (place, kinds) = (here(), Kinds::of::<A, B, f32>());
     let operands = [a.raw(), b.raw(), acc.raw(), a_scale.raw(), b_scale.raw()];
-    Tile::from_raw(record(|t| t.mma_scaled(place, &kinds, operands, S::NAME, A::BLOCKS)))
+    let blocks: Vec<usize> = A::BLOCKS.iter().copied().filter(|block| B::BLOCKS.contains(block)).collect();
+    Tile::from_raw(record(|t| t.mma_scaled(place, &kinds, operands, S::NAME, &blocks)))
 }
 
 impl Trace {
@@ -354,9 +357,9 @@ impl Trace {
             return self.poison(ty);
         };
         let r = a.len();
-        let elem = kinds.elem[0];
+        let [elem, other, _] = kinds.elem;
         if product != acc || a[..r - 2] != b[..r - 2] {
-            let message = format!("`mma_scaled` of {elem} {a:?} and {b:?} into an accumulator f32 {acc:?}");
+            let message = format!("`mma_scaled` of {elem} {a:?} and {other} {b:?} into an accumulator f32 {acc:?}");
             return self.fail(place, ty, message, &["the accumulator has the shape of the product, and one batch"]);
         }
         let k = a[r - 1];
@@ -367,8 +370,9 @@ impl Trace {
             k % **block as i64 == 0 && a_scale == of_a && b_scale == of_b
         };
         if !blocks.iter().any(|block| fits(&block)) {
-            let message =
-                format!("`mma_scaled` of {elem} {a:?} and {b:?} with scales {scale} {a_scale:?} and {b_scale:?}");
+            let message = format!(
+                "`mma_scaled` of {elem} {a:?} and {other} {b:?} with scales {scale} {a_scale:?} and {b_scale:?}"
+            );
             let sizes: Vec<String> = blocks.iter().map(usize::to_string).collect();
             let way_out = format!(
                 "a scale belongs to {} elements along k: the scales of a are [m, k / block], those of b [k / block, n]",

@@ -1,6 +1,6 @@
 //! Rounding and flush-to-zero of float operations, and which operation takes what.
 
-use super::operand::{Operand, methods, operand, uniform, value};
+use super::operand::{Beside, beside, methods, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, Flag, Opcode, Rounding};
@@ -230,9 +230,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn add_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn add_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "add_with", &ARITHMETIC);
-        uniform(here(), "add_with", Opcode::AddF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "add_with", Opcode::AddF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self - rhs`, rounded as stated.
@@ -247,9 +247,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn sub_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn sub_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sub_with", &ARITHMETIC);
-        uniform(here(), "sub_with", Opcode::SubF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "sub_with", Opcode::SubF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self * rhs`, rounded as stated.
@@ -265,9 +265,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn mul_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn mul_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "mul_with", &ARITHMETIC);
-        uniform(here(), "mul_with", Opcode::MulF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors) and
@@ -283,9 +283,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn div_with(self, rhs: impl Operand<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn div_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "div_with", &DIVISION);
-        uniform(here(), "div_with", Opcode::DivF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "div_with", Opcode::DivF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self * factor + addend` with one rounding, to nearest even.
@@ -301,9 +301,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn fma(self, factor: impl Operand<Self>, addend: impl Operand<Self>) -> Self {
+    pub fn fma(self, factor: impl Beside<Self>, addend: impl Beside<Self>) -> Self {
         let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
-        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), operand::<Self>(factor), operand::<Self>(addend)])
+        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
     }
 
     /// `self * factor + addend` with one rounding, as stated.
@@ -320,12 +320,12 @@ methods! { [Float]
     #[must_use]
     pub fn fma_with(
         self,
-        factor: impl Operand<Self>,
-        addend: impl Operand<Self>,
+        factor: impl Beside<Self>,
+        addend: impl Beside<Self>,
         mode: impl Into<FloatMode>,
     ) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "fma", &ARITHMETIC);
-        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), operand::<Self>(factor), operand::<Self>(addend)])
+        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
     }
 
     /// Square root, rounded as stated; on f32 also `Approx`.
@@ -391,9 +391,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn max_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
+    pub fn max_with(self, rhs: impl Beside<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "max_with", &NONE);
-        uniform(here(), "max_with", Opcode::MaxF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "max_with", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
@@ -408,9 +408,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn min_with(self, rhs: impl Operand<Self>, mode: FloatMode) -> Self {
+    pub fn min_with(self, rhs: impl Beside<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "min_with", &NONE);
-        uniform(here(), "min_with", Opcode::MinF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "min_with", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// The larger operand; NaN if either is NaN.
@@ -425,9 +425,9 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn max_nan(self, rhs: impl Operand<Self>) -> Self {
+    pub fn max_nan(self, rhs: impl Beside<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(here(), "max_nan", Opcode::MaxF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "max_nan", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// The smaller operand; NaN if either is NaN.
@@ -442,8 +442,8 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn min_nan(self, rhs: impl Operand<Self>) -> Self {
+    pub fn min_nan(self, rhs: impl Beside<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(here(), "min_nan", Opcode::MinF, attrs, &[value(self), operand::<Self>(rhs)])
+        uniform(here(), "min_nan", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 }

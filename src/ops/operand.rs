@@ -39,6 +39,54 @@ pub trait Operand<O>: Copy {
     fn source(self) -> Source;
 }
 
+/// What operators and methods of an `O` take beside it: its [`Operand`]s, and tiles with fewer axes, which get axes of
+/// extent 1 in front (up to 4 axes).
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(y: ArrayMut<f32, 2>) {
+///     let (matrix, row) = (ct::astile([[1.0f32, 2.0], [3.0, 4.0]]), ct::astile([10.0f32, 20.0]));
+///     let sums = row + matrix; // in either order
+///     y.store((0, 0), (sums - row).max(row / 10.0));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2, 2])?;
+/// ct::launch(kernel, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1.0, 2.0, 3.0, 4.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be combined with `{O}`",
+    note = "a literal has the element type of the tile: `2.0` beside floats, `2` beside integers",
+    note = "element types must agree: convert with `.cast::<T>()`; a tile with more axes stands first in methods: \
+            `wide.max(narrow)`; a `Scalar` and a host value of the element type go with any rank"
+)]
+pub trait Beside<O>: Copy {
+    #[doc(hidden)]
+    fn beside(self) -> Source;
+}
+
+#[diagnostic::do_not_recommend]
+impl<O, B: Operand<O>> Beside<O> for B {
+    fn beside(self) -> Source {
+        self.source()
+    }
+}
+
+macro_rules! fewer_axes {
+    ($($few:literal < $many:literal;)+) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<T: Element> Beside<Tile<T, $many>> for Tile<T, $few> {
+            fn beside(self) -> Source {
+                Source::Value(self.raw())
+            }
+        }
+    )+};
+}
+fewer_axes! { 1 < 2; 1 < 3; 1 < 4; 2 < 3; 2 < 4; 3 < 4; }
+
 impl<T: Element, const R: usize> Operand<Tile<T, R>> for Tile<T, R> {
     fn source(self) -> Source {
         Source::Value(self.raw())
@@ -95,6 +143,11 @@ impl Operand<Scalar<i32>> for usize {
 /// An operand of form `X`, with the element type that a literal takes.
 pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> Arg {
     Arg { source: x.source(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
+}
+
+/// What stands beside an `X`, with the element type that a literal takes.
+pub(crate) fn beside<X: TileLike>(x: impl Beside<X>) -> Arg {
+    Arg { source: x.beside(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
 /// A handle as an operand.

@@ -153,7 +153,15 @@ impl Trace {
         Some(whole.iter().zip(part).map(|(w, p)| w / p).collect())
     }
 
-    fn extract(&mut self, place: Place, name: &str, tile: Raw, index: &[Component], dtype: DType, part: &[i64]) -> Raw {
+    pub(super) fn extract(
+        &mut self,
+        place: Place,
+        name: &str,
+        tile: Raw,
+        index: &[Component],
+        dtype: DType,
+        part: &[i64],
+    ) -> Raw {
         self.at(place);
         if !self.legal_shape(place, name, part) {
             return self.poison(Type::tile(dtype, vec![1; part.len()]));

@@ -8,6 +8,35 @@ use crate::ir::table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
+/// A shape in which an axis stands as rows of parts of some length.
+pub(super) struct Rows {
+    pub shape: Vec<i64>,
+    /// The axis of the parts of a row; their elements follow.
+    pub at: usize,
+}
+
+impl Rows {
+    /// Rows of `parts` parts of `length` elements, all powers of two.
+    pub fn of(shape: &[i64], axis: usize, parts: i64, length: i64) -> Rows {
+        let (before, after) = (&shape[..axis], &shape[axis + 1..]);
+        // One axis for all that are before or behind: unless they cannot be one.
+        let joint = shape.iter().all(|extent| extent.count_ones() == 1);
+        let [before, after] = [before, after].map(|s| if joint { vec![s.iter().product()] } else { s.to_vec() });
+        let rows = shape[axis] / (parts * length);
+        match joint {
+            true => Rows { shape: vec![before[0] * rows, parts, length * after[0]], at: 1 },
+            false => Rows { shape: [&before[..], &[rows, parts, length], &after[..]].concat(), at: before.len() + 1 },
+        }
+    }
+
+    /// The shape of one of two parts of each row.
+    pub fn half(&self) -> Vec<i64> {
+        let mut half = self.shape.clone();
+        half[self.at] = 1;
+        half
+    }
+}
+
 impl Trace {
     /// Reports an axis that does not exist; else the value, if it can be used.
     pub(super) fn along(&mut self, place: Place, name: &str, tile: Raw, axes: &[usize]) -> Option<Value> {
@@ -23,7 +52,7 @@ impl Trace {
         self.admits(place, Effect::Pure, shape.len()).then_some(value)
     }
 
-    fn reshaped_to(&mut self, value: Value, dtype: DType, shape: &[i64]) -> Value {
+    pub(super) fn reshaped_to(&mut self, value: Value, dtype: DType, shape: &[i64]) -> Value {
         match self.builder.module.shape(value) == shape {
             true => value,
             false => self.put(Opcode::Reshape, &[value], vec![], dtype, shape),
@@ -62,41 +91,28 @@ impl Trace {
         self.reshaped_to(value, dtype, shape)
     }
 
-    /// Elements whose positions along an axis differ by `distance`, a power of two, exchanged: that bit is turned.
-    pub(super) fn bit_turned(
-        &mut self,
-        value: Value,
-        dtype: DType,
-        shape: &[i64],
-        axis: usize,
-        distance: i64,
-    ) -> Value {
-        let exchanged = self.halves_exchanged(value, dtype, shape, axis, distance);
-        self.reshaped_to(exchanged, dtype, shape)
-    }
-
     /// An axis as rows of two halves of `distance` elements, these exchanged. Gives some shape of all elements in their
     /// order.
     fn halves_exchanged(&mut self, value: Value, dtype: DType, shape: &[i64], axis: usize, distance: i64) -> Value {
-        let (before, after) = (&shape[..axis], &shape[axis + 1..]);
-        // One axis for all that are before or behind: unless they cannot be one.
-        let joint = shape.iter().all(|extent| extent.count_ones() == 1);
-        let [before, after] = [before, after].map(|s| if joint { vec![s.iter().product()] } else { s.to_vec() });
-        let rows = shape[axis] / (2 * distance);
-        let (bits, at) = match joint {
-            true => (vec![before[0] * rows, 2, distance * after[0]], 1),
-            false => ([&before[..], &[rows, 2, distance], &after[..]].concat(), before.len() + 1),
-        };
-        let value = self.reshaped_to(value, dtype, &bits);
-        let mut half = bits.clone();
-        half[at] = 1;
-        let part = self.builder.module.intern(Type::tile(dtype, half));
-        let halves = [1, 0].map(|number| {
-            let index = |d: usize| if d == at { number } else { 0 };
-            let index: Vec<Value> = (0..bits.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect();
+        let rows = Rows::of(shape, axis, 2, distance);
+        let [first, second] = self.halves(value, dtype, &rows);
+        self.of_halves([second, first], dtype, &rows)
+    }
+
+    /// The first and the second halves of all rows.
+    pub(super) fn halves(&mut self, value: Value, dtype: DType, rows: &Rows) -> [Value; 2] {
+        let value = self.reshaped_to(value, dtype, &rows.shape);
+        let part = self.builder.module.intern(Type::tile(dtype, rows.half()));
+        [0, 1].map(|number| {
+            let index = |d: usize| if d == rows.at { number } else { 0 };
+            let index: Vec<Value> = (0..rows.shape.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect();
             self.emit(Opcode::Extract, &[&[value], &index], vec![], vec![], &[part])[0]
-        });
-        self.put(Opcode::Cat, &halves, vec![Attr::Dim(at as u32)], dtype, &bits)
+        })
+    }
+
+    /// Rows of these halves.
+    pub(super) fn of_halves(&mut self, halves: [Value; 2], dtype: DType, rows: &Rows) -> Value {
+        self.put(Opcode::Cat, &halves, vec![Attr::Dim(rows.at as u32)], dtype, &rows.shape)
     }
 
     /// Each extent repeated `outer` times as a whole and each element `inner` times in place.

@@ -1,7 +1,7 @@
 //! Floats to whole numbers, parts of floats, signs and kinds of numbers.
 
 use super::calc::{Calc, formula};
-use super::operand::{Operand, elementwise, methods, operand, value};
+use super::operand::{Beside, beside, elementwise, methods, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float, Number, Signed};
 use crate::ir::{CmpPred, Opcode, Value};
@@ -158,8 +158,8 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn copysign(self, sign: impl Operand<Self>) -> Self {
-        formula(here(), "copysign", &[value(self), operand::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
+    pub fn copysign(self, sign: impl Beside<Self>) -> Self {
+        formula(here(), "copysign", &[value(self), beside::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
     }
 
     /// The number next to `self` on the way to `other`: `other` itself where they are equal, NaN beside a NaN.
@@ -180,8 +180,8 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn nextafter(self, other: impl Operand<Self>) -> Self {
-        let operands = [value(self), operand::<Self>(other)];
+    pub fn nextafter(self, other: impl Beside<Self>) -> Self {
+        let operands = [value(self), beside::<Self>(other)];
         elementwise(here(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
     }
 

@@ -1,11 +1,12 @@
-//! Elements in order along an axis: bitonic sorting (K. Batcher, *Sorting networks and their applications*, 1968). Each
-//! step compares elements whose positions differ in one bit, so nothing depends on data but which of two is kept.
+//! Elements in order along an axis.
 
+use super::arithmetic::sign;
 use super::construct::{extents, indices};
+use super::network::Network;
 use super::select;
 use super::tile_set::TileSet;
 use crate::element::{Element, Int, Number, bf16, f16};
-use crate::ir::Opcode;
+use crate::ir::Sign;
 use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
 
 /// Element types that can be sorted: all with arithmetic.
@@ -70,78 +71,57 @@ fn turned_if_negative<K: Int, const R: usize>(keys: Tile<K, R>) -> Tile<K, R> {
     keys ^ ((keys >> last) & others)
 }
 
-/// The element whose position differs in one bit.
-fn partner<K: Element, const R: usize>(keys: Tile<K, R>, axis: usize, distance: usize) -> Tile<K, R> {
-    Tile::from_raw(record(|t| t.partner(keys.raw(), axis, distance)))
+/// Keys in order, the smallest first.
+fn sorted<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> Tile<K, R> {
+    if K::DTYPE.bits() < 32 {
+        // Of these the smaller and the larger one are one instruction each.
+        return sorted(keys.cast::<i32>(), axis).cast();
+    }
+    let mut tiles = [keys.raw()];
+    record(|t| t.sort_together(&mut tiles, axis, sign::<K>(), false, None));
+    Tile::from_raw(tiles[0])
+}
+
+/// Keys in order, and where they were: of equal ones the first comes first. Other tiles of the shape are `carried`
+/// along. If a `count` is given, that many of the smallest.
+fn numbered<K: Int, const R: usize>(
+    keys: Tile<K, R>,
+    carried: &mut [Raw],
+    axis: usize,
+    count: Option<usize>,
+) -> (Tile<K, R>, Tile<i32, R>) {
+    let numbers = indices(keys.shape(), axis);
+    if K::DTYPE.bits() <= 16 && keys.shape()[axis] <= 1 << 16 {
+        // Both in one number: its order is that of the keys, and of equal ones that of the places.
+        let least = if K::SIGNED { 0 } else { 1 << (K::DTYPE.bits() - 1) };
+        let joint = (keys.cast::<i32>() - least) << 16 | numbers;
+        let mut tiles = [&[joint.raw()], &carried[..]].concat();
+        record(|t| t.sort_together(&mut tiles, axis, Sign::Signed, false, count));
+        carried.copy_from_slice(&tiles[1..]);
+        let joint = Tile::<i32, R>::from_raw(tiles[0]);
+        return (((joint >> 16) + least).cast(), joint & 0xffff);
+    }
+    let mut tiles = [&[keys.raw(), numbers.raw()], &carried[..]].concat();
+    record(|t| t.sort_together(&mut tiles, axis, sign::<K>(), true, count));
+    carried.copy_from_slice(&tiles[2..]);
+    (Tile::from_raw(tiles[0]), Tile::from_raw(tiles[1]))
 }
 
 impl Trace {
-    fn partner(&mut self, keys: Raw, axis: usize, distance: usize) -> Raw {
-        let (shape, place) = (self.shape(keys), here());
-        match self.usable(keys, place) {
-            Some(value) => {
-                let dtype = self.builder.module.dtype(value);
-                let turned = self.bit_turned(value, dtype, &shape, axis, extents([distance])[0]);
-                self.raw(turned)
-            }
-            None => keys,
+    /// Keys, and tiles that go with them, in order; see [`Network`].
+    fn sort_together(&mut self, tiles: &mut [Raw], axis: usize, sign: Sign, ties: bool, count: Option<usize>) {
+        let (shape, place) = (self.shape(tiles[0]), here());
+        self.at(place);
+        let Some(values) = tiles.iter().map(|&tile| self.usable(tile, place)).collect() else { return };
+        let mut network = Network::new(self, values, &shape, axis, sign, ties);
+        match count {
+            Some(count) => network.smallest(extents([count])[0]),
+            None => network.sort(),
+        }
+        for (tile, value) in tiles.iter_mut().zip(network.finish()) {
+            *tile = self.raw(value);
         }
     }
-
-    /// `own` where `stays`, else its partner.
-    fn kept(&mut self, stays: Raw, own: Raw, axis: usize, distance: usize) -> Raw {
-        let (other, place) = (self.partner(own, axis, distance), here());
-        let values = [stays, own, other].map(|raw| self.usable(raw, place));
-        let [Some(stays), Some(own), Some(other)] = values else { return own };
-        let (dtype, shape) = (self.builder.module.dtype(own), self.builder.module.shape(own).to_vec());
-        let kept = self.put(Opcode::Select, &[stays, own, other], vec![], dtype, &shape);
-        self.raw(kept)
-    }
-}
-
-/// Keys in order, the smallest first, and numbers along with them, which decide between equal keys. With numbers, other
-/// tiles of the shape can be `carried` along.
-fn sorted<K: Int, const R: usize>(
-    mut keys: Tile<K, R>,
-    mut numbers: Option<Tile<i32, R>>,
-    carried: &mut [Raw],
-    axis: usize,
-) -> (Tile<K, R>, Option<Tile<i32, R>>) {
-    let mut line = [1; R];
-    line[axis] = keys.shape()[axis];
-    let at = indices(line, axis);
-    let mut run = 2;
-    while run <= line[axis] {
-        let mut distance = run / 2;
-        while distance > 0 {
-            let lower = (at & distance).eq(0);
-            let upwards = (at & run).eq(0);
-            let takes_smaller = lower.eq(upwards);
-            let other = partner(keys, axis, distance);
-            match numbers {
-                None => keys = select(takes_smaller, keys.min(other), keys.max(other)),
-                Some(own) => {
-                    let others = partner(own, axis, distance);
-                    let smaller = keys.lt(other) | (keys.eq(other) & own.lt(others));
-                    let stays = smaller.eq(takes_smaller);
-                    keys = select(stays, keys, other);
-                    numbers = Some(select(stays, own, others));
-                    for tile in &mut *carried {
-                        *tile = record(|t| t.kept(stays.raw(), *tile, axis, distance));
-                    }
-                }
-            }
-            distance /= 2;
-        }
-        run *= 2;
-    }
-    (keys, numbers)
-}
-
-/// Keys in order, and where they were: of equal ones the first comes first.
-fn numbered<K: Int, const R: usize>(keys: Tile<K, R>, carried: &mut [Raw], axis: usize) -> (Tile<K, R>, Tile<i32, R>) {
-    let (keys, numbers) = sorted(keys, Some(indices(keys.shape(), axis)), carried, axis);
-    (keys, numbers.expect("numbers were given"))
 }
 
 /// Keys in order along an axis, the smallest first as [`Tile::sort`] has it, and the values that go with them: a tile, or
@@ -177,7 +157,7 @@ pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(keys: Tile<T, R>, valu
     if !fits {
         return (keys, values);
     }
-    let keys = at_place(place, || T::elements(numbered(T::keys(keys), &mut carried, axis).0));
+    let keys = at_place(place, || T::elements(numbered(T::keys(keys), &mut carried, axis, None).0));
     (keys, V::rebuild(&mut carried.into_iter()))
 }
 
@@ -232,7 +212,7 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         if !has_axis(here(), "sort", self, axis) {
             return self;
         }
-        at_place(here(), || T::elements(sorted(T::keys(self), None, &mut [], axis).0))
+        at_place(here(), || T::elements(sorted(T::keys(self), axis)))
     }
 
     /// The elements in the opposite order of [`sort`](Tile::sort).
@@ -251,7 +231,7 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         if !has_axis(here(), "sort_descending", self, axis) {
             return self;
         }
-        at_place(here(), || T::elements(!sorted(!T::keys(self), None, &mut [], axis).0))
+        at_place(here(), || T::elements(!sorted(!T::keys(self), axis)))
     }
 
     /// Where the elements of [`sort`](Tile::sort) are: their positions along the axis. Of equal ones the first comes
@@ -271,7 +251,7 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         if !has_axis(here(), "argsort", self, axis) {
             return indices(self.shape(), 0);
         }
-        at_place(here(), || numbered(T::keys(self), &mut [], axis).1)
+        at_place(here(), || numbered(T::keys(self), &mut [], axis, None).1)
     }
 
     /// Where the elements of [`sort_descending`](Tile::sort_descending) are. Of equal ones the first comes first.
@@ -290,7 +270,7 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         if !has_axis(here(), "argsort_descending", self, axis) {
             return indices(self.shape(), 0);
         }
-        at_place(here(), || numbered(!T::keys(self), &mut [], axis).1)
+        at_place(here(), || numbered(!T::keys(self), &mut [], axis, None).1)
     }
 
     /// The `k` largest elements along an axis, the largest first, and their positions. Of equal ones the first comes
@@ -318,10 +298,14 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
             return (self, indices(self.shape(), 0));
         }
         at_place(here(), || {
-            let (keys, numbers) = numbered(!T::keys(self), &mut [], axis);
             let mut shape = self.shape();
-            shape[axis] = k;
-            (T::elements(!keys.extract([0; R], shape)), numbers.extract([0; R], shape))
+            if !k.is_power_of_two() || k > shape[axis] {
+                let numbers = indices(shape, axis);
+                shape[axis] = k;
+                return (self.extract([0; R], shape), numbers.extract([0; R], shape));
+            }
+            let (keys, numbers) = numbered(!T::keys(self), &mut [], axis, Some(k));
+            (T::elements(!keys), numbers)
         })
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Facts;
 use crate::ir::table::Effect;
-use crate::ir::{ConstData, Module, OpId, Opcode, Sign, Substitution, Type, Value};
+use crate::ir::{ConstData, Module, OpId, Opcode, Overflow, Sign, Substitution, Type, Value};
 
 /// Folds what facts decide in every entry.
 pub(super) fn run(module: &mut Module) {
@@ -51,7 +51,9 @@ fn larger_or_smaller(module: &Module, facts: &Facts, id: OpId) -> Option<Value> 
 
 fn decide(module: &Module, facts: &Facts, id: OpId) -> Option<u64> {
     let op = module.op(id);
-    let foldable = op.code.spec().effect == Effect::Pure && !matches!(op.code, Opcode::Constant | Opcode::Assume);
+    // What states a promise stays, for the interpreter to check.
+    let promises = op.code == Opcode::Assume || op.overflow() != Overflow::None;
+    let foldable = op.code.spec().effect == Effect::Pure && op.code != Opcode::Constant && !promises;
     match *op.results.as_slice() {
         [result] if foldable => {
             let Type::Tile { elem, .. } = module.ty(result) else { return None };

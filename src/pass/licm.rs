@@ -7,7 +7,7 @@
 //! `extract` at a run-time place) stay, unless constants show that they are harmless.
 
 use crate::ir::table::Effect;
-use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Value};
+use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Overflow, Value};
 
 /// Hoists invariant code of every entry.
 pub(super) fn run(module: &mut Module) {
@@ -92,6 +92,7 @@ fn is_harmless(module: &Module, op: &Op) -> bool {
     match op.code.spec().effect {
         Effect::Pure => match op.code {
             Opcode::Assume => false,
+            _ if op.overflow() != Overflow::None => false,
             Opcode::Extract => op.operands[1..].iter().all(|&v| is_constant(module, v)),
             Opcode::Insert => op.operands[2..].iter().all(|&v| is_constant(module, v)),
             _ => true,

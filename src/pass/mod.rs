@@ -9,10 +9,12 @@ mod cse;
 mod dce;
 mod facts;
 mod fold_facts;
+mod in_order;
 mod licm;
 mod relax;
 mod require;
 mod rotate;
+mod scaled;
 mod work;
 
 #[cfg(test)]
@@ -20,8 +22,10 @@ pub(crate) mod tests;
 
 pub use apart::run as apart;
 pub use facts::{Facts, Range};
+pub(crate) use in_order::{commutes, with_order_kept};
 pub(crate) use require::split as split_required;
 pub use rotate::rotate;
+pub(crate) use scaled::without_scaled_products;
 pub use work::Work;
 
 use crate::ir::{Module, Op};

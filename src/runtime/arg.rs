@@ -60,6 +60,16 @@ pub(super) fn form<T: Element, const R: usize>(memory: &Memory, layout: &Strided
     Form { address, layout: *layout, facts: facts::<T, R>(address, layout) }
 }
 
+/// What a launch knows about an array that it makes itself.
+pub(super) fn facts_of_new<T: Element, const R: usize>(shape: [usize; R]) -> ArrayFacts {
+    ArraySpec::<T, R>::new(shape).facts()
+}
+
+/// The parameter words of a whole array.
+pub(super) fn pack_array<T: Element, const R: usize>(array: &DeviceArray<T, R>, params: &mut dyn FnMut(ParamWord)) {
+    pack(address_of::<T, R>(&array.memory, &array.layout), &array.layout, params);
+}
+
 /// The facts in one word: 1 bit index width, 8 bits alignment, 3 * 16 bits of dimensions.
 #[inline]
 pub(super) fn facts_word(facts: ArrayFacts) -> u64 {
@@ -87,6 +97,9 @@ macro_rules! array_argument {
 
         impl<T: Element, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
+            type Back = ();
+
+            fn back(self) {}
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
@@ -230,6 +243,9 @@ impl<T: Element, const R: usize> Sealed for ArraySpec<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     type Traced = Array<T, R>;
+    type Back = ();
+
+    fn back(self) {}
 
     fn key(&self, key: &mut WordWriter) {
         key.push(facts_word(self.facts()));
@@ -257,6 +273,9 @@ impl<T: Element, const R: usize> Sealed for ArraySpecMut<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
     type Traced = ArrayMut<T, R>;
+    type Back = ();
+
+    fn back(self) {}
 
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key);

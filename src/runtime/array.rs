@@ -8,6 +8,7 @@ use std::ops::RangeBounds;
 
 use super::device::Device;
 use super::memory::Memory;
+use super::recording;
 use super::strided::Strided;
 use super::transfer::check_packed;
 use super::view::{DeviceView, DeviceViewMut};
@@ -137,6 +138,7 @@ impl Device {
     /// An array for what writes all of it.
     #[track_caller]
     pub(crate) fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+        recording::refuse("making an array", "make it before, and let the graph hold it as a part of its state")?;
         let room = |layout: Strided<R>| {
             let bytes = T::DTYPE.bytes_of(layout.len()).filter(|&bytes| isize::try_from(bytes).is_ok())?;
             Some((layout, bytes))

@@ -1,8 +1,10 @@
 //! How long work takes on a device: repeated and summarised.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::device::Device;
 use super::stream::Stream;
+use super::wait::wait;
 use crate::error::{Error, Result};
 
 /// A measurement: runs before it, runs that count, and how often the work is done in each.
@@ -96,7 +98,8 @@ impl Bench {
         Bench { repeats, ..self }
     }
 
-    /// Measures what `work` queues on this stream, by events in front of it and behind it.
+    /// Measures what `work` queues on this stream, by events in front of it and behind it. On a GPU all of it is queued
+    /// behind a kernel that waits, so that the time of the host is not measured.
     ///
     /// # Errors
     /// [`Error::Argument`] for a measurement without runs or work; [`Error::Driver`] and [`Error::Execution`] when it
@@ -114,23 +117,119 @@ impl Bench {
     /// ```
     #[track_caller]
     pub fn run(self, stream: &Stream, mut work: impl FnMut() -> Result<()>) -> Result<Times> {
+        let mut host = self.prepare(stream, &mut work)?;
+        Ok(Times::of(self.batch(stream, self.runs, &mut host, &mut work)?))
+    }
+
+    /// [`Bench::run`] with several sets of arrays in turn, so that no run finds its own in the caches, where the one
+    /// before left them. [`Bench::cold_sets`] says how many that takes.
+    ///
+    /// # Errors
+    /// As [`Bench::run`]; [`Error::Argument`] where there is no set.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let device = ct::Device::cpu();
+    /// let count = ct::Bench::cold_sets(device, 4000);
+    /// let mut sets = (0..count).map(|_| device.full([1000], 1.0f32)).collect::<ct::Result<Vec<_>>>()?;
+    /// let times = ct::Bench::new().runs(3).run_sets(&device.default_stream(), &mut sets, |x| {
+    ///     ct::launch(|x: ArrayMut<f32, 1>| x.store(0, x.load(0, [1024]) * 0.5), 1, (x,))
+    /// })?;
+    /// println!("{times}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn run_sets<S>(
+        self,
+        stream: &Stream,
+        sets: &mut [S],
+        mut work: impl FnMut(&mut S) -> Result<()>,
+    ) -> Result<Times> {
+        let count = sets.len();
+        if count == 0 {
+            return Err(Error::argument("a measurement has at least one set of arrays"));
+        }
+        let mut next = 0;
+        self.run(stream, || {
+            next += 1;
+            work(&mut sets[(next - 1) % count])
+        })
+    }
+
+    /// How many sets of arrays of so many bytes together do not stay in the caches of a device when they are used in
+    /// turn: those of half a gigabyte, 16 at most; 1 on the cpu device.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// assert_eq!(ct::Bench::cold_sets(ct::Device::cpu(), 1 << 20), 1);
+    /// ```
+    #[must_use]
+    pub fn cold_sets(device: Device, bytes: usize) -> usize {
+        match device.as_gpu() {
+            None => 1,
+            Some(_) => TOUCHED_BYTES.div_ceil(bytes.max(1)).clamp(1, MOST_SETS),
+        }
+    }
+
+    /// Does the runs that do not count; what the host took for the last of them.
+    #[track_caller]
+    pub(super) fn prepare(self, stream: &Stream, work: &mut dyn FnMut() -> Result<()>) -> Result<Duration> {
         if self.runs == 0 || self.repeats == 0 {
             return Err(Error::argument("a measurement has at least one run, and work in it"));
         }
-        let mut run = || {
-            let start = stream.record()?;
-            (0..self.repeats).try_for_each(|_| work())?;
-            Ok((start, stream.record()?))
-        };
-        (0..self.warm_up).try_for_each(|_| run().map(drop))?;
+        let mut host = Duration::ZERO;
+        for _ in 0..self.warm_up {
+            self.batch(stream, 1, &mut host, work)?;
+        }
         stream.synchronize()?;
-        let events = (0..self.runs).map(|_| run()).collect::<Result<Vec<_>>>()?;
-        let repeats = u32::try_from(self.repeats).unwrap_or(u32::MAX);
-        let mut all = events.iter().map(|(start, end)| Ok(end.since(start)? / repeats)).collect::<Result<Vec<_>>>()?;
-        all.sort();
-        Ok(Times { all })
+        Ok(host)
+    }
+
+    /// Times of so many runs, in order. `host`: what the host takes to queue one.
+    pub(super) fn batch(
+        self,
+        stream: &Stream,
+        runs: usize,
+        host: &mut Duration,
+        work: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Duration>> {
+        let divisor = u32::try_from(self.repeats).unwrap_or(u32::MAX);
+        let mut all = Vec::with_capacity(runs);
+        while all.len() < runs {
+            let count = (runs - all.len()).min(MOST_QUEUED);
+            if let Some(stream) = stream.as_gpu() {
+                wait(stream, (*host * 3 / 2 * count as u32 + LEAST_WAIT).min(LONGEST_WAIT))?;
+            }
+            let begin = Instant::now();
+            let mut run = || {
+                let start = stream.record()?;
+                (0..self.repeats).try_for_each(|_| work())?;
+                Ok((start, stream.record()?))
+            };
+            let events = (0..count).map(|_| run()).collect::<Result<Vec<_>>>()?;
+            *host = begin.elapsed() / count as u32;
+            for (start, end) in events {
+                all.push(end.since(&start)? / divisor);
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) fn num_runs(self) -> usize {
+        self.runs
     }
 }
+
+/// Runs that are queued at a time.
+const MOST_QUEUED: usize = 128;
+/// The kernel that waits covers what the host needs. Work that waits for the device waits for it, too, and would have it
+/// wait longer each time.
+const LEAST_WAIT: Duration = Duration::from_micros(100);
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// What sets of arrays have together, several times the second-level cache of any GPU.
+const TOUCHED_BYTES: usize = 512 << 20;
+const MOST_SETS: usize = 16;
 
 /// What a [`Bench`] measured: at least one time. Its `Display` says median, least and most.
 ///
@@ -147,6 +246,12 @@ pub struct Times {
 }
 
 impl Times {
+    /// At least one.
+    pub(super) fn of(mut all: Vec<Duration>) -> Times {
+        all.sort();
+        Times { all }
+    }
+
     /// The time that half of the runs did not need: of an even number of runs the mean of the two in the middle.
     ///
     /// ```

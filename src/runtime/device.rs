@@ -246,8 +246,7 @@ impl Device {
             Kind::Cpu => Ok(()),
             Kind::Gpu(gpu) => {
                 gpu.make_current()?;
-                // SAFETY: the context is current.
-                unsafe { gpu.driver.context_synchronize() }?;
+                gpu.synchronize_context()?;
                 gpu.failures.check()
             }
         }

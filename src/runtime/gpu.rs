@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use super::driver::Driver;
 use super::driver::sys::{
@@ -19,7 +19,7 @@ use super::driver::sys::{
 };
 use super::failures::Failures;
 use super::order::Queue;
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Error, Result};
 use crate::target::Target;
 
 /// An open GPU.
@@ -41,6 +41,8 @@ pub(crate) struct Gpu {
     /// Assertions that failed.
     pub(crate) failures: Failures,
     default_stream: OnceLock<StreamHandle>,
+    /// Held for writing while work is captured: nobody may wait for the whole context then.
+    pub(crate) capture: RwLock<()>,
 }
 
 // SAFETY: context and pool are driver handles, valid on every thread for the life of the process.
@@ -135,6 +137,7 @@ impl Gpu {
                 * f64::from(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)? / 8),
             failures: Failures::default(),
             default_stream: OnceLock::new(),
+            capture: RwLock::new(()),
         }));
         let stream = StreamHandle::new(gpu)?;
         gpu.default_stream.get_or_init(|| stream);
@@ -170,6 +173,13 @@ impl Gpu {
     #[inline]
     pub(crate) fn default_stream(&self) -> &StreamHandle {
         self.default_stream.get().expect("set when the GPU was opened")
+    }
+
+    /// Waits for all work of the context, which is the calling thread's. Not while this thread captures.
+    pub(crate) fn synchronize_context(&self) -> Result<()> {
+        let _no_capture = self.capture.read().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the context is current.
+        unsafe { self.driver.context_synchronize() }
     }
 
     /// Makes this GPU's context the calling thread's; cheap when it already is.
@@ -278,6 +288,15 @@ impl GpuStream {
         Ok(GpuStream { gpu, raw, owner: None, handles: AtomicUsize::new(0) })
     }
 
+    /// Does somebody capture the work that is queued here?
+    pub(crate) fn is_captured(&self) -> Result<bool> {
+        self.gpu.make_current()?;
+        let mut status = 0;
+        // SAFETY: the stream is alive and the pointer is valid.
+        unsafe { self.gpu.driver.stream_is_capturing(self.raw, &mut status) }?;
+        Ok(status != 0)
+    }
+
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.gpu.make_current()?;
         // SAFETY: the stream is alive.
@@ -286,12 +305,25 @@ impl GpuStream {
     }
 }
 
+/// Waiting would break off the capture, or draw a stream into it that is no part of it.
+#[cold]
+fn captured_apart() -> Error {
+    Error::Argument(Diagnostic::new(
+        "an array goes from a stream that is being captured to one that is not, or the other way round: use it on the \
+         captured stream before the capture begins and synchronise, or record the work with `Graph::capture`",
+        None,
+    ))
+}
+
 impl Queue for GpuStream {
     type Error = Error;
 
     fn wait_for(&self, other: &GpuStream) -> Result<()> {
         if std::ptr::eq(self, other) {
             return Ok(());
+        }
+        if self.is_captured()? != other.is_captured()? {
+            return Err(captured_apart());
         }
         let event = GpuEvent::new(self.gpu, false)?;
         event.record(other)?;

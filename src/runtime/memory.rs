@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::device::Device;
 use super::gpu::{Gpu, GpuStream, Owner, StreamHandle};
 use super::order::{Order, Queue};
+use super::recording::{self, Node, Used, Work};
 use crate::error::{Error, Result};
 
 /// Alignment of every allocation in bytes.
@@ -201,6 +202,11 @@ impl Memory {
         self.bytes == 0
     }
 
+    /// This allocation in use by work of a graph.
+    pub(crate) fn used(&self, writes: bool) -> Used {
+        Used { address: self.address, bytes: self.bytes, writes }
+    }
+
     /// Makes a stream of the same device wait for what other streams do with this memory.
     #[inline]
     pub(crate) fn before_use(&self, stream: &StreamHandle, writes: bool) -> Result<()> {
@@ -231,11 +237,13 @@ impl Memory {
     }
 
     /// Copies bytes from the host to `offset`. The host bytes may be changed when this returns.
+    #[track_caller]
     pub(crate) fn write(&mut self, offset: usize, from: &[u8]) -> Result<()> {
         assert!(offset + from.len() <= self.bytes, "write of {} bytes at {offset} of {}", from.len(), self.bytes);
         if from.is_empty() {
             return Ok(());
         }
+        recording::refuse("a copy from the host", "copy before, or into the state between two replays")?;
         match &self.kind {
             Kind::Absent => {}
             // SAFETY: in bounds as checked, and `self` is borrowed uniquely.
@@ -257,11 +265,13 @@ impl Memory {
     }
 
     /// Copies bytes at `offset` to the host, after all work that writes them.
+    #[track_caller]
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result<()> {
         assert!(offset + to.len() <= self.bytes, "read of {} bytes at {offset} of {}", to.len(), self.bytes);
         if to.is_empty() {
             return Ok(());
         }
+        recording::refuse("a copy to the host", "copy after a replay (what is recorded has not run yet)")?;
         match &self.kind {
             Kind::Absent => {}
             // SAFETY: in bounds as checked; nobody writes while the array is borrowed.
@@ -283,9 +293,19 @@ impl Memory {
     }
 
     /// Copies bytes from other memory, of the same device or not.
+    #[track_caller]
     pub(crate) fn copy_from(&mut self, offset: usize, from: &Memory, from_offset: usize, bytes: usize) -> Result<()> {
         assert!(offset + bytes <= self.bytes && from_offset + bytes <= from.bytes, "copy out of bounds");
         if bytes == 0 {
+            return Ok(());
+        }
+        if recording::is_on() && self.device() == from.device() {
+            let uses = vec![self.used(true), from.used(false)];
+            recording::note(Node {
+                device: self.device(),
+                work: Work::Copy { to: offset, from: from_offset, bytes },
+                uses,
+            });
             return Ok(());
         }
         match (&self.kind, &from.kind) {
@@ -366,7 +386,7 @@ fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64>
         // What other streams have freed may only be waiting for their work.
         // SAFETY: the context is current.
         unsafe {
-            gpu.driver.context_synchronize()?;
+            gpu.synchronize_context()?;
             if let Some(pool) = gpu.pool {
                 gpu.driver.pool_trim(pool, 0)?;
             }

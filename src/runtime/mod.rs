@@ -6,17 +6,24 @@
 mod arg;
 mod array;
 mod bench;
+mod compare;
+mod complex;
 mod device;
 pub mod driver;
 mod failure;
 mod failures;
+mod finish;
 pub mod foreign;
 mod gpu;
+mod graph;
 mod host;
 mod memory;
 mod module;
+mod new_array;
 mod order;
 mod packed;
+mod pool;
+pub(crate) mod recording;
 mod stream;
 mod strided;
 mod table;
@@ -25,19 +32,26 @@ mod tensor_map;
 mod tests;
 mod transfer;
 mod view;
+mod wait;
 
 pub use arg::{ArraySpec, ArraySpecMut};
 pub use array::DeviceArray;
 pub use bench::{Bench, Times};
+pub use compare::Comparison;
+pub use complex::{ComplexDeviceArray, Interleaved};
 pub use device::{Backend, Device};
 pub(crate) use driver::Driver;
 pub(crate) use failure::{FailureNote, Note};
-pub(crate) use gpu::{Gpu, Seen, StreamHandle};
+pub use finish::Finished;
+pub(crate) use gpu::{Gpu, GpuStream, Seen, StreamHandle};
+pub use graph::{Graph, Held};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
 pub(crate) use module::{
-    Cubin, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
+    Cubin, GpuFunction, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
 };
+pub use new_array::NewArray;
 pub use packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
+pub use pool::StreamPool;
 pub use stream::{Event, Stream};
 pub use table::{ArrayTable, ArrayTableMut};
 pub(crate) use tensor_map::TiledArray;

@@ -12,6 +12,7 @@ use super::driver::sys::{
     CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUlibrary, CUlinkState, CUmodule,
 };
 use super::gpu::{Gpu, GpuStream};
+use crate::backend::Assembly;
 use crate::error::{Error, Result};
 
 /// Room for each of the two logs of the assembler, in bytes.
@@ -27,11 +28,11 @@ pub(crate) struct Cubin {
 ///
 /// # Errors
 /// [`Error::Compile`] with the assembler's log.
-pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str) -> Result<Cubin> {
+pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str, assembly: Assembly) -> Result<Cubin> {
     gpu.make_current()?;
     let driver = gpu.driver;
     let mut logs = Logs::new();
-    let (mut options, mut values) = logs.options();
+    let (mut options, mut values) = logs.options(assembly);
     let source = text_with_nul(kernel, ptx)?;
     let name = CString::new(format!("{kernel}.ptx")).unwrap_or_default();
 
@@ -71,19 +72,19 @@ impl Logs {
     }
 
     /// Options of the assembler and their values, which point to these logs.
-    fn options(&mut self) -> ([c_uint; 5], [*mut c_void; 5]) {
+    fn options(&mut self, assembly: Assembly) -> (Vec<c_uint>, Vec<*mut c_void>) {
         use CUjit_option::*;
-        let options = [
+        let (mut options, mut values) = asked(assembly);
+        let (info, errors) = (self.info.as_mut_ptr().cast(), self.errors.as_mut_ptr().cast());
+        options.extend([
             CU_JIT_INFO_LOG_BUFFER as c_uint,
             CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES as c_uint,
             CU_JIT_ERROR_LOG_BUFFER as c_uint,
             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_uint,
             CU_JIT_LOG_VERBOSE as c_uint,
-        ];
-        // Numbers travel inside the pointers.
-        let number = |n: usize| std::ptr::without_provenance_mut::<c_void>(n);
-        let (info, errors) = (self.info.as_mut_ptr().cast(), self.errors.as_mut_ptr().cast());
-        (options, [info, number(LOG_BYTES), errors, number(LOG_BYTES), number(1)])
+        ]);
+        values.extend([info, number(LOG_BYTES), errors, number(LOG_BYTES), number(1)]);
+        (options, values)
     }
 
     fn info(&self) -> String {
@@ -95,6 +96,19 @@ impl Logs {
         let log = if log.is_empty() { error.to_string() } else { format!("{error}\n{log}") };
         Error::Compile { kernel: kernel.into(), stage: "the driver's PTX assembler", log }
     }
+}
+
+/// A number as the value of an option: it travels inside the pointer.
+fn number(n: usize) -> *mut c_void {
+    std::ptr::without_provenance_mut(n)
+}
+
+/// Options of the driver's assemblers and their values.
+fn asked(assembly: Assembly) -> (Vec<c_uint>, Vec<*mut c_void>) {
+    use CUjit_option::*;
+    let lines = assembly.lines.then_some((CU_JIT_GENERATE_LINE_INFO as c_uint, number(1)));
+    let level = assembly.opt_level.map(|level| (CU_JIT_OPTIMIZATION_LEVEL as c_uint, number(level as usize)));
+    lines.into_iter().chain(level).unzip()
 }
 
 fn text_with_nul(kernel: &str, ptx: &str) -> Result<CString> {
@@ -156,7 +170,7 @@ impl Drop for Loaded {
         // Code that still runs has to stay until it ends. A failure means that the context is lost.
         // SAFETY: the context is current; the code was loaded, is unloaded once, and no work uses it any more.
         let _ = self.gpu.make_current().and_then(|()| unsafe {
-            self.gpu.driver.context_synchronize()?;
+            self.gpu.synchronize_context()?;
             match self.code {
                 Code::Module(module) => self.gpu.driver.module_unload(module),
                 Code::Library(library) => self.gpu.driver.library_unload(library),
@@ -168,16 +182,26 @@ impl Drop for Loaded {
 /// A kernel loaded into the context of one GPU, with its launch configuration.
 pub(crate) struct GpuKernel {
     loaded: Loaded,
-    function: CUfunction,
-    threads: u32,
-    shared_bytes: u32,
-    cluster: u32,
+    function: GpuFunction,
 }
 
 // SAFETY: a driver handle, valid on every thread.
 unsafe impl Send for GpuKernel {}
 // SAFETY: as above.
 unsafe impl Sync for GpuKernel {}
+
+/// How a loaded kernel is launched, as long as it stays loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct GpuFunction {
+    gpu: &'static Gpu,
+    raw: CUfunction,
+    config: LaunchConfig,
+}
+
+// SAFETY: a driver handle, valid on every thread.
+unsafe impl Send for GpuFunction {}
+// SAFETY: as above.
+unsafe impl Sync for GpuFunction {}
 
 impl GpuKernel {
     /// Loads a cubin.
@@ -205,14 +229,14 @@ impl GpuKernel {
     pub fn load_ptx(
         gpu: &'static Gpu,
         kernel: &str,
-        ptx: &str,
+        (ptx, assembly): (&str, Assembly),
         entry: &str,
         config: LaunchConfig,
     ) -> Result<(GpuKernel, String)> {
         gpu.make_current()?;
         let source = text_with_nul(kernel, ptx)?;
         let mut logs = Logs::new();
-        let (mut options, mut values) = logs.options();
+        let (mut options, mut values) = logs.options(assembly);
         let mut module = std::ptr::null_mut();
         // SAFETY: options and values have the same length; text and logs outlive the call.
         let loaded = unsafe {
@@ -225,7 +249,7 @@ impl GpuKernel {
 
     fn of_module(gpu: &'static Gpu, module: CUmodule, entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
         let loaded = Loaded { gpu, code: Code::Module(module) };
-        let LaunchConfig { threads, shared_bytes, cluster } = config;
+        let LaunchConfig { shared_bytes, cluster, .. } = config;
         let name = CString::new(entry).expect("an entry name is an identifier");
         let mut function: CUfunction = std::ptr::null_mut();
         let set = |function, which: CUfunction_attribute, value: u32| {
@@ -241,7 +265,7 @@ impl GpuKernel {
         if cluster > 8 {
             set(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
         }
-        Ok(GpuKernel { loaded, function, threads, shared_bytes, cluster })
+        Ok(GpuKernel { loaded, function: GpuFunction { gpu, raw: function, config } })
     }
 
     /// Loads a cubin that `tileiras` made. It is launched with blocks of one thread: the driver finds in
@@ -259,16 +283,19 @@ impl GpuKernel {
     /// # Errors
     /// [`Error::Driver`] with the call that failed. A driver without a compiler may say so only when the
     /// kernel is taken out of the library, or when it is bound to the context.
-    pub fn load_tile_ir(gpu: &'static Gpu, bytecode: &[u8], entry: &str) -> Result<GpuKernel> {
+    pub fn load_tile_ir(gpu: &'static Gpu, bytecode: &[u8], assembly: Assembly, entry: &str) -> Result<GpuKernel> {
         gpu.make_current()?;
         let name = CString::new(entry).expect("an entry name is an identifier");
+        let (mut options, mut values) = asked(assembly);
         let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (mut library, mut kernel, mut function) =
             (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: pointers are valid; the file is complete and knows its own length.
+        // SAFETY: pointers are valid, options and values have the same length; the file is complete and knows its own
+        // length.
         unsafe {
-            let code = bytecode.as_ptr().cast();
-            gpu.driver.library_load_data(&mut library, code, none, nothing, 0, none, nothing, 0)?;
+            let (code, count) = (bytecode.as_ptr().cast(), options.len() as c_uint);
+            let (options, values) = (options.as_mut_ptr().cast(), values.as_mut_ptr());
+            gpu.driver.library_load_data(&mut library, code, options, values, count, none, nothing, 0)?;
         }
         let loaded = Loaded { gpu, code: Code::Library(library) };
         // SAFETY: pointers are valid; the library is loaded.
@@ -276,7 +303,8 @@ impl GpuKernel {
             gpu.driver.library_kernel(&mut kernel, library, name.as_ptr())?;
             gpu.driver.kernel_function(&mut function, kernel)?;
         }
-        Ok(GpuKernel { loaded, function, threads: 1, shared_bytes: 0, cluster: 1 })
+        let config = LaunchConfig { threads: 1, shared_bytes: 0, cluster: 1 };
+        Ok(GpuKernel { loaded, function: GpuFunction { gpu, raw: function, config } })
     }
 
     /// The address of a global variable of the code with `bytes` bytes at least.
@@ -305,7 +333,7 @@ impl GpuKernel {
         let stream = gpu.default_stream();
         // SAFETY: the variable has this many bytes; the host bytes stay borrowed until the copy is done.
         unsafe {
-            gpu.driver.context_synchronize()?;
+            gpu.synchronize_context()?;
             gpu.driver.copy_to_host(to.as_mut_ptr().cast(), from, to.len(), stream.raw)?;
         }
         stream.synchronize()
@@ -320,7 +348,7 @@ impl GpuKernel {
         let stream = gpu.default_stream();
         // SAFETY: as in `read_global`.
         unsafe {
-            gpu.driver.context_synchronize()?;
+            gpu.synchronize_context()?;
             gpu.driver.copy_to_device(to, from.as_ptr().cast(), from.len(), stream.raw)?;
         }
         stream.synchronize()
@@ -330,7 +358,7 @@ impl GpuKernel {
         self.gpu().make_current()?;
         let mut value: c_int = 0;
         // SAFETY: the function is loaded and the pointer valid.
-        unsafe { self.gpu().driver.function_attribute(&mut value, which as c_uint, self.function) }?;
+        unsafe { self.gpu().driver.function_attribute(&mut value, which as c_uint, self.function.raw) }?;
         Ok(value.max(0) as u32)
     }
 
@@ -342,8 +370,7 @@ impl GpuKernel {
 
     /// The driver's handle, and how the kernel is launched.
     pub fn raw(&self) -> (*mut c_void, LaunchConfig) {
-        let GpuKernel { threads, shared_bytes, cluster, .. } = *self;
-        (self.function.cast(), LaunchConfig { threads, shared_bytes, cluster })
+        (self.function.raw.cast(), self.function.config)
     }
 
     /// The GPU that it is loaded on.
@@ -355,7 +382,13 @@ impl GpuKernel {
     /// Tile blocks of a cluster; 1: none.
     #[inline]
     pub fn cluster(&self) -> u32 {
-        self.cluster
+        self.function.config.cluster
+    }
+
+    /// How it is launched; not to be used after its end.
+    #[inline]
+    pub fn function(&self) -> GpuFunction {
+        self.function
     }
 
     /// Queues the kernel on a stream. `dependent`: it may start while the kernel before it runs (sm_90 and later).
@@ -371,15 +404,32 @@ impl GpuKernel {
         dependent: bool,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        let gpu = self.loaded.gpu;
+        // SAFETY: promised by the caller; the kernel is loaded.
+        unsafe { self.function.launch(stream, grid, dependent, params) }
+    }
+}
+
+impl GpuFunction {
+    /// As [`GpuKernel::launch`].
+    ///
+    /// # Safety
+    /// As there, and the kernel is still loaded.
+    #[inline]
+    pub unsafe fn launch(
+        self,
+        stream: &GpuStream,
+        grid: [u32; 3],
+        dependent: bool,
+        params: &mut [*mut c_void],
+    ) -> Result<()> {
+        let GpuFunction { gpu, raw, config: LaunchConfig { threads, shared_bytes, cluster } } = self;
         gpu.make_current()?;
         let [x, y, z] = grid;
         let (driver, params, extra) = (gpu.driver, params.as_mut_ptr(), std::ptr::null_mut());
-        if self.cluster <= 1 && !dependent {
-            let (threads, shared) = (self.threads, self.shared_bytes);
+        if cluster <= 1 && !dependent {
             // SAFETY: promised by the caller.
             return unsafe {
-                driver.launch_kernel(self.function, x, y, z, threads, 1, 1, shared, stream.raw, params, extra)
+                driver.launch_kernel(raw, x, y, z, threads, 1, 1, shared_bytes, stream.raw, params, extra)
             };
         }
         use CUlaunchAttributeID::*;
@@ -389,24 +439,24 @@ impl GpuKernel {
             attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION),
         ];
         attributes[0].value.programmaticStreamSerializationAllowed = 1;
-        attributes[1].value.clusterDim.x = self.cluster;
+        attributes[1].value.clusterDim.x = cluster;
         attributes[1].value.clusterDim.y = 1;
         attributes[1].value.clusterDim.z = 1;
-        let chosen = &mut attributes[usize::from(!dependent)..if self.cluster > 1 { 2 } else { 1 }];
+        let chosen = &mut attributes[usize::from(!dependent)..if cluster > 1 { 2 } else { 1 }];
         let config = CUlaunchConfig {
             gridDimX: x,
             gridDimY: y,
             gridDimZ: z,
-            blockDimX: self.threads,
+            blockDimX: threads,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: self.shared_bytes,
+            sharedMemBytes: shared_bytes,
             hStream: stream.raw,
             attrs: chosen.as_mut_ptr(),
             numAttrs: chosen.len() as c_uint,
         };
         // SAFETY: promised by the caller; the attributes live until the call returns.
-        unsafe { driver.launch_kernel_ex(&config, self.function, params, extra) }
+        unsafe { driver.launch_kernel_ex(&config, raw, params, extra) }
     }
 }
 

@@ -182,6 +182,13 @@ impl Device {
     }
 }
 
+impl<F, const R: usize> PackedDeviceArray<F, R> {
+    /// What holds its bits.
+    pub(super) fn as_words(&self) -> &DeviceArray<u32, R> {
+        &self.words
+    }
+}
+
 impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// The device it is on.
     pub fn device(&self) -> Device {
@@ -191,6 +198,17 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// Extents in elements.
     pub fn shape(&self) -> [usize; R] {
         self.shape
+    }
+
+    /// Where the first word lies on the device, for code that takes addresses: rows as [`PackedDeviceArray`] has them.
+    ///
+    /// ```
+    /// let x = cutlet::Device::cpu().packed_zeros::<cutlet::u4, 1>([300])?;
+    /// assert_eq!(x.address() % 16, 0);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    pub fn address(&self) -> u64 {
+        self.words.address()
     }
 
     /// Number of elements.

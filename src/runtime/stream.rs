@@ -149,7 +149,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn of(stream: StreamHandle) -> Stream {
+    pub(crate) fn of(stream: StreamHandle) -> Stream {
         Stream(StreamKind::Gpu(stream))
     }
 
@@ -203,6 +203,13 @@ enum EventKind {
 }
 
 impl Event {
+    pub(super) fn as_gpu(&self) -> Option<&GpuEvent> {
+        match &self.0 {
+            EventKind::Cpu(_) => None,
+            EventKind::Gpu(event) => Some(event),
+        }
+    }
+
     /// Waits until this point is reached.
     ///
     /// # Errors

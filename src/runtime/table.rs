@@ -5,7 +5,8 @@ use std::fmt;
 use super::arg::{Form, facts_word, form};
 use super::array::DeviceArray;
 use super::device::Device;
-use super::memory::MemoryUse;
+use super::graph::Held;
+use super::memory::{Memory, MemoryUse};
 use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::Whole;
@@ -185,6 +186,9 @@ macro_rules! table_argument {
 
         impl<T: Whole, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
+            type Back = ();
+
+            fn back(self) {}
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
@@ -217,6 +221,22 @@ table_argument! {
     ArrayTable<'_, T, R> => Arrays by arrays, writes false;
     &mut ArrayTableMut<'_, T, R> => ArraysMut by arrays_mut, writes true;
     ArrayTableMut<'_, T, R> => ArraysMut by arrays_mut, writes true;
+}
+
+// SAFETY: it borrows its arrays and owns their list, which nobody writes.
+unsafe impl<T: Whole, const R: usize> Held for ArrayTable<'_, T, R> {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        self.arrays.arrays(visit);
+        self.list.words.arrays(&mut |memory, _| visit(memory, false));
+    }
+}
+
+// SAFETY: it borrows its arrays uniquely and owns their list, which nobody writes.
+unsafe impl<T: Whole, const R: usize> Held for ArrayTableMut<'_, T, R> {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        self.arrays.arrays(visit);
+        self.list.words.arrays(&mut |memory, _| visit(memory, false));
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use super::*;
+use crate::backend::Assembly;
 use crate::error::{Error, Result};
 
 /// Spins for `cycles` of the clock, then adds 1 to each of `n` words; one thread an element.
@@ -57,7 +58,7 @@ pub(super) fn gpu() -> Option<Device> {
 
 pub(super) fn load(device: Device) -> Result<GpuKernel> {
     let gpu = device.as_gpu().expect("a GPU");
-    let cubin = assemble(gpu, "spin_then_add", SPIN_THEN_ADD)?;
+    let cubin = assemble(gpu, "spin_then_add", SPIN_THEN_ADD, Assembly::default())?;
     GpuKernel::load(gpu, &cubin.bytes, "spin_then_add", LaunchConfig { threads: 128, shared_bytes: 0, cluster: 1 })
 }
 
@@ -164,20 +165,22 @@ fn events_measure_work() -> Result<()> {
 fn the_assembler_says_what_is_wrong() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };
     let gpu = device.as_gpu().expect("a GPU");
-    match assemble(gpu, "broken", &SPIN_THEN_ADD.replace("add.u64", "add.u65")) {
+    match assemble(gpu, "broken", &SPIN_THEN_ADD.replace("add.u64", "add.u65"), Assembly::default()) {
         Err(Error::Compile { log, kernel, .. }) => {
             println!("{log}");
             assert!(kernel == "broken" && log.contains("line"), "{log}");
         }
         other => panic!("expected a refusal, got {:?}", other.map(|cubin| cubin.log)),
     }
-    println!("log of a good kernel: {}", assemble(gpu, "good", SPIN_THEN_ADD)?.log);
+    println!("log of a good kernel: {}", assemble(gpu, "good", SPIN_THEN_ADD, Assembly::default())?.log);
     let config = LaunchConfig { threads: 128, shared_bytes: 0, cluster: 1 };
-    match GpuKernel::load_ptx(gpu, "broken", &SPIN_THEN_ADD.replace("add.u64", "add.u65"), "spin_then_add", config) {
+    let broken = SPIN_THEN_ADD.replace("add.u64", "add.u65");
+    match GpuKernel::load_ptx(gpu, "broken", (&broken, Assembly::default()), "spin_then_add", config) {
         Err(Error::Compile { log, .. }) => assert!(log.contains("line"), "{log}"),
         other => panic!("expected a refusal, got {:?}", other.map(|(_, log)| log)),
     }
-    let (kernel, log) = GpuKernel::load_ptx(gpu, "good", SPIN_THEN_ADD, "spin_then_add", config)?;
+    let (kernel, log) =
+        GpuKernel::load_ptx(gpu, "good", (SPIN_THEN_ADD, Assembly::default()), "spin_then_add", config)?;
     println!("log of the whole program: {log}");
     assert!(kernel.resources()?.0 > 0);
     assert!(load(device)?.resources()?.0 > 0);

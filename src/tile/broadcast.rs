@@ -1,6 +1,6 @@
 //! Operands of one operation brought to one shape: the broadcasting rule.
 //!
-//! Literals and scalars go with any shape; at equal rank extents of 1 are stretched; nothing else is implicit.
+//! Literals and scalars go with any shape; tiles with fewer axes get axes of extent 1 in front; extents of 1 are stretched.
 
 use super::context::{Place, Raw, Source, Trace};
 use crate::dtype::DType;
@@ -20,7 +20,7 @@ pub(crate) struct Arg {
 pub(crate) type ElementwiseBody<'a> = dyn FnMut(&mut Trace, &[Value], &[i64]) -> Value + 'a;
 
 impl Trace {
-    /// Stretches a value to `shape`: rank 0 to any shape, extents of 1 at equal rank.
+    /// Stretches a value to `shape`: axes of extent 1 are put in front, extents of 1 stretched.
     /// The caller has checked that it fits.
     pub fn stretch(&mut self, value: Value, shape: &[i64]) -> Value {
         let dtype = self.builder.module.dtype(value);
@@ -30,17 +30,17 @@ impl Trace {
         }
         let mut value = value;
         if from.len() != shape.len() {
-            debug_assert!(from.is_empty(), "only scalars change rank");
-            let ones = vec![1; shape.len()];
-            value = self.put(Opcode::Reshape, &[value], Vec::new(), dtype, &ones);
-            if ones == shape {
+            let mut fitted = vec![1; shape.len() - from.len()];
+            fitted.extend(from);
+            value = self.put(Opcode::Reshape, &[value], Vec::new(), dtype, &fitted);
+            if fitted == shape {
                 return value;
             }
         }
         self.put(Opcode::Broadcast, &[value], Vec::new(), dtype, shape)
     }
 
-    /// The shape that all operands broadcast to: literals and scalars to any, extents of 1 at equal rank.
+    /// The shape that all operands broadcast to: literals and scalars to any, tiles by their last axes.
     fn common_shape(&mut self, place: Place, name: &str, operands: &[Arg], rank: usize) -> Option<Vec<i64>> {
         let mut common = vec![1; rank];
         let mut legal = true;
@@ -52,7 +52,7 @@ impl Trace {
             })
             .collect();
         for (_, shape) in &shapes {
-            for (extent, &other) in common.iter_mut().zip(shape) {
+            for (extent, &other) in common.iter_mut().rev().zip(shape.iter().rev()) {
                 legal &= *extent == 1 || other == 1 || *extent == other;
                 *extent = (*extent).max(other);
             }

@@ -21,6 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("layout", &["error"]),
     ("element", &["codec", "dtype", "error", "ir"]),
     ("narrow", &["codec", "dtype", "element"]),
+    ("complex", &["element"]),
     ("ir", &["dtype", "error"]),
     ("ir/print", &["codec", "ir", "dtype", "error"]),
     ("ir/parse", &["codec", "ir", "dtype", "error"]),
@@ -33,7 +34,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
     ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
-    ("ops", &["tile", "element", "narrow", "kernel", "ir", "dtype", "error", "codec"]),
+    ("ops", &["tile", "element", "complex", "narrow", "kernel", "ir", "dtype", "error", "codec"]),
     // In memory kernels are known by their constants or by their trace.
     ("cache", &["error", "ir", "kernel"]),
     ("runtime", &["*"]),

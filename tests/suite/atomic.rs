@@ -27,6 +27,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("atomic/grid_sum", grid_sum);
     suite.test("atomic/in_order", in_order);
     suite.test("atomic/single", single);
+    suite.test("atomic/in_branches", in_branches);
 }
 
 const BINS: usize = 37;
@@ -290,4 +291,34 @@ fn single(session: Session) -> Result<()> {
     session.check("before", &y, &|[i]| Want::exactly(4 + i as i64))?;
     let want = |[i, j]: [usize; 2]| Want::exactly(if i == 0 { 1 + j as i64 } else { 100 + 9 + j as i64 });
     session.check("elements", &x, &want)
+}
+
+fn in_branches_kernel(flags: Array<i32, 2>, turns: Scalar<i32>, totals: ArrayMut<i32, 1>, marks: ArrayMut<i32, 2>) {
+    let flags = flags.load((ct::bid(0), 0), [1, 32]).ne(0);
+    let swapped = flags.flip(1);
+    ct::for_each(ct::range(0, turns).unroll(2), (flags, swapped), |k, (flags, swapped)| {
+        ct::if_then(flags.any([0, 1]).item(), || {
+            totals.atomic_sub(ct::arange(4, 0, 1), k + 1);
+            marks.entry((ct::bid(0), k & 3)).atomic_add(k + 1);
+        });
+        (swapped, flags)
+    });
+}
+
+/// One lane adds at the end of a branch: the others, which have nothing to do, do not wait for it for ever.
+fn in_branches(session: Session) -> Result<()> {
+    let flags = random::<i32>(1, 9 * 32, Spread::Between(0.0, 1.0));
+    let flags: Vec<i32> = flags.iter().enumerate().map(|(i, flag)| if i / 32 % 3 == 0 { 0 } else { *flag }).collect();
+    let x = session.array(&flags, [9, 32])?;
+    for turns in [0, 1, 2, 7, 8] {
+        let mut marks = session.array(&[0; 9 * 3], [9, 3])?;
+        let mut totals = session.array(&[0; 4], [4])?;
+        session.launch(in_branches_kernel, [9], (&x, turns, &mut totals, &mut marks))?;
+        let sum = |j: usize| (0..turns).filter(|k| k & 3 == j as i32).map(|k| k + 1).sum::<i32>();
+        let any = |i: usize| flags[32 * i..][..32].iter().any(|&flag| flag != 0);
+        let blocks = (0..9).filter(|&i| any(i)).count() as i32;
+        session.check("totals", &totals, &|_| Want::exactly(-blocks * (1..=turns).sum::<i32>()))?;
+        session.check("marks", &marks, &|[i, j]| Want::exactly(if any(i) { sum(j) } else { 0 }))?;
+    }
+    Ok(())
 }

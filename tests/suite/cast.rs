@@ -33,6 +33,7 @@ pub fn register(suite: &mut Suite) {
     }
     bitcasts! { f32 u32; f32 i32; f64 i64; f16 u16; bf16 i16; f16 bf16; f8e4m3fn u8; f8e5m2 i8; f8e8m0fnu u8; i32 u32; }
     suite.test("cast/rounding", directed);
+    suite.test("cast/promoted", promoted);
 }
 
 /// Even numbers of columns, since four-bit elements come in pairs; rows that no tile divides.
@@ -176,4 +177,29 @@ fn directed(session: Session) -> Result<()> {
         f16 f32 NegInf Down;
     }
     Ok(())
+}
+
+/// Operands of two types, in the type that holds both.
+fn promoted(session: Session) -> Result<()> {
+    fn kernel(
+        (x, n): (Array<f16, 1>, Array<u8, 1>),
+        (a, b): (Array<i16, 1>, Array<i64, 1>),
+        (y, z): (ArrayMut<f16, 1>, ArrayMut<i64, 1>),
+    ) {
+        let i = ct::bid(0);
+        let (x, n) = ct::promote(x.load(i, [32]), n.load(i, [32]));
+        y.store(i, x * n);
+        let (flag, b) = ct::promote(ct::bid(0).eq(1), b.load(i, [32]));
+        let (a, b) = ct::promote(a.load(i, [32]), b + flag);
+        z.store(i, a - b);
+    }
+    let count = 50;
+    let (x, n) = (random::<f16>(1, count, Spread::Whole(7)), random::<u8>(2, count, Spread::Any));
+    let (a, b) = (random::<i16>(3, count, Spread::Any), random::<i64>(4, count, Spread::Whole(1000)));
+    let floats = (session.array(&x, [count])?, session.array(&n, [count])?);
+    let ints = (session.array(&a, [count])?, session.array(&b, [count])?);
+    let (mut y, mut z) = (session.unwritten([count])?, session.unwritten([count])?);
+    session.launch(kernel, [2], ((&floats.0, &floats.1), (&ints.0, &ints.1), (&mut y, &mut z)))?;
+    session.check("floats", &y, &|[i]| Want::exactly(f16::from_f64(x[i].to_f64() * f64::from(n[i]))))?;
+    session.check("integers", &z, &|[i]| Want::exactly(i64::from(a[i]) - b[i] - i64::from(i >= 32)))
 }

@@ -9,10 +9,14 @@ mod argmax;
 mod attention;
 #[path = "../../examples/batched_matmul.rs"]
 mod batched_matmul;
+#[path = "../../examples/dropout.rs"]
+mod dropout;
 #[path = "../../examples/embedding.rs"]
 mod embedding;
 #[path = "../../examples/experts.rs"]
 mod experts;
+#[path = "../../examples/fft.rs"]
+mod fft;
 #[path = "../../examples/hello.rs"]
 mod hello;
 #[path = "../../examples/histogram.rs"]
@@ -25,6 +29,8 @@ mod layernorm_backward;
 mod matmul;
 #[path = "../../examples/mutex.rs"]
 mod mutex;
+#[path = "../../examples/padding.rs"]
+mod padding;
 #[path = "../../examples/prefix_sum.rs"]
 mod prefix_sum;
 #[path = "../../examples/quantized_matmul.rs"]
@@ -49,6 +55,7 @@ use clap::Parser;
 use cutlet::Target;
 
 use crate::harness::{Session, Suite};
+use crate::lines::without_lines;
 use crate::ptxas::{self, Demand};
 use crate::tileiras;
 
@@ -72,17 +79,22 @@ pub fn register(suite: &mut Suite) {
         transpose: ("--m" "64" "--n" "128") ("--m" "101" "--n" "77") ("--m" "100" "--n" "60" "--tile" "32" "64");
         stencil: ("--m" "64" "--n" "256") ("--m" "101" "--n" "77") ("--m" "33" "--n" "60" "--tile" "8" "32");
         argmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
-        welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
+        welford: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1") ("--m" "5" "--n" "1000" "--pairs") ("--m" "3" "--n" "1" "--pairs");
         experts: ("--m" "13") ("--m" "32" "--tile" "16");
         vocabulary: ("--m" "2" "--n" "3000");
         embedding: ("--rows" "50" "--columns" "256" "--ids" "33") ("--rows" "7" "--columns" "100" "--ids" "5")
             ("--rows" "9" "--columns" "96" "--ids" "12" "--tile" "64");
+        fft: ("--batch" "11" "--n" "64" "--rows" "4") ("--batch" "3" "--n" "128" "--inverse");
         histogram: ("--n" "20000") ("--n" "4096" "--blocks" "1") ("--n" "9999" "--tile" "512" "--blocks" "3");
+        dropout: ("--n" "5000") ("--n" "4099" "--tile" "512" "--keep" "0.25" "--seed" "12345678901234" "--offset" "7000000000")
+            // What is emitted: the other kernel.
+            ("--n" "3000" "--keep" "1" "--part" "backward");
+        padding: ("--m" "13") ("--m" "5" "--n" "96" "--tile" "8") ("--m" "6" "--n" "80" "--padded");
         mutex: ("--blocks" "9") ("--blocks" "5" "--n" "100");
         prefix_sum: ("--n" "100000" "--tile" "1024") ("--n" "1") ("--type" "i32" "--n" "70001" "--tile" "512")
             ("--type" "i32" "--n" "24576" "--tile" "8192");
         quantized_matmul: ("--type" "u4" "--m" "70" "--n" "100" "--k" "96" "--tile" "64" "64" "32")
-            ("--type" "f6e3m2" "--m" "33" "--n" "40" "--k" "70" "--tile" "32" "32" "32");
+            ("--type" "f6e3m2" "--m" "33" "--n" "40" "--k" "70" "--tile" "32" "32" "32" "--group" "64");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")
@@ -162,8 +174,12 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
         // Examples launch by themselves.
         Session::InterpretTileIr(_) | Session::Interpret(_) => Ok(()),
         Session::Assemble(target, _) => {
-            let (ptx, target) = (emitted("ptx", target, element)?, target.to_string());
-            ptxas::assemble(&String::from_utf8(ptx)?, &target, Demand::NoSpills)
+            let lines = [element, &["--lines"]].concat();
+            let (plain, ptx) = (emitted("ptx", target, element)?, emitted("ptx", target, &lines)?);
+            let ptx = String::from_utf8(ptx)?;
+            anyhow::ensure!(ptx.contains(".loc "), "no lines:\n{ptx}");
+            anyhow::ensure!(without_lines(&ptx) == String::from_utf8(plain)?, "lines change the code:\n{ptx}");
+            ptxas::assemble(&ptx, &target.to_string(), Demand::NoSpills)
         }
         Session::AssembleTileIr(target) => [element, sizes].into_iter().try_for_each(|sizes| {
             let bytecode = emitted("tilebc", target, sizes)?;

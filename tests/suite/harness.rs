@@ -221,6 +221,7 @@ impl Session {
 
 /// The parameters of a launch, and the memory that they point to.
 fn words_and_memory(given: &impl LaunchArg) -> (Vec<u64>, Memory) {
+    given.make(Some(Device::cpu())).expect("room for what the launch makes");
     let mut words = Vec::new();
     given.pack(&mut |word| words.push(word));
     let mut memory = Memory::new();

@@ -29,6 +29,7 @@ fn register_for<T: Int>(suite: &mut Suite) {
     suite.test(format!("integer/arithmetic/{}", T::NAME), arithmetic::<T>);
     suite.test(format!("integer/division/{}", T::NAME), division::<T>);
     suite.test(format!("integer/shifts/{}", T::NAME), shifts::<T>);
+    suite.test(format!("integer/unchecked/{}", T::NAME), unchecked::<T>);
 }
 
 /// The number that an integer element stands for.
@@ -78,6 +79,34 @@ fn arithmetic<T: Int>(session: Session) -> Result<()> {
         ct::full([shape[0], 1], T::from_f64(3.0)) * a + ct::full([1, shape[1]], T::from_f64(5.0)) - b
     };
     check_binary(session, "stretched", spread, &a, &b, |a, b| wrapped::<T>(3 * value(a) + 5 - value(b)))
+}
+
+/// Promises that are kept, up to the ends of the type, change nothing.
+fn unchecked<T: Int>(session: Session) -> Result<()> {
+    let width = T::DTYPE.bits();
+    let (least, most) =
+        if T::SIGNED { (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1) } else { (0, (1i128 << width) - 1) };
+    // SAFETY: the operands below are chosen so that the results fit.
+    let rows: [Row<T>; 4] = unsafe {
+        [
+            ("unchecked_add", |a, b| a.unchecked_add(b), |a, b| a + b),
+            ("unchecked_sub", |a, b| a.unchecked_sub(b), |a, b| a - b),
+            ("unchecked_mul", |a, b| a.unchecked_mul(b), |a, b| a.checked_mul(b).unwrap_or(i128::MAX)),
+            ("unchecked_shl", |a, b| a.unchecked_shl(b), |a, b| if (0..64).contains(&b) { a << b } else { i128::MAX }),
+        ]
+    };
+    let (a, b) = with_special_pairs::<T, T>(any(6), any(7));
+    for (i, row) in rows.iter().enumerate() {
+        let fits = |a: T, b: T| {
+            let amount = i < 3 || (0..i128::from(width)).contains(&value(b));
+            amount && (least..=most).contains(&row.2(value(a), value(b)))
+        };
+        let small = |n: usize| (T::from_f64(5.0), T::from_f64((n % 3) as f64));
+        let pairs = a.iter().zip(&b).enumerate();
+        let (a, b): (Vec<T>, Vec<T>) = pairs.map(|(n, (&a, &b))| if fits(a, b) { (a, b) } else { small(n) }).unzip();
+        check(session, &rows[i..=i], &a, &b)?;
+    }
+    Ok(())
 }
 
 /// A quotient by zero is 0, a remainder the dividend. A quotient that does not fit its type is not defined.

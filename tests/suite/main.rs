@@ -9,8 +9,8 @@
 //! notes the seconds that each test took. `CUTLET_SUITE_TIMEOUT=seconds` ends the
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
 //!
-//! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled unless other sizes of the same
-//! ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
+//! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for two of the four, unless other
+//! sizes of the same ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
 //! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
 //! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the
 //! same `CUTLET_CACHE_DIR` finds them there (`scripts/pack --tileir`, then `gpu-run tileir`). Kernels with element types
@@ -26,6 +26,7 @@ mod boxes;
 mod cast;
 mod chains;
 mod compare;
+mod complex;
 mod composed;
 mod control;
 mod data;
@@ -42,6 +43,7 @@ mod grid;
 mod harness;
 mod integer;
 mod large;
+mod lines;
 mod memory;
 mod narrow;
 mod narrow_bits;
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
     numbers::register(&mut suite);
     philox::register(&mut suite);
     sort::register(&mut suite);
+    complex::register(&mut suite);
     composed::register(&mut suite);
     large::register(&mut suite);
     compare::register(&mut suite);
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
     assert::register(&mut suite);
     print::register(&mut suite);
     grid::register(&mut suite);
+    lines::register(&mut suite);
     examples::register(&mut suite);
     extents::register(&mut suite);
     random::register(&mut suite);

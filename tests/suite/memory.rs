@@ -29,6 +29,7 @@ pub fn register(suite: &mut Suite) {
     suite.lean("memory/in_place", in_place);
     suite.lean("memory/large", large);
     suite.test("memory/wide_indices", wide_indices);
+    suite.test("memory/caches", caches);
 }
 
 /// The tile index of a block in a one-dimensional grid over all tiles of an array.
@@ -389,4 +390,36 @@ fn wide_indices(session: Session) -> Result<()> {
     let mut y = session.unwritten::<u8, 2>(shape)?;
     session.launch(copy::<u8, 2>, [4], (far.slice(1, 7..57)?, &mut y, tile))?;
     session.check("far apart", &y, &|at| Want::exactly(data[ravel(at, shape)]))
+}
+
+/// Whatever caches are told, values stay.
+fn caches(session: Session) -> Result<()> {
+    use ct::{Cache, GatherOptions, LoadOptions, ScatterOptions, StoreOptions};
+    fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>, cache: Cache) {
+        let i = ct::bid(0);
+        let tile = x.load_with((i, 0), [4, 64], LoadOptions::new().cache(cache));
+        y.store_with((i, 0), tile + 1.0, StoreOptions::new().cache(cache));
+        let (rows, columns) = (i * 4 + ct::arange(4, 0, 1).unsqueeze(1), (ct::arange(64, 0, 1) * 7 % 64).unsqueeze(0));
+        let gathered = x.gather_with((rows, columns), GatherOptions::new().cache(cache));
+        z.scatter_with((rows, columns), gathered * 2.0, ScatterOptions::new().cache(cache));
+        // Ordered accesses take them, too.
+        let own = z.load_with((i * 4, 0), [1, 32], LoadOptions::new().relaxed(ct::Scope::Device).cache(cache));
+        z.store_with((i * 4, 0), own, StoreOptions::new().relaxed(ct::Scope::System).cache(cache));
+    }
+    let (rows, columns) = (10, 61);
+    let data = random::<f32>(21, rows * columns, Spread::Moderate);
+    let x = session.array(&data, [rows, columns])?;
+    for (name, cache) in [
+        ("evict first", Cache::EvictFirst),
+        ("evict last", Cache::EvictLast),
+        ("no allocate", Cache::NoAllocate),
+        ("streaming", Cache::Streaming),
+        ("second level", Cache::SecondLevel),
+    ] {
+        let (mut y, mut z) = (session.unwritten([rows, columns])?, session.unwritten([rows, columns])?);
+        session.launch(kernel, [3], (&x, &mut y, &mut z, Constant(cache)))?;
+        session.check(name, &y, &|[i, j]| Want::exactly(data[i * columns + j] + 1.0))?;
+        session.check(name, &z, &|[i, j]| Want::exactly(data[i * columns + j] * 2.0))?;
+    }
+    Ok(())
 }

@@ -56,12 +56,14 @@ pub fn register(suite: &mut Suite) {
     suite.test("product/matmul", natural);
     suite.test("product/one_for_all", one_for_all);
     suite.test("product/vectors", vectors);
-    suite.test("product/scaled/mxfp8 e4m3", scaled::<f8e4m3fn, f8e8m0fnu, 32>);
-    suite.test("product/scaled/mxfp8 e5m2", scaled::<f8e5m2, f8e8m0fnu, 32>);
-    suite.test("product/scaled/mxfp4", scaled::<f4e2m1fn, f8e8m0fnu, 32>);
-    suite.test("product/scaled/mxfp4 of 16", scaled::<f4e2m1fn, f8e8m0fnu, 16>);
-    suite.test("product/scaled/fp4 by e5m3", scaled::<f4e2m1fn, f8e5m3fnu, 16>);
-    suite.test("product/scaled/nvfp4", scaled::<f4e2m1fn, f8e4m3fn, 16>);
+    suite.test("product/scaled/mxfp8 e4m3", scaled::<f8e4m3fn, f8e4m3fn, f8e8m0fnu, 32>);
+    suite.test("product/scaled/mxfp8 e5m2", scaled::<f8e5m2, f8e5m2, f8e8m0fnu, 32>);
+    suite.test("product/scaled/mxfp4", scaled::<f4e2m1fn, f4e2m1fn, f8e8m0fnu, 32>);
+    suite.test("product/scaled/mxfp4 of 16", scaled::<f4e2m1fn, f4e2m1fn, f8e8m0fnu, 16>);
+    suite.test("product/scaled/fp4 by e5m3", scaled::<f4e2m1fn, f4e2m1fn, f8e5m3fnu, 16>);
+    suite.test("product/scaled/nvfp4", scaled::<f4e2m1fn, f4e2m1fn, f8e4m3fn, 16>);
+    suite.test("product/scaled/e4m3 by e5m2", scaled::<f8e4m3fn, f8e5m2, f8e8m0fnu, 32>);
+    suite.test("product/scaled/fp4 by e4m3", scaled::<f4e2m1fn, f8e4m3fn, f8e8m0fnu, 32>);
     suite.test("product/chained", chained);
     suite.test("product/branches", branches);
     suite.test("product/unhindered", unhindered);
@@ -100,14 +102,15 @@ fn one_for_all(session: Session) -> Result<()> {
 }
 
 /// Blocks of elements with a scale each, in a loop over k; a ragged number of rows.
-fn scaled<A, S, const BLOCK: usize>(session: Session) -> Result<()>
+fn scaled<A, B, S, const BLOCK: usize>(session: Session) -> Result<()>
 where
     A: ScaledInput<S>,
+    B: ScaledInput<S>,
     S: Element,
 {
-    fn kernel<A: ScaledInput<S>, S: Element>(
+    fn kernel<A: ScaledInput<S>, B: ScaledInput<S>, S: Element>(
         (a, a_scale): (Array<A, 2>, Array<S, 2>),
-        (b, b_scale): (Array<A, 2>, Array<S, 2>),
+        (b, b_scale): (Array<B, 2>, Array<S, 2>),
         c: ArrayMut<f32, 2>,
         blocks: usize,
     ) {
@@ -120,15 +123,15 @@ where
         c.store((row, 0), acc);
     }
     let (m, k, n) = (50, 192, 16);
-    let spread = if A::DTYPE.bits() == 4 { Spread::Any } else { Spread::Moderate };
-    let (a, b) = (random::<A>(1, m * k, spread), random::<A>(2, k * n, spread));
+    let spread = |dtype: DType| if dtype.bits() == 4 { Spread::Any } else { Spread::Moderate };
+    let (a, b) = (random::<A>(1, m * k, spread(A::DTYPE)), random::<B>(2, k * n, spread(B::DTYPE)));
     let scales = |seed, count| random::<S>(seed, count, Spread::Between(0.25, 8.0));
     let (s, t) = (scales(3, m * k / BLOCK), scales(4, k / BLOCK * n));
     let (of_a, of_b) = (session.array(&a, [m, k])?, session.array(&b, [k, n])?);
     let (of_s, of_t) = (session.array(&s, [m, k / BLOCK])?, session.array(&t, [k / BLOCK, n])?);
     let mut c = session.unwritten([m, n])?;
     let blocks = Constant(64 / BLOCK);
-    session.launch(kernel::<A, S>, [m.div_ceil(32)], ((&of_a, &of_s), (&of_b, &of_t), &mut c, blocks))?;
+    session.launch(kernel::<A, B, S>, [m.div_ceil(32)], ((&of_a, &of_s), (&of_b, &of_t), &mut c, blocks))?;
     session.check("scaled", &c, &|[i, j]| {
         let left = |l: usize| a[i * k + l].to_f64() * s[i * (k / BLOCK) + l / BLOCK].to_f64();
         let right = |l: usize| b[l * n + j].to_f64() * t[l / BLOCK * n + j].to_f64();

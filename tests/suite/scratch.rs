@@ -22,6 +22,33 @@ pub fn register(suite: &mut Suite) {
     suite.lean("scratch/in_a_loop", in_a_loop);
     suite.lean("scratch/here_or_there", here_or_there);
     suite.test("scratch/additions", additions);
+    suite.test("scratch/of_the_launch", of_the_launch);
+}
+
+/// Arrays that the launch makes: scratch memory that all blocks share, and results.
+fn of_the_launch(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 1>, (parts, arrived): (ArrayMut<i32, 1>, ArrayMut<i32, 1>), y: ArrayMut<i32, 1>) {
+        let i = ct::bid(0);
+        parts.store(i, x.load(i, [64]).sum(0));
+        let before = arrived.entry(0).atomic_add(1);
+        // The block that comes last adds up what all have left.
+        ct::if_then(before.eq(ct::num_blocks(0) + 6), || y.store(0, parts.load(0, [16]).sum(0) + y.load(0, [1])));
+    }
+    let data = random::<i32>(8, 700, Spread::Whole(1000));
+    let x = session.array(&data, [700])?;
+    let want = data.iter().sum::<i32>();
+    let scratch = || (ct::NewArray::zeros([11]), ct::NewArray::full([1], 7));
+    // The arguments go to what is exported, and with them what they made, before the code is interpreted.
+    if let Session::InterpretTileIr(_) = session {
+        return Ok(());
+    }
+    let mut y = session.array(&[5], [1])?;
+    session.launch(kernel, [11], (&x, scratch(), &mut y))?;
+    session.check("sum", &y, &|_| Want::exactly(want + 5))?;
+    let Session::Run(_) = session else { return Ok(()) };
+    let ((), (parts, _), y) = ct::launch_returning(kernel, 11, (&x, scratch(), ct::NewArray::full([1], -3)))?;
+    session.check("sum, returned", &y, &|_| Want::exactly(want - 3))?;
+    session.check("parts", &parts, &|[i]| Want::exactly(data.chunks(64).nth(i).unwrap().iter().sum::<i32>()))
 }
 
 fn by_index<T: Whole>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, z: ArrayMut<T, 1>) {

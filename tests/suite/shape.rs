@@ -20,7 +20,50 @@ pub fn register(suite: &mut Suite) {
     each!(moves: f64 f32 tf32 f16 f8e5m2 i8 i16 u32 i64 bool);
     each!(constants: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
     each!(ranges: f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
+    each!(ranks: f32 f16 i32 u8);
     suite.test("shape/scalars", scalars);
+}
+
+/// Tiles of several ranks together; loads and stores of other ranks than their arrays have.
+fn ranks<T: Number>(session: Session) -> Result<()> {
+    fn kernel<T: Number>(
+        (x, row): (Array<T, 2>, Array<T, 1>),
+        (y, cube, largest): (ArrayMut<T, 2>, ArrayMut<T, 3>, ArrayMut<T, 1>),
+        blocks: usize,
+    ) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let (tile, narrow) = (x.load((i, j), [8, 32]), row.load(j, [32]));
+        let greater = tile.gt(narrow).select(tile, ct::zeros([8, 32]));
+        y.store((i, j), (narrow - tile) * narrow + greater - tile.max(narrow));
+        // The first row of the tile, with one axis; the row as a column, with two; the tile with three.
+        let (first, column) = (x.load((i * 8, j), [32]), row.load(j, [32, 1]));
+        let mut sums = first + tile.fit::<3>();
+        sums += column.transpose();
+        cube.store((0, i, j), sums);
+        largest.store(i * blocks + j, tile.reduce_max(1).fit());
+    }
+    let [rows, columns] = [20usize, 70];
+    let blocks = [rows.div_ceil(8), columns.div_ceil(32)];
+    let (data, narrow) = (random::<T>(5, rows * columns, Spread::Whole(2)), random::<T>(6, columns, Spread::Whole(2)));
+    let (x, row) = (session.array(&data, [rows, columns])?, session.array(&narrow, [columns])?);
+    let (mut y, mut cube) = (session.unwritten([rows, columns])?, session.unwritten([1, rows, columns])?);
+    let mut largest = session.unwritten([blocks[0] * blocks[1] * 8])?;
+    let outputs = (&mut y, &mut cube, &mut largest);
+    session.launch(kernel::<T>, blocks, ((&x, &row), outputs, Constant(blocks[1])))?;
+    let at = |i: usize, j: usize| if i < rows && j < columns { data[i * columns + j].to_f64() } else { 0.0 };
+    let want = |value: f64| match T::DTYPE.is_float() {
+        true => Want::SumOf(value),
+        false => wrapped::<T>(value as i128),
+    };
+    session.check("y", &y, &|[i, j]| {
+        let (x, n) = (at(i, j), narrow[j].to_f64());
+        want((n - x) * n + if x > n { x } else { 0.0 } - x.max(n))
+    })?;
+    session.check("cube", &cube, &|[_, i, j]| want(at(i / 8 * 8, j) + at(i, j) + narrow[j].to_f64()))?;
+    session.check("largest", &largest, &|[n]| {
+        let (i, j) = (n / 8 / blocks[1] * 8 + n % 8, n / 8 % blocks[1] * 32);
+        want((j..j + 32).map(|j| at(i, j)).fold(f64::NEG_INFINITY, f64::max))
+    })
 }
 
 type Move<T, const R: usize, const Q: usize> = fn(Tile<T, R>) -> Tile<T, Q>;

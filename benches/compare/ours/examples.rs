@@ -8,8 +8,12 @@ pub mod argmax;
 pub mod attention;
 #[path = "../../../examples/batched_matmul.rs"]
 pub mod batched_matmul;
+#[path = "../../../examples/dropout.rs"]
+pub mod dropout;
 #[path = "../../../examples/embedding.rs"]
 pub mod embedding;
+#[path = "../../../examples/fft.rs"]
+pub mod fft;
 #[path = "../../../examples/histogram.rs"]
 pub mod histogram;
 #[path = "../../../examples/layernorm.rs"]
@@ -20,6 +24,8 @@ pub mod layernorm_backward;
 pub mod matmul;
 #[path = "../../../examples/prefix_sum.rs"]
 pub mod prefix_sum;
+#[path = "../../../examples/quantized_matmul.rs"]
+pub mod quantized_matmul;
 #[path = "../../../examples/saxpy.rs"]
 pub mod saxpy;
 #[path = "../../../examples/softmax.rs"]
@@ -30,5 +36,7 @@ pub mod stencil;
 pub mod transpose;
 #[path = "../../../examples/vadd.rs"]
 pub mod vadd;
+#[path = "../../../examples/vocabulary.rs"]
+pub mod vocabulary;
 #[path = "../../../examples/welford.rs"]
 pub mod welford;

@@ -11,6 +11,9 @@ mod configuration;
 mod examples;
 mod kernels;
 mod movement;
+mod narrow;
+mod numbers;
+mod order;
 mod rows;
 
 use std::cell::RefCell;

@@ -166,10 +166,15 @@ pub fn welford(place: Place, m: usize, n: usize) -> ct::Result<Box<dyn Row>> {
     let addresses = |set: &Set| set.iter().map(|array| array.address()).collect();
     let make = |d: Device| Ok([d.zeros([m, n])?, d.zeros([m, 1])?, d.zeros([m, 1])?]);
     let mut row = Configurations::new(place, addresses, make)?;
+    let tile = Constant(n.next_power_of_two());
     for (label, hints) in warps() {
-        row = row.with(label, hints, move |[x, mean, variance]: &mut Set, call| {
-            call.run(m, examples::welford::welford, (&*x, mean, variance, Constant(n.next_power_of_two())))
-        });
+        row = row
+            .with(format!("two passes {label}"), hints, move |[x, mean, variance]: &mut Set, call| {
+                call.run(m, examples::welford::moments, (&*x, mean, variance, tile))
+            })
+            .with(format!("pairs {label}"), hints, move |[x, mean, variance]: &mut Set, call| {
+                call.run(m, examples::welford::welford, (&*x, mean, variance, tile))
+            });
     }
     Ok(Box::new(row))
 }

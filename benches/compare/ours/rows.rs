@@ -10,7 +10,7 @@ use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
-use super::{examples, movement};
+use super::{examples, movement, narrow, numbers, order};
 
 /// Opens the row of this name.
 ///
@@ -53,6 +53,15 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
         ("embedding", "f16", &[rows, columns, ids]) => movement::embedding(place, rows, columns, ids)?,
         ("argmax", "f32", &[m, n]) => movement::argmax(place, m, n)?,
         ("welford", "f32", &[m, n]) => movement::welford(place, m, n)?,
+        ("random_normal", "f32", &[n]) => numbers::random(place, n, true)?,
+        ("random_uniform", "f32", &[n]) => numbers::random(place, n, false)?,
+        ("dropout", "f32", &[n]) => numbers::dropout(place, n)?,
+        ("sum", "f32", &[n]) => numbers::sum(place, n)?,
+        ("fft", "c64", &[m, n]) => numbers::fft(place, m, n)?,
+        ("sort", "f32", &[m, n]) => order::sort(place, m, n)?,
+        ("top_k", "f32", &[m, n, k]) if n <= 1024 => order::top_k(place, [m, n, k])?,
+        ("top_k", "f32", &[m, n, k]) => order::top_k_of_many(place, [m, n, k])?,
+        ("quantized_matmul", "u4", &[m, n, k]) => narrow::quantized_matmul(place, [m, n, k])?,
         _ => bail!("no row `{name}`"),
     })
 }

@@ -4,7 +4,7 @@ use super::int;
 use super::shape::strides_of;
 use super::value::Words;
 use crate::dtype::DType;
-use crate::ir::{Elem, Predicate, Sign};
+use crate::ir::{Elem, Op, Opcode, Overflow, Predicate, Sign, breaks_promise};
 
 /// Checks a promise about a tile.
 ///
@@ -60,6 +60,30 @@ pub(super) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &
             Ok(())
         }
     }
+}
+
+/// Checks the promise of integer arithmetic not to overflow.
+///
+/// # Errors
+/// Names the operands that break it.
+pub(super) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Result<(), String> {
+    let at = |words: &Words, i: usize| words.get(if words.len() == 1 { 0 } else { i });
+    let broken = |&i: &usize| breaks_promise(op, dtype.bits(), at(x, i), at(y, i));
+    let Some(i) = (0..x.len().max(y.len())).find(broken) else { return Ok(()) };
+    let sign = if op.overflow() == Overflow::Nuw { Sign::Unsigned } else { Sign::Signed };
+    let shown = |words: &Words| match (int::read_one(dtype, sign, words, if words.len() == 1 { 0 } else { i }), sign) {
+        (value, Sign::Signed) => value.to_string(),
+        (value, Sign::Unsigned) => (value as u64).to_string(),
+    };
+    let symbol = match op.code {
+        Opcode::AddI => "+",
+        Opcode::SubI => "-",
+        Opcode::MulI => "*",
+        _ => "<<",
+    };
+    let kind = if sign == Sign::Unsigned { "unsigned" } else { "signed" };
+    let (x, y, bits) = (shown(x), shown(y), dtype.bits());
+    Err(format!("{x} {symbol} {y} was promised to fit {bits} bits, {kind}"))
 }
 
 /// The bits that count: integers wrap at their width.

@@ -9,7 +9,7 @@ use super::print::Printed;
 use super::value::{Val, Width, Word, Words, each_width, zip3};
 use super::{assume, cast, print, shape};
 use crate::ir::table::Class;
-use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Rounding, Sign, Type, Value};
+use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Overflow, Rounding, Sign, Type, Value};
 
 impl<'p> Machine<'p> {
     /// Runs one op; gives the way out when it ends the block.
@@ -111,6 +111,9 @@ impl<'p> Machine<'p> {
         use Opcode as O;
         use Sign::{Signed, Unsigned};
         let [bits, _] = self.element_bits(op);
+        if op.overflow() != Overflow::None && op.operands.len() == 2 {
+            assume::check_overflow(op, self.dtype(op), self.pair(op))?;
+        }
         match op.code {
             O::AbsI => self.int1(op, |x| (x as i64).unsigned_abs()),
             O::NegI => self.int1(op, |x| (x as i64).wrapping_neg() as u64),
@@ -250,7 +253,7 @@ impl<'p> Machine<'p> {
                 self.put(op, words)
             }
             O::MmaFScaled => {
-                let types = [0, 3].map(|i| self.module().dtype(op.operands[i]));
+                let types = [0, 1, 3].map(|i| self.module().dtype(op.operands[i]));
                 let acc = self.take_words(id, 2);
                 let inputs = [0, 1, 3, 4].map(|i| &**self.tile(op.operands[i]));
                 let words = mma::mma_scaled(self.extents(op), types, inputs, acc);

@@ -57,12 +57,12 @@ fn accumulate(extents: Extents, output: DType, lhs: &[f32], rhs: &[f32], acc: Wo
 /// `acc + (lhs · lhs_scale) · (rhs · rhs_scale)`, where a scale covers a run of k.
 pub(super) fn mma_scaled(
     extents: Extents,
-    [input, scale]: [DType; 2],
+    [left_type, right_type, scale]: [DType; 3],
     [lhs, rhs, lhs_scale, rhs_scale]: [&Words; 4],
     acc: Words,
 ) -> Words {
     let Extents { batch, m, n, k } = extents;
-    let (mut left, mut right) = (to_f32(input, lhs).into_owned(), to_f32(input, rhs).into_owned());
+    let (mut left, mut right) = (to_f32(left_type, lhs).into_owned(), to_f32(right_type, rhs).into_owned());
     let (left_scale, right_scale) = (to_f32(scale, lhs_scale), to_f32(scale, rhs_scale));
     let run = k * batch * m / left_scale.len();
     for (i, value) in left.iter_mut().enumerate() {

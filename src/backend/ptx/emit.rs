@@ -6,6 +6,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::inst::*;
+use super::source::SourceLines;
 use crate::target::Target;
 
 /// PTX ISA version that is written unless asked otherwise (CUDA 13.0).
@@ -64,6 +65,15 @@ pub struct Function {
     pub frame_bytes: u32,
     /// The body.
     pub lines: Vec<Line>,
+    /// What the places of instructions are, if the text is to name them.
+    pub source: Option<SourceLines>,
+}
+
+impl Function {
+    /// Numbers of the places that its instructions come from.
+    pub fn places(&self) -> impl Iterator<Item = u32> {
+        self.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst.place) } else { None })
+    }
 }
 
 /// A PTX module with these kernels.
@@ -71,6 +81,9 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
     let mut out = String::new();
     let (major, minor) = PTX_VERSION;
     let _ = writeln!(out, ".version {major}.{minor}\n.target {target}\n.address_size 64\n");
+    for source in functions.iter().filter_map(|function| function.source.as_ref()) {
+        out += &source.files();
+    }
     let _ = writeln!(out, ".extern .shared .align 1024 .b8 smem[];");
     for (index, global) in globals.iter().enumerate() {
         let (align, name, len) = (global.align, global_symbol(index), global.bytes.len());
@@ -142,7 +155,13 @@ impl Display for Function {
         if self.frame_bytes > 0 {
             writeln!(f, "    .local .align 8 .b8 frame[{}];", self.frame_bytes)?;
         }
+        let mut place = 0;
         for line in &self.lines {
+            if let (Some(source), Line::Inst(inst)) = (&self.source, line)
+                && std::mem::replace(&mut place, inst.place) != inst.place
+            {
+                source.write(inst.place, f)?;
+            }
             writeln!(f, "{line}")?;
         }
         writeln!(f, "}}")
@@ -482,7 +501,17 @@ impl Opcode {
 fn write_load(f: &mut Formatter<'_>, space: Space, ty: Ty, vec: u32, mods: MemMods, hint: bool) -> fmt::Result {
     let MemMods { sem, scope, nc, cache, prefetch } = mods;
     let (nc, hint) = (when(nc, ".nc"), when(hint, ".L2::cache_hint"));
-    write!(f, "ld{}{space}{nc}{cache}{hint}{prefetch}{}{ty}", order(sem, scope), vector(vec))
+    let order = order(sem, scope);
+    match cache {
+        // An operator stands before `.nc`, a priority behind it.
+        CacheHint::Ca | CacheHint::Cg | CacheHint::Cs | CacheHint::Wb | CacheHint::Wt => {
+            write!(f, "ld{order}{space}{cache}{nc}")?;
+        }
+        CacheHint::None | CacheHint::NoAllocate | CacheHint::EvictFirst | CacheHint::EvictLast => {
+            write!(f, "ld{order}{space}{nc}{cache}")?;
+        }
+    }
+    write!(f, "{hint}{prefetch}{}{ty}", vector(vec))
 }
 
 fn write_bulk(f: &mut Formatter<'_>, rank: Option<u32>, copy: BulkCopy) -> fmt::Result {

@@ -10,6 +10,7 @@
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
+mod apart;
 #[cfg(test)]
 mod assemble;
 mod assertion;
@@ -31,8 +32,8 @@ mod reload;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
-mod scaled;
 mod shared;
+mod source;
 pub mod tensor_map;
 #[cfg(test)]
 mod tests;
@@ -101,7 +102,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             None,
         )]));
     };
-    let expanded = scaled::expanded(module);
+    let expanded = pass::without_scaled_products(module, false);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let in_powers = pass::apart(module).map_err(Error::Unsupported)?;
     let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
@@ -121,7 +122,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
 /// can be done. Means the same; for tests.
 #[doc(hidden)]
 pub fn rewritten(module: &Module) -> Module {
-    let mut module = scaled::expanded(module).unwrap_or_else(|| module.clone());
+    let mut module = pass::without_scaled_products(module, false).unwrap_or_else(|| module.clone());
     if let Ok(Some(cut)) = pass::apart(&module) {
         module = cut;
     }

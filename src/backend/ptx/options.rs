@@ -16,10 +16,20 @@ pub struct CompileOptions {
     pub code_limit: Option<u32>,
     /// May the kernel take tensor maps? Without them it runs for arrays that no map can describe, too.
     pub tma: bool,
+    /// Does the text name the user's lines? They change nothing else.
+    pub lines: bool,
 }
 
 impl Default for CompileOptions {
     fn default() -> CompileOptions {
-        CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: None, code_limit: None, tma: true }
+        CompileOptions {
+            num_warps: None,
+            occupancy: None,
+            stages: None,
+            num_ctas: None,
+            code_limit: None,
+            tma: true,
+            lines: false,
+        }
     }
 }

@@ -13,8 +13,11 @@
 use std::collections::HashSet;
 
 use super::CompileOptions;
+use super::apart::Apart;
+use super::infer::halved_bit;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
+use crate::pass::commutes;
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -37,6 +40,13 @@ const MEETING_WARPS: u64 = 16;
 /// Bytes of one tile that leave a thread few registers for anything else.
 const CROWDED_BYTES: u64 = 128;
 
+/// Steps that take a tile apart into halves from which on a kernel is a network of them.
+const HALVINGS: u64 = 6;
+
+/// Bytes of a tile in such a network that a thread holds, elements counted as 4 at least: the more, the fewer steps are
+/// between threads. Half of it where a tile takes others along.
+const HALVED_BYTES: u64 = 128;
+
 /// Accumulator elements of a matrix product that a thread should hold.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
 
@@ -49,7 +59,11 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         return warps.clamp(1, MOST_WARPS as u32).next_power_of_two();
     }
     let sizes = Sizes::of(module, body);
-    let warps = if sizes.accumulators > 0 {
+    let apart = Apart::of(module, body).smallest(module, sizes.most / 4);
+    let warps = if sizes.halvings >= HALVINGS && sizes.accumulators == 0 {
+        let each = HALVED_BYTES / if sizes.carries { 2 } else { 1 };
+        warps_for(sizes.halved, each)
+    } else if sizes.accumulators > 0 {
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
         (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP)).next_power_of_two().clamp(4, most)
     } else if sizes.meets() {
@@ -59,7 +73,9 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
-    warps.clamp(1, MOST_WARPS).next_power_of_two() as u32
+    // Of a tile that is taken apart each thread has a place in every block; more threads would hold copies.
+    let most = apart.map_or(MOST_WARPS, |block| (block / u64::from(WARP)).clamp(1, MOST_WARPS));
+    warps.clamp(1, most).next_power_of_two() as u32
 }
 
 /// The products that values come from within an iteration.
@@ -99,17 +115,6 @@ fn is_scattered(module: &Module, op: &Op) -> bool {
     false
 }
 
-/// Does the body combine each pair of arguments with one commutative op?
-pub fn commutes(module: &Module, body: BlockId) -> bool {
-    let block = module.block(body);
-    let Some((&end, _)) = block.ops.split_last() else { return false };
-    let by_one_op = |(value, pair): (&Value, &[Value])| {
-        let Some(op) = module.defining_op(*value).map(|id| module.op(id)) else { return false };
-        op.code.spec().commutative && (op.operands == pair || op.operands.iter().rev().eq(pair))
-    };
-    module.op(end).operands.iter().zip(block.args.chunks(2)).all(by_one_op)
-}
-
 /// Warps that hold so many bytes when a thread holds `each`.
 fn warps_for(bytes: u64, each: u64) -> u64 {
     bytes.div_ceil(each * u64::from(WARP))
@@ -129,6 +134,10 @@ struct Sizes {
     accumulators: u64,
     /// Rows of the largest accumulator that waits for another one.
     rows: u64,
+    /// How often a tile is taken apart into halves, bytes of the largest such tile, and whether halves are selected.
+    halvings: u64,
+    halved: u64,
+    carries: bool,
     /// An op needs elements of other threads.
     exchanges: bool,
     /// Elements are reduced by what does not commute: each step between lanes is as dear as one within a thread.
@@ -164,6 +173,13 @@ impl Sizes {
             self.exchanges = true;
             self.in_order |= op.code == Opcode::Reduce && !commutes(module, op.regions[0]);
         }
+        if halved_bit(module, op).is_some() {
+            let (count, bytes) = extent(module, op.operands[0]);
+            self.halvings += 1;
+            self.halved = self.halved.max(bytes.max(4 * count));
+        }
+        let is_half = |value| module.defining_op(value).is_some_and(|id| halved_bit(module, module.op(id)).is_some());
+        self.carries |= op.code == Opcode::Select && is_half(op.operands[1]) && is_half(op.operands[2]);
         if matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert) {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);
         }

@@ -40,6 +40,8 @@ pub struct SharedMemory {
     high: u32,
     reads: Vec<Buffer>,
     writes: Vec<Buffer>,
+    /// Buffers of trips that no later buffer lies over.
+    trips: Vec<Buffer>,
     /// Buffers that bulk stores may still be reading.
     bulk: Vec<Buffer>,
     /// The next barrier has to come after a wait for them.
@@ -58,6 +60,7 @@ impl SharedMemory {
             high: 0,
             reads: Vec::new(),
             writes: Vec::new(),
+            trips: Vec::new(),
             bulk: Vec::new(),
             wait_for_bulk: false,
             has_bulk: false,
@@ -83,6 +86,23 @@ impl SharedMemory {
         let buffer = Buffer { offset, bytes };
         self.next = offset + bytes;
         self.high = self.high.max(self.next);
+        self.trips.retain(|trip| !trip.overlaps(buffer));
+        Some(buffer)
+    }
+
+    /// A buffer that is written next and dead once it has been read: one of those of earlier trips that nobody has
+    /// touched since the last barrier, if there is one. Many trips in a row take turns with two buffers.
+    pub fn allocate_for_trip(&mut self, bytes: u32) -> Option<Buffer> {
+        let bytes = bytes.next_multiple_of(PATTERN);
+        let is_free = |trip: &&Buffer| {
+            let mut touched = self.reads.iter().chain(&self.writes).chain(&self.bulk);
+            trip.bytes >= bytes && touched.all(|other| !other.overlaps(**trip))
+        };
+        if let Some(trip) = self.trips.iter().find(is_free) {
+            return Some(Buffer { bytes, ..*trip });
+        }
+        let buffer = self.allocate(bytes, 1)?;
+        self.trips.push(buffer);
         Some(buffer)
     }
 
@@ -106,7 +126,9 @@ impl SharedMemory {
         self.start = end;
         self.next = self.next.max(end);
         self.high = self.high.max(end);
-        Some(Buffer { offset, bytes: end - offset })
+        let buffer = Buffer { offset, bytes: end - offset };
+        self.trips.retain(|trip| !trip.overlaps(buffer));
+        Some(buffer)
     }
 
     /// Ends the reservation made last.
@@ -197,6 +219,27 @@ impl SharedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn trips_take_turns() {
+        let mut shared = SharedMemory::new(1 << 16);
+        let mut places = Vec::new();
+        for _ in 0..6 {
+            let buffer = shared.allocate_for_trip(5000).unwrap();
+            assert!(!shared.write(buffer) && shared.read(buffer));
+            places.push(buffer.offset);
+        }
+        assert_eq!(places, [0, 5120, 0, 5120, 0, 5120]);
+        // What a later buffer lies over is no trip's any more.
+        let reserved = shared.reserve(5120, 1024).unwrap();
+        let [first, second] = [0; 2].map(|_| {
+            let buffer = shared.allocate_for_trip(5000).unwrap();
+            assert!(!buffer.overlaps(reserved));
+            shared.write(buffer);
+            buffer
+        });
+        assert!(!first.overlaps(second));
+    }
 
     #[test]
     fn barriers_exactly_where_threads_may_meet() {

@@ -238,7 +238,9 @@ fn transposition_goes_through_shared_memory() {
     k.store(turned, vc, &[ids[1], ids[0]]);
     for compiled in check(&k.finish()) {
         assert_eq!(compiled.text.matches("bar.sync").count() + compiled.text.matches("barrier").count(), 1);
-        assert!(compiled.shared_bytes == 64 * 64 * 4);
+        // The tile, and what keeps the banks apart, in whole kilobytes.
+        let bytes = compiled.shared_bytes;
+        assert!((64 * 64 * 4..=64 * 64 * 4 + 1024).contains(&bytes), "{bytes}");
     }
 }
 

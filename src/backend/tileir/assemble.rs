@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::backend::Assembly;
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::target::Target;
 
@@ -71,7 +72,7 @@ impl Assembler {
     /// [`Error::Io`] when it does not run, [`Error::NoDevice`] when it does not answer.
     pub fn identity(&self) -> Result<String> {
         let folder = self.folder()?;
-        let Ended { good, said } = self.run(["--version".as_ref()], &folder.path().join("log"))?;
+        let Ended { good, said } = self.run(&["--version".as_ref()], &folder.path().join("log"))?;
         match good {
             Some(true) => Ok(said),
             _ => Err(Error::NoDevice(format!("{} --version does not answer: {said}", self.path.display()))),
@@ -84,7 +85,7 @@ impl Assembler {
 
     /// Runs the assembler with these arguments; what it says goes to the file `log` first: a pipe that nobody empties
     /// would stop it.
-    fn run<const N: usize>(&self, arguments: [&OsStr; N], log: &Path) -> Result<Ended> {
+    fn run(&self, arguments: &[&OsStr], log: &Path) -> Result<Ended> {
         let at = |source| Error::Io { path: log.display().to_string(), source };
         let (output, errors) = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file))).map_err(at)?;
         let mut command = Command::new(&self.path);
@@ -105,6 +106,17 @@ impl Assembler {
     /// [`Error::Unsupported`] with the user's places for what the target lacks; [`Error::Compile`] for
     /// everything else that the assembler says, and when it takes longer than the limit; [`Error::Io`].
     pub fn assemble(&self, kernel: &str, bytecode: &[u8], target: Target) -> Result<Vec<u8>> {
+        self.assemble_as(kernel, bytecode, target, Assembly::default())
+    }
+
+    /// [`Assembler::assemble`] with wishes.
+    pub(crate) fn assemble_as(
+        &self,
+        kernel: &str,
+        bytecode: &[u8],
+        target: Target,
+        assembly: Assembly,
+    ) -> Result<Vec<u8>> {
         let folder = self.folder()?;
         let (input, output) = (folder.path().join("kernel.tilebc"), folder.path().join("kernel.cubin"));
         let at = |path: &Path| {
@@ -113,8 +125,10 @@ impl Assembler {
         };
         std::fs::write(&input, bytecode).map_err(at(&input))?;
         let target = format!("--gpu-name=sm_{}", target.arch);
-        let arguments = [target.as_ref(), "-o".as_ref(), output.as_os_str(), input.as_os_str()];
-        let Ended { good, said } = self.run(arguments, &folder.path().join("log"))?;
+        let wishes = flags(assembly);
+        let mut arguments = vec![target.as_ref(), "-o".as_ref(), output.as_os_str(), input.as_os_str()];
+        arguments.extend(wishes.iter().map(OsStr::new));
+        let Ended { good, said } = self.run(&arguments, &folder.path().join("log"))?;
         match good {
             Some(true) => std::fs::read(&output).map_err(at(&output)),
             Some(false) => Err(refusal(kernel, &said)),
@@ -143,6 +157,18 @@ impl Assembler {
             std::thread::sleep((elapsed / 16).clamp(Duration::from_millis(1), Duration::from_millis(50)));
         }
     }
+}
+
+/// Wishes as arguments.
+fn flags(Assembly { lines, opt_level, device_debug, memcheck }: Assembly) -> Vec<String> {
+    // It makes no code for a debugger at other levels.
+    let level = if device_debug { Some(0) } else { opt_level };
+    let level = level.map(|level| format!("--opt-level={level}"));
+    // Code for a debugger has lines anyway.
+    let lines = (lines && !device_debug).then(|| "--lineinfo".to_owned());
+    let debug = device_debug.then(|| "--device-debug".to_owned());
+    let memcheck = memcheck.then(|| "--sanitize=memcheck".to_owned());
+    [level, lines, debug, memcheck].into_iter().flatten().collect()
 }
 
 /// The first program of this name where the assembler is looked for.

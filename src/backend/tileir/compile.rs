@@ -65,7 +65,12 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     };
     requirement::check(module, target)?;
     let name = entry.name.clone();
+    let expanded = pass::without_scaled_products(module, true);
+    let module = expanded.as_ref().unwrap_or(module);
     let mut module = pass::apart(module).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());
+    if let Some(ordered) = pass::with_order_kept(&module).map_err(Error::Unsupported)? {
+        module = ordered;
+    }
     forget_launch(&mut module);
     if options.version.is_some_and(|version| version < Version::V13_4) {
         drop_promises(&mut module);

@@ -6,9 +6,11 @@
 
 mod shared;
 mod shuffle;
+mod sums;
 
 pub use shared::SharedPlan;
 pub use shuffle::{Round, ShufflePlan};
+pub use sums::{SumPlan, SumSide};
 
 use super::Layout;
 use super::linear::{self, Span};

@@ -2,7 +2,7 @@
 //! width or more shift everything out, quotients by zero are 0 and remainders the dividend.
 
 use crate::dtype::DType;
-use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign};
+use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign, breaks_promise};
 
 fn mask(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
@@ -29,9 +29,13 @@ pub(in crate::pass) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<
     Some(wide as u64 & mask(to.bits()))
 }
 
-/// An op with two operands of one type; comparisons give 0 or 1.
+/// An op with two operands of one type; comparisons give 0 or 1. A broken promise is left where it is: the
+/// interpreter reports it.
 pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let width = dtype.bits();
+    if breaks_promise(op, width, a, b) {
+        return None;
+    }
     let (x, y) = (read(op.sign(), a, width), read(op.sign(), b, width));
     let amount = (b & mask(width)).min(127) as u32;
     let wide = match op.code {

@@ -13,8 +13,8 @@ use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::OnceLock;
 
 use sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUkernel, CUlaunchConfig, CUlibrary, CUlinkState,
-    CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUkernel,
+    CUlaunchConfig, CUlibrary, CUlinkState, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
 };
 
 use crate::error::{Error, Result};
@@ -99,6 +99,26 @@ driver_table! {
     stream_synchronize = "cuStreamSynchronize"(stream: CUstream);
     /// Makes a stream wait for an event.
     stream_wait_event = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: c_uint);
+    /// Has a function called when the present work of a stream is done, or has failed.
+    stream_add_callback = "cuStreamAddCallback"(
+        stream: CUstream, call: unsafe extern "C" fn(CUstream, c_uint, *mut c_void), data: *mut c_void, flags: c_uint);
+    /// Is a stream captured? 0: no, 1: yes, 2: the capture has failed.
+    stream_is_capturing = "cuStreamIsCapturing"(stream: CUstream, status: *mut c_uint);
+    /// Lets work that is queued on a stream become a graph instead.
+    stream_begin_capture = "cuStreamBeginCapture_v2"(stream: CUstream, mode: c_uint);
+    /// Ends that and gives the graph, null if the capture has failed.
+    stream_end_capture = "cuStreamEndCapture"(stream: CUstream, graph: *mut CUgraph);
+    /// Destroys a graph.
+    graph_destroy = "cuGraphDestroy"(graph: CUgraph);
+    /// Makes a graph ready to be launched.
+    graph_instantiate = "cuGraphInstantiateWithFlags"(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    /// Puts the parameters of a graph into one that is ready and of the same form.
+    graph_exec_update = "cuGraphExecUpdate_v2"(
+        exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo);
+    /// Queues a graph.
+    graph_launch = "cuGraphLaunch"(exec: CUgraphExec, stream: CUstream);
+    /// Destroys a graph that is ready, once its work is done.
+    graph_exec_destroy = "cuGraphExecDestroy"(exec: CUgraphExec);
     /// Makes an event.
     event_create = "cuEventCreate"(event: *mut CUevent, flags: c_uint);
     /// Destroys an event.
@@ -236,6 +256,11 @@ impl Driver {
         // SAFETY: the pointer is valid.
         unsafe { self.driver_version(&mut version) }?;
         Ok(version)
+    }
+
+    /// What a status means that was received elsewhere than as the answer of a call.
+    pub(crate) fn said(&self, call: &'static str, status: u32) -> Result<()> {
+        if status == 0 { Ok(()) } else { Err(self.error(call, status)) }
     }
 
     #[cold]

@@ -19,6 +19,9 @@ handles! {
     CUcontext = *mut CUctx_st;
     CUevent = *mut CUevent_st;
     CUfunction = *mut CUfunc_st;
+    CUgraph = *mut CUgraph_st;
+    CUgraphExec = *mut CUgraphExec_st;
+    CUgraphNode = *mut CUgraphNode_st;
     CUkernel = *mut CUkern_st;
     CUlibrary = *mut CUlib_st;
     CUlinkState = *mut CUlinkState_st;
@@ -79,7 +82,9 @@ numbers! {
         CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES = 4,
         CU_JIT_ERROR_LOG_BUFFER = 5,
         CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
+        CU_JIT_OPTIMIZATION_LEVEL = 7,
         CU_JIT_LOG_VERBOSE = 12,
+        CU_JIT_GENERATE_LINE_INFO = 13,
     }
     CUlaunchAttributeID {
         CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
@@ -96,6 +101,9 @@ numbers! {
     }
     CUmemPool_attribute {
         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    }
+    CUstreamCaptureMode {
+        CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
     }
     CUstream_flags {
         CU_STREAM_NON_BLOCKING = 1,
@@ -125,6 +133,15 @@ numbers! {
         CU_TENSOR_MAP_SWIZZLE_64B = 2,
         CU_TENSOR_MAP_SWIZZLE_128B = 3,
     }
+}
+
+/// Its first field is a number that the driver writes.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUgraphExecUpdateResultInfo {
+    pub result: c_uint,
+    pub errorNode: CUgraphNode,
+    pub errorFromNode: CUgraphNode,
 }
 
 #[derive(Clone, Copy)]
@@ -208,6 +225,10 @@ mod tests {
         assert_eq!((size_of::<CUlaunchConfig>(), offset_of!(CUlaunchConfig, hStream)), (56, 32));
         assert_eq!((offset_of!(CUlaunchConfig, attrs), offset_of!(CUlaunchConfig, numAttrs)), (40, 48));
         assert_eq!(size_of::<CUtensorMap>(), 128);
+        assert_eq!(
+            (size_of::<CUgraphExecUpdateResultInfo>(), offset_of!(CUgraphExecUpdateResultInfo, errorNode)),
+            (24, 8)
+        );
     }
 
     #[cfg(feature = "cudarc")]
@@ -224,6 +245,7 @@ mod tests {
             )+};
         }
         same! {
+            CUgraphExecUpdateResultInfo { result, errorNode, errorFromNode }
             CUmemLocation { type_ }
             CUmemPoolProps { allocType, handleTypes, location, win32SecurityAttributes }
             CUlaunchAttribute { id, pad, value }

@@ -10,6 +10,7 @@ mod dispatch;
 mod draw;
 mod kind;
 mod ops;
+mod packed;
 mod print;
 #[allow(warnings, clippy::all)]
 #[rustfmt::skip]
@@ -22,12 +23,14 @@ mod trace;
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use cutlet::DeviceArray;
+use anyhow::{Result, anyhow, ensure};
+use cutlet as ct;
 use cutlet::prelude::*;
+use cutlet::{DeviceArray, Narrow, PackedDeviceArray};
 
 use self::kind::{Kind, Number, each_kind};
-use self::print::Content;
+use self::packed::{Packed, each_packed};
+use self::print::{Codes, Content};
 use self::program::Program;
 use self::reference::{Arrays, Values};
 use crate::data::{Spread, random};
@@ -88,8 +91,7 @@ fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String
         false => program.clone(),
     };
     let wrong = tried(session, seed, &core).err().unwrap_or_else(|| anyhow!("nothing: it fails now and then"));
-    let [inputs, outputs] = contents(seed, &core);
-    print::whole(&core, &inputs, &outputs, &format!("{wrong:#}"))
+    print::whole(&core, &contents(seed, &core), &codes(seed, &core), &format!("{wrong:#}"))
 }
 
 /// What the arrays of a kind hold at first: of the inputs, or of the outputs.
@@ -118,9 +120,28 @@ fn contents(seed: u64, program: &Program) -> [Vec<Content>; 2] {
     })
 }
 
-/// The contents as numbers, by kind.
-fn values(contents: &[Content], shape: [usize; 2]) -> Arrays {
-    let mut arrays: Arrays = vec![None; Kind::ARRAYS.len() + 1];
+/// Codes of all packed arrays of a program.
+fn codes(seed: u64, program: &Program) -> [Vec<Codes>; 2] {
+    let count = program.shape[0] * program.shape[1];
+    let mut which = 0;
+    program.packed().map(|types| {
+        which += 1;
+        let codes = |packed: Packed| {
+            let mask = (1 << packed.narrow().bits()) - 1;
+            let bytes = random::<u8>((seed * 32 + packed as u64) * 4 + which, count, Spread::Any);
+            Codes { packed, codes: bytes.iter().map(|byte| byte & mask).collect() }
+        };
+        types.into_iter().map(codes).collect()
+    })
+}
+
+/// The contents as numbers: by kind, and codes behind them.
+fn values(contents: &[Content], codes: &[Codes], shape: [usize; 2]) -> Arrays {
+    let mut arrays: Arrays = vec![None; Kind::ARRAYS.len() + 1 + Packed::ALL.len()];
+    for Codes { packed, codes } in codes {
+        let data = codes.iter().map(|&code| Number::Int(code.into())).collect();
+        arrays[packed.place()] = Some(Values { kind: Kind::U8, shape, data });
+    }
     for Content { kind, bits } in contents {
         let data = bits.iter().map(|&bits| kind.of_bits(bits)).collect();
         arrays[*kind as usize] = Some(Values { kind: *kind, shape, data });
@@ -145,6 +166,9 @@ macro_rules! run_with_arrays {
         /// Runs a program and compares what it stores.
         fn check(session: Session, seed: u64, program: &Program) -> Result<()> {
             let (shape, [given, kept]) = (program.shape, contents(seed, program));
+            let [given_codes, kept_codes] = codes(seed, program);
+            let reads = PackedLists::made(session, shape, &given_codes)?;
+            let mut writes = PackedLists::made(session, shape, &kept_codes)?;
             let inputs = ($(list::<$fty>(session, shape, Kind::$float, &given)?,)+
                 $(list::<$ity>(session, shape, Kind::$int, &given)?,)+);
             $(let mut $fname = list::<$fty>(session, shape, Kind::$float, &kept)?;)+
@@ -152,16 +176,17 @@ macro_rules! run_with_arrays {
             {
                 let read = lists(&inputs);
                 let written = (($($fname.iter_mut().collect::<Vec<_>>(),)+), ($($iname.iter_mut().collect::<Vec<_>>(),)+));
-                session.launch(trace::kernel, program.grid(), (read, written, Constant(program.clone())))?;
+                let packed = (reads.read(), writes.written());
+                session.launch(trace::kernel, program.grid(), (read, written, packed, Constant(program.clone())))?;
             }
             if session.only_compiles() {
                 return Ok(());
             }
-            let [inputs, mut wanted] = [given, kept].map(|contents| values(&contents, shape));
+            let (inputs, mut wanted) = (values(&given, &given_codes, shape), values(&kept, &kept_codes, shape));
             reference::run(&shrink::without_dead(program), &inputs, &mut wanted);
             $(compare(session, Kind::$float, &$fname, &wanted)?;)+
             $(compare(session, Kind::$int, &$iname, &wanted)?;)+
-            Ok(())
+            writes.compare(&wanted)
         }
 
         type Lists = ($(Vec<DeviceArray<$fty, 2>>,)+ $(Vec<DeviceArray<$ity, 2>>,)+);
@@ -181,4 +206,58 @@ fn compare<T: Element>(session: Session, kind: Kind, got: &[DeviceArray<T, 2>], 
         Number::Float(x) => Want::nearest(x),
         number => Want::Bits(kind.to_bits(number)),
     })
+}
+
+macro_rules! packed_arrays {
+    ($($variant:ident $name:ident $narrow:expr),+) => {
+        /// Packed arrays: of each type one or none.
+        struct PackedLists {
+            $($name: Vec<PackedDeviceArray<ct::$name, 2>>,)+
+        }
+
+        impl PackedLists {
+            fn made(session: Session, shape: [usize; 2], contents: &[Codes]) -> Result<PackedLists> {
+                Ok(PackedLists { $($name: packed_list(session, shape, Packed::$variant, contents)?,)+ })
+            }
+
+            fn read(&self) -> ($(Vec<&PackedDeviceArray<ct::$name, 2>>,)+) {
+                ($(self.$name.iter().collect(),)+)
+            }
+
+            fn written(&mut self) -> ($(Vec<&mut PackedDeviceArray<ct::$name, 2>>,)+) {
+                ($(self.$name.iter_mut().collect(),)+)
+            }
+
+            fn compare(&self, wanted: &Arrays) -> Result<()> {
+                $(compare_codes(Packed::$variant, &self.$name, wanted)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+each_packed!(packed_arrays);
+
+/// The array of a type with these codes, if there is one.
+fn packed_list<F: Narrow>(
+    session: Session,
+    shape: [usize; 2],
+    packed: Packed,
+    contents: &[Codes],
+) -> Result<Vec<PackedDeviceArray<F, 2>>> {
+    let Some(content) = contents.iter().find(|content| content.packed == packed) else { return Ok(vec![]) };
+    let data: Vec<F> = content.codes.iter().map(|&code| F::from_code(code)).collect();
+    Ok(vec![session.device().packed(&data, shape)?])
+}
+
+fn compare_codes<F: Narrow>(packed: Packed, got: &[PackedDeviceArray<F, 2>], wanted: &Arrays) -> Result<()> {
+    let (Some(got), Some(wanted)) = (got.first(), &wanted[packed.place()]) else { return Ok(()) };
+    for (place, (got, want)) in got.to_vec()?.iter().zip(&wanted.data).enumerate() {
+        let (got, want) = (got.code(), want.int());
+        ensure!(
+            i128::from(got) == want,
+            "{}: elements are wrong: code {got:#x} at {place} instead of {want:#x}",
+            F::NAME
+        );
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::kind::Kind;
+use super::packed::Packed;
 use super::program::{Form, Id, Program, Region, Step};
 
 /// How a step is printed.
@@ -143,6 +144,10 @@ impl<'a> Printer<'a> {
             "T" => first.map(|kind| kind.name().to_string()),
             "U" => Some(step.kind.name().to_string()),
             "input" | "output" => Some(array(kind_of(word), word)),
+            "packed_input" | "packed_output" => {
+                let given = step.op.text.given().iter().find(|(name, _)| *name == word);
+                given.and_then(|(_, ty)| Packed::of(ty)).map(|packed| format!("{word}_{}", packed.name()))
+            }
             "shape" if step.op.text.given().iter().any(|(name, _)| *name == "shape") => {
                 let shape = step.out.first().map_or(self.program.tile, |&id| self.forms[id].expect("a value").shape);
                 Some(format!("[{}usize, {}usize]", shape[0], shape[1]))
@@ -172,6 +177,15 @@ pub fn kernel(program: &Program) -> String {
             params.push(format!("{}: {}", tuple(&names), tuple(&types)));
         }
     }
+    let [reads, writes] = program.packed();
+    for (types, direction, ty) in [(&reads, "input", "PackedArray"), (&writes, "output", "PackedArrayMut")] {
+        if types.is_empty() {
+            continue;
+        }
+        let names: Vec<_> = types.iter().map(|packed| format!("packed_{direction}_{}", packed.name())).collect();
+        let types: Vec<_> = types.iter().map(|packed| format!("ct::{ty}<ct::{}, 2>", packed.name())).collect();
+        params.push(format!("{}: {}", tuple(&names), tuple(&types)));
+    }
     printer.line(&format!("fn kernel({}) {{", params.join(", ")));
     let [rows, columns] = program.tile;
     printer.line("let at = [ct::bid(0), ct::bid(1)];");
@@ -188,12 +202,18 @@ pub struct Content {
     pub bits: Vec<u64>,
 }
 
+/// What a packed array holds at first, row-major.
+pub struct Codes {
+    pub packed: Packed,
+    pub codes: Vec<u8>,
+}
+
 /// Most elements that are printed one by one.
 const MOST_PRINTED: usize = 1024;
 
 /// A whole program: imports, kernel, and a function `run` that launches it on a device and gives the bits of what it
 /// stored.
-pub fn whole(program: &Program, inputs: &[Content], outputs: &[Content], note: &str) -> String {
+pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &[Vec<Codes>; 2], note: &str) -> String {
     let mut text = String::from("use cutlet as ct;\nuse cutlet::prelude::*;\n\n");
     text.push_str("#[allow(unused_variables, unused_parens, unused_braces)]\n");
     text.push_str(&kernel(program));
@@ -218,6 +238,25 @@ pub fn whole(program: &Program, inputs: &[Content], outputs: &[Content], note: &
             let _ = writeln!(text, "    let {mutable}{name} = device.array(&data, [{rows}, {columns}])?;");
         }
     }
+    for (contents, direction, mutable) in [(&packed[0], "input", ""), (&packed[1], "output", "mut ")] {
+        for Codes { packed, codes } in contents {
+            let name = packed.name();
+            let list = if codes.len() <= MOST_PRINTED {
+                format!("{codes:?}")
+            } else {
+                format!("[{}; {}]", codes[0], codes.len())
+            };
+            let _ = writeln!(text, "    let codes: &[u8] = &{list};");
+            let _ = writeln!(
+                text,
+                "    let data: Vec<ct::{name}> = codes.iter().map(|&code| ct::Narrow::from_code(code)).collect();"
+            );
+            let _ = writeln!(
+                text,
+                "    let {mutable}packed_{direction}_{name} = device.packed(&data, [{rows}, {columns}])?;"
+            );
+        }
+    }
     let mut given = Vec::new();
     for (contents, direction, by) in [(inputs, "input", "&"), (outputs, "output", "&mut ")] {
         for contents in contents.chunks(MOST_TOGETHER) {
@@ -226,12 +265,23 @@ pub fn whole(program: &Program, inputs: &[Content], outputs: &[Content], note: &
             given.push(tuple(&names));
         }
     }
+    for (contents, direction, by) in [(&packed[0], "input", "&"), (&packed[1], "output", "&mut ")] {
+        let name = |content: &Codes| format!("{by}packed_{direction}_{}", content.packed.name());
+        if !contents.is_empty() {
+            given.push(tuple(&contents.iter().map(name).collect::<Vec<_>>()));
+        }
+    }
     let _ = writeln!(text, "    ct::launch(kernel, {:?}, {})?;", program.grid(), tuple(&given));
+    let codes = packed[1].iter().map(|content| {
+        let name = content.packed.name();
+        format!("packed_output_{name}.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect()")
+    });
     let stored: Vec<_> = outputs
         .iter()
         .map(|content| {
             format!("{}.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect()", array(content.kind, "output"))
         })
+        .chain(codes)
         .collect();
     let _ = writeln!(text, "    Ok(vec![{}])", stored.join(", "));
     text.push_str("}\n");

@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::kind::{Kind, Value};
+use super::packed::Packed;
 use super::print::{Text, of_operand};
 use super::reference::{Eval, Values};
 use super::trace::Tracer;
@@ -173,6 +174,23 @@ impl Program {
             }
         });
         used.map(|kinds| kinds.into_iter().collect())
+    }
+}
+
+impl Program {
+    /// Types of the packed arrays that are read, and of those that are written.
+    pub fn packed(&self) -> [Vec<Packed>; 2] {
+        let mut used = [std::collections::BTreeSet::new(), std::collections::BTreeSet::new()];
+        self.each(&mut |step| {
+            for (name, ty) in step.op.text.given() {
+                match *name {
+                    "packed_input" => used[0].extend(Packed::of(ty)),
+                    "packed_output" => used[1].extend(Packed::of(ty)),
+                    _ => {}
+                }
+            }
+        });
+        used.map(|types| types.into_iter().collect())
     }
 }
 

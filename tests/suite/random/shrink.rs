@@ -79,7 +79,7 @@ pub fn without_dead(program: &Program) -> Program {
 
 /// Does a step do something beside making values?
 fn has_effect(step: &Step) -> bool {
-    step.op.text.given().iter().any(|(name, _)| *name == "output")
+    step.op.text.given().iter().any(|(name, _)| name.ends_with("output"))
         || step.op.name.starts_with("return_if")
         || step.regions.iter().any(|region| region.steps.iter().any(has_effect))
 }

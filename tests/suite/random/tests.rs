@@ -51,8 +51,8 @@ fn every_form_is_drawn() -> Result<()> {
 fn what_is_printed_compiles() -> Result<()> {
     let (program, missing) = of_every_form();
     ensure!(missing.is_empty(), "no operands fit {missing:?}");
-    let [inputs, outputs] = super::contents(SEED, &program);
-    let text = format!("{HEADER}{}", whole(&program, &inputs, &outputs, ""));
+    let (contents, codes) = (super::contents(SEED, &program), super::codes(SEED, &program));
+    let text = format!("{HEADER}{}", whole(&program, &contents, &codes, ""));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/random/printed.rs");
     if std::env::var_os("CUTLET_BLESS").is_some() {
         return Ok(std::fs::write(path, text)?);
@@ -62,9 +62,10 @@ fn what_is_printed_compiles() -> Result<()> {
         "forms have changed: CUTLET_BLESS=1 cargo test --test suite -- random::what_is_printed writes printed.rs anew"
     );
     let shape = program.shape;
-    let [given, mut wanted] = [&inputs, &outputs].map(|contents| super::values(contents, shape));
+    let [given, mut wanted] = [0, 1].map(|n| super::values(&contents[n], &codes[n], shape));
     reference::run(&program, &given, &mut wanted);
-    for (content, got) in outputs.iter().zip(printed::run(cutlet::Device::cpu())?) {
+    let mut all = printed::run(cutlet::Device::cpu())?.into_iter();
+    for (content, got) in contents[1].iter().zip(&mut all) {
         let wanted = wanted[content.kind as usize].as_ref().expect("an array of this kind");
         for (place, (&got, &want)) in got.iter().zip(&wanted.data).enumerate() {
             let both_nan = |a: Number, b: Number| matches!((a, b), (Number::Float(a), Number::Float(b)) if a.is_nan() && b.is_nan());
@@ -75,6 +76,11 @@ fn what_is_printed_compiles() -> Result<()> {
                 content.kind.name()
             );
         }
+    }
+    for (codes, got) in codes[1].iter().zip(all) {
+        let wanted = wanted[codes.packed.place()].as_ref().expect("an array of this type");
+        let want: Vec<u64> = wanted.data.iter().map(|code| code.int() as u64).collect();
+        ensure!(got == want, "codes of {}: {got:?} instead of {want:?}", codes.packed.name());
     }
     Ok(())
 }
@@ -89,6 +95,8 @@ const FAMILIES: &[&str] = &[
     "integers",
     "comparisons",
     "conversions",
+    "narrow",
+    "packed",
     "made",
     "shapes",
     "pieces",

@@ -6,6 +6,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 use super::kind::{Held, Kind, Value, each_kind};
+use super::packed;
 use super::program::{Form, Id, Program, Region, Step};
 
 macro_rules! stored {
@@ -56,13 +57,14 @@ macro_rules! stored {
 each_kind!(stored);
 
 /// The kernel.
-pub fn kernel(inputs: InputLists, outputs: OutputLists, program: Program) {
+pub fn kernel(inputs: InputLists, outputs: OutputLists, packed: (packed::Reads, packed::Writes), program: Program) {
     let forms = program.forms().expect("programs make sense");
     let tracer = Tracer {
         program: &program,
         forms,
         inputs: inputs.into(),
         outputs: outputs.into(),
+        packed: packed.into(),
         values: RefCell::new(vec![None; program.count]),
     };
     tracer.run(&program.steps);
@@ -74,6 +76,7 @@ pub struct Tracer<'a> {
     forms: Vec<Option<Form>>,
     inputs: Inputs,
     outputs: Outputs,
+    pub packed: packed::All,
     values: RefCell<Vec<Option<Value>>>,
 }
 

@@ -32,6 +32,8 @@ pub struct Builder {
     function: Function,
     guard: Option<(Reg, bool)>,
     labels: u32,
+    /// The user's place that instructions come from now.
+    place: u32,
     masked: masked::Masked,
 }
 
@@ -50,8 +52,9 @@ impl Builder {
             texts: Vec::new(),
             frame_bytes: 0,
             lines: Vec::new(),
+            source: None,
         };
-        Builder { target, function, guard: None, labels: 0, masked: masked::Masked::default() }
+        Builder { target, function, guard: None, labels: 0, place: 0, masked: masked::Masked::default() }
     }
 
     /// The directives and the body so far.
@@ -117,7 +120,17 @@ impl Builder {
     /// Appends an instruction as it is (with the current guard).
     pub fn push(&mut self, op: Opcode, dsts: Vec<Arg>, srcs: Vec<Arg>) {
         self.masked.forget_written(&dsts);
-        self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs }));
+        self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, place: self.place }));
+    }
+
+    /// Instructions come from this place of the user's from now on, by its number; gives the one before. The number 0,
+    /// no place, changes nothing.
+    pub fn come_from(&mut self, place: u32) -> u32 {
+        let before = self.place;
+        if place != 0 {
+            self.place = place;
+        }
+        before
     }
 
     /// Runs `body` with every instruction guarded by `pred` (negated: by its absence). Guards do not

@@ -18,6 +18,8 @@
 //! where it is used.
 
 mod access;
+mod halves;
+mod halving;
 mod pieces;
 mod pointer;
 mod repack;
@@ -28,12 +30,14 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis, stored};
-pub use pieces::{block_layout, block_number, doubled, in_order};
+pub use halving::halved_bit;
+pub use pieces::{block_layout, block_number, doubled, doubled_in_registers, in_order};
 pub use pointer::{mask_of, pointers_of};
 pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
 use run::PointerRun;
 pub use scan::{AxisBit, ScanOrder};
 
+use super::apart::Apart;
 use super::mma::MmaPlan;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -76,6 +80,10 @@ pub struct Inference<'m> {
     open: HashSet<Value>,
     /// The layouts in which such values are used.
     wishes: HashMap<Value, Layout>,
+    /// Tiles that are taken apart into halves again and again.
+    halves: halving::Halves,
+    /// Tiles that are taken apart.
+    apart: Apart<'m>,
     /// How often a value got another layout than it had.
     changes: usize,
 }
@@ -110,12 +118,16 @@ impl<'m> Inference<'m> {
             waiting: HashSet::new(),
             open: HashSet::new(),
             wishes: HashMap::new(),
+            halves: halving::Halves::default(),
+            apart: Apart::default(),
             changes: 0,
         }
     }
 
     fn infer(&mut self, body: BlockId) {
+        self.halves = halving::Halves::collect(self.module, body);
         self.collect_pointer_runs(body);
+        self.apart = Apart::of(self.module, body);
         self.collect_accesses(body);
         self.place_pointer_runs();
         self.block(body);

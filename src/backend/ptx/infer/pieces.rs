@@ -32,33 +32,39 @@ fn is_plain(layout: &Layout) -> bool {
 /// The layout of two such tiles one after another along an axis: the threads that hold replicas share them, if there
 /// are any; else each thread holds both. Gives the bit of the thread number that tells them apart, too.
 pub fn doubled(layout: &Layout, axis: usize) -> (Layout, Option<usize>) {
-    let mut shape = layout.shape().to_vec();
-    let inner = shape[axis + 1..].iter().product::<i64>() * shape[axis];
-    let top = inner as u32;
-    shape[axis] *= 2;
-    // Bits above the axis move up by one.
-    let moved = |images: &[u32]| -> Vec<u32> {
-        images.iter().map(|&image| (image & (top - 1)) | ((image & !(top - 1)) << 1)).collect()
-    };
-    let (mut register, mut lane) = (moved(layout.register_images()), moved(layout.lane_images()));
-    let mut warp = moved(layout.warp_images());
+    let both = doubled_in_registers(layout, axis);
+    let (mut lane, mut warp) = (both.lane_images().to_vec(), both.warp_images().to_vec());
+    let Some((&top, register)) = both.register_images().split_last() else { return (both, None) };
     let free = lane.iter().position(|&image| image == 0);
     let free_warp = warp.iter().position(|&image| image == 0);
     let bit = match (free, free_warp) {
         (Some(bit), _) => {
             lane[bit] = top;
-            Some(bit)
+            bit
         }
         (None, Some(bit)) => {
             warp[bit] = top;
-            Some(lane.len() + bit)
+            lane.len() + bit
         }
-        (None, None) => {
-            register.push(top);
-            None
-        }
+        (None, None) => return (both, None),
     };
-    (Layout::new(shape, register, lane, warp), bit)
+    (Layout::new(both.shape(), register.to_vec(), lane, warp), Some(bit))
+}
+
+/// The same, each thread holding both also where threads hold replicas.
+pub fn doubled_in_registers(layout: &Layout, axis: usize) -> Layout {
+    let mut shape = layout.shape().to_vec();
+    let top = (shape[axis + 1..].iter().product::<i64>() * shape[axis]) as u32;
+    shape[axis] *= 2;
+    let [mut register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()]
+        .map(|images| images.iter().map(|&image| moved(image, top)).collect::<Vec<u32>>());
+    register.push(top);
+    Layout::new(shape, register, lane, warp)
+}
+
+/// Bits from `top` on moved up by one.
+fn moved(image: u32, top: u32) -> u32 {
+    (image & (top - 1)) | ((image & !(top - 1)) << 1)
 }
 
 /// The layout with its registers in the order of their elements, and the register of the given one that each of them is.
@@ -73,26 +79,69 @@ pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     (Layout::new(layout.shape(), sorted, lane, warp), sources)
 }
 
+/// The layout of blocks that lie beside each other in a tile of this shape, each in the given one: a thread holds the same
+/// places of all blocks.
+fn beside_each_other(block: &Layout, shape: &[i64]) -> Layout {
+    let flat =
+        |coordinates: &[i64]| coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32;
+    let lifted = |images: &[u32]| images.iter().map(|&image| flat(&block.coordinates(image))).collect::<Vec<u32>>();
+    let mut register = lifted(block.register_images());
+    for axis in (0..shape.len()).rev() {
+        let mut place = vec![0; shape.len()];
+        place[axis] = block.shape()[axis];
+        while place[axis] < shape[axis] {
+            register.push(flat(&place));
+            place[axis] *= 2;
+        }
+    }
+    Layout::new(shape, register, lifted(block.lane_images()), lifted(block.warp_images()))
+}
+
 impl Inference<'_> {
     /// `cat`: both operands in the layout of one of them.
     pub(super) fn cat(&mut self, id: OpId) {
         let op = self.module.op(id);
         let layout = self.elementwise_layout(&op.operands).filter(is_plain);
         let layout = layout.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
-        self.set(op.results[0], in_order(&doubled(&layout, op.dim() as usize).0).0);
+        let joined = match self.is_half(&op.operands, &layout) {
+            true => {
+                self.halves.joined.insert(id);
+                doubled_in_registers(&layout, op.dim() as usize)
+            }
+            false => {
+                self.halves.joined.remove(&id);
+                doubled(&layout, op.dim() as usize).0
+            }
+        };
+        self.set(op.results[0], in_order(&joined).0);
         self.accesses.insert(id, layout);
     }
 
-    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh one.
+    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh one. A tile that is
+    /// taken apart into many blocks has each thread hold the same place of all of them: threads exchange elements once.
     pub(super) fn extract(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let layout = self.natural(source).filter(is_plain).unwrap_or_else(|| self.default_layout(source)).canonical();
         let part = module.shape(result);
+        if let Some(layout) = self.halved_layout(id) {
+            let half = block_layout(&layout, part).canonical();
+            self.note_half(&half);
+            self.set(result, half);
+            self.accesses.insert(id, layout);
+            return;
+        }
+        let layout = self.natural(source).filter(is_plain).unwrap_or_else(|| self.default_layout(source)).canonical();
         let held = block_layout(&layout, part);
-        let across_warps =
-            layout.warp_images().iter().zip(held.warp_images()).any(|(own, left)| own != left && *left == 0);
+        let moved = |own: &[u32], left: &[u32]| own.iter().zip(left).any(|(own, left)| own != left && *left == 0);
+        let across_warps = moved(layout.warp_images(), held.warp_images());
+        let across_lanes = moved(layout.lane_images(), held.lane_images());
+        if (across_warps || across_lanes) && self.apart.takes(module, op) {
+            let each = self.default_layout(result).canonical();
+            self.accesses.insert(id, beside_each_other(&each, module.shape(source)));
+            self.set(result, each);
+            return;
+        }
         let chosen = if across_warps { self.default_layout(result) } else { held.canonical() };
         self.set(result, chosen);
         self.accesses.insert(id, layout);
@@ -138,6 +187,20 @@ mod tests {
         assert_eq!((ordered.vector_len(2), joined.vector_len(2)), (2, 1));
         for (slot, &source) in sources.iter().enumerate() {
             assert_eq!(ordered.element(slot, 5, 1), joined.element(source, 5, 1));
+        }
+    }
+
+    #[test]
+    fn blocks_beside_each_other() {
+        for (part, shape, warps) in
+            [([8, 1, 16], [8, 16, 16], 4), ([1, 1, 8], [2, 4, 8], 2), ([4, 32, 2], [4, 128, 8], 1)]
+        {
+            let block = Layout::blocked(&part, &[2, 1, 0], 2, warps).canonical();
+            let all = beside_each_other(&block, &shape);
+            assert!(all.covers() && block_layout(&all, &part).canonical().is_same(&block));
+            // Which block an element is in is a matter of registers alone.
+            let threads = [all.lane_images(), all.warp_images()].concat();
+            assert!(threads.iter().all(|&image| (0..3).all(|axis| block_number(&all, &part, image, axis) == 0)));
         }
     }
 

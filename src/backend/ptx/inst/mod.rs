@@ -186,6 +186,8 @@ pub struct Inst {
     pub dsts: Vec<Arg>,
     /// Sources.
     pub srcs: Vec<Arg>,
+    /// Number of the user's place that it comes from; 0: none is known.
+    pub place: u32,
 }
 
 /// One line of a function body.

@@ -22,6 +22,7 @@ impl Lowering<'_> {
         let layout = self.access_layout(id)?;
         let values = self.get(op.operands[1], &layout)?;
         if self.combine_in_block(id, &layout, &values)? {
+            self.lanes_meet();
             let slots = vec![Operand::Imm(0); layout.num_registers()].into();
             self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
             return Ok(());
@@ -47,6 +48,7 @@ impl Lowering<'_> {
             self.end_ordered(begun, false);
             vec![Operand::Imm(0); layout.num_registers()].into()
         };
+        self.lanes_meet();
         self.note_atomic(id, &access);
         self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         Ok(())
@@ -71,6 +73,7 @@ impl Lowering<'_> {
         self.each_vector(&mut access, all, &mut |this, range, addr, guard| {
             this.red(*mode, dtype, order, addr, guard, &slots[range]);
         });
+        self.lanes_meet();
         self.remarks.access(self.module, id, value, access.way());
         Ok(())
     }
@@ -96,9 +99,17 @@ impl Lowering<'_> {
         })?;
         let (slots, met) = self.share(begun, access.dtype, &layout, old)?;
         self.end_ordered(begun, met);
+        self.lanes_meet();
         self.note_atomic(id, &access);
         self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         Ok(())
+    }
+
+    /// After atomics that some lanes leave out. ptxas makes one addition of those that all lanes aim at one address, in a
+    /// region of its own; where that ends a branch of the program, ptxas 13.0 lets the lanes without leave both regions
+    /// at once but waits for them at the end of the inner one, for ever. With an instruction between the ends it does not.
+    fn lanes_meet(&mut self) {
+        self.b.bar_warp_sync();
     }
 
     fn note_atomic(&mut self, id: OpId, access: &PointerAccess) {

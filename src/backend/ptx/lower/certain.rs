@@ -157,6 +157,6 @@ impl Lowering<'_> {
             operands.push(self.slots_here(operand, layout)?);
         }
         let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
-        Ok(self.apply(id, &operands, layout.num_registers())?.into())
+        Ok(self.for_op(id, |lowering| lowering.apply(id, &operands, layout.num_registers()))?.into())
     }
 }

@@ -8,7 +8,10 @@ use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::Type;
-use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side};
+use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};
+
+/// Accesses of a trip through shared memory from which on addresses without an instruction for each count.
+const MANY_ACCESSES: usize = 16;
 
 impl Lowering<'_> {
     /// The slots of `tile` in layout `wanted`.
@@ -27,6 +30,13 @@ impl Lowering<'_> {
             }
             Conversion::Shared(plan) => {
                 self.remarks.through_shared += 1;
+                let accesses = plan.store.accesses.len() + plan.load.accesses.len();
+                if plan.rounds == 1
+                    && accesses >= MANY_ACCESSES
+                    && let Some(sums) = SumPlan::new(&tile.layout, wanted, bits, budget & !1023)
+                {
+                    return self.through_sums(dtype, &tile.slots, &sums, wanted.num_registers());
+                }
                 self.through_shared(dtype, &tile.slots, &plan, wanted.num_registers(), None)
             }
         }
@@ -172,6 +182,42 @@ impl Lowering<'_> {
                 for &(held, copy) in &access.copies {
                     result[copy] = result[held];
                 }
+            }
+        }
+        Ok(result.into())
+    }
+
+    /// A trip through shared memory whose addresses are sums: registers count in the immediate part.
+    fn through_sums(
+        &mut self,
+        dtype: DType,
+        slots: &[Operand],
+        plan: &SumPlan,
+        count: usize,
+    ) -> Lowered<Rc<[Operand]>> {
+        let buffer = self.shared.allocate_for_trip(plan.bytes as u32).ok_or("shared memory is full")?;
+        let dtype = vector::shared_type(dtype);
+        let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
+        if self.shared.write(buffer) {
+            self.barrier();
+            self.shared.write(buffer);
+        }
+        for (registers, offset) in &plan.store.accesses {
+            let values: Vec<Operand> = registers.iter().map(|&register| slots[register]).collect();
+            let addr = self.shared_place(buffer, store, 0, *offset);
+            vector::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
+        }
+        if self.shared.read(buffer) {
+            self.barrier();
+            self.shared.read(buffer);
+        }
+        let mut result = vec![Operand::Imm(0); count];
+        for (registers, offset) in &plan.load.accesses {
+            let addr = self.shared_place(buffer, load, 0, *offset);
+            let run = registers.len();
+            let values = vector::load(&mut self.b, Space::Shared, dtype, run, &addr, MemMods::default(), None);
+            for (&register, value) in registers.iter().zip(values) {
+                result[register] = value;
             }
         }
         Ok(result.into())

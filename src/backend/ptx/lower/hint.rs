@@ -1,6 +1,8 @@
 //! What loops and accesses say about themselves.
 
 use super::Lowering;
+use super::order::Ordering;
+use crate::backend::ptx::inst::{CacheHint, Space};
 use crate::ir::{Attr, AttrKind, HintValue, OpId};
 
 /// Fewest stages of loads that are copied ahead.
@@ -33,6 +35,23 @@ impl Lowering<'_> {
     /// May the bulk copy engine do this access?
     pub fn allows_copy_engine(&self, id: OpId) -> bool {
         !matches!(self.hint(id, "allow_tma"), Some(HintValue::Bool(false)))
+    }
+
+    /// How long caches should keep what an access to global memory touches, as an instruction of its order can say it.
+    pub fn cache_hint(&self, id: OpId) -> CacheHint {
+        if self.data_space != Space::Global {
+            return CacheHint::None;
+        }
+        // By number as the front end's `Cache`.
+        let is_weak = Ordering::of(self.module.op(id)).is_weak();
+        match (self.hinted_number(id, "cache"), is_weak) {
+            (Some(0), _) | (Some(3), false) => CacheHint::EvictFirst,
+            (Some(1), _) => CacheHint::EvictLast,
+            (Some(2), _) | (Some(4), false) => CacheHint::NoAllocate,
+            (Some(3), true) => CacheHint::Cs,
+            (Some(4), true) => CacheHint::Cg,
+            _ => CacheHint::None,
+        }
     }
 
     /// Rounds of a loop that are to stand one after another.

@@ -124,6 +124,7 @@ impl Lowering<'_> {
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
         self.order(id);
         access.mods.nc = self.data_space == Space::Global && self.is_steady(id);
+        access.mods.cache = self.cache_hint(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
@@ -134,6 +135,7 @@ impl Lowering<'_> {
         let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
         self.order(id);
+        access.mods.cache = self.cache_hint(id);
         access.owner = self.owner_of(Self::replica_bits(&layout));
         self.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)

@@ -80,6 +80,7 @@ use super::inst::{Operand, ProxyFence, RegClass, Space, Ty};
 use super::pressure;
 use super::remarks::CodeRemarks;
 use super::shared::{Buffer, SharedMemory};
+use super::source::SourceLines;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use crate::error::Diagnostic;
@@ -212,6 +213,7 @@ pub fn lower<'m>(
     let target = inference.target;
     let mut lowering = start(module, entry, inference, name, options);
     lowering.options.occupancy = lowering.possible_occupancy();
+    lowering.b.come_from(entry.loc.0);
     let mut params = lowering.params(entry);
     lowering.reserve_own(entry.body);
     lowering.start_box_stores(entry.body);
@@ -258,6 +260,9 @@ pub fn lower<'m>(
     remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
+    if options.lines {
+        function.source = Some(SourceLines::of(module, function.places()));
+    }
     let text = emit::module(target, &globals(module), &[function]);
     Ok(Compiled {
         text,
@@ -427,7 +432,15 @@ impl<'m> Lowering<'m> {
             self.check_length(op)?;
             self.check_registers(id)?;
         }
-        self.lower_op(id)
+        self.for_op(id, |lowering| lowering.lower_op(id))
+    }
+
+    /// What `work` emits comes from the place of this op.
+    fn for_op<T>(&mut self, id: OpId, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.b.come_from(self.module.op(id).loc.0);
+        let result = work(self);
+        self.b.come_from(before);
+        result
     }
 
     fn lower_op(&mut self, id: OpId) -> Lowered {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::{block_layout, block_number, doubled, in_order};
+use crate::backend::ptx::infer::{block_layout, block_number, doubled, doubled_in_registers, in_order};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::ir::OpId;
@@ -46,7 +46,10 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let layout = self.inference.accesses[&id].clone();
         let [first, second] = [self.get(op.operands[0], &layout)?, self.get(op.operands[1], &layout)?];
-        let (joined, bit) = doubled(&layout, op.dim() as usize);
+        let (joined, bit) = match self.inference.joins_registers(id) {
+            true => (doubled_in_registers(&layout, op.dim() as usize), None),
+            false => doubled(&layout, op.dim() as usize),
+        };
         let slots: Rc<[Operand]> = match bit {
             None => first.iter().chain(second.iter()).copied().collect(),
             Some(bit) => {

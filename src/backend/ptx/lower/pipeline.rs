@@ -468,7 +468,7 @@ impl Lowering<'_> {
             self.op(op)?;
         }
         for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
-            self.copy_tile(copy, running, thread)?;
+            self.for_op(copy.load, |lowering| lowering.copy_tile(copy, running, thread))?;
         }
         self.tiles[argument.index()] = before;
         self.release(mark);

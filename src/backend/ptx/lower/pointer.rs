@@ -56,7 +56,8 @@ impl Lowering<'_> {
         let (sem, scope) = begun.semantics();
         let nc =
             ordering.is_weak() && self.data_space == Space::Global && self.memory.is_read_only(module, op.operands[0]);
-        let mods = MemMods { sem, scope, nc, ..MemMods::default() };
+        let cache = self.cache_hint(id);
+        let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
         let otherwise = self.constant_padding(padding);
         let mut slots = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
@@ -84,7 +85,8 @@ impl Lowering<'_> {
         access.owner = self.owner_of(Self::replica_bits(&layout));
         let begun = self.begin_ordered(id, Ordering::of(op), access.addresses.len(), true);
         let (sem, scope) = begun.semantics();
-        self.store_pointers(&mut access, &slots, MemMods { sem, scope, ..MemMods::default() });
+        let cache = self.cache_hint(id);
+        self.store_pointers(&mut access, &slots, MemMods { sem, scope, cache, ..MemMods::default() });
         self.end_ordered(begun, false);
         self.note_way(id, value, &access);
         Ok(())

@@ -38,6 +38,8 @@ const LEAST_ELEMENTS: usize = 512;
 /// The copy of an array's first elements: several of the near ones, side by side, and then one of the others.
 #[derive(Clone, Copy, Debug)]
 pub struct Private {
+    /// The first atomic that works on it.
+    first: OpId,
     root: Value,
     mode: AtomicMode,
     buffer: Buffer,
@@ -97,9 +99,9 @@ fn parts(module: &Module, pointers: Value) -> Option<(Value, Value)> {
 impl Lowering<'_> {
     /// Finds such arrays, and clears their copies.
     pub fn start_private(&mut self, body: BlockId) -> Lowered {
-        let Some((root, mode)) = self.find_private(body) else { return Ok(()) };
+        let Some((first, root, mode)) = self.find_private(body) else { return Ok(()) };
         let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
-        let mut private = Private { root, mode, buffer: Buffer::default(), copies };
+        let mut private = Private { first, root, mode, buffer: Buffer::default(), copies };
         let Some(buffer) = self.shared.reserve(private.bytes(), 128) else { return Ok(()) };
         private.buffer = buffer;
         self.private = Some(private);
@@ -122,7 +124,7 @@ impl Lowering<'_> {
     }
 
     /// The first array with such atomics, and what they do.
-    fn find_private(&self, body: BlockId) -> Option<(Value, AtomicMode)> {
+    fn find_private(&self, body: BlockId) -> Option<(OpId, Value, AtomicMode)> {
         let module = self.module;
         let mut ops = Vec::new();
         module.walk(body, &mut |id| ops.push(id));
@@ -137,7 +139,7 @@ impl Lowering<'_> {
                 && !self.inference.pointer_runs.contains_key(&id)
                 && self.is_repeated(id);
             let alike = ops.iter().all(|&other| self.leaves_alone(other, root) || self.combines(other, root, mode));
-            (worth && alike).then_some((root, mode))
+            (worth && alike).then_some((id, root, mode))
         })
     }
 
@@ -316,6 +318,10 @@ impl Lowering<'_> {
     /// Adds what the block has combined to the array, at its end.
     pub fn flush_private(&mut self) -> Lowered {
         let Some(private) = self.private else { return Ok(()) };
+        self.for_op(private.first, |lowering| lowering.flush_copies(private))
+    }
+
+    fn flush_copies(&mut self, private: Private) -> Lowered {
         let base = self.scalar(private.root)?;
         self.barrier();
         let start = i64::from(private.buffer.offset);

@@ -113,7 +113,7 @@ impl Lowering<'_> {
         } else {
             let releases = self.releases_of(id);
             let issued = self.b.num_lines();
-            self.in_flight.push(Flight { result: op.results[0], releases, issued });
+            self.in_flight.push(Flight { result: op.results[0], releases, issued, place: op.loc.0 });
             if self.role == Role::Consumer {
                 // The one before is done by now, or nearly so, and its stage is wanted.
                 self.land(1);

@@ -9,13 +9,13 @@
 
 use super::thread::AxisBits;
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Reg, ShflMode, Space, Special, Ty};
-use crate::backend::ptx::plan;
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ReduxOp, Reg, ShflMode, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{BlockId, OpId};
+use crate::ir::{BlockId, Op, OpId, Opcode, Sign};
 use crate::layout::Layout;
+use crate::pass;
 
 /// A hardware bit, by kind and position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,13 +102,17 @@ impl Lowering<'_> {
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.inference.accesses[&id].clone());
         let mut steps = axis_bits(&partials, axis);
-        let ordered = !plan::commutes(module, body);
+        let ordered = !pass::commutes(module, body);
         if ordered {
             steps.sort_by_key(|&(_, coordinate)| coordinate);
         }
         let mut first = 0;
         while let Some(&(bit, coordinate)) = steps.get(first) {
             let mut done = 1;
+            if let Some(lanes) = self.reduce_whole_warp(body, &mut partials, &steps[first..]) {
+                first += lanes;
+                continue;
+            }
             match bit {
                 Bit::Register => self.reduce_registers(body, &mut partials, coordinate, axis)?,
                 Bit::Lane(lane) => {
@@ -138,6 +142,36 @@ impl Lowering<'_> {
             self.tiles[result.index()] = Some(Tile { layout: reduced.clone(), slots: slots.into() });
         }
         Ok(())
+    }
+
+    /// Combines the lanes of a warp that these steps begin with by one instruction, where one operand of 32 bits is
+    /// reduced by one op, and all lanes hold elements of the axis, or replicas that count for nothing. Gives their number.
+    fn reduce_whole_warp(&mut self, body: BlockId, partials: &mut Partials, steps: &[(Bit, u32)]) -> Option<usize> {
+        let is_lane = |(bit, _): &&(Bit, u32)| matches!(bit, Bit::Lane(_));
+        let lanes = steps.iter().take_while(is_lane).count();
+        let [op, _] = self.module.block(body).ops[..] else { return None };
+        let op = self.module.op(op);
+        let extreme = |op: &Op| if op.sign() == Sign::Signed { Ty::S32 } else { Ty::U32 };
+        let (how, ty) = match op.code {
+            Opcode::AddI => (ReduxOp::Add, Ty::U32),
+            Opcode::MinI => (ReduxOp::Min, extreme(op)),
+            Opcode::MaxI => (ReduxOp::Max, extreme(op)),
+            Opcode::AndI => (ReduxOp::And, Ty::B32),
+            Opcode::OrI => (ReduxOp::Or, Ty::B32),
+            Opcode::XorI => (ReduxOp::Xor, Ty::B32),
+            _ => return None,
+        };
+        let replicas = partials.lane.iter().filter(|&&image| image == 0).count();
+        let counts = matches!(how, ReduxOp::Add | ReduxOp::Xor);
+        let whole = lanes > 1 && lanes + replicas == partials.lane.len() && (replicas == 0 || !counts);
+        if !whole || partials.dtypes != [DType::I32] || !pass::commutes(self.module, body) {
+            return None;
+        }
+        for slot in &mut partials.slots[0] {
+            *slot = self.b.redux(how, ty, *slot);
+        }
+        partials.lane.fill(0);
+        Some(lanes)
     }
 
     fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
@@ -189,7 +223,7 @@ impl Lowering<'_> {
         partials.register.retain(|&image| running.axis.coordinate(image) == 0);
         let slots: Vec<Vec<Operand>> = running.slots.into_iter().flatten().collect();
         partials.slots = (0..partials.dtypes.len()).map(|of| slots.iter().map(|values| values[of]).collect()).collect();
-        self.reduce_partials(running.id, partials, running.axis)
+        self.for_op(running.id, |lowering| lowering.reduce_partials(running.id, partials, running.axis))
     }
 
     /// The body of a reduction on one pair of values an operand: `left` has the lower coordinates.

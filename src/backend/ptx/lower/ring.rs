@@ -106,6 +106,8 @@ pub struct Flight {
     pub releases: Vec<Release>,
     /// Lines of code before it was issued.
     pub issued: usize,
+    /// The user's place of it.
+    pub place: u32,
 }
 
 /// A product that stays in flight over the back edge of a loop, accumulating in place.
@@ -118,6 +120,8 @@ pub struct Orbit {
     after: Value,
     /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
     releases: Vec<(Reg, bool)>,
+    /// The user's place of the product.
+    place: u32,
 }
 
 impl Lowering<'_> {
@@ -365,10 +369,11 @@ impl Lowering<'_> {
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
         let mut result = Ok(());
         for load in &this.loads {
-            result = result.and(match (rings.peer, Self::deciding(&rings.roles, load.load)) {
-                (Some(peer), Some(deciding)) => self.issue_shared(load, deciding, stage, &barrier, peer),
-                (peer, _) => self.issue(load, stage, &barrier, peer.is_some()),
-            });
+            let deciding = Self::deciding(&rings.roles, load.load);
+            result = result.and(self.for_op(load.load, |lowering| match (rings.peer, deciding) {
+                (Some(peer), Some(deciding)) => lowering.issue_shared(load, deciding, stage, &barrier, peer),
+                (peer, _) => lowering.issue(load, stage, &barrier, peer.is_some()),
+            }));
         }
         self.rings = Some(rings);
         result
@@ -406,7 +411,7 @@ impl Lowering<'_> {
     /// The tile of a load is read next: waits until it has arrived.
     pub fn await_load(&mut self, load: OpId) {
         if let Some(&channel) = self.rings.as_ref().and_then(|rings| rings.roles.members.get(&load)) {
-            self.await_channel(channel);
+            self.for_op(load, |lowering| lowering.await_channel(channel));
         }
     }
 
@@ -464,11 +469,14 @@ impl Lowering<'_> {
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
             self.hold_work();
         }
+        // A wait is the affair of the product that it is for.
+        let before = self.b.come_from(self.in_flight[self.in_flight.len() - younger - 1].place);
         MmaPlan::wait(&mut self.b, younger as u32);
         let landed: Vec<Flight> = self.in_flight.drain(..self.in_flight.len() - younger).collect();
         for flight in landed {
             self.give_back(&flight.releases);
         }
+        self.b.come_from(before);
     }
 
     /// Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
@@ -483,7 +491,9 @@ impl Lowering<'_> {
 
     /// Waits for whatever products may run, also those that an earlier iteration issued.
     pub fn land_all(&mut self) {
+        let before = self.b.come_from(self.in_flight.last().map_or(0, |flight| flight.place));
         MmaPlan::wait(&mut self.b, 0);
+        self.b.come_from(before);
         for flight in std::mem::take(&mut self.in_flight) {
             self.give_back(&flight.releases);
         }
@@ -534,7 +544,8 @@ impl Lowering<'_> {
             let paired: Vec<bool> = paired.collect();
             let releases =
                 paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired)).collect();
-            orbits.push(Orbit { argument, result: this.results[0], after: op.results[carried], releases });
+            let (result, place) = (this.results[0], this.loc.0);
+            orbits.push(Orbit { argument, result, after: op.results[carried], releases, place });
         }
         orbits
     }
@@ -583,6 +594,6 @@ impl Lowering<'_> {
 impl Orbit {
     fn flight(&self, result: Value) -> Flight {
         let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
-        Flight { result, releases, issued: usize::MAX }
+        Flight { result, releases, issued: usize::MAX, place: self.place }
     }
 }

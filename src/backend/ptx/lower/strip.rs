@@ -15,6 +15,7 @@ use crate::backend::ptx::inst::Operand;
 use crate::backend::ptx::plan;
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::Layout;
+use crate::pass;
 
 /// A run of ops that is lowered piece by piece.
 pub struct Strip {
@@ -85,7 +86,7 @@ impl Lowering<'_> {
         let Some(layout) = self.inference.accesses.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
         let words = layout.num_registers() as u64 * u64::from(bits) / 32;
-        plan::fills_registers(words, self.inference.num_warps as u32) && plan::commutes(self.module, op.regions[0])
+        plan::fills_registers(words, self.inference.num_warps as u32) && pass::commutes(self.module, op.regions[0])
     }
 
     /// Lowers a strip.
@@ -106,12 +107,12 @@ impl Lowering<'_> {
             };
             for &value in values.iter().filter(|&value| !strip.inside.contains(value)) {
                 let layout = strip.layout.reshape(module.shape(value));
-                let slots = self.get(value, &layout)?;
+                let slots = self.for_op(id, |lowering| lowering.get(value, &layout))?;
                 outside.insert(value, slots);
             }
             match op.code {
-                Opcode::LoadView => drop(accesses.insert(id, self.begin_load(id)?)),
-                Opcode::StoreView => drop(accesses.insert(id, self.begin_store(id)?)),
+                Opcode::LoadView => drop(accesses.insert(id, self.for_op(id, |lowering| lowering.begin_load(id))?)),
+                Opcode::StoreView => drop(accesses.insert(id, self.for_op(id, |lowering| lowering.begin_store(id))?)),
                 _ => {}
             }
         }
@@ -129,9 +130,12 @@ impl Lowering<'_> {
                     Role::Tile(_) if module.op(id).code == Opcode::Reduce => {
                         let operands = module.op(id).operands.iter();
                         let values = operands.map(|&v| piece_of(v, start..start + piece, &outside, &held)).collect();
-                        self.reduce_piece(reductions.get_mut(&id).expect("begun"), start, values)?;
+                        let running = reductions.get_mut(&id).expect("begun");
+                        self.for_op(id, |lowering| lowering.reduce_piece(running, start, values))?;
                     }
-                    Role::Tile(_) => self.piece(id, start..start + piece, &mut accesses, &outside, &mut held)?,
+                    Role::Tile(_) => self.for_op(id, |lowering| {
+                        lowering.piece(id, start..start + piece, &mut accesses, &outside, &mut held)
+                    })?,
                     Role::Name => {
                         let op = module.op(id);
                         if let Some(slots) = held.get(&op.operands[0]).cloned() {

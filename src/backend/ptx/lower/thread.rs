@@ -72,6 +72,35 @@ impl Lowering<'_> {
         value
     }
 
+    /// The sum of `weights[i]` over the set bits `i` of the thread number, as a B32 operand. No weight is 0.
+    ///
+    /// Runs of neighbouring bits whose weights double count together.
+    pub fn sum_in_thread(&mut self, weights: &[u32]) -> Operand {
+        // No images of that length.
+        let key = [weights, &[u32::MAX]].concat();
+        if let Some(&value) = self.thread.linear.get(&key) {
+            return value;
+        }
+        let tid = self.b.special(Special::TidX);
+        let mut total: Option<Operand> = None;
+        let mut bit = 0;
+        while bit < weights.len() {
+            let run = (1..).take_while(|&i| weights.get(bit + i) == Some(&(weights[bit] << i)));
+            let length = 1 + run.count();
+            let field = self.field(tid, bit, length, weights.len());
+            let part = self.b.mul(Ty::U32, field, weights[bit]);
+            total = Some(match total {
+                Some(sum) => self.b.add(Ty::U32, sum, part),
+                None => part,
+            });
+            bit += length;
+        }
+        let value = total.unwrap_or(Operand::Imm(0));
+        self.thread.linear.insert(key.clone(), value);
+        self.thread.order.push(key);
+        value
+    }
+
     /// Bits `bit..bit + length` of the thread number, which has `width` bits.
     fn field(&mut self, tid: Operand, bit: usize, length: usize, width: usize) -> Operand {
         let shifted = if bit > 0 { self.b.shr(Ty::U32, tid, bit as u32) } else { tid };

@@ -133,6 +133,10 @@ impl Lowering<'_> {
     /// A free value, computed in this layout.
     fn computed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("free values have an op");
+        self.for_op(id, |lowering| lowering.computed_by(id, value, wanted))
+    }
+
+    fn computed_by(&mut self, id: OpId, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let op = self.module.op(id);
         match op.code {
             Opcode::Constant => self.constant(id, wanted),

@@ -2,8 +2,15 @@
 
 use super::*;
 
-const PAIRS: CompileOptions =
-    CompileOptions { num_warps: None, occupancy: None, stages: None, num_ctas: Some(2), code_limit: None, tma: true };
+const PAIRS: CompileOptions = CompileOptions {
+    num_warps: None,
+    occupancy: None,
+    stages: None,
+    num_ctas: Some(2),
+    code_limit: None,
+    tma: true,
+    lines: false,
+};
 
 /// What decides about the tile of a block.
 #[derive(Clone, Copy, PartialEq)]

@@ -8,15 +8,22 @@ use rustc_hash::FxHashSet;
 
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
-use crate::ir::{Attr, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
+use crate::ir::{Attr, AttrKind, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
 use crate::pass::Facts;
 
-/// Takes hints off loops, for which Tile IR has none.
+/// Takes off the hints that Tile IR does not have: those of loops, and those about caches.
 pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
-    let mut loops = Vec::new();
-    module.walk(entry.body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
-    for id in loops {
-        module.op_mut(id).attrs.retain(|attr| !matches!(attr, Attr::Hints(_)));
+    let mut hinted = Vec::new();
+    module.walk(entry.body, &mut |id| hinted.extend(module.op(id).attr(AttrKind::Hints).is_some().then_some(id)));
+    for id in hinted {
+        let op = module.op_mut(id);
+        let of_loop = op.code == Opcode::For;
+        op.attrs.retain_mut(|attr| {
+            let Attr::Hints(hints) = attr else { return true };
+            hints.0.iter_mut().for_each(|(_, list)| list.retain(|(key, _)| key != "cache"));
+            hints.0.retain(|(_, list)| !list.is_empty());
+            !of_loop && !hints.0.is_empty()
+        });
     }
 }
 

@@ -227,10 +227,14 @@ fn matrix_products() {
     let signs = vec![Attr::SignLhs(Sign::Signed), Attr::SignRhs(Sign::Unsigned)];
     fine(&mma(Opcode::MmaI, signs.clone(), t(I8, &[4, 8]), t(I8, &[8, 4]), t(I32, &[4, 4])));
     refused(&mma(Opcode::MmaI, signs, t(I16, &[4, 8]), t(I16, &[8, 4]), t(I32, &[4, 4])), "no such product");
-    let scaled = |a, s, k: i64, blocks: i64| {
-        let params = [t(a, &[16, k]), t(a, &[k, 16]), t(F32, &[16, 16]), t(s, &[16, blocks]), t(s, &[blocks, 16])];
+    let of_two = |a, b, s, k: i64, blocks: i64| {
+        let params = [t(a, &[16, k]), t(b, &[k, 16]), t(F32, &[16, 16]), t(s, &[16, blocks]), t(s, &[blocks, 16])];
         run(&params, Opcode::MmaFScaled, &[&[0], &[1], &[2], &[3], &[4]], vec![], &[t(F32, &[16, 16])])
     };
+    let scaled = |a, s, k: i64, blocks: i64| of_two(a, a, s, k, blocks);
+    fine(&of_two(F8E4M3FN, F4E2M1FN, F8E8M0FNU, 64, 2));
+    refused(&of_two(F8E4M3FN, F4E2M1FN, F8E8M0FNU, 64, 4), "blocks of 16");
+    refused(&of_two(F4E2M1FN, F8E5M2, F8E4M3FN, 64, 4), "blocks of 16");
     fine(&scaled(F8E4M3FN, F8E8M0FNU, 64, 2));
     fine(&scaled(F4E2M1FN, F8E4M3FN, 64, 4));
     refused(&scaled(F8E4M3FN, F8E8M0FNU, 64, 4), "blocks of 16");

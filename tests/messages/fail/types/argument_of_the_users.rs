@@ -7,6 +7,8 @@ struct Shared<'a>(&'a cutlet::DeviceArray<i32, 1>);
 
 impl LaunchArg for Shared<'_> {
     type Traced = ArrayMut<i32, 1>;
+    type Back = ();
+    fn back(self) {}
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key)
     }

@@ -10,7 +10,9 @@ mod load;
 mod loop_plan;
 mod loop_text;
 mod make;
+mod narrow;
 mod order;
+mod packed;
 mod pieces;
 mod product;
 mod reduce;
@@ -24,12 +26,16 @@ use std::sync::LazyLock;
 use super::kind::Kind;
 use super::program::{Form, Op, Step, Typing};
 
+pub use narrow::Narrow;
+
 /// The tables, by family.
 const FAMILIES: &[&[Op]] = &[
     arithmetic::FLOATS,
     arithmetic::INTEGERS,
     arithmetic::COMPARISONS,
     convert::OPS,
+    narrow::OPS,
+    packed::OPS,
     make::OPS,
     shape::OPS,
     pieces::OPS,

@@ -6,8 +6,13 @@ use super::{Forms, Step, Typing};
 
 /// Writes elements of the block's tile, by their place in it.
 pub fn write(e: &mut Eval<'_, '_>, kind: Kind, elements: impl IntoIterator<Item = ([usize; 2], Number)>) {
+    write_at(e, kind as usize, elements);
+}
+
+/// The same of the output array at a place among all.
+pub fn write_at(e: &mut Eval<'_, '_>, array: usize, elements: impl IntoIterator<Item = ([usize; 2], Number)>) {
     let origin = e.origin();
-    let array = e.output(kind);
+    let array = e.machine.outputs[array].as_mut().expect("arrays that are used");
     for ([i, j], x) in elements {
         let (row, column) = (origin[0] + i, origin[1] + j);
         if row < array.shape[0] && column < array.shape[1] {

@@ -1,5 +1,5 @@
 //! Products of scaled blocks, by conversion: each operand times its scales becomes bf16, whose products the tensor
-//! cores of every target sum in f32.
+//! cores of every target sum in f32. For back ends that have no such op, or none for operands of two types.
 //!
 //! A 4- or 8-bit float times a power of two has at most 4 significant bits, a 4-bit float times an 8-bit one at most
 //! 6, and bf16 has 8 with the exponents of f32: nothing is rounded but what lies below 2^-126, and only what f32 does
@@ -8,29 +8,35 @@
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Rounding, Substitution, Type, Value};
 
-/// The module with such products expanded, if it has any.
-pub fn expanded(module: &Module) -> Option<Module> {
+/// The module with such products expanded, if it has any: all of them, or those whose operands have two types.
+pub(crate) fn without_scaled_products(module: &Module, only_of_two_types: bool) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut found = false;
-    module.walk(body, &mut |id| found |= module.op(id).code == Opcode::MmaFScaled);
+    module.walk(body, &mut |id| found |= is_expanded(module, id, only_of_two_types));
     if !found {
         return None;
     }
     let mut module = module.clone();
     let mut values = Substitution::new();
-    expand_block(&mut module, body, &mut values);
+    expand_block(&mut module, body, only_of_two_types, &mut values);
     values.apply(&mut module, body);
     Some(module)
 }
 
-fn expand_block(module: &mut Module, block: BlockId, values: &mut Substitution) {
+fn is_expanded(module: &Module, id: OpId, only_of_two_types: bool) -> bool {
+    let op = module.op(id);
+    let of_two = || module.dtype(op.operands[0]) != module.dtype(op.operands[1]);
+    op.code == Opcode::MmaFScaled && (!only_of_two_types || of_two())
+}
+
+fn expand_block(module: &mut Module, block: BlockId, only_of_two_types: bool, values: &mut Substitution) {
     let ops = std::mem::take(&mut module.block_mut(block).ops);
     let mut out = Vec::with_capacity(ops.len());
     for id in ops {
         for region in module.op(id).regions.clone() {
-            expand_block(module, region, values);
+            expand_block(module, region, only_of_two_types, values);
         }
-        if module.op(id).code != Opcode::MmaFScaled {
+        if !is_expanded(module, id, only_of_two_types) {
             out.push(id);
             continue;
         }

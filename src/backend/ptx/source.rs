@@ -1,0 +1,57 @@
+//! The user's lines in the text of a kernel: `.file` and `.loc`.
+
+use std::fmt::{self, Formatter, Write};
+
+use crate::ir::{Loc, Module};
+
+/// The user's places that a kernel comes from, by their numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceLines {
+    /// Names of files as the user's compiler calls them; `.file` counts from 1.
+    files: Vec<String>,
+    /// File, line and column of a place.
+    places: Vec<Option<(usize, u32, u32)>>,
+}
+
+impl SourceLines {
+    /// The places that instructions name, by their numbers.
+    pub fn of(module: &Module, numbers: impl Iterator<Item = u32>) -> SourceLines {
+        let mut lines = SourceLines { files: Vec::new(), places: Vec::new() };
+        for loc in numbers {
+            let number = loc as usize;
+            if number >= lines.places.len() {
+                lines.places.resize(number + 1, None);
+            }
+            if lines.places[number].is_none()
+                && let Some(place) = module.location(Loc(loc))
+            {
+                let known = lines.files.iter().position(|file| **file == *place.file);
+                let file = known.unwrap_or_else(|| {
+                    lines.files.push(place.file.to_string());
+                    lines.files.len() - 1
+                });
+                lines.places[number] = Some((file + 1, place.line, place.column));
+            }
+        }
+        lines
+    }
+
+    /// The directives that name the files.
+    pub fn files(&self) -> String {
+        let mut out = String::new();
+        for (index, file) in self.files.iter().enumerate() {
+            // Strings of PTX know no escapes.
+            let name: String = file.chars().map(|c| if "\"\\\n\r".contains(c) { '/' } else { c }).collect();
+            let _ = writeln!(out, ".file {} \"{name}\"", index + 1);
+        }
+        out
+    }
+
+    /// Says that what follows comes from a place; nothing of one that is not known.
+    pub fn write(&self, place: u32, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.places.get(place as usize) {
+            Some(Some((file, line, column))) => writeln!(f, "    .loc {file} {line} {column}"),
+            _ => Ok(()),
+        }
+    }
+}

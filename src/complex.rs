@@ -1,0 +1,304 @@
+//! Complex numbers: one struct of two parts for host values, scalars and tiles.
+//!
+//! A crate of its own for host values (num-complex) would leave tiles out: its operators ask for numbers that can be
+//! compared and have a zero. Knows no tile; what its parts can do is [`ComplexPart`].
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use crate::element::{bf16, f16};
+
+/// A complex number of two parts of type `X`: a host value (`Complex<f32>`), a scalar (`Complex<Scalar<f32>>`) or a tile
+/// (`Complex<Tile<f32, R>>`) of a kernel.
+///
+/// Operators are `+ - * /` and the unary `-`, in the arithmetic of the parts: a product takes two multiplications and two
+/// fused multiplications and additions, a quotient is that of R. Smith (*Algorithm 116: Complex division*, 1962), which
+/// neither overflows nor underflows on the way to a part of ordinary size (by zero or infinity: NaN). In memory the real part comes first, as in C,
+/// Fortran and numpy.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+/// use cutlet::{Complex, ComplexArray, ComplexArrayMut, c64};
+///
+/// // The reciprocal of each number, and its square.
+/// fn kernel(x: ComplexArray<f32, 1>, y: ComplexArrayMut<f32, 1>, z: ComplexArrayMut<f32, 1>) {
+///     let x = x.load(0, [4]);
+///     y.store(0, Complex::full([4], c64::new(1.0, 0.0)) / x);
+///     z.store(0, x * x);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let host = [c64::new(0.0, 2.0), c64::new(1.0, 1.0), c64::new(4.0, 0.0)];
+/// let x = device.complex(&host, [3])?;
+/// let (mut y, mut z) = (device.complex_zeros([3])?, device.complex_zeros([3])?);
+/// ct::launch(kernel, 1, (&x, &mut y, &mut z))?;
+/// assert_eq!(y.to_vec()?, [c64::new(0.0, -0.5), c64::new(0.5, -0.5), c64::new(0.25, 0.0)]);
+/// assert_eq!(z.to_vec()?, host.map(|x| x * x));
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Complex<X> {
+    /// The real part.
+    pub re: X,
+    /// The imaginary part.
+    pub im: X,
+}
+
+/// A complex number of 32 bits: two [`f16`](struct@f16), as `complex32` of torch.
+#[allow(non_camel_case_types)]
+pub type c32 = Complex<f16>;
+/// A complex number of 64 bits: two f32, as `complex64` of numpy and torch and `float2` of CUDA.
+#[allow(non_camel_case_types)]
+pub type c64 = Complex<f32>;
+/// A complex number of 128 bits: two f64, as `complex128` of numpy and torch and `double2` of CUDA.
+#[allow(non_camel_case_types)]
+pub type c128 = Complex<f64>;
+
+// SAFETY: both parts may be zero, so the pair may.
+unsafe impl<X: bytemuck::Zeroable> bytemuck::Zeroable for Complex<X> {}
+// SAFETY: two parts of one such type one after another, as `repr(C)` has them, leave no bytes unused.
+unsafe impl<X: bytemuck::Pod> bytemuck::Pod for Complex<X> {}
+
+mod sealed {
+    /// Complex arithmetic is made for the parts that are known.
+    pub trait Sealed {}
+}
+pub(crate) use sealed::Sealed;
+
+/// What a complex number can be made of: floats of the host, and scalars and tiles of floats.
+///
+/// ```
+/// use cutlet::{Complex, ComplexPart};
+/// fn power<X: ComplexPart>(z: Complex<X>) -> X {
+///     z.norm_sqr()
+/// }
+/// assert_eq!(power(cutlet::c64::new(3.0, 4.0)), 25.0);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "there are no complex numbers of `{Self}` parts",
+    note = "parts are f16, bf16, f32 or f64, or a `Scalar` or `Tile` of these"
+)]
+pub trait ComplexPart:
+    Copy
+    + Sealed
+    + Add<Self, Output = Self>
+    + Sub<Self, Output = Self>
+    + Mul<Self, Output = Self>
+    + Div<Self, Output = Self>
+    + Neg<Output = Self>
+{
+    /// `self * factor + addend`, rounded once.
+    #[doc(hidden)]
+    #[track_caller]
+    fn fused(self, factor: Self, addend: Self) -> Self;
+    /// The first where |`self`| < |`than`|, else the second.
+    #[doc(hidden)]
+    #[track_caller]
+    fn if_smaller(self, than: Self, first: Self, second: Self) -> Self;
+    #[doc(hidden)]
+    #[track_caller]
+    fn length(self, other: Self) -> Self;
+    #[doc(hidden)]
+    #[track_caller]
+    fn angle(self, x: Self) -> Self;
+    #[doc(hidden)]
+    #[track_caller]
+    fn to_power(self) -> Self;
+    #[doc(hidden)]
+    #[track_caller]
+    fn sine_cosine(self) -> (Self, Self);
+}
+
+macro_rules! host_parts {
+    ($($name:ident)+) => {$(
+        impl Sealed for $name {}
+        impl ComplexPart for $name {
+            fn fused(self, factor: Self, addend: Self) -> Self {
+                num_traits::Float::mul_add(self, factor, addend)
+            }
+            fn if_smaller(self, than: Self, first: Self, second: Self) -> Self {
+                let smaller = num_traits::Float::abs(self) < num_traits::Float::abs(than);
+                if smaller { first } else { second }
+            }
+            fn length(self, other: Self) -> Self {
+                num_traits::Float::hypot(self, other)
+            }
+            fn angle(self, x: Self) -> Self {
+                num_traits::Float::atan2(self, x)
+            }
+            fn to_power(self) -> Self {
+                num_traits::Float::exp(self)
+            }
+            fn sine_cosine(self) -> (Self, Self) {
+                num_traits::Float::sin_cos(self)
+            }
+        }
+        impl Complex<$name> {
+            /// Both parts times a real number.
+            #[must_use]
+            pub fn scale(self, factor: $name) -> Self {
+                self.map(|part| part * factor)
+            }
+        }
+    )+};
+}
+host_parts!(f16 bf16 f32 f64);
+
+impl<X> Complex<X> {
+    /// The number with these parts.
+    #[must_use]
+    pub const fn new(re: X, im: X) -> Complex<X> {
+        Complex { re, im }
+    }
+
+    /// What a function makes of each part: of tiles another shape or element type, an extract, and so on.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let z = ct::Complex::new(ct::astile([[1.0f32, 2.0]]), ct::astile([[3.0, 4.0]]));
+    /// let turned = z.map(|part| part.transpose().cast::<f64>());
+    /// ct::assert!(turned.im.eq(ct::astile([[3.0], [4.0]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn map<Y>(self, f: impl Fn(X) -> Y) -> Complex<Y> {
+        Complex { re: f(self.re), im: f(self.im) }
+    }
+}
+
+impl<X: ComplexPart> Complex<X> {
+    /// The conjugate: the imaginary part negated.
+    #[track_caller]
+    #[must_use]
+    pub fn conj(self) -> Self {
+        Complex { re: self.re, im: -self.im }
+    }
+
+    /// The number times i.
+    ///
+    /// ```
+    /// use cutlet::c64;
+    /// assert_eq!(c64::new(1.0, 2.0).mul_i(), c64::new(-2.0, 1.0));
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn mul_i(self) -> Self {
+        Complex { re: -self.im, im: self.re }
+    }
+
+    /// The square of the absolute value.
+    #[track_caller]
+    #[must_use]
+    pub fn norm_sqr(self) -> X {
+        self.re.fused(self.re, self.im * self.im)
+    }
+
+    /// The absolute value, without overflow on the way.
+    ///
+    /// ```
+    /// use cutlet::c64;
+    /// assert_eq!(c64::new(-3.0, 4.0).abs(), 5.0);
+    /// assert_eq!(c64::new(-3.0, 4.0).norm_sqr(), 25.0);
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn abs(self) -> X {
+        self.re.length(self.im)
+    }
+
+    /// The angle in radians, between -π and π.
+    ///
+    /// ```
+    /// use cutlet::c128;
+    /// assert_eq!(c128::new(0.0, 2.0).arg(), std::f64::consts::FRAC_PI_2);
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn arg(self) -> X {
+        self.im.angle(self.re)
+    }
+
+    /// The number with this absolute value and angle.
+    ///
+    /// ```
+    /// use cutlet::{Complex, c64};
+    /// let z: c64 = Complex::from_polar(2.0, 0.0);
+    /// assert_eq!((z, z.to_polar()), (c64::new(2.0, 0.0), (2.0, 0.0)));
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn from_polar(abs: X, arg: X) -> Self {
+        let (sine, cosine) = arg.sine_cosine();
+        Complex { re: abs * cosine, im: abs * sine }
+    }
+
+    /// Absolute value and angle.
+    #[track_caller]
+    #[must_use]
+    pub fn to_polar(self) -> (X, X) {
+        (self.abs(), self.arg())
+    }
+
+    /// e to this power: of absolute value `exp(re)` and angle `im`.
+    ///
+    /// ```
+    /// use cutlet::c64;
+    /// assert_eq!(c64::new(0.0, 0.0).exp(), c64::new(1.0, 0.0));
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn exp(self) -> Self {
+        Complex::from_polar(self.re.to_power(), self.im)
+    }
+}
+
+impl<X: ComplexPart> Add for Complex<X> {
+    type Output = Self;
+    #[track_caller]
+    fn add(self, other: Self) -> Self {
+        Complex { re: self.re + other.re, im: self.im + other.im }
+    }
+}
+
+impl<X: ComplexPart> Sub for Complex<X> {
+    type Output = Self;
+    #[track_caller]
+    fn sub(self, other: Self) -> Self {
+        Complex { re: self.re - other.re, im: self.im - other.im }
+    }
+}
+
+impl<X: ComplexPart> Mul for Complex<X> {
+    type Output = Self;
+    #[track_caller]
+    fn mul(self, other: Self) -> Self {
+        let (a, b) = (self, other);
+        Complex { re: a.re.fused(b.re, -(a.im * b.im)), im: a.re.fused(b.im, a.im * b.re) }
+    }
+}
+
+impl<X: ComplexPart> Div for Complex<X> {
+    type Output = Self;
+    #[track_caller]
+    fn div(self, other: Self) -> Self {
+        // Where the divisor's real part is the smaller one, both numbers are turned by a quarter.
+        let (c, d) = (other.re, other.im);
+        let (large, small) = (c.if_smaller(d, d, c), c.if_smaller(d, -c, d));
+        let (re, im) = (c.if_smaller(d, self.im, self.re), c.if_smaller(d, -self.re, self.im));
+        let ratio = small / large;
+        let divisor = small.fused(ratio, large);
+        Complex { re: im.fused(ratio, re) / divisor, im: (-re).fused(ratio, im) / divisor }
+    }
+}
+
+impl<X: ComplexPart> Neg for Complex<X> {
+    type Output = Self;
+    #[track_caller]
+    fn neg(self) -> Self {
+        Complex { re: -self.re, im: -self.im }
+    }
+}

@@ -1,0 +1,190 @@
+//! Conversions through shared memory by sums.
+//!
+//! The place of an element is the sum of one weight for each bit of its index. Where each of these bits is one of
+//! registers, lanes or warps on both sides, what registers contribute is an immediate part of the address: a thread computes
+//! its own part once for each side, where XOR swizzles would be one instruction more for most accesses. The weights keep
+//! banks apart as padding does, and each is larger than the sum of those before, so that no two elements meet.
+
+use super::Layout;
+use crate::layout::distributed::LANE_BITS;
+use crate::layout::shared::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
+
+/// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every thread loads.
+///
+/// ```
+/// use cutlet::layout::{Layout, SumPlan};
+///
+/// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
+/// let plan = SumPlan::new(&rows, &columns, 32, 48 << 10).unwrap();
+/// // Lanes read rows from top to bottom: each is one bank further than the one before.
+/// assert_eq!(plan.load.thread[..5], [129 * 4, 258 * 4, 516 * 4, 1032 * 4, 2064 * 4]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SumPlan {
+    /// Bytes of shared memory.
+    pub bytes: usize,
+    /// The stores.
+    pub store: SumSide,
+    /// The loads.
+    pub load: SumSide,
+}
+
+/// The accesses of one side. A place is the sum of the thread's part and the offset of the access.
+///
+/// ```
+/// use cutlet::layout::{Layout, SumPlan};
+///
+/// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
+/// assert_eq!(SumPlan::new(&rows, &columns, 32, 48 << 10).unwrap().store.accesses.len(), 32);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SumSide {
+    /// Bytes that each bit of the thread number adds: lane bits, then warp bits.
+    pub thread: Vec<u32>,
+    /// Registers of each access, in the order of their addresses, and its offset in bytes.
+    pub accesses: Vec<(Vec<usize>, u32)>,
+}
+
+impl SumPlan {
+    /// The trip for elements of `element_bits` with at most `budget` bytes; `None` if an element is held twice, or a bit
+    /// of registers, lanes or warps stands for several bits of the index, or elements are narrower than a bank.
+    ///
+    /// ```
+    /// use cutlet::layout::{Layout, SumPlan};
+    ///
+    /// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
+    /// assert!(SumPlan::new(&rows, &columns, 32, 64 * 64 * 4).is_none()); // no room for what keeps banks apart
+    /// ```
+    pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> Option<SumPlan> {
+        let bits = source.num_elements().ilog2() as usize;
+        let is_plain = |layout: &Layout| {
+            let images = layout.images();
+            let all = images.iter().fold(0, |all, &image| all | image);
+            images.len() == bits
+                && images.iter().all(|image| image.is_power_of_two())
+                && all.count_ones() as usize == bits
+        };
+        if element_bits < 32 || !is_plain(source) || !is_plain(destination) {
+            return None;
+        }
+        let element_bytes = element_bits / 8;
+        let room = (MAX_VECTOR_BYTES as u32 / element_bytes).ilog2() as usize;
+        let both = source.register_images().iter().filter(|image| destination.register_images().contains(image));
+        let vector: Vec<u32> = both.copied().take(room).collect();
+        let unit = element_bytes << vector.len();
+        let weights = weights(source, destination, &vector, unit);
+        let bytes = unit as usize + weights.iter().filter(|&&weight| weight >= unit).sum::<u32>() as usize;
+        let side = |layout: &Layout| SumSide::new(layout, &vector, &weights);
+        let (store, load) = (side(source), side(destination));
+        (bytes <= budget).then_some(SumPlan { bytes, store, load })
+    }
+}
+
+/// Bytes that each bit of the element index adds to the place.
+fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> Vec<u32> {
+    let bits = source.num_elements().ilog2();
+    let mut weights = vec![0; bits as usize];
+    let bit = |image: u32| image.trailing_zeros() as usize;
+    for (place, &image) in vector.iter().enumerate() {
+        weights[bit(image)] = (unit >> vector.len()) << place;
+    }
+    // Lanes that access shared memory at once; places in units from here on.
+    let banks = BANK_ROW_BYTES as u32 / unit;
+    let active = LANE_BITS.min(banks.ilog2() as usize);
+    let (from, to) = (&source.lane_images()[..active], &destination.lane_images()[..active]);
+    let mut end = 1;
+    let mut put = |image: u32, class: Option<u32>| {
+        // The next place whose bank is that of the class.
+        let weight = class.map_or(end, |class| end + ((1 << class) + banks - end % banks) % banks);
+        weights[bit(image)] = weight * unit;
+        end += weight;
+    };
+    for (class, &image) in (0..).zip(from) {
+        put(image, Some(class));
+    }
+    // Last come those that padding keeps apart: what it takes is not doubled by others.
+    let only_to: Vec<u32> = to.iter().copied().filter(|image| !from.contains(image)).collect();
+    let done = [vector, from, &only_to].concat();
+    for image in (0..bits).map(|bit| 1 << bit).filter(|image| !done.contains(image)) {
+        put(image, None);
+    }
+    let free = (0..).zip(from).filter(|(_, image)| !to.contains(image)).map(|(class, _)| class);
+    for (&image, class) in only_to.iter().zip(free) {
+        put(image, Some(class));
+    }
+    weights
+}
+
+impl SumSide {
+    fn new(layout: &Layout, vector: &[u32], weights: &[u32]) -> SumSide {
+        let weight = |image: u32| weights[image.trailing_zeros() as usize];
+        let registers = layout.register_images();
+        let offset = |register: usize| -> u32 {
+            (0..registers.len()).filter(|bit| register >> bit & 1 == 1).map(|bit| weight(registers[bit])).sum()
+        };
+        let within: Vec<usize> =
+            vector.iter().filter_map(|image| registers.iter().position(|own| own == image)).collect();
+        let inside: usize = within.iter().map(|bit| 1 << bit).sum();
+        let step = |i: usize| within.iter().enumerate().map(|(place, bit)| (i >> place & 1) << bit).sum::<usize>();
+        let firsts = (0..1usize << registers.len()).filter(|register| register & inside == 0);
+        let accesses =
+            firsts.map(|first| ((0..1 << within.len()).map(|i| first | step(i)).collect(), offset(first))).collect();
+        let threads = layout.lane_images().iter().chain(layout.warp_images());
+        SumSide { thread: threads.map(|&image| weight(image)).collect(), accesses }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use super::*;
+
+    fn place(side: &SumSide, thread: usize) -> u32 {
+        (0..side.thread.len()).filter(|bit| thread >> bit & 1 == 1).map(|bit| side.thread[bit]).sum()
+    }
+
+    /// The element at each place, and no two lanes at once in one bank.
+    fn check(side: &SumSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
+        let mut held = HashMap::new();
+        for (registers, offset) in &side.accesses {
+            let width = element_bytes * registers.len() as u32;
+            let at_once = (128 / width).min(32) as usize;
+            for first in (0..1usize << side.thread.len()).step_by(at_once) {
+                let mut banks = HashSet::new();
+                for thread in first..first + at_once {
+                    let start = place(side, thread) + offset;
+                    assert_eq!(start % width, 0);
+                    assert!((0..width / 4).all(|word| banks.insert((start / 4 + word) % 32)));
+                    for (&register, i) in registers.iter().zip(0..) {
+                        let element = layout.element(register, thread % 32, thread / 32);
+                        assert!(start + width <= bytes as u32);
+                        assert_eq!(held.insert(start + i * element_bytes, element), None);
+                    }
+                }
+            }
+        }
+        held
+    }
+
+    #[test]
+    fn both_sides_agree_and_keep_banks_apart() {
+        let layout = |registers: &[u32]| {
+            let (register, rest): (Vec<u32>, Vec<u32>) = (0..12).partition(|bit| registers.contains(bit));
+            let images = |bits: &[u32]| bits.iter().map(|bit| 1 << bit).collect::<Vec<u32>>();
+            Layout::new([4096], images(&register), images(&rest[..5]), images(&rest[5..]))
+        };
+        let sets: [&[u32]; 5] =
+            [&[0, 1, 9, 10, 11], &[0, 1, 2, 3, 4], &[1, 2, 3, 4, 5], &[0, 3, 4, 5, 6], &[7, 8, 9, 10, 11]];
+        for (from, to) in sets.iter().flat_map(|from| sets.iter().map(move |to| (from, to))) {
+            let (from, to) = (layout(from), layout(to));
+            for bits in [32, 64] {
+                let plan = SumPlan::new(&from, &to, bits, 64 << 10).unwrap();
+                let [stored, loaded] =
+                    [(&plan.store, &from), (&plan.load, &to)].map(|(s, l)| check(s, l, bits / 8, plan.bytes));
+                assert_eq!(stored, loaded);
+            }
+        }
+        assert!(SumPlan::new(&layout(sets[0]), &Layout::replicated(&[4096], 4), 32, 64 << 10).is_none());
+    }
+}

@@ -1,0 +1,317 @@
+//! Arrays of complex numbers: arrays of their parts, the real and the imaginary one side by side.
+
+use super::super::access::{LoadOptions, StoreOptions};
+use super::super::index::{Component, IntoIndex, TileIndex};
+use crate::complex::Complex;
+use crate::element::Float;
+use crate::ir::{Opcode, Type};
+use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+
+/// An array of complex numbers with parts of type `T` and `R` dimensions; read only.
+///
+/// In memory it is an array of `T` whose last axis is twice as long: pairs of a real and an imaginary part. Made by the
+/// launch from a [`ComplexDeviceArray`](crate::ComplexDeviceArray), from any other array of such pairs by
+/// [`Interleaved`](crate::Interleaved), and in a kernel by [`Array::complex`]. `Copy`: a handle.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn energy(x: ct::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
+///     y.store(0, x.load(0, [4]).norm_sqr().sum(0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.complex(&[ct::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
+/// ct::launch(energy, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [75.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ComplexArray<T, const R: usize> {
+    reals: Array<T, R>,
+}
+
+/// A [`ComplexArray`] that this kernel may also write.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn conjugate(x: ct::ComplexArrayMut<f64, 1>) {
+///     let i = ct::bid(0);
+///     x.store(i, x.load(i, [2]).conj());
+/// }
+///
+/// let mut x = ct::Device::cpu().complex(&[ct::c128::new(3.0, 4.0); 3], [3])?;
+/// ct::launch(conjugate, 2, (&mut x,))?;
+/// assert_eq!(x.to_vec()?, [ct::c128::new(3.0, -4.0); 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ComplexArrayMut<T, const R: usize> {
+    reals: ArrayMut<T, R>,
+}
+
+/// The shape of the parts.
+fn shape_of_parts<const R: usize>(mut shape: [usize; R]) -> [usize; R] {
+    const { assert!(R >= 1, "an array of complex numbers has at least one axis") };
+    shape[R - 1] = shape[R - 1].saturating_mul(2);
+    shape
+}
+
+/// An index of tiles of complex numbers as one of tiles of their parts.
+#[derive(Clone, Copy)]
+struct OfParts<const R: usize>([Component; R]);
+
+impl<const R: usize> TileIndex<R> for OfParts<R> {
+    fn components(self) -> [Component; R] {
+        self.0
+    }
+}
+
+#[track_caller]
+fn index_of_parts<const R: usize>(place: Place, name: &str, index: impl TileIndex<R>) -> OfParts<R> {
+    let mut index = index.components();
+    let last = match index[R - 1] {
+        tiles @ Component::Tiles(_) => Some(tiles),
+        Component::Elements(number) => record(|t| {
+            t.at(place);
+            number.doubled(t, place).map(Component::Elements)
+        }),
+        Component::Sparse(_) => {
+            let message =
+                format!("`{name}`: the last component of the index of complex numbers is a list of positions");
+            let way_out = "a list goes along another axis; single numbers: `.reals()` and `gather`";
+            record(|t| t.report(place, message, &[way_out]));
+            None
+        }
+    };
+    index[R - 1] = last.unwrap_or_else(|| 0usize.component());
+    OfParts(index)
+}
+
+impl Trace {
+    /// One part of each pair along the last axis.
+    fn part_of_pairs(&mut self, place: Place, pairs: Raw, part: usize) -> Raw {
+        self.at(place);
+        let mut shape = self.shape(pairs);
+        let rank = shape.len();
+        let dtype = match self.usable(pairs, place) {
+            Some(value) => self.builder.module.dtype(value),
+            None => return pairs,
+        };
+        shape[rank - 1] /= 2;
+        let mut apart = shape.clone();
+        apart.push(2);
+        let value = self.usable(pairs, place).expect("it was usable");
+        let apart = self.put(Opcode::Reshape, &[value], vec![], dtype, &apart);
+        let apart = self.raw(apart);
+        let index: Vec<Component> = (0..=rank).map(|axis| if axis == rank { part } else { 0 }.component()).collect();
+        let mut thin = shape.clone();
+        thin.push(1);
+        let thin = self.extract(place, "load", apart, &index, dtype, &thin);
+        match self.usable(thin, place) {
+            Some(value) => {
+                let value = self.put(Opcode::Reshape, &[value], vec![], dtype, &shape);
+                self.raw(value)
+            }
+            None => self.poison(Type::tile(dtype, shape)),
+        }
+    }
+}
+
+macro_rules! complex_array {
+    ($name:ident $reals:ident) => {
+        impl<T, const R: usize> Clone for $name<T, R> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<T, const R: usize> Copy for $name<T, R> {}
+
+        impl<T: Float, const R: usize> $reals<T, R> {
+            /// Pairs along the last axis as complex numbers. Without its partner, the last element of an odd extent is the
+            /// real part of a number whose imaginary part reads as padding and is not written.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn square(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     let z = x.complex().load(0, [2]);
+            ///     y.complex().store(0, z * z);
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1.0, 2.0, 0.0, 3.0], [4])?, ct::Device::cpu().zeros([4])?);
+            /// ct::launch(square, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [-3.0, 4.0, -9.0, 0.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[must_use]
+            pub fn complex(self) -> $name<T, R> {
+                $name { reals: self }
+            }
+        }
+
+        impl<T: Float, const R: usize> $name<T, R> {
+            /// The parts: an array whose last axis is twice as long.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn first(x: ct::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     y.store(0, x.reals().load(0, [2]));
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let (x, mut y) = (device.complex(&[ct::c64::new(3.0, 4.0)], [1])?, device.zeros([2])?);
+            /// ct::launch(first, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [3.0, 4.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[must_use]
+            pub fn reals(self) -> $reals<T, R> {
+                self.reals
+            }
+
+            /// The tile of `shape` at a tile index, as [`Array::load`] has it. What lies outside of the array reads as
+            /// zero. A list of positions ([`ct::at`](crate::at)) goes along all axes but the last.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn kernel(x: ct::ComplexArray<f32, 2>, y: ct::ComplexArrayMut<f32, 2>) {
+            ///     y.store((0, 0), x.load((0, ct::at(1)), [2, 2]));
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let host: Vec<ct::c64> = (0..6).map(|i| ct::c64::new(i as f32, -1.0)).collect();
+            /// let (x, mut y) = (device.complex(&host, [2, 3])?, device.complex_zeros([2, 2])?);
+            /// ct::launch(kernel, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [host[1], host[2], host[4], host[5]]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> Complex<Tile<T, R>> {
+                self.load_with(index, shape, LoadOptions::default())
+            }
+
+            /// [`Self::load`] with padding (of both parts), axis order and hints as stated.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn shortest(x: ct::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     let options = ct::LoadOptions::new().padding(Padding::PosInf);
+            ///     y.store(0, x.load_with(0, [4], options).abs().reduce_min(0));
+            /// }
+            ///
+            /// let device = ct::Device::cpu();
+            /// let (x, mut y) = (device.complex(&[ct::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
+            /// ct::launch(shortest, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [5.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn load_with(
+                self,
+                index: impl TileIndex<R>,
+                shape: [usize; R],
+                options: LoadOptions,
+            ) -> Complex<Tile<T, R>> {
+                let place = here();
+                let pairs = self.reals.load_with(index_of_parts(place, "load", index), shape_of_parts(shape), options);
+                let part = |part| Tile::from_raw(record(|t| t.part_of_pairs(place, pairs.raw(), part)));
+                Complex { re: part(0), im: part(1) }
+            }
+
+            /// The extent of an axis in complex numbers.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn kernel(x: ct::ComplexArray<f32, 2>, y: ArrayMut<i32, 1>) {
+            ///     y.store_scalar(0, x.extent(0) * 10 + x.extent(1));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().complex_zeros::<f32, 2>([2, 3])?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(kernel, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [23]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn extent(self, axis: usize) -> Scalar<i32> {
+                let extent = self.reals.extent(axis);
+                if axis + 1 == R { (extent >> 1) + (extent & 1) } else { extent }
+            }
+
+            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn kernel(x: ct::ComplexArray<f32, 1>, y: ArrayMut<i32, 1>) {
+            ///     y.store_scalar(0, x.num_tiles(0, [4]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().complex_zeros::<f32, 1>([9])?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(kernel, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [3]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+                self.reals.num_tiles(axis, shape_of_parts(shape))
+            }
+        }
+    };
+}
+complex_array!(ComplexArray Array);
+#[cfg(not(doctest))] // the examples are the same
+complex_array!(ComplexArrayMut ArrayMut);
+
+impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
+    /// Writes a tile at a tile index, as [`ArrayMut::store`] has it. What lies outside of the array is not written.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill(y: ct::ComplexArrayMut<f32, 1>) {
+    ///     let tile = ct::Complex::full([2], ct::c64::new(1.0, 2.0));
+    ///     y.store(ct::bid(0), tile);
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().complex_zeros::<f32, 1>([3])?;
+    /// ct::launch(fill, 2, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [ct::c64::new(1.0, 2.0); 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store(self, index: impl TileIndex<R>, tile: Complex<Tile<T, R>>) {
+        self.store_with(index, tile, StoreOptions::default());
+    }
+
+    /// [`Self::store`] with axis order and hints as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill(y: ct::ComplexArrayMut<f32, 1>) {
+    ///     let tile = ct::Complex::full([2], ct::c64::new(1.0, 2.0));
+    ///     y.store_with(ct::bid(0), tile, ct::StoreOptions::new().latency(2));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().complex_zeros::<f32, 1>([3])?;
+    /// ct::launch(fill, 2, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [ct::c64::new(1.0, 2.0); 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store_with(self, index: impl TileIndex<R>, tile: Complex<Tile<T, R>>, options: StoreOptions) {
+        let index = index_of_parts(here(), "store", index);
+        self.reals.store_with(index, tile.re.interleave(tile.im, R - 1), options);
+    }
+}

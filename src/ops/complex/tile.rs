@@ -1,0 +1,200 @@
+//! Tiles and scalars as the parts of complex numbers.
+
+use super::super::construct::full;
+use super::super::mma::{MatrixRank, Rank, matmul, mma};
+use super::super::operand::Operand;
+use super::super::reduce::Axes;
+use super::super::state::{State, Values};
+use crate::complex::{Complex, ComplexPart, Sealed};
+use crate::element::{Element, Float, MatmulInput, MmaInput};
+use crate::tile::{Scalar, Tile};
+
+macro_rules! parts {
+    ($([$($generics:tt)*] $ty:ty;)+) => {$(
+        impl<T: Float $($generics)*> Sealed for $ty {}
+        #[diagnostic::do_not_recommend]
+        impl<T: Float $($generics)*> ComplexPart for $ty {
+            #[track_caller]
+            fn fused(self, factor: Self, addend: Self) -> Self {
+                self.fma(factor, addend)
+            }
+            #[track_caller]
+            fn if_smaller(self, than: Self, first: Self, second: Self) -> Self {
+                self.abs().lt(than.abs()).select(first, second)
+            }
+            #[track_caller]
+            fn length(self, other: Self) -> Self {
+                self.hypot(other)
+            }
+            #[track_caller]
+            fn angle(self, x: Self) -> Self {
+                self.atan2(x)
+            }
+            #[track_caller]
+            fn to_power(self) -> Self {
+                self.exp()
+            }
+            #[track_caller]
+            fn sine_cosine(self) -> (Self, Self) {
+                (self.sin(), self.cos())
+            }
+        }
+    )+};
+}
+parts! { [, const R: usize] Tile<T, R>; [] Scalar<T>; }
+
+/// What goes through loops and branches.
+impl<X: State> State for Complex<X> {
+    fn flatten(&self, out: &mut Values) {
+        self.re.flatten(out);
+        self.im.flatten(out);
+    }
+    fn rebuild(&self, from: &mut Values) -> Self {
+        Complex { re: self.re.rebuild(from), im: self.im.rebuild(from) }
+    }
+}
+
+impl<T: Float> Complex<Scalar<T>> {
+    /// Both parts times a real number.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let z = ct::Complex::new(ct::scalar(1.0f32), ct::scalar(-2.0)).scale(0.5);
+    /// ct::assert!(z.re.eq(0.5) & z.im.eq(-1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn scale(self, factor: impl Operand<Scalar<T>>) -> Self {
+        Complex { re: self.re * factor, im: self.im * factor }
+    }
+}
+
+impl<T: Element, const R: usize> Complex<Tile<T, R>> {
+    /// A tile with this number everywhere.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let z = ct::Complex::full([4], ct::c64::new(1.0, -2.0));
+    /// ct::assert!(z.re.eq(1.0) & z.im.eq(-2.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn full(shape: [usize; R], value: Complex<T>) -> Self {
+        Complex { re: full(shape, value.re), im: full(shape, value.im) }
+    }
+}
+
+impl<T: Float, const R: usize> Complex<Tile<T, R>> {
+    /// Both parts times a real number, a scalar, or the elements of a tile.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let z = ct::Complex::full([2], ct::c64::new(1.0, -2.0)).scale(0.5);
+    /// ct::assert!(z.re.eq(0.5) & z.im.eq(-1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn scale(self, factor: impl Operand<Tile<T, R>>) -> Self {
+        Complex { re: self.re * factor, im: self.im * factor }
+    }
+
+    /// The sum along axes, which remain with extent 1, as [`Tile::sum`] has it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let z = ct::Complex::full([2, 4], ct::c64::new(1.0, -2.0)).sum([0, 1]);
+    /// ct::assert!(z.re.eq(8.0) & z.im.eq(-16.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sum(self, axes: impl Axes + Copy) -> Self {
+        Complex { re: self.re.sum(axes), im: self.im.sum(axes) }
+    }
+
+    /// Are both parts equal?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let z = ct::Complex::new(ct::astile([1.0f32, 2.0]), ct::astile([0.0, 3.0]));
+    /// ct::assert!(z.equals(z.conj()).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn equals(self, other: Self) -> Tile<bool, R> {
+        self.re.eq(other.re) & self.im.eq(other.im)
+    }
+}
+
+impl<A: Float, const R: usize> Complex<Tile<A, R>>
+where
+    Rank<R>: MatrixRank,
+{
+    /// The matrix product with `b`, added to an accumulator: four products of real tiles, as [`mma`](crate::mma) has them.
+    /// (Three would do, of sums of parts; these are rounded to the element type of the operands, which costs digits.)
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let i = ct::Complex::full([2, 2], ct::c64::new(0.0, 1.0));
+    /// let z = i.mma(i, ct::Complex::full([2, 2], ct::c64::new(5.0, 1.0)));
+    /// ct::assert!(z.re.eq(3.0) & z.im.eq(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn mma<B, C>(self, b: Complex<Tile<B, R>>, acc: Complex<Tile<C, R>>) -> Complex<Tile<C, R>>
+    where
+        A: MmaInput<B, C>,
+        B: Float,
+        C: Element,
+    {
+        let re = mma(self.re, b.re, acc.re);
+        let im = mma(self.re, b.im, acc.im);
+        Complex { re: mma(-self.im, b.im, re), im: mma(self.im, b.re, im) }
+    }
+
+    /// The matrix product with `b`, as [`matmul`](crate::matmul) has that of real tiles.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let i = ct::Complex::full([2, 2], ct::c64::new(0.0, 1.0));
+    /// ct::assert!(i.matmul(i).re.eq(-2.0) & i.matmul(i).im.eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn matmul<B>(self, b: Complex<Tile<B, R>>) -> Complex<Tile<A::Acc, R>>
+    where
+        A: MatmulInput<B> + MmaInput<B, A::Acc>,
+        B: Float,
+    {
+        let re = matmul(self.re, b.re);
+        let im = matmul(self.re, b.im);
+        Complex { re: mma(-self.im, b.im, re), im: mma(self.im, b.re, im) }
+    }
+}

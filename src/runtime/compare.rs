@@ -1,0 +1,147 @@
+//! Several ways to do the same work, measured in turns.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::bench::{Bench, Times};
+use super::stream::Stream;
+use crate::error::{Error, Result};
+
+/// Queues the work on a stream.
+type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
+
+/// Turns that each way has at most.
+const TURNS: usize = 5;
+
+impl Bench {
+    /// Measures several ways to do the same work on a state, arrays mostly. They take turns, in one order and then in the
+    /// other, so that all meet the same clocks and temperatures; the first run of a turn, which meets what another way
+    /// left in the caches, does not count.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// fn double(y: ct::ArrayMut<f32, 1>, tile: usize) {
+    ///     y.store(ct::bid(0), y.load(ct::bid(0), [tile]) * 2.0);
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let mut y = device.zeros([4096])?;
+    /// let with = |tile: usize| move |y: &mut ct::DeviceArray<f32, 1>| ct::launch(double, 4096 / tile, (y, ct::Constant(tile)));
+    /// let compared = ct::Bench::new().runs(5).compare(&device.default_stream(), &mut y, &[&with(256), &with(1024)])?;
+    /// println!("{compared}");
+    /// assert!(compared.ratio(0) == 1.0 && compared.ratio(1) > 0.0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Bench::run`]; [`Error::Argument`] where there is no way.
+    #[track_caller]
+    pub fn compare<S>(self, stream: &Stream, state: &mut S, ways: &[Way<'_, S>]) -> Result<Comparison> {
+        if ways.is_empty() {
+            return Err(Error::argument("a comparison has at least one way to do the work"));
+        }
+        let mut hosts = Vec::with_capacity(ways.len());
+        for way in ways {
+            hosts.push(self.prepare(stream, &mut || way(state))?);
+        }
+        let turns = self.num_runs().min(TURNS);
+        let mut all: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
+        let mut medians: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
+        for turn in 0..turns {
+            let runs = self.num_runs() * (turn + 1) / turns - self.num_runs() * turn / turns;
+            for place in 0..ways.len() {
+                let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };
+                let times = self.batch(stream, runs + 1, &mut hosts[at], &mut || ways[at](state))?;
+                all[at].extend(&times[1..]);
+                medians[at].push(Times::of(times[1..].to_vec()).median());
+            }
+        }
+        let ratio = |of: &Vec<Duration>| {
+            let mut ratios: Vec<f64> =
+                of.iter().zip(&medians[0]).map(|(time, first)| quotient(*time, *first)).collect();
+            ratios.sort_by(f64::total_cmp);
+            ratios[ratios.len() / 2]
+        };
+        let ratios = medians.iter().map(ratio).collect();
+        Ok(Comparison { times: all.into_iter().map(Times::of).collect(), ratios })
+    }
+}
+
+/// One time over another; 1 where both are too short to be seen.
+fn quotient(time: Duration, first: Duration) -> f64 {
+    if time == first { 1.0 } else { time.as_secs_f64() / first.as_secs_f64() }
+}
+
+/// What [`Bench::compare`] measured, in the order of the ways. Its `Display` has a line for each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    times: Vec<Times>,
+    ratios: Vec<f64>,
+}
+
+impl Comparison {
+    /// The times of each way.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let compared = ct::Bench::new().runs(3).compare(&ct::Device::cpu().default_stream(), &mut (), &[&|_| Ok(())])?;
+    /// assert_eq!(compared.times()[0].all().len(), 3);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn times(&self) -> &[Times] {
+        &self.times
+    }
+
+    /// The time of this way over that of the first one, in turns that followed each other: the median of them.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let stream = ct::Device::cpu().default_stream();
+    /// let pause = |_: &mut ()| Ok(std::thread::sleep(std::time::Duration::from_millis(2)));
+    /// let compared = ct::Bench::new().runs(3).compare(&stream, &mut (), &[&pause, &|_| Ok(())])?;
+    /// assert!(compared.ratio(1) < 1.0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Where there are fewer ways.
+    pub fn ratio(&self, way: usize) -> f64 {
+        self.ratios[way]
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.times.iter().zip(&self.ratios).enumerate();
+        lines.into_iter().try_for_each(|(way, (times, ratio))| writeln!(f, "{way}: {times}, {ratio:.3} of the first"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::runtime::Device;
+
+    #[test]
+    fn ways_take_turns() {
+        let stream = Device::cpu().default_stream();
+        let seen = RefCell::new(String::new());
+        let way = |name: char, micros: u64| {
+            let seen = &seen;
+            move |_: &mut ()| {
+                seen.borrow_mut().push(name);
+                std::thread::sleep(Duration::from_micros(micros));
+                Ok(())
+            }
+        };
+        let (a, b) = (way('a', 4000), way('b', 1000));
+        let compared = Bench::new().warm_up(1).runs(3).compare(&stream, &mut (), &[&a, &b]).unwrap();
+        assert_eq!(*seen.borrow(), "abaabbbbaaaabb");
+        assert_eq!(compared.times().iter().map(|times| times.all().len()).collect::<Vec<_>>(), [3, 3]);
+        assert!(compared.ratio(0) == 1.0 && compared.ratio(1) < 0.9, "{compared}");
+        assert!(Bench::new().compare(&stream, &mut (), &[]).is_err());
+    }
+}

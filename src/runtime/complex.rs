@@ -1,0 +1,232 @@
+//! Arrays of complex numbers on a device: arrays of their parts, and how these arrive in kernels.
+
+use std::fmt;
+
+use super::array::DeviceArray;
+use super::device::Device;
+use super::view::{DeviceView, DeviceViewMut};
+use crate::complex::Complex;
+use crate::element::Float;
+use crate::error::{Error, Result};
+use crate::kernel::{ArrivesAs, LaunchArg};
+use crate::ops::{ComplexArray, ComplexArrayMut};
+use crate::tile::{Array, ArrayMut};
+
+/// An array of rank `R` of complex numbers with parts of type `T` in the memory of one device.
+///
+/// Made by [`Device::complex`] and [`Device::complex_zeros`]. In a kernel, `&ComplexDeviceArray` arrives as
+/// [`ComplexArray`] and `&mut ComplexDeviceArray` as [`ComplexArrayMut`]. In memory it is an array of `T` whose last axis is
+/// twice as long ([`ComplexDeviceArray::reals`]): views of that, and arrays of pairs from elsewhere, arrive by
+/// [`Interleaved`].
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn phase(x: ct::ComplexArray<f64, 1>, y: ArrayMut<f64, 1>) {
+///     y.store(0, x.load(0, [2]).arg());
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.complex(&[ct::c128::new(0.0, 1.0), ct::c128::new(-1.0, 0.0)], [2])?, device.zeros([2])?);
+/// ct::launch(phase, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [std::f64::consts::FRAC_PI_2, std::f64::consts::PI]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct ComplexDeviceArray<T, const R: usize> {
+    reals: DeviceArray<T, R>,
+}
+
+/// An array of pairs of numbers, given to a kernel as one of complex numbers: what is given as an [`Array`] of `T`
+/// (or as [`ArrayMut`]) arrives as [`ComplexArray`] (or [`ComplexArrayMut`]), whose last axis is half as long.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn turned(x: ct::ComplexArray<f32, 2>, y: ct::ComplexArrayMut<f32, 2>) {
+///     y.store((0, 0), x.load((0, 0), [2, 1]).mul_i());
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.array(&[1.0, 2.0, 9.0, 9.0, 3.0, 4.0, 9.0, 9.0], [2, 4])?;
+/// let mut y = device.zeros::<f32, 2>([2, 2])?;
+/// let columns = x.slice(1, ..2)?; // the first number of each row
+/// ct::launch(turned, 1, (ct::Interleaved(columns), ct::Interleaved(&mut y)))?;
+/// assert_eq!(y.to_vec()?, [-2.0, 1.0, -4.0, 3.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Interleaved<A>(pub A);
+
+impl<T: Float, A: ArrivesAs<Array<T, R>>, const R: usize> ArrivesAs<ComplexArray<T, R>> for Interleaved<A> {
+    type Given = A::Given;
+
+    #[inline]
+    fn give(self) -> A::Given {
+        self.0.give()
+    }
+
+    fn arrive(traced: <A::Given as LaunchArg>::Traced) -> ComplexArray<T, R> {
+        A::arrive(traced).complex()
+    }
+}
+
+impl<T: Float, A: ArrivesAs<ArrayMut<T, R>>, const R: usize> ArrivesAs<ComplexArrayMut<T, R>> for Interleaved<A> {
+    type Given = A::Given;
+
+    #[inline]
+    fn give(self) -> A::Given {
+        self.0.give()
+    }
+
+    fn arrive(traced: <A::Given as LaunchArg>::Traced) -> ComplexArrayMut<T, R> {
+        A::arrive(traced).complex()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, T: Float, const R: usize> ArrivesAs<ComplexArray<T, R>> for &'a ComplexDeviceArray<T, R> {
+    type Given = DeviceView<'a, T, R>;
+
+    #[inline]
+    fn give(self) -> Self::Given {
+        self.reals.view()
+    }
+
+    fn arrive(traced: Array<T, R>) -> ComplexArray<T, R> {
+        traced.complex()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, T: Float, const R: usize> ArrivesAs<ComplexArrayMut<T, R>> for &'a mut ComplexDeviceArray<T, R> {
+    type Given = DeviceViewMut<'a, T, R>;
+
+    #[inline]
+    fn give(self) -> Self::Given {
+        self.reals.view_mut()
+    }
+
+    fn arrive(traced: ArrayMut<T, R>) -> ComplexArrayMut<T, R> {
+        traced.complex()
+    }
+}
+
+/// The parts of numbers, in memory order.
+fn parts<T: Float>(numbers: &[Complex<T>]) -> Vec<T> {
+    numbers.iter().flat_map(|z| [z.re, z.im]).collect()
+}
+
+#[track_caller]
+fn shape_of_parts<const R: usize>(mut shape: [usize; R]) -> Result<[usize; R]> {
+    const { assert!(R >= 1, "an array of complex numbers has at least one axis") };
+    match shape[R - 1].checked_mul(2) {
+        Some(extent) => {
+            shape[R - 1] = extent;
+            Ok(shape)
+        }
+        None => {
+            Err(Error::argument(format!("an array of complex numbers of shape {shape:?} does not fit into memory")))
+        }
+    }
+}
+
+#[track_caller]
+fn check_count<const R: usize>(given: usize, shape: [usize; R]) -> Result<()> {
+    match shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent)) == Some(given) {
+        true => Ok(()),
+        false => Err(Error::argument(format!("{given} complex numbers for an array of shape {shape:?}"))),
+    }
+}
+
+impl Device {
+    /// An array of these complex numbers, in row-major order.
+    ///
+    /// ```
+    /// use cutlet::{Device, c64};
+    /// let a = Device::cpu().complex(&[c64::new(1.0, 2.0), c64::new(3.0, 4.0)], [2])?;
+    /// assert_eq!(a.reals().to_vec()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the shape has another number of elements, [`Error::Driver`] when the device has not
+    /// enough memory or earlier work on it failed.
+    #[track_caller]
+    pub fn complex<T: Float, const R: usize>(
+        &self,
+        host: &[Complex<T>],
+        shape: [usize; R],
+    ) -> Result<ComplexDeviceArray<T, R>> {
+        check_count(host.len(), shape)?;
+        Ok(ComplexDeviceArray { reals: self.array(&parts(host), shape_of_parts(shape)?)? })
+    }
+
+    /// An array of complex zeros.
+    ///
+    /// # Errors
+    /// As [`Device::complex`].
+    #[track_caller]
+    pub fn complex_zeros<T: Float, const R: usize>(&self, shape: [usize; R]) -> Result<ComplexDeviceArray<T, R>> {
+        Ok(ComplexDeviceArray { reals: self.zeros(shape_of_parts(shape)?)? })
+    }
+}
+
+impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
+    /// The device it is on.
+    pub fn device(&self) -> Device {
+        self.reals.device()
+    }
+
+    /// Extents in complex numbers.
+    pub fn shape(&self) -> [usize; R] {
+        let mut shape = self.reals.shape();
+        shape[R - 1] /= 2;
+        shape
+    }
+
+    /// How many complex numbers there are.
+    pub fn len(&self) -> usize {
+        self.reals.len() / 2
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.reals.is_empty()
+    }
+
+    /// The parts: an array whose last axis is twice as long.
+    pub fn reals(&self) -> &DeviceArray<T, R> {
+        &self.reals
+    }
+
+    /// [`ComplexDeviceArray::reals`], to write.
+    pub fn reals_mut(&mut self) -> &mut DeviceArray<T, R> {
+        &mut self.reals
+    }
+
+    /// The numbers in row-major order; waits for the work that writes them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when this work failed.
+    pub fn to_vec(&self) -> Result<Vec<Complex<T>>> {
+        Ok(self.reals.to_vec()?.chunks_exact(2).map(|pair| Complex::new(pair[0], pair[1])).collect())
+    }
+
+    /// Overwrites all numbers with host values in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    #[track_caller]
+    pub fn copy_from(&mut self, host: &[Complex<T>]) -> Result<()> {
+        check_count(host.len(), self.shape())?;
+        self.reals.copy_from(&parts(host))
+    }
+}
+
+impl<T: Float, const R: usize> fmt::Debug for ComplexDeviceArray<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ComplexDeviceArray<{}>({:?} on {})", T::NAME, self.shape(), self.device())
+    }
+}

@@ -1,0 +1,297 @@
+//! Waiting for a stream without holding a thread up: a future that the driver wakes.
+//!
+//! The driver calls back when the work that was queued is done, or has failed; that is all a future needs, so any executor
+//! will do. Nothing here calls the driver from within its call.
+
+use std::ffi::c_void;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::driver::sys::CUstream;
+use super::gpu::{Gpu, GpuEvent, GpuStream, StreamHandle};
+use super::stream::{Event, Stream};
+use crate::error::Result;
+
+/// What the driver and a future share.
+#[derive(Default)]
+struct Shared(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// What the driver said when the work was done; 0: well.
+    status: Option<u32>,
+    waker: Option<Waker>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, status: u32) {
+        let waker = {
+            let mut state = self.state();
+            state.status = Some(status);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            // A panic of the executor must not go through the driver.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
+
+/// What the driver calls.
+unsafe extern "C" fn finished(_stream: CUstream, status: u32, shared: *mut c_void) {
+    // SAFETY: the pointer was made for this one call.
+    let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };
+    shared.finish(status);
+}
+
+/// Asks the driver to call when the present work of a stream is done.
+fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
+    stream.gpu.make_current()?;
+    let given = Arc::into_raw(shared.clone());
+    // SAFETY: the stream is alive; the driver calls once, also where the work fails.
+    let asked =
+        unsafe { stream.gpu.driver.stream_add_callback(stream.raw, finished, given.cast_mut().cast::<c_void>(), 0) };
+    if asked.is_err() {
+        // SAFETY: it will not be called, so the handle is still ours.
+        drop(unsafe { Arc::from_raw(given) });
+    }
+    asked
+}
+
+/// A future of the work that a stream had when this was made: ready when that is done.
+///
+/// Made by [`Stream::finished`], [`Stream::finished_with`], and by awaiting an [`Event`]. It needs no runtime and no thread
+/// of its own; any executor (tokio, smol, a loop) can poll it. To drop it waits for nothing and stops nothing.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Finished<T> {
+    wait: Result<Wait>,
+    value: Option<T>,
+}
+
+/// What is waited for; nothing on the cpu device.
+type Wait = Option<(Arc<Shared>, &'static Gpu)>;
+
+impl<T> Finished<T> {
+    fn of(wait: Result<Wait>, value: T) -> Finished<T> {
+        Finished { wait, value: Some(value) }
+    }
+}
+
+/// The value is only moved.
+impl<T> Unpin for Finished<T> {}
+
+impl<T> Future for Finished<T> {
+    type Output = Result<T>;
+
+    /// # Panics
+    /// When it was ready before.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let ended = match std::mem::replace(&mut self.wait, Ok(None)) {
+            Ok(Some((shared, gpu))) => {
+                let mut state = shared.state();
+                let Some(status) = state.status else {
+                    state.waker = Some(context.waker().clone());
+                    drop(state);
+                    self.wait = Ok(Some((shared, gpu)));
+                    return Poll::Pending;
+                };
+                gpu.driver.said("cuStreamAddCallback", status).and_then(|()| gpu.failures.check())
+            }
+            other => other.map(drop),
+        };
+        let value = self.value.take().expect("a future that was not ready before");
+        Poll::Ready(ended.map(|()| value))
+    }
+}
+
+impl Stream {
+    /// A future of the present work of this stream; [`Stream::synchronize`] without a thread that waits.
+    ///
+    /// # Errors
+    /// When it is awaited: [`crate::Error::Driver`] when this work, or earlier work on the device, failed; [`crate::Error::Execution`]
+    /// when an assertion did.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// async fn doubled(x: &mut ct::DeviceArray<f32, 1>) -> ct::Result<Vec<f32>> {
+    ///     ct::launch(|x: ct::ArrayMut<f32, 1>| x.store(0, x.load(0, [4]) * 2.0), 1, (&mut *x,))?;
+    ///     x.device().default_stream().finished().await?;
+    ///     x.to_vec() // there is nothing left to wait for
+    /// }
+    ///
+    /// // In place of an executor:
+    /// let mut x = ct::Device::cpu().full([4], 1.5f32)?;
+    /// let mut future = std::pin::pin!(doubled(&mut x));
+    /// let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// let values = loop {
+    ///     if let std::task::Poll::Ready(values) = future.as_mut().poll(&mut context) {
+    ///         break values?;
+    ///     }
+    /// };
+    /// assert_eq!(values, [3.0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn finished(&self) -> Finished<()> {
+        self.finished_with(())
+    }
+
+    /// As [`Stream::finished`], with a value that it keeps and gives back: the arrays that the work uses, say. (An array
+    /// that is dropped earlier is freed behind the work.)
+    ///
+    /// # Errors
+    /// As [`Stream::finished`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let stream = ct::Device::cpu().default_stream();
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), 1, (&mut x,))?;
+    /// let future = stream.finished_with(x); // an executor may have it: it borrows nothing
+    /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// # let std::task::Poll::Ready(x) = std::pin::pin!(future).poll(&mut context) else { panic!() };
+    /// # assert_eq!(x?.to_vec()?, [1; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn finished_with<T>(&self, value: T) -> Finished<T> {
+        Finished::of(self.as_gpu().map(wait_for).transpose(), value)
+    }
+}
+
+fn wait_for(stream: &StreamHandle) -> Result<(Arc<Shared>, &'static Gpu)> {
+    let shared = Arc::new(Shared::default());
+    ask(stream, &shared)?;
+    Ok((shared, stream.gpu))
+}
+
+/// An event can be awaited: `event.await?`.
+///
+/// ```
+/// # use cutlet as ct;
+/// async fn after(event: ct::Event) -> ct::Result<()> {
+///     event.await
+/// }
+/// # let event = ct::Device::cpu().default_stream().record()?;
+/// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// # assert!(std::pin::pin!(after(event)).poll(&mut context).is_ready());
+/// # Ok::<(), ct::Error>(())
+/// ```
+impl IntoFuture for Event {
+    type Output = Result<()>;
+    type IntoFuture = Finished<()>;
+
+    fn into_future(self) -> Finished<()> {
+        (&self).into_future()
+    }
+}
+
+impl IntoFuture for &Event {
+    type Output = Result<()>;
+    type IntoFuture = Finished<()>;
+
+    fn into_future(self) -> Finished<()> {
+        let wait = |event: &GpuEvent| {
+            // The driver calls for streams: one with nothing but the event before the call. It goes when that was made.
+            let stream = StreamHandle::new(event.gpu)?;
+            event.hold_back(&stream)?;
+            wait_for(&stream)
+        };
+        Finished::of(self.as_gpu().map(wait).transpose(), ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::Wake;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::runtime::Device;
+    use crate::runtime::tests::{LONG, N, add, gpu, load};
+
+    /// Tells a channel.
+    struct Tells(mpsc::Sender<()>);
+
+    impl Wake for Tells {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.send(());
+        }
+    }
+
+    /// Runs a future to its end, and says how often it was polled. Fails if it is not woken.
+    fn block_on<F: Future>(future: F) -> (F::Output, u32) {
+        let (tell, told) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Tells(tell)));
+        let mut future = std::pin::pin!(future);
+        for polls in 1.. {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return (output, polls);
+            }
+            told.recv_timeout(Duration::from_secs(20)).expect("the future is woken");
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn on_the_cpu_device_all_is_done() -> Result<()> {
+        let stream = Device::cpu().stream()?;
+        let (value, polls) = block_on(stream.finished_with(7));
+        assert_eq!((value?, polls), (7, 1));
+        block_on(stream.record()?.into_future()).0
+    }
+
+    #[test]
+    fn what_is_called_from_another_thread_wakes() {
+        let (shared, value) = (Arc::new(Shared::default()), 3);
+        let caller = Arc::into_raw(shared.clone()) as usize;
+        // As the driver does it.
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            // SAFETY: the pointer is that of a shared state, given for this one call.
+            unsafe { finished(std::ptr::null_mut(), 0, caller as *mut c_void) };
+        });
+        let future = std::future::poll_fn(|context| {
+            let mut state = shared.state();
+            match state.status {
+                Some(status) => Poll::Ready((status, value)),
+                None => {
+                    state.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        });
+        assert_eq!(block_on(future), ((0, 3), 2));
+        thread.join().expect("no panic");
+        assert_eq!(Arc::strong_count(&shared), 1, "the driver's handle went");
+    }
+
+    #[test]
+    fn work_of_a_gpu_wakes() -> Result<()> {
+        let Some(device) = gpu() else { return Ok(()) };
+        let (kernel, stream) = (load(device)?, device.stream()?);
+        let mut data = device.zeros([N])?;
+        add(&kernel, &mut data, &stream, LONG)?;
+        let event = stream.record()?;
+        let (data, polls) = block_on(stream.finished_with(data));
+        assert_eq!(data?.to_vec()?, [1; N]);
+        assert_eq!(polls, 2, "once before the end, once after it");
+        block_on((&event).into_future()).0?;
+        // A future that is dropped, and a stream that goes before its end.
+        let mut data = device.zeros([N])?;
+        add(&kernel, &mut data, &stream, LONG)?;
+        drop(stream.finished());
+        let future = stream.finished();
+        drop(stream);
+        block_on(future).0?;
+        assert_eq!(data.to_vec()?, [1; N]);
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! What a graph holds while it lives: arrays, their borrows, and plain values beside them.
+
+use crate::element::Element;
+use crate::narrow::Narrow;
+use crate::runtime::packed::PackedDeviceArray;
+use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
+
+/// What a [`Graph`](crate::Graph) can hold: arrays, owned or borrowed, views, numbers, and tuples, lists, options and boxes of
+/// such.
+///
+/// # Safety
+/// For as long as the value is held or borrowed, every allocation that is shown is there, nobody else writes it, and
+/// nobody else uses one that is shown as writable. An implementation that calls those of its fields, and has none that
+/// share (`Rc`, `Arc`, locks, cells), is right.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::runtime::Memory;
+///
+/// struct Layer {
+///     weight: ct::DeviceArray<f32, 2>,
+///     bias: ct::DeviceArray<f32, 1>,
+/// }
+///
+/// // SAFETY: shows its own arrays.
+/// unsafe impl ct::Held for Layer {
+///     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+///         self.weight.arrays(visit);
+///         self.bias.arrays(visit);
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be held by a graph",
+    note = "arrays, borrows of arrays, views, numbers, and tuples, lists and options of such can; a struct of them \
+            by `unsafe impl ct::Held`"
+)]
+pub unsafe trait Held {
+    /// Shows each allocation, and whether it may be written.
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool));
+}
+
+// SAFETY (these): an array owns its allocation, a unique view borrows it uniquely, a view borrows it.
+unsafe impl<T: Element, const R: usize> Held for DeviceArray<T, R> {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        visit(&self.memory, true);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<T: Element, const R: usize> Held for DeviceViewMut<'_, T, R> {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        visit(self.memory, true);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<T: Element, const R: usize> Held for DeviceView<'_, T, R> {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        visit(self.memory, false);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<F: Narrow, const R: usize> Held for PackedDeviceArray<F, R> {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        self.as_words().arrays(visit);
+    }
+}
+
+// SAFETY: nobody writes what is borrowed.
+unsafe impl<H: Held + ?Sized> Held for &H {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        (**self).arrays(&mut |memory, _| visit(memory, false));
+    }
+}
+
+// SAFETY: that of what it contains, to which it is the only way.
+unsafe impl<H: Held + ?Sized> Held for &mut H {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        (**self).arrays(visit);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<H: Held + ?Sized> Held for Box<H> {
+    fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+        (**self).arrays(visit);
+    }
+}
+
+macro_rules! lists {
+    ($([$($generic:tt)*] $list:ty;)+) => {$(
+        // SAFETY: that of the elements.
+        unsafe impl<H: Held, $($generic)*> Held for $list {
+            fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
+                self.iter().for_each(|held| held.arrays(visit));
+            }
+        }
+    )+};
+}
+lists! {
+    [] [H];
+    [const N: usize] [H; N];
+    [] Vec<H>;
+    [] Option<H>;
+}
+
+macro_rules! values {
+    ($($value:ty)+) => {$(
+        // SAFETY: there is no allocation of a device.
+        unsafe impl Held for $value {
+            fn arrays(&self, _visit: &mut dyn FnMut(&Memory, bool)) {}
+        }
+    )+};
+}
+values! {
+    bool i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64
+    crate::f16 crate::bf16 crate::tf32 crate::f8e4m3fn crate::f8e5m2 crate::f8e5m3fnu crate::f8e8m0fnu
+}
+
+macro_rules! tuples {
+    ($(($($held:ident)*))+) => {$(
+        // SAFETY: that of the elements.
+        unsafe impl<$($held: Held),*> Held for ($($held,)*) {
+            #[allow(non_snake_case)]
+            fn arrays(&self, _visit: &mut dyn FnMut(&Memory, bool)) {
+                let ($($held,)*) = self;
+                $($held.arrays(_visit);)*
+            }
+        }
+    )+};
+}
+tuples! {
+    () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) (A B C D E F G H I)
+    (A B C D E F G H I J) (A B C D E F G H I J K) (A B C D E F G H I J K L)
+}

@@ -1,0 +1,275 @@
+//! Graphs on the cpu device, and on a GPU where there is one.
+
+use super::*;
+use crate as ct;
+use crate::runtime::tests::gpu;
+use crate::runtime::{DeviceArray, DeviceView};
+use crate::tile::{Array, ArrayMut, Scalar};
+
+const TILE: usize = 64;
+
+/// `y = a x + y`, some elements of one block.
+fn axpy(x: Array<f32, 1>, y: ArrayMut<f32, 1>, a: Scalar<f32>) {
+    let i = ct::bid(0);
+    y.store(i, x.load(i, [TILE]) * a + y.load(i, [TILE]));
+}
+
+fn increment(x: ArrayMut<i32, 1>) {
+    x.store(ct::bid(0), x.load(ct::bid(0), [TILE]) + 1);
+}
+
+fn devices() -> Vec<Device> {
+    std::iter::once(Device::cpu()).chain(gpu()).collect()
+}
+
+fn ramp(device: Device, n: usize) -> Result<DeviceArray<f32, 1>> {
+    device.from_fn([n], |[i]| i as f32)
+}
+
+#[test]
+fn replays_are_launches_in_their_order() -> Result<()> {
+    for device in devices() {
+        for n in [1, 64, 1000] {
+            let state = (ramp(device, n)?, device.full([n], 1.0f32)?, device.zeros([n])?);
+            let blocks = n.div_ceil(TILE);
+            let mut graph = Graph::capture(state, move |(x, y, z)| {
+                ct::launch(axpy, blocks, (&*x, &mut *y, 2.0))?;
+                z.copy_from_array(&y.view())?;
+                ct::launch(axpy, blocks, (&*y, &mut *z, 0.5))
+            })?;
+            assert_eq!((graph.len(), graph.device()), (3, device));
+            assert_eq!(graph.state().1.to_vec()?, vec![1.0; n], "not run yet");
+            for round in 1..=3 {
+                graph.replay()?;
+                let y: Vec<f32> = (0..n).map(|i| 1.0 + 2.0 * round as f32 * i as f32).collect();
+                let z: Vec<f32> = y.iter().map(|y| 1.5 * y).collect();
+                let (_, its_y, its_z) = graph.state();
+                assert_eq!((its_y.to_vec()?, its_z.to_vec()?), (y, z), "{device}, {n} elements, round {round}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn parameters_stay_as_they_were_until_the_state_changes() -> Result<()> {
+    for device in devices() {
+        let mut graph = Graph::capture((ramp(device, 100)?, device.zeros([100])?, 1.0f32), |(x, y, a)| {
+            ct::launch(axpy, 2, (&*x, &mut *y, *a))
+        })?;
+        graph.replay()?;
+        graph.state_mut().2 = 10.0;
+        graph.replay()?;
+        assert_eq!(graph.state().1.to_vec()?[3], 33.0);
+        // Another array, of another address: what was there may go while its work still runs.
+        graph.state_mut().1 = device.full([100], 5.0)?;
+        graph.update()?;
+        graph.replay()?;
+        assert_eq!(graph.state().1.to_vec()?[3], 35.0);
+        // Another extent: other code, for it is no multiple of 16 any more.
+        *graph.state_mut() = (ramp(device, 128)?, device.zeros([128])?, 2.0);
+        graph.replay()?;
+        assert_eq!(graph.state().1.to_vec()?[127], 254.0);
+    }
+    Ok(())
+}
+
+#[test]
+fn more_work_than_before_makes_another_graph() -> Result<()> {
+    for device in devices() {
+        let mut graph = Graph::capture((device.zeros([10])?, 1usize), |(x, count)| {
+            (0..*count).try_for_each(|_| ct::launch(increment, 1, (&mut *x,)))
+        })?;
+        let mut want = 0;
+        for count in [1, 7, 2, 100] {
+            graph.state_mut().1 = count;
+            graph.replay()?;
+            want += count as i32;
+            assert_eq!((graph.len(), graph.state().0.to_vec()?), (count, vec![want; 10]));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_graph_borrows() -> Result<()> {
+    for device in devices() {
+        let (x, mut y, mut rest) = (ramp(device, 64)?, device.zeros([64])?, device.zeros([64])?);
+        let mut graph = Graph::capture((&x, &mut y, rest.view_mut().slice(0, 8..)?), |(x, y, rest)| {
+            ct::launch(axpy, 1, (&**x, &mut **y, 3.0))?;
+            ct::launch(axpy, 1, (x.slice(0, 8..)?, rest, 1.0))
+        })?;
+        graph.replay()?;
+        assert_eq!(x.to_vec()?[5], 5.0);
+        drop(graph);
+        assert_eq!((y.to_vec()?[63], rest.to_vec()?[7], rest.to_vec()?[8]), (189.0, 0.0, 8.0));
+    }
+    Ok(())
+}
+
+#[test]
+fn replays_are_ordered_with_other_streams() -> Result<()> {
+    for device in devices() {
+        let streams = [device.default_stream(), device.stream()?, device.stream()?];
+        let mut graph =
+            Graph::capture(device.zeros([1000])?, |x| (0..20).try_for_each(|_| ct::launch(increment, 16, (&mut *x,))))?;
+        for round in 0..30 {
+            graph.replay_on(&streams[round % 3])?;
+        }
+        let mut x = graph.into_state();
+        ct::Launch::new(16).stream(&streams[1]).launch(increment, (&mut x,))?;
+        assert_eq!(x.to_vec()?, [601; 1000]);
+        // Arrays may go while replays are queued.
+        for _ in 0..3 {
+            let mut graph = Graph::capture(device.zeros([1000])?, |x| {
+                (0..50).try_for_each(|_| ct::launch(increment, 16, (&mut *x,)))
+            })?;
+            graph.replay_on(&streams[2])?;
+            drop(graph);
+            assert_eq!(device.full([1000], 7)?.to_vec()?, [7; 1000]);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn kernels_that_start_early_are_captured() -> Result<()> {
+    fn double(x: ArrayMut<i32, 1>) {
+        ct::grid_dependency_control_wait();
+        x.store(ct::bid(0), x.load(ct::bid(0), [TILE]) * 2);
+        ct::grid_dependency_control_launch_dependents();
+    }
+    for device in devices() {
+        let mut graph = Graph::capture((device.full([500], 1)?, device.zeros([500])?), |(x, y)| {
+            // SAFETY: nothing stands before the wait.
+            let launch = unsafe { ct::Launch::new(8).programmatic_dependent_launch() };
+            (0..4).try_for_each(|_| launch.launch(double, (&mut *x,)))?;
+            y.copy_from_array(&x.view())?;
+            launch.launch(double, (&mut *y,))
+        })?;
+        graph.replay()?;
+        graph.replay()?;
+        assert_eq!((graph.state().0.to_vec()?[499], graph.state().1.to_vec()?[0]), (256, 512));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_no_work_of_a_graph_is_an_error() -> Result<()> {
+    /// What is said about a closure.
+    #[track_caller]
+    fn refusal<S: Held>(state: S, work: impl FnMut(&mut S) -> Result<()> + Send) -> String {
+        Graph::capture(state, work).expect_err("no graph").to_string()
+    }
+    for device in devices() {
+        let other = ramp(device, 64)?;
+        let text = refusal(device.zeros([64])?, |y| ct::launch(axpy, 1, (&other, y, 1.0)));
+        assert!(text.contains("kernel `axpy` reads an array of 256 bytes that the graph does not hold"), "{text}");
+        let text = refusal(device.zeros([64])?, |y| y.copy_from_array(&other.view()));
+        assert!(text.contains("a copy reads"), "{text}");
+        let text = refusal((), |()| device.zeros::<f32, 1>([3]).map(drop));
+        assert!(text.contains("making an array is no work of a graph") && text.contains("graph/tests.rs"), "{text}");
+        let text = refusal(device.zeros([3])?, |x| x.copy_from(&[1, 2, 3]));
+        assert!(text.contains("a copy from the host is no work of a graph"), "{text}");
+        let text = refusal(device.zeros::<i32, 1>([3])?, |x| x.to_vec().map(drop));
+        assert!(text.contains("a copy to the host is no work of a graph"), "{text}");
+        let text = refusal((), |()| Graph::capture((), |()| Ok(())).map(drop));
+        assert!(text.contains("a graph is no work of a graph"), "{text}");
+        assert!(refusal((), |()| Ok(())).contains("a graph of nothing"));
+        let text = refusal(device.zeros([3])?, |x| {
+            ct::launch(increment, 1, (x,))?;
+            Err(Error::argument("of the closure"))
+        });
+        assert!(text.contains("of the closure"), "{text}");
+        // After all that this thread launches as ever.
+        let mut x = device.zeros([3])?;
+        ct::launch(increment, 1, (&mut x,))?;
+        assert_eq!(x.to_vec()?, [1; 3]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_ends_the_recording() -> Result<()> {
+    let caught = std::panic::catch_unwind(|| {
+        let state = Device::cpu().zeros([3]).expect("an array");
+        Graph::capture(state, |x| {
+            ct::launch(increment, 1, (x,))?;
+            panic!("of the closure")
+        })
+        .map(drop)
+    });
+    assert!(caught.is_err() && !recording::is_on());
+    let graph = Graph::capture(Device::cpu().zeros([3])?, |x| ct::launch(increment, 1, (x,)))?;
+    assert_eq!(graph.len(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_state_that_fails_to_record_is_tried_again() -> Result<()> {
+    for device in devices() {
+        let mut graph = Graph::capture((Some(device.zeros([3])?), 1), |(x, _)| {
+            let x = x.as_mut().ok_or_else(|| Error::argument("it is gone"))?;
+            ct::launch(increment, 1, (x,))
+        })?;
+        let x = graph.state_mut().0.take();
+        assert!(graph.replay().is_err() && graph.replay().is_err());
+        graph.state_mut().0 = x;
+        graph.replay()?;
+        assert_eq!(graph.state().0.as_ref().expect("it is back").to_vec()?, [1; 3]);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_shared_is_not_written() -> Result<()> {
+    // A unique array that becomes a shared one while it is recorded.
+    let mut array = Some(Device::cpu().zeros::<i32, 1>([3])?);
+    let state: Option<&'static DeviceArray<i32, 1>> = None;
+    let error = Graph::capture(state, |shared| {
+        if let Some(mut array) = array.take() {
+            ct::launch(increment, 1, (&mut array,))?;
+            *shared = Some(Box::leak(Box::new(array)));
+        }
+        Ok(())
+    })
+    .expect_err("a write");
+    assert!(error.to_string().contains("writes an array of 12 bytes"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn graphs_move_between_threads() -> Result<()> {
+    for device in devices() {
+        let mut graph = Graph::capture(device.zeros([64])?, |x| ct::launch(increment, 1, (x,)))?;
+        let mut graph = std::thread::spawn(move || graph.replay().map(|()| graph)).join().expect("no panic")?;
+        graph.replay()?;
+        assert_eq!(graph.into_state().to_vec()?, [2; 64]);
+    }
+    Ok(())
+}
+
+#[test]
+fn assertions_of_replays_are_noticed() -> Result<()> {
+    fn small(x: Array<i32, 1>) {
+        ct::assert!(x.load(0, [4]).lt(5), "too large");
+    }
+    // On a GPU any thread that waits may learn of it, as others that run beside this test.
+    let mut graph = Graph::capture(Device::cpu().zeros([4])?, |x| ct::launch(small, 1, (&*x,)))?;
+    graph.replay()?;
+    graph.state_mut().copy_from(&[1, 2, 9, 3])?;
+    let error = graph.replay().expect_err("9 is not below 5");
+    assert!(error.to_string().contains("too large"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_view_may_be_held() -> Result<()> {
+    let x = ramp(Device::cpu(), 8)?;
+    let state: (DeviceView<'_, f32, 1>, _) = (x.slice(0, 2..6)?, Device::cpu().zeros([4])?);
+    let mut graph = Graph::capture(state, |(x, y)| y.copy_from_array(x))?;
+    graph.replay()?;
+    assert_eq!(graph.state().1.to_vec()?, [2.0, 3.0, 4.0, 5.0]);
+    assert_eq!(format!("{graph:?}"), "Graph on the cpu device of [\"copy of 16 bytes\"]");
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Arrays that a launch makes for itself.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use super::array::DeviceArray;
+use super::device::Device;
+use super::memory::MemoryUse;
+use crate::backend::ParamWord;
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::kernel::sealed::Sealed;
+use crate::kernel::{ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::tile::{ArrayMut, Tracer};
+
+/// An array that the launch makes, on its own device and filled with one value: a result, or scratch memory that all tile
+/// blocks share. Arrives in the kernel as an `ArrayMut`.
+///
+/// [`launch`](crate::launch()) frees it when the kernel has ended, in the order of the stream;
+/// [`launch_returning`](crate::launch_returning) gives it back as a [`DeviceArray`].
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// // The last block to arrive adds up what all of them left.
+/// fn sum(x: Array<f32, 1>, parts: ArrayMut<f32, 1>, arrived: ArrayMut<i32, 1>, y: ArrayMut<f32, 1>) {
+///     let i = ct::bid(0);
+///     parts.store(i, x.load(i, [8]).sum(0));
+///     let before = arrived.entry(0).atomic_add(1);
+///     ct::if_then(before.eq(ct::num_blocks(0) - 1), || y.store(0, parts.load(0, [16]).sum(0)));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.full([100], 0.5f32)?, device.zeros([1])?);
+/// ct::launch(sum, 13, (&x, ct::NewArray::zeros([13]), ct::NewArray::zeros([1]), &mut y))?;
+/// assert_eq!(y.to_vec()?, [50.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct NewArray<T, const R: usize> {
+    shape: [usize; R],
+    value: T,
+    made: OnceLock<DeviceArray<T, R>>,
+}
+
+impl<T: Element, const R: usize> NewArray<T, R> {
+    /// An array of this shape, of zeros (`false` for bool).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # let device = ct::Device::cpu();
+    /// let x = device.full([40], 3)?;
+    /// let copy = |x: Array<i32, 1>, y: ArrayMut<i32, 1>| y.store(ct::bid(0), x.load(ct::bid(0), [16]));
+    /// let (.., y) = ct::launch_returning(copy, 3, (&x, ct::NewArray::zeros([40])))?;
+    /// assert_eq!(y.to_vec()?, [3; 40]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn zeros(shape: [usize; R]) -> NewArray<T, R> {
+        NewArray::full(shape, T::from_bits(0))
+    }
+
+    /// An array of this shape, of one value.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let first = |y: ArrayMut<f32, 1>| y.store_scalar(0, 1.0);
+    /// let (y,) = ct::Launch::new(1).backend(ct::Backend::Cpu).launch_returning(first, (ct::NewArray::full([3], 0.5),))?;
+    /// assert_eq!(y.to_vec()?, [1.0, 0.5, 0.5]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn full(shape: [usize; R], value: T) -> NewArray<T, R> {
+        NewArray { shape, value, made: OnceLock::new() }
+    }
+
+    /// What the launch knows about it: row-major, and at a wide address.
+    fn facts(&self) -> ArrayFacts {
+        super::arg::facts_of_new::<T, R>(self.shape)
+    }
+}
+
+impl<T, const R: usize> fmt::Debug for NewArray<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NewArray({:?})", self.shape)
+    }
+}
+
+impl<T, const R: usize> Sealed for NewArray<T, R> {}
+
+impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
+    type Traced = ArrayMut<T, R>;
+    type Back = DeviceArray<T, R>;
+
+    fn key(&self, key: &mut WordWriter) {
+        key.push(super::arg::facts_word(self.facts()));
+    }
+
+    fn trace(&self, tracer: &mut Tracer) -> ArrayMut<T, R> {
+        tracer.array_mut(self.facts())
+    }
+
+    fn make(&self, device: Option<Device>) -> Result<()> {
+        let Some(device) = device else {
+            let message = "a `NewArray` lives as long as its launch: for a launch through the driver, pass an array";
+            return Err(Error::argument(message));
+        };
+        if self.made.get().is_none() {
+            let made = match self.value.to_bits() {
+                0 => device.zeros(self.shape)?,
+                _ => device.full(self.shape, self.value)?,
+            };
+            let _ = self.made.set(made);
+        }
+        Ok(())
+    }
+
+    fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+        if let Some(array) = self.made.get() {
+            visit(MemoryUse { memory: &array.memory, writes: true, empty: array.is_empty() });
+        }
+    }
+
+    fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+        match self.made.get() {
+            Some(array) => super::arg::pack_array(array, params),
+            None => unreachable!("a launch makes its arrays before it packs them"),
+        }
+    }
+
+    fn back(self) -> DeviceArray<T, R> {
+        self.made.into_inner().expect("a launch that succeeded has made its arrays")
+    }
+}
+
+arrives_as_it_is! { [T: Element, const R: usize] NewArray<T, R> => ArrayMut<T, R>; }
