@@ -144,15 +144,37 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines the lanes of a warp that these steps begin with by one instruction, where one operand of 32 bits is
-    /// reduced by one op, and all lanes hold elements of the axis, or replicas that count for nothing. Gives their number.
+    /// Combines the lanes of a warp that these steps begin with by one instruction, if there is one. Gives their number.
     fn reduce_whole_warp(&mut self, body: BlockId, partials: &mut Partials, steps: &[(Bit, u32)]) -> Option<usize> {
         let is_lane = |(bit, _): &&(Bit, u32)| matches!(bit, Bit::Lane(_));
         let lanes = steps.iter().take_while(is_lane).count();
+        let replicas = partials.lane.iter().filter(|&&image| image == 0).count();
+        let whole = lanes + replicas == partials.lane.len();
+        (whole && self.reduce_by_redux(body, partials, lanes)).then_some(lanes)
+    }
+
+    /// Combines so many bits of the lane's number by one instruction, where one operand of 32 bits is reduced by one op, and
+    /// what the other bits tell apart are replicas that count for nothing.
+    fn reduce_by_redux(&mut self, body: BlockId, partials: &mut Partials, lanes: usize) -> bool {
+        let Some((how, ty)) = self.redux_of(body) else { return false };
+        let counts = matches!(how, ReduxOp::Add | ReduxOp::Xor);
+        let whole = lanes == partials.lane.len() || lanes > 1 && !counts;
+        if !whole || partials.dtypes != [DType::I32] || !pass::commutes(self.module, body) {
+            return false;
+        }
+        for slot in &mut partials.slots[0] {
+            *slot = self.b.redux(how, ty, *slot);
+        }
+        partials.lane.fill(0);
+        true
+    }
+
+    /// The combination of `redux` that a region of one op does.
+    fn redux_of(&self, body: BlockId) -> Option<(ReduxOp, Ty)> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
         let extreme = |op: &Op| if op.sign() == Sign::Signed { Ty::S32 } else { Ty::U32 };
-        let (how, ty) = match op.code {
+        Some(match op.code {
             Opcode::AddI => (ReduxOp::Add, Ty::U32),
             Opcode::MinI => (ReduxOp::Min, extreme(op)),
             Opcode::MaxI => (ReduxOp::Max, extreme(op)),
@@ -160,18 +182,7 @@ impl Lowering<'_> {
             Opcode::OrI => (ReduxOp::Or, Ty::B32),
             Opcode::XorI => (ReduxOp::Xor, Ty::B32),
             _ => return None,
-        };
-        let replicas = partials.lane.iter().filter(|&&image| image == 0).count();
-        let counts = matches!(how, ReduxOp::Add | ReduxOp::Xor);
-        let whole = lanes > 1 && lanes + replicas == partials.lane.len() && (replicas == 0 || !counts);
-        if !whole || partials.dtypes != [DType::I32] || !pass::commutes(self.module, body) {
-            return None;
-        }
-        for slot in &mut partials.slots[0] {
-            *slot = self.b.redux(how, ty, *slot);
-        }
-        partials.lane.fill(0);
-        Some(lanes)
+        })
     }
 
     fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
@@ -441,6 +452,10 @@ impl Lowering<'_> {
                 let read = vector::load(&mut self.b, Space::Shared, dtype, 1, &addr, MemMods::default(), None);
                 partials.slots[list][slot] = read[0];
             }
+        }
+        let whole = partials.lane.iter().all(|&image| image == 0);
+        if whole && self.reduce_by_redux(body, partials, lanes.len()) {
+            return Ok(());
         }
         lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, ordered))
     }
