@@ -4,11 +4,9 @@
 //! A level joins runs of neighbours pairwise: of a reduction each pair becomes one element, of a scan the last element of
 //! the first run is combined with all of the second one (Ladner and Fischer, 1980).
 
-use rustc_hash::FxHashMap;
-
-use crate::dtype::DType;
+use super::writer::{Writer, is_elementwise};
 use crate::error::Diagnostic;
-use crate::ir::{Attr, BlockId, ConstData, Elem, Module, Op, OpId, Opcode, Substitution, Type, Value};
+use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 
 /// Does the body combine each pair of arguments with one commutative op?
 pub(crate) fn commutes(module: &Module, body: BlockId) -> bool {
@@ -42,7 +40,7 @@ pub(crate) fn with_order_kept(module: &Module) -> Result<Option<Module>, Vec<Dia
     }
     let mut module = module.clone();
     let mut values = Substitution::new();
-    expand_block(&mut module, body, &mut values);
+    expand_block(&mut Writer::new(&mut module), body, &mut values);
     values.apply(&mut module, body);
     Ok(Some(module))
 }
@@ -56,12 +54,7 @@ fn is_expanded(module: &Module, id: OpId) -> bool {
 
 fn problem(module: &Module, id: OpId) -> Option<Diagnostic> {
     let op = module.op(id);
-    let is_plain = |&id: &OpId| {
-        let code = module.op(id).code;
-        code.is_elementwise() || matches!(code, Opcode::Constant | Opcode::Yield)
-    };
-    let plain = module.block(op.regions[0]).ops.iter().all(is_plain);
-    (!plain).then(|| {
+    (!is_elementwise(module, op.regions[0])).then(|| {
         let message = format!(
             "{} by a function that does more than elementwise operations has no order through Tile IR: use the back end \
              `ptx`, or take branches and loops out of the function (`ct::select`)",
@@ -71,42 +64,41 @@ fn problem(module: &Module, id: OpId) -> Option<Diagnostic> {
     })
 }
 
-fn expand_block(module: &mut Module, block: BlockId, values: &mut Substitution) {
-    let ops = std::mem::take(&mut module.block_mut(block).ops);
-    let mut out = Vec::with_capacity(ops.len());
+fn expand_block(writer: &mut Writer, block: BlockId, values: &mut Substitution) {
+    let (ops, outer) = writer.begin_block(block);
     for id in ops {
-        if !is_expanded(module, id) {
-            for region in module.op(id).regions.clone() {
-                expand_block(module, region, values);
+        if is_expanded(writer.module, id) {
+            let op = writer.module.op(id).clone();
+            writer.begin(&op);
+            let mut tree = Tree { ops: writer, op: &op };
+            let results = if op.code == Opcode::Scan { tree.scan() } else { tree.reduce() };
+            op.results.iter().zip(results).for_each(|(&old, new)| values.replace(old, new));
+        } else {
+            for region in writer.module.op(id).regions.clone() {
+                expand_block(writer, region, values);
             }
-            out.push(id);
-            continue;
+            writer.keep(id);
         }
-        let op = module.op(id).clone();
-        let mut tree = Tree { module, out: &mut out, op: &op };
-        let results = if op.code == Opcode::Scan { tree.scan() } else { tree.reduce() };
-        op.results.iter().zip(results).for_each(|(&old, new)| values.replace(old, new));
     }
-    module.block_mut(block).ops = out;
+    writer.end_block(block, outer);
 }
 
 /// The tree in the place of an op.
-struct Tree<'a> {
-    module: &'a mut Module,
-    out: &'a mut Vec<OpId>,
+struct Tree<'a, 'm> {
+    ops: &'a mut Writer<'m>,
     op: &'a Op,
 }
 
-impl Tree<'_> {
+impl Tree<'_, '_> {
     /// Extents of the operands before, along and after the axis.
     fn extents(&self) -> [i64; 3] {
-        let shape = self.module.shape(self.op.operands[0]);
+        let shape = self.ops.shape(self.op.operands[0]);
         let axis = self.op.dim() as usize;
         [shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product()]
     }
 
     fn reduce(&mut self) -> Vec<Value> {
-        let [mut outer, mut count, inner] = self.extents();
+        let [outer, mut count, inner] = self.extents();
         let mut tiles = self.op.operands.clone();
         while count > 1 {
             count /= 2;
@@ -114,8 +106,6 @@ impl Tree<'_> {
             let [first, second] = self.halves(&tiles, [rows, inner]);
             tiles = self.combine(&second, &first, &[rows, inner]);
         }
-        outer *= inner;
-        debug_assert_eq!(self.module.shape(tiles[0]).iter().product::<i64>(), outer);
         self.shaped_as_results(&tiles)
     }
 
@@ -149,113 +139,37 @@ impl Tree<'_> {
         let whole = self.reshaped(tiles, &[rows, 2, half]);
         [0, 1].map(|number| {
             let parts: Vec<Value> =
-                whole.iter().map(|&tile| self.extract(tile, [0, number, 0], [rows, 1, half])).collect();
+                whole.iter().map(|&tile| self.ops.extract(tile, &[0, number, 0], &[rows, 1, half])).collect();
             self.reshaped(&parts, &[rows, half])
         })
     }
 
     /// The element of a number along the middle axis, for all places there.
     fn edge(&mut self, tiles: &[Value], number: i64, shape: [i64; 3]) -> Vec<Value> {
-        let edge = [shape[0], 1, shape[2]];
-        let stretched = |this: &mut Self, &tile: &Value| {
-            let edge = this.extract(tile, [0, number, 0], edge);
-            this.broadcast(edge, &shape)
+        let stretched = |ops: &mut Writer, tile: Value| {
+            let edge = ops.extract(tile, &[0, number, 0], &[shape[0], 1, shape[2]]);
+            ops.broadcast(edge, &shape)
         };
-        tiles.iter().map(|tile| stretched(self, tile)).collect()
+        tiles.iter().map(|&tile| stretched(self.ops, tile)).collect()
     }
 
     /// Rows of two halves.
     fn joined(&mut self, first: Value, second: Value, [rows, half]: [i64; 2]) -> Value {
-        let [first, second] = [first, second].map(|tile| self.reshaped(&[tile], &[rows, 1, half])[0]);
-        self.put(Opcode::Cat, &[first, second], vec![Attr::Dim(1)], &[rows, 2, half])
+        let [first, second] = [first, second].map(|tile| self.ops.reshape(tile, &[rows, 1, half]));
+        self.ops.cat(first, second, 1)
     }
 
     fn shaped_as_results(&mut self, tiles: &[Value]) -> Vec<Value> {
-        let shape = self.module.shape(self.op.results[0]).to_vec();
+        let shape = self.ops.shape(self.op.results[0]);
         self.reshaped(tiles, &shape)
     }
 
     fn reshaped(&mut self, tiles: &[Value], shape: &[i64]) -> Vec<Value> {
-        let one = |this: &mut Self, &tile: &Value| match this.module.shape(tile) == shape {
-            true => tile,
-            false => this.put(Opcode::Reshape, &[tile], vec![], shape),
-        };
-        tiles.iter().map(|tile| one(self, tile)).collect()
-    }
-
-    fn broadcast(&mut self, tile: Value, shape: &[i64]) -> Value {
-        match self.module.shape(tile) == shape {
-            true => tile,
-            false => self.put(Opcode::Broadcast, &[tile], vec![], shape),
-        }
-    }
-
-    fn extract(&mut self, tile: Value, number: [i64; 3], shape: [i64; 3]) -> Value {
-        if self.module.shape(tile) == shape {
-            return tile;
-        }
-        let indices = number.map(|number| {
-            let words = Attr::Value(ConstData::Splat(number as u64));
-            self.typed(Opcode::Constant, &[], vec![words], Type::scalar(DType::I32))
-        });
-        let elem = self.elem(tile);
-        let ty = self.module.intern(Type::Tile { elem, shape: shape.to_vec() });
-        let id = self.module.add_op(Opcode::Extract, &[&[tile], &indices], vec![], vec![], &[ty], self.op.loc);
-        self.out.push(id);
-        self.module.op(id).results[0]
+        tiles.iter().map(|&tile| self.ops.reshape(tile, shape)).collect()
     }
 
     /// The function of the region for each element of tiles of this shape: of the later ones, and of those before.
     fn combine(&mut self, later: &[Value], before: &[Value], shape: &[i64]) -> Vec<Value> {
-        let block = self.module.block(self.op.regions[0]).clone();
-        let pairs = block.args.chunks(2).zip(later.iter().zip(before));
-        let mut known: FxHashMap<Value, Value> =
-            pairs.flat_map(|(args, (&later, &before))| [(args[0], later), (args[1], before)]).collect();
-        for id in block.ops {
-            let op = self.module.op(id).clone();
-            let operands: Vec<Value> = op
-                .operands
-                .iter()
-                .map(|value| known.get(value).copied().unwrap_or_else(|| self.spread(*value, shape)))
-                .collect();
-            if op.code == Opcode::Yield {
-                return operands;
-            }
-            let attrs = op.attrs.iter().map(|attr| match attr {
-                Attr::Value(ConstData::Dense(words)) => Attr::Value(ConstData::Splat(words[0])),
-                attr => attr.clone(),
-            });
-            let ty = Type::Tile { elem: self.elem(op.results[0]), shape: shape.to_vec() };
-            let value = self.typed(op.code, &operands, attrs.collect(), ty);
-            known.insert(op.results[0], value);
-        }
-        unreachable!("a region ends with yield")
-    }
-
-    /// A scalar from outside of the region, everywhere.
-    fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
-        let one = self.put(Opcode::Reshape, &[scalar], vec![], &vec![1; shape.len()]);
-        self.broadcast(one, shape)
-    }
-
-    fn elem(&self, tile: Value) -> Elem {
-        match self.module.ty(tile) {
-            Type::Tile { elem, .. } => *elem,
-            other => unreachable!("no tile: {other:?}"),
-        }
-    }
-
-    /// An op whose result has the elements of its first operand.
-    fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, shape: &[i64]) -> Value {
-        let ty = Type::Tile { elem: self.elem(operands[0]), shape: shape.to_vec() };
-        self.typed(code, operands, attrs, ty)
-    }
-
-    fn typed(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: Type) -> Value {
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
-        let ty = self.module.intern(ty);
-        let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], self.op.loc);
-        self.out.push(id);
-        self.module.op(id).results[0]
+        self.ops.combine(self.op.regions[0], [later, before], shape, |value| value)
     }
 }

@@ -16,6 +16,7 @@ mod require;
 mod rotate;
 mod scaled;
 mod work;
+mod writer;
 
 #[cfg(test)]
 pub(crate) mod tests;

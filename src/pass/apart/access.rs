@@ -25,7 +25,7 @@ fn stride(traversal: i64, start: i64) -> Stride {
 impl Cutter<'_> {
     /// `make_partition_view` and the like.
     pub fn view(&mut self, op: &Op) {
-        let ty = self.module.ty(op.results[0]).clone();
+        let ty = self.ops.module.ty(op.results[0]).clone();
         let tensor = self.one(op.operands[0]);
         let grid = Grid::of(&tile_of(&ty));
         let views: Vec<Value> = grid
@@ -38,9 +38,9 @@ impl Cutter<'_> {
                     Type::StridedView { .. } => Opcode::MakeStridedView,
                     _ => Opcode::MakeGatherScatterView,
                 };
-                let ty = self.module.intern(ty);
-                let id = self.emit(code, &[&[tensor]], vec![], vec![], &[ty]);
-                self.module.op(id).results[0]
+                let ty = self.ops.module.intern(ty);
+                let id = self.ops.emit(code, &[&[tensor]], vec![], vec![], &[ty]);
+                self.ops.module.op(id).results[0]
             })
             .collect();
         self.views.insert(op.results[0], views.into());
@@ -49,16 +49,16 @@ impl Cutter<'_> {
     /// `get_index_space_shape`: the first box of each tile begins where the tile does.
     pub fn index_space(&mut self, op: &Op) {
         let view = self.views[&op.operands[0]][0];
-        let types: Vec<_> = op.results.iter().map(|&result| self.module.ty_id(result)).collect();
-        let id = self.emit(op.code, &[&[view]], vec![], vec![], &types);
-        let counts = self.module.op(id).results.clone();
+        let types: Vec<_> = op.results.iter().map(|&result| self.ops.module.ty_id(result)).collect();
+        let id = self.ops.emit(op.code, &[&[view]], vec![], vec![], &types);
+        let counts = self.ops.module.op(id).results.clone();
         op.results.iter().zip(counts).for_each(|(&result, count)| self.set(result, [count]));
     }
 
     /// An access through a view.
     pub fn access(&mut self, op: &Op) {
         let view = op.operand_group("view")[0];
-        let ty = self.module.ty(view).clone();
+        let ty = self.ops.module.ty(view).clone();
         let (views, tile) = (self.views[&view].clone(), tile_of(&ty));
         let grid = Grid::of(&tile);
         let names = op.code.spec().operands;
@@ -123,14 +123,14 @@ impl Cutter<'_> {
                 if types.len() == 1 { types[0] } else { types[number] }
             })
             .collect();
-        let id = self.emit(op.code, groups, op.attrs.clone(), vec![], &types);
-        let made = self.module.op(id).results.clone();
+        let id = self.ops.emit(op.code, groups, op.attrs.clone(), vec![], &types);
+        let made = self.ops.module.op(id).results.clone();
         results.iter_mut().zip(made).for_each(|(list, value)| list.push(value));
     }
 
     fn finish_access(&mut self, op: &Op, results: Vec<Vec<Value>>) {
         for (&result, values) in op.results.iter().zip(results) {
-            match self.module.ty(result) {
+            match self.ops.module.ty(result) {
                 Type::Token => self.join(result, values),
                 _ => self.set(result, values),
             }
@@ -139,21 +139,21 @@ impl Cutter<'_> {
 
     /// Indices of at least 32 bits: what is counted in smaller steps than before needs more of them.
     fn counted(&mut self, indices: &[Value], view: &Type) -> Vec<Vec<Value>> {
-        let narrow = indices.iter().any(|&index| self.module.dtype(index).bits() < 32);
+        let narrow = indices.iter().any(|&index| self.ops.module.dtype(index).bits() < 32);
         let sparse = matches!(view, Type::GatherScatterView { .. });
         indices
             .iter()
             .map(|&index| {
                 let boxes = self.flat(&[index]);
-                if !narrow || sparse && !self.module.shape(index).is_empty() {
+                if !narrow || sparse && !self.ops.module.shape(index).is_empty() {
                     return boxes;
                 }
                 boxes
                     .into_iter()
                     .map(|value| {
                         let signed = vec![Attr::Sign(Sign::Signed)];
-                        match self.module.dtype(value).bits() < 32 {
-                            true => self.put(Opcode::ExtI, &[value], signed, Elem::Num(DType::I32), &[]),
+                        match self.ops.module.dtype(value).bits() < 32 {
+                            true => self.ops.put(Opcode::ExtI, &[value], signed, Elem::Num(DType::I32), &[]),
                             false => value,
                         }
                     })
@@ -180,15 +180,15 @@ impl Cutter<'_> {
 
     /// `index * factor + start`, which does not wrap: an index so far outside of every array stays outside.
     fn scaled(&mut self, index: Value, stride: &Stride) -> Value {
-        let dtype = self.module.dtype(index);
+        let dtype = self.ops.module.dtype(index);
         // Positions of elements have 64 bits.
         let step = if dtype.bits() < 64 { 1 } else { stride.step };
         let most = (i64::MAX >> (64 - dtype.bits())) / (stride.factor * step) - stride.start - 1;
-        let index = self.clamp(index, [-most, most]);
-        let factor = self.number(dtype, stride.factor);
-        let start = self.number(dtype, stride.start);
-        let scaled = self.integers(Opcode::MulI, index, factor);
-        self.integers(Opcode::AddI, scaled, start)
+        let index = self.ops.clamp(index, [-most, most]);
+        let factor = self.ops.number(dtype, stride.factor);
+        let start = self.ops.number(dtype, stride.start);
+        let scaled = self.ops.integers(Opcode::MulI, index, factor);
+        self.ops.integers(Opcode::AddI, scaled, start)
     }
 }
 

@@ -14,9 +14,9 @@ impl Cutter<'_> {
         let types: Vec<TypeId> = op.results.iter().flat_map(|&result| self.types(result)).collect();
         let regions: Vec<BlockId> = op.regions.iter().map(|&region| self.region(region, walk)).collect();
         let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
-        self.begin(op);
-        let id = self.emit(op.code, &groups, op.attrs.clone(), regions, &types);
-        let mut made = self.module.op(id).results.clone().into_iter();
+        self.ops.begin(op);
+        let id = self.ops.emit(op.code, &groups, op.attrs.clone(), regions, &types);
+        let mut made = self.ops.module.op(id).results.clone().into_iter();
         for &result in &op.results {
             let count = self.types(result).len();
             let boxes: Vec<Value> = made.by_ref().take(count).collect();
@@ -26,16 +26,16 @@ impl Cutter<'_> {
 
     /// A block with arguments for the boxes of those of a region, and its ops.
     fn region(&mut self, region: BlockId, walk: Walk) -> BlockId {
-        let args = self.module.block(region).args.clone();
+        let args = self.ops.module.block(region).args.clone();
         let types: Vec<TypeId> = args.iter().flat_map(|&arg| self.types(arg)).collect();
-        let block = self.module.add_block(&types);
-        let mut made = self.module.block(block).args.clone().into_iter();
+        let block = self.ops.module.add_block(&types);
+        let mut made = self.ops.module.block(block).args.clone().into_iter();
         for arg in args {
             let count = self.types(arg).len();
             let boxes: Vec<Value> = made.by_ref().take(count).collect();
             self.set(arg, boxes);
         }
-        self.module.block_mut(block).ops = std::mem::take(&mut self.module.block_mut(region).ops);
+        self.ops.module.block_mut(block).ops = std::mem::take(&mut self.ops.module.block_mut(region).ops);
         walk(self, block);
         block
     }
@@ -45,9 +45,9 @@ impl Cutter<'_> {
         let operands = self.flat(&op.operands);
         debug_assert!(matches!(op.code, Opcode::Yield | Opcode::Continue | Opcode::Break), "{}", op.code.spec().name);
         let count = operands.len() as u32;
-        let op = self.module.op_mut(id);
+        let op = self.ops.module.op_mut(id);
         op.segments = vec![count];
         op.operands = operands;
-        self.keep(id);
+        self.ops.keep(id);
     }
 }

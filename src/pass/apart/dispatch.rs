@@ -14,13 +14,13 @@ fn op(cutter: &mut Cutter<'_>, id: OpId) {
     if cutter.has_problems() {
         return;
     }
-    let op = cutter.module.op(id).clone();
-    cutter.begin(&op);
+    let op = cutter.ops.module.op(id).clone();
+    cutter.ops.begin(&op);
     if !concerns(cutter, &op) {
         if matches!(op.code, Opcode::If | Opcode::For | Opcode::Loop) {
             op.regions.iter().for_each(|&region| block(cutter, region));
         }
-        return cutter.keep(id);
+        return cutter.ops.keep(id);
     }
     match op.code {
         Opcode::If | Opcode::For | Opcode::Loop => cutter.control(&op, block),
@@ -49,7 +49,7 @@ fn op(cutter: &mut Cutter<'_>, id: OpId) {
         Opcode::Pack | Opcode::Unpack => box_by_box(cutter, &op),
         code if code.is_elementwise() => box_by_box(cutter, &op),
         _ => {
-            let shape = op.operands.iter().map(|&value| cutter.module.ty(value)).find_map(|ty| match ty {
+            let shape = op.operands.iter().map(|&value| cutter.ops.module.ty(value)).find_map(|ty| match ty {
                 Type::Tile { shape, .. } if is_cut(shape) => Some(shape.clone()),
                 _ => None,
             });
@@ -61,26 +61,26 @@ fn op(cutter: &mut Cutter<'_>, id: OpId) {
 
 /// Is something that an op takes or gives cut?
 fn concerns(cutter: &Cutter<'_>, op: &Op) -> bool {
-    let cut = |&value: &Value| match cutter.module.ty(value) {
+    let cut = |&value: &Value| match cutter.ops.module.ty(value) {
         Type::Tile { shape, .. } => is_cut(shape),
         view => is_cut_view(view),
     };
-    let inside = op.regions.iter().flat_map(|&region| &cutter.module.block(region).args);
+    let inside = op.regions.iter().flat_map(|&region| &cutter.ops.module.block(region).args);
     op.operands.iter().any(|value| cutter.is_cut(*value)) || op.results.iter().chain(inside).any(cut)
 }
 
 /// An op that does the same to each element.
 fn box_by_box(cutter: &mut Cutter<'_>, op: &Op) {
     let tiles: Vec<_> = op.operands.iter().map(|&value| cutter.get(value)).collect();
-    let elem = cutter.elem(op.results[0]);
-    let grid = Grid::of(&cutter.shape(op.results[0]));
+    let elem = cutter.ops.elem(op.results[0]);
+    let grid = Grid::of(&cutter.ops.shape(op.results[0]));
     let boxes: Vec<Value> = grid
         .places()
         .iter()
         .enumerate()
         .map(|(number, place)| {
             let operands: Vec<Value> = tiles.iter().map(|tile| tile.boxes[number]).collect();
-            cutter.put(op.code, &operands, op.attrs.clone(), elem, &grid.extents(place))
+            cutter.ops.put(op.code, &operands, op.attrs.clone(), elem, &grid.extents(place))
         })
         .collect();
     cutter.set(op.results[0], boxes);
@@ -103,7 +103,7 @@ fn product(cutter: &mut Cutter<'_>, op: &Op) {
                 let at = [left.index(&[before, &[m, k]].concat()), right.index(&[before, &[k, n]].concat())];
                 let mut operands = vec![a.boxes[at[0]], b.boxes[at[1]], sum];
                 operands.extend(scales.iter().zip(at).map(|(scale, at)| scale.boxes[at]));
-                cutter.put(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place))
+                cutter.ops.put(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place))
             })
         })
         .collect();
@@ -117,6 +117,6 @@ fn assertion(cutter: &mut Cutter<'_>, op: &Op) {
     for (number, &part) in condition.boxes.iter().enumerate() {
         let args: Vec<Value> =
             values.iter().map(|tile| tile.boxes[if tile.boxes.len() == 1 { 0 } else { number }]).collect();
-        cutter.emit(op.code, &[&[part], &args], op.attrs.clone(), vec![], &[]);
+        cutter.ops.emit(op.code, &[&[part], &args], op.attrs.clone(), vec![], &[]);
     }
 }

@@ -1,9 +1,8 @@
 //! Reductions and scans: within each box, then from box to box in order; and the function of their region on whole tiles.
 
-use rustc_hash::FxHashMap;
-
 use super::emit::{Cutter, Whole};
-use crate::ir::{Attr, AttrKind, BlockId, ConstData, Elem, Op, Opcode, Substitution, Type, Value};
+use crate::ir::{Op, Substitution, Type, Value};
+use crate::pass::writer::is_elementwise;
 
 impl Cutter<'_> {
     /// `reduce`.
@@ -49,14 +48,14 @@ impl Cutter<'_> {
                 let (index, shape) = (grid.index(&place), grid.extents(&place));
                 let mut values = self.folded(op, &tiles, index, &shape);
                 if let Some(carried) = carried {
-                    let passed: Vec<Value> = carried.iter().map(|&value| self.broadcast(value, &shape)).collect();
+                    let passed: Vec<Value> = carried.iter().map(|&value| self.ops.broadcast(value, &shape)).collect();
                     values = self.combine(op.regions[0], &values, &passed, &shape);
                 }
                 let mut ends = vec![0; shape.len()];
                 ends[axis] = if op.reverse() { 0 } else { shape[axis] - 1 };
                 let mut edge = shape.clone();
                 edge[axis] = 1;
-                carried = Some(values.iter().map(|&value| self.extract(value, &ends, &edge)).collect());
+                carried = Some(values.iter().map(|&value| self.ops.extract(value, &ends, &edge)).collect());
                 for (list, value) in results.iter_mut().zip(values) {
                     list[index] = value;
                 }
@@ -71,20 +70,17 @@ impl Cutter<'_> {
 
     /// The op itself, on one box of each of its tiles.
     fn folded(&mut self, op: &Op, tiles: &[Whole], index: usize, shape: &[i64]) -> Vec<Value> {
-        let region = self.module.clone_block(op.regions[0], &mut Substitution::new());
+        let region = self.ops.module.clone_block(op.regions[0], &mut Substitution::new());
         let operands: Vec<Value> = tiles.iter().map(|tile| tile.boxes[index]).collect();
         let tile = |tile: &Whole| Type::Tile { elem: tile.elem, shape: shape.to_vec() };
-        let types: Vec<_> = tiles.iter().map(|whole| self.module.intern(tile(whole))).collect();
-        let id = self.emit(op.code, &[&operands], op.attrs.clone(), vec![region], &types);
-        self.module.op(id).results.clone()
+        let types: Vec<_> = tiles.iter().map(|whole| self.ops.module.intern(tile(whole))).collect();
+        let id = self.ops.emit(op.code, &[&operands], op.attrs.clone(), vec![region], &types);
+        self.ops.module.op(id).results.clone()
     }
 
     /// Can the function of the region be applied to whole tiles?
     fn is_plain(&mut self, op: &Op) -> bool {
-        let elementwise = self.module.block(op.regions[0]).ops.iter().all(|&id| {
-            let code = self.module.op(id).code;
-            code.is_elementwise() || matches!(code, Opcode::Constant | Opcode::Yield)
-        });
+        let elementwise = is_elementwise(self.ops.module, op.regions[0]);
         if !elementwise {
             self.refuse(
                 op,
@@ -93,39 +89,5 @@ impl Cutter<'_> {
             );
         }
         elementwise
-    }
-
-    /// The function of a region, for each element of tiles of this shape.
-    fn combine(&mut self, region: BlockId, elements: &[Value], passed: &[Value], shape: &[i64]) -> Vec<Value> {
-        let block = self.module.block(region).clone();
-        let mut known: FxHashMap<Value, Value> = FxHashMap::default();
-        for (args, (&element, &before)) in block.args.chunks(2).zip(elements.iter().zip(passed)) {
-            known.insert(args[0], element);
-            known.insert(args[1], before);
-        }
-        for id in block.ops {
-            let op = self.module.op(id).clone();
-            let operands: Vec<Value> = op
-                .operands
-                .iter()
-                .map(|&value| match known.get(&value) {
-                    Some(&tile) => tile,
-                    // A scalar from outside of the region.
-                    None => self.spread(self.one(value), shape),
-                })
-                .collect();
-            if op.code == Opcode::Yield {
-                return operands;
-            }
-            let elem: Elem = self.elem(op.results[0]);
-            let attrs = op.attrs.iter().map(|attr| match attr {
-                Attr::Value(ConstData::Dense(words)) => Attr::Value(ConstData::Splat(words[0])),
-                attr => attr.clone(),
-            });
-            debug_assert!(op.attr(AttrKind::Dim).is_none(), "an elementwise op has no axis");
-            let value = self.put(op.code, &operands, attrs.collect(), elem, shape);
-            known.insert(op.results[0], value);
-        }
-        unreachable!("a region ends with yield")
     }
 }

@@ -65,11 +65,11 @@ impl Cutter<'_> {
         let mut chosen = None;
         for segment in row {
             let local = self.local(index, segment.start / length, segment.length / length);
-            let mut shape = self.shape(segment.value);
+            let mut shape = self.ops.shape(segment.value);
             shape[axis] = length;
-            let zero = self.number(DType::I32, 0);
+            let zero = self.ops.number(DType::I32, 0);
             let indices: Vec<Value> = (0..shape.len()).map(|d| if d == axis { local } else { zero }).collect();
-            let found = self.extract_at(segment.value, &indices, &shape);
+            let found = self.ops.extract_at(segment.value, &indices, &shape);
             chosen = Some(match chosen {
                 None => found,
                 Some(before) => {
@@ -83,25 +83,25 @@ impl Cutter<'_> {
 
     /// The number of a block within a box whose first block is `first`, of `count`; the nearest one of those outside.
     pub fn local(&mut self, index: Value, first: i64, count: i64) -> Value {
-        let dtype = self.module.dtype(index);
-        let first = self.number(dtype, first);
-        let apart = self.integers(Opcode::SubI, index, first);
-        self.clamp(apart, [0, count - 1])
+        let dtype = self.ops.module.dtype(index);
+        let first = self.ops.number(dtype, first);
+        let apart = self.ops.integers(Opcode::SubI, index, first);
+        self.ops.clamp(apart, [0, count - 1])
     }
 
     /// Is a scalar at least this number?
     pub fn reaches(&mut self, index: Value, number: i64) -> Value {
-        let dtype = self.module.dtype(index);
-        let number = self.number(dtype, number);
+        let dtype = self.ops.module.dtype(index);
+        let number = self.ops.number(dtype, number);
         let attrs = vec![Attr::CmpPred(CmpPred::Ge), Attr::Sign(Sign::Signed)];
-        self.put(Opcode::CmpI, &[index, number], attrs, Elem::Num(DType::I1), &[])
+        self.ops.put(Opcode::CmpI, &[index, number], attrs, Elem::Num(DType::I1), &[])
     }
 
     /// One of two tiles, by a scalar.
     pub fn choose(&mut self, condition: Value, if_true: Value, if_false: Value) -> Value {
-        let (elem, shape) = (self.elem(if_true), self.shape(if_true));
-        let condition = self.spread(condition, &shape);
-        self.put(Opcode::Select, &[condition, if_true, if_false], vec![], elem, &shape)
+        let (elem, shape) = (self.ops.elem(if_true), self.ops.shape(if_true));
+        let condition = self.ops.spread(condition, &shape);
+        self.ops.put(Opcode::Select, &[condition, if_true, if_false], vec![], elem, &shape)
     }
 
     /// A tile of another extent along an axis, made row by row.
@@ -125,15 +125,15 @@ impl Cutter<'_> {
         if let Some(segment) = row.iter().find(within)
             && (start - segment.start) % length == 0
         {
-            let mut shape = self.shape(segment.value);
+            let mut shape = self.ops.shape(segment.value);
             let mut indices = vec![0; shape.len()];
             shape[axis] = length;
             indices[axis] = (start - segment.start) / length;
-            return self.extract(segment.value, &indices, &shape);
+            return self.ops.extract(segment.value, &indices, &shape);
         }
         let half = length / 2;
         let (first, second) = (self.take(row, axis, start, half), self.take(row, axis, start + half, half));
-        self.cat(first, second, axis)
+        self.ops.cat(first, second, axis)
     }
 }
 

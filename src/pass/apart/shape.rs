@@ -21,27 +21,27 @@ impl Cutter<'_> {
             let data = match &data {
                 ConstData::Splat(bits) => ConstData::Splat(*bits),
                 ConstData::Dense(words) => {
-                    let shape = cutter.shape(op.results[0]);
+                    let shape = cutter.ops.shape(op.results[0]);
                     ConstData::Dense(elements(&shape, starts, extents).into_iter().map(|at| words[at]).collect())
                 }
             };
-            let elem = cutter.elem(op.results[0]);
-            cutter.put(Opcode::Constant, &[], vec![Attr::Value(data)], elem, extents)
+            let elem = cutter.ops.elem(op.results[0]);
+            cutter.ops.put(Opcode::Constant, &[], vec![Attr::Value(data)], elem, extents)
         });
     }
 
     /// `iota`.
     pub fn iota(&mut self, op: &Op) {
         self.each_box(op, |cutter, starts, extents| {
-            let elem = cutter.elem(op.results[0]);
-            let count = cutter.put(Opcode::Iota, &[], vec![], elem, extents);
+            let elem = cutter.ops.elem(op.results[0]);
+            let count = cutter.ops.put(Opcode::Iota, &[], vec![], elem, extents);
             if starts[0] == 0 {
                 return count;
             }
-            let dtype = cutter.module.dtype(op.results[0]);
-            let start = cutter.number(dtype, starts[0]);
-            let start = cutter.spread(start, extents);
-            cutter.integers(Opcode::AddI, count, start)
+            let dtype = cutter.ops.module.dtype(op.results[0]);
+            let start = cutter.ops.number(dtype, starts[0]);
+            let start = cutter.ops.spread(start, extents);
+            cutter.ops.integers(Opcode::AddI, count, start)
         });
     }
 
@@ -49,14 +49,14 @@ impl Cutter<'_> {
     pub fn stretch(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let from = source.grid();
-        let target = Grid::of(&self.shape(op.results[0]));
+        let target = Grid::of(&self.ops.shape(op.results[0]));
         let boxes: Vec<Value> = target
             .places()
             .iter()
             .map(|place| {
                 let at: Vec<usize> =
                     place.iter().zip(&source.shape).map(|(&n, &extent)| if extent == 1 { 0 } else { n }).collect();
-                self.broadcast(source.boxes[from.index(&at)], &target.extents(place))
+                self.ops.broadcast(source.boxes[from.index(&at)], &target.extents(place))
             })
             .collect();
         self.set(op.results[0], boxes);
@@ -66,7 +66,7 @@ impl Cutter<'_> {
     pub fn permute(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let from = source.grid();
-        let target = Grid::of(&self.shape(op.results[0]));
+        let target = Grid::of(&self.ops.shape(op.results[0]));
         let order = op.permutation().to_vec();
         let boxes: Vec<Value> = target
             .places()
@@ -75,7 +75,13 @@ impl Cutter<'_> {
                 let mut at = vec![0; place.len()];
                 order.iter().zip(place).for_each(|(&axis, &number)| at[axis as usize] = number);
                 let attrs = vec![Attr::Permutation(order.clone())];
-                self.put(Opcode::Permute, &[source.boxes[from.index(&at)]], attrs, source.elem, &target.extents(place))
+                self.ops.put(
+                    Opcode::Permute,
+                    &[source.boxes[from.index(&at)]],
+                    attrs,
+                    source.elem,
+                    &target.extents(place),
+                )
             })
             .collect();
         self.set(op.results[0], boxes);
@@ -91,7 +97,7 @@ impl Cutter<'_> {
     /// `reshape`.
     pub fn reshape(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
-        let to = self.shape(op.results[0]);
+        let to = self.ops.shape(op.results[0]);
         match self.reshaped(&source, &to) {
             Some(whole) => self.set(op.results[0], whole.boxes),
             None => self.refuse(
@@ -119,7 +125,7 @@ impl Cutter<'_> {
         let boxes = places
             .iter()
             .zip(found)
-            .map(|(place, tile)| self.put(Opcode::Reshape, &[tile], vec![], source.elem, &target.extents(place)));
+            .map(|(place, tile)| self.ops.put(Opcode::Reshape, &[tile], vec![], source.elem, &target.extents(place)));
         Some(Whole { elem: source.elem, shape: to.to_vec(), boxes: boxes.collect() })
     }
 
@@ -175,7 +181,7 @@ impl Cutter<'_> {
 
     /// `extract`.
     pub fn extract_tile(&mut self, op: &Op) {
-        let (operands, to) = (op.operands.clone(), self.shape(op.results[0]));
+        let (operands, to) = (op.operands.clone(), self.ops.shape(op.results[0]));
         let mut tile = self.get(operands[0]);
         let mut rest: Vec<Value> = operands[1..].iter().map(|&index| self.one(index)).collect();
         for axis in 0..to.len() {
@@ -193,14 +199,18 @@ impl Cutter<'_> {
                 }
                 None => self.pick(&tile, axis, rest[axis], to[axis]),
             };
-            rest[axis] = self.number(DType::I32, 0);
+            rest[axis] = self.ops.number(DType::I32, 0);
         }
         let grid = Grid::of(&to);
         let pairs: Vec<(Value, Vec<i64>)> =
             tile.boxes.iter().copied().zip(grid.places().iter().map(|place| grid.extents(place))).collect();
         let boxes: Vec<Value> = pairs
             .into_iter()
-            .map(|(tile, shape)| if self.shape(tile) == shape { tile } else { self.extract_at(tile, &rest, &shape) })
+            .map(
+                |(tile, shape)| {
+                    if self.ops.shape(tile) == shape { tile } else { self.ops.extract_at(tile, &rest, &shape) }
+                },
+            )
             .collect();
         self.set(op.results[0], boxes);
     }
@@ -246,7 +256,7 @@ impl Cutter<'_> {
                     let holds = if inside { reached } else { self.negated(reached) };
                     here = Some(match here {
                         None => holds,
-                        Some(all) => self.put(Opcode::AndI, &[all, holds], vec![], Elem::Num(DType::I1), &[]),
+                        Some(all) => self.ops.put(Opcode::AndI, &[all, holds], vec![], Elem::Num(DType::I1), &[]),
                     });
                 }
                 // A power of two that divides the extent divides each box.
@@ -262,8 +272,8 @@ impl Cutter<'_> {
     }
 
     fn negated(&mut self, condition: Value) -> Value {
-        let yes = self.number(DType::I1, 1);
-        self.put(Opcode::XorI, &[condition, yes], vec![], Elem::Num(DType::I1), &[])
+        let yes = self.ops.number(DType::I1, 1);
+        self.ops.put(Opcode::XorI, &[condition, yes], vec![], Elem::Num(DType::I1), &[])
     }
 
     /// A block axis by axis: what is before it, itself, what is behind it; or, where its number is known when the kernel
@@ -301,11 +311,11 @@ impl Cutter<'_> {
     fn insert_in_each(&mut self, source: &Whole, target: &Whole, indices: &[Value]) -> Whole {
         let pairs: Vec<(Value, Value)> = source.boxes.iter().copied().zip(target.boxes.iter().copied()).collect();
         let boxes = pairs.into_iter().map(|(part, before)| {
-            let (small, large) = (self.shape(part), self.shape(before));
+            let (small, large) = (self.ops.shape(part), self.ops.shape(before));
             if small == large {
                 return part;
             }
-            let zero = self.number(DType::I32, 0);
+            let zero = self.ops.number(DType::I32, 0);
             let at = |axis: usize| if small[axis] == large[axis] { zero } else { indices[axis] };
             let indices: Vec<Value> = (0..small.len()).map(at).collect();
             self.insert(part, before, &indices)
@@ -314,14 +324,14 @@ impl Cutter<'_> {
     }
 
     fn insert(&mut self, part: Value, whole: Value, indices: &[Value]) -> Value {
-        let ty = self.module.ty_id(whole);
-        let id = self.emit(Opcode::Insert, &[&[part], &[whole], indices], vec![], vec![], &[ty]);
-        self.module.op(id).results[0]
+        let ty = self.ops.module.ty_id(whole);
+        let id = self.ops.emit(Opcode::Insert, &[&[part], &[whole], indices], vec![], vec![], &[ty]);
+        self.ops.module.op(id).results[0]
     }
 
     /// A scalar that is a constant.
     fn known(&self, scalar: Value) -> Option<i64> {
-        let op = self.module.op(self.module.defining_op(scalar)?);
+        let op = self.ops.module.op(self.ops.module.defining_op(scalar)?);
         let bits = match op.attr(AttrKind::Value) {
             Some(Attr::Value(ConstData::Splat(bits))) => *bits,
             Some(Attr::Value(ConstData::Dense(words))) => words[0],
@@ -332,7 +342,7 @@ impl Cutter<'_> {
 
     /// A tile that is made box by box, from where each one starts and its extents.
     fn each_box(&mut self, op: &Op, mut make: impl FnMut(&mut Self, &[i64], &[i64]) -> Value) {
-        let grid = Grid::of(&self.shape(op.results[0]));
+        let grid = Grid::of(&self.ops.shape(op.results[0]));
         let boxes: Vec<Value> =
             grid.places().iter().map(|place| make(self, &grid.starts(place), &grid.extents(place))).collect();
         self.set(op.results[0], boxes);
