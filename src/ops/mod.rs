@@ -24,6 +24,7 @@ mod convert;
 mod counter;
 mod dense;
 mod dependent;
+mod deviates;
 mod divisor;
 mod entry;
 mod erf_inverse;

@@ -6,7 +6,7 @@
 use super::construct::extents;
 use super::index::{Component, TileIndex};
 use super::operand::{Operand, operand};
-use super::{arange, calc::formula, zeros};
+use super::{arange, calc::formula, deviates, zeros};
 use crate::dtype::DType;
 use crate::element::{Float, Whole, bf16, f16};
 use crate::ir::{Opcode, Sign, Type, Value};
@@ -17,9 +17,9 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 ///
 /// The number at a position depends on seed, offset and position alone: not on the extents of the tiles, the grid or the
 /// back end. So two kernels that ask for the same place get the same numbers (the backward pass of a dropout, say), and
-/// kernels that need others take another seed or another offset. Words and what is made of them by integers and
-/// products are the same to the bit everywhere; [`normal`](Philox::normal) and [`exponential`](Philox::exponential)
-/// take functions of floats and may differ in the last places between back ends.
+/// kernels that need others take another seed or another offset. All of them are the same to the bit everywhere, but for
+/// [`normal`](Philox::normal) and [`exponential`](Philox::exponential) in f64: these take functions that may differ in the last
+/// place between back ends.
 ///
 /// A tile index counts tiles, as ever, or elements by [`at`](crate::at()). Tiles have one to three axes; extents of the
 /// last one that are multiples of 4 cost least, for four numbers are made together. In numbers: the counter's words are column / 4
@@ -86,28 +86,13 @@ pub trait RandomFloat: Float + sealed::Sealed {
     fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<Self, R>>;
 }
 
-/// Above 0 and up to 1, in steps of 2^-24.
-fn positive_singles<const R: usize>(words: Words<R>) -> [Tile<f32, R>; 4] {
-    words.map(|word| ((word >> 8) + 1).cast::<f32>() * 2f32.powi(-24))
-}
-
 /// The 53 highest bits of two words each.
 fn doubles<const R: usize>([a, b, c, d]: Words<R>) -> [Tile<u64, R>; 2] {
     [[a, b], [c, d]].map(|[low, high]| (low.cast::<u64>() | (high.cast::<u64>() << 32)) >> 11)
 }
 
-/// G. Box and M. Muller, *A note on the generation of random normal deviates*, 1958.
-macro_rules! box_muller {
-    ($radius:expr, $turn:expr, $two_pi:expr) => {{
-        let (radius, angle) = (($radius.log() * -2.0).sqrt(), $turn * $two_pi);
-        [radius * angle.cos(), radius * angle.sin()]
-    }};
-}
-
-fn normal_singles<const R: usize>(words: Words<R>) -> [Tile<f32, R>; 4] {
-    let [a, b, c, d] = positive_singles(words);
-    let [x, y] = box_muller!(a, b, std::f32::consts::TAU);
-    let [z, w] = box_muller!(c, d, std::f32::consts::TAU);
+fn normal_singles<const R: usize>([a, b, c, d]: Words<R>) -> [Tile<f32, R>; 4] {
+    let ([x, y], [z, w]) = (deviates::normals(a, b), deviates::normals(c, d));
     [x, y, z, w]
 }
 
@@ -120,7 +105,7 @@ impl RandomFloat for f32 {
         normal_singles(words).to_vec()
     }
     fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<f32, R>> {
-        positive_singles(words).map(|x| -x.log()).to_vec()
+        words.map(deviates::exponential).to_vec()
     }
 }
 
@@ -131,7 +116,8 @@ impl RandomFloat for f64 {
     }
     fn normals<const R: usize>(words: Words<R>) -> Vec<Tile<f64, R>> {
         let [a, b] = doubles(words).map(|bits| (bits + 1).cast::<f64>() * 2f64.powi(-53));
-        box_muller!(a, b, std::f64::consts::TAU).to_vec()
+        let (radius, angle) = ((a.log() * -2.0).sqrt(), b * std::f64::consts::TAU);
+        vec![radius * angle.cos(), radius * angle.sin()]
     }
     fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<f64, R>> {
         doubles(words).map(|bits| -((bits + 1).cast::<f64>() * 2f64.powi(-53)).log()).to_vec()
@@ -150,7 +136,7 @@ macro_rules! halves {
                 normal_singles(words).map(|x| x.cast()).to_vec()
             }
             fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<$name, R>> {
-                positive_singles(words).map(|x| (-x.log()).cast()).to_vec()
+                words.map(|word| deviates::exponential(word).cast()).to_vec()
             }
         }
     )+};
@@ -217,7 +203,8 @@ impl Philox {
         self.lanes(here(), "uniform", index.components(), shape, T::LANES, &T::uniforms)
     }
 
-    /// Numbers of the normal distribution with mean 0 and variance 1.
+    /// Numbers of the normal distribution with mean 0 and variance 1: f32 up to 6.76, in steps that 24 bits of distance and
+    /// 25 bits of direction give (f64: up to 8.57).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -234,7 +221,7 @@ impl Philox {
         self.lanes(here(), "normal", index.components(), shape, T::LANES, &T::normals)
     }
 
-    /// Numbers of the exponential distribution with mean 1.
+    /// Numbers of the exponential distribution with mean 1: f32 from 0 to 22.9 (f64: to 36.7).
     ///
     /// ```
     /// # use cutlet as ct;

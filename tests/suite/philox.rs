@@ -14,6 +14,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("philox/planes", planes);
     suite.test("philox/integers", integers);
     suite.test("philox/arrays", arrays);
+    suite.test("philox/to_the_bit", to_the_bit);
     macro_rules! each {
         ($($name:ident)+) => { $(suite.test(concat!("philox/floats/", stringify!($name)), floats::<$name>);)+ };
     }
@@ -162,13 +163,24 @@ fn uniform<T: Element>([i, j]: [usize; 2]) -> f64 {
     }
 }
 
-/// What the functions of floats are of: above 0 and up to 1.
+/// What logarithms are taken of: above 0 and up to 1.
 fn positive<T: Element>([i, j]: [usize; 2]) -> f64 {
-    let at = |column: usize| word(5, 6, i as u64, column as u64);
     match T::DTYPE {
         DType::F64 => uniform::<T>([i, j]) + 2f64.powi(-53),
-        _ => f64::from((at(j) >> 8) + 1) * 2f64.powi(-24),
+        _ => f64::from((word(5, 6, i as u64, j as u64) as f32).mul_add(2f32.powi(-32), 2f32.powi(-33))),
     }
+}
+
+/// Where on the circle two normal numbers are, as a direction of length 1.
+fn direction<T: Element>([i, j]: [usize; 2]) -> [f64; 2] {
+    if T::DTYPE == DType::F64 {
+        let (sine, cosine) = (positive::<T>([i, j]) * std::f64::consts::TAU).sin_cos();
+        return [cosine, sine];
+    }
+    let word = word(5, 6, i as u64, j as u64);
+    let (sine, cosine) = ((f64::from(word & 0x7f_ffff) * 2f64.powi(-23) - 0.5) * std::f64::consts::FRAC_PI_2).sin_cos();
+    let sign = if word >> 31 == 1 { -1.0 } else { 1.0 };
+    if word >> 30 & 1 == 1 { [sign * sine, sign * cosine] } else { [sign * cosine, sign * sine] }
 }
 
 fn floats<T: ct::RandomFloat>(session: Session) -> Result<()> {
@@ -185,14 +197,13 @@ fn floats<T: ct::RandomFloat>(session: Session) -> Result<()> {
     session.check("uniform", u, &|at| Want::nearest(uniform::<T>(at)))?;
     let error = match T::DTYPE {
         DType::F64 => 2f64.powi(-46),
-        DType::F32 => 2f64.powi(-18),
+        DType::F32 => 2f64.powi(-20),
         DType::F16 => 2f64.powi(-9),
         _ => 2f64.powi(-6),
     };
     session.check("normal", n, &|[i, j]| {
-        let [first, second] = [positive::<T>([i, j & !1]), positive::<T>([i, j | 1])];
-        let (radius, angle) = ((-2.0 * first.ln()).sqrt(), second * std::f64::consts::TAU);
-        let value = if j % 2 == 0 { radius * angle.cos() } else { radius * angle.sin() };
+        let radius = (-2.0 * positive::<T>([i, j & !1]).ln()).sqrt();
+        let value = radius * direction::<T>([i, j | 1])[j % 2];
         Want::Within { value, error }
     })?;
     session.check("exponential", e, &|at| Want::Within { value: -positive::<T>(at).ln(), error: 4.0 * error })?;
@@ -241,4 +252,21 @@ fn arrays(session: Session) -> Result<()> {
     }
     ensure!(device.random::<i32, 1>([4], ct::Random::Range(3, 3), 9).is_err(), "an empty range");
     Ok(())
+}
+
+/// Floats, too, are the same everywhere.
+fn to_the_bit(session: Session) -> Result<()> {
+    fn kernel(y: ArrayMut<f32, 2>) {
+        let random = ct::Philox::new(11, 12);
+        y.store((0, 0), random.normal((0, 0), [1, 8]));
+        y.store((1, 0), random.exponential((0, 0), [1, 8]));
+    }
+    let mut y = session.unwritten::<f32, 2>([2, 8])?;
+    session.launch(kernel, [1], (&mut y,))?;
+    // Computed with fractions.
+    const WANT: [[u32; 8]; 2] = [
+        [0x3e4b0070, 0xbe128074, 0x3fb52842, 0xbcd1094c, 0xbb9ee674, 0xbce3dc63, 0xbf5c9ad7, 0x3e15fd10],
+        [0x3cf4d076, 0x405d6678, 0x3f803c9e, 0x3ff00c32, 0x39d0faa9, 0x3bd9b033, 0x3ec39888, 0x3f0b13ca],
+    ];
+    session.check("floats", &y, &|[i, j]| Want::Bits(u64::from(WANT[i][j])))
 }

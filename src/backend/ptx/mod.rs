@@ -37,6 +37,7 @@ mod source;
 pub mod tensor_map;
 #[cfg(test)]
 mod tests;
+mod whole_product;
 
 pub use assertion::{Assertion, NoteField, note_words};
 pub use emit::global_symbol;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::emit::Function;
-use super::inst::{Addr, Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
+use super::inst::{Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
 use super::plan::WARP;
 use crate::target::Target;
 
@@ -59,8 +59,8 @@ impl Numbers {
             for inst in instructions(function) {
                 let mut depends = inst.guard.is_some() || !may_be_shared(inst.op);
                 depends |= inst.srcs.iter().any(|arg| matches!(arg, Arg::One(Operand::Special(s)) if !is_shared(*s)));
-                visit(inst, &mut |reg, written| depends |= !written && own[self.get(reg)]);
-                visit(inst, &mut |reg, written| {
+                inst.registers(&mut |reg, written| depends |= !written && own[self.get(reg)]);
+                inst.registers(&mut |reg, written| {
                     let number = self.get(reg);
                     if written && depends && !own[number] {
                         own[number] = true;
@@ -147,7 +147,7 @@ impl Live {
         exit.iter().for_each(|&number| self.member[number] = false);
         for line in lines {
             if let Line::Inst(inst) = line {
-                visit(inst, &mut |reg, _| self.member[numbers.get(reg)] = false);
+                inst.registers(&mut |reg, _| self.member[numbers.get(reg)] = false);
             }
         }
         self.weight = 0;
@@ -168,13 +168,13 @@ fn follow(function: &Function, blocks: &mut [Block], numbers: &Numbers) {
         for line in &function.lines[block.lines.clone()] {
             let Line::Inst(inst) = line else { continue };
             let here = |list: &Vec<usize>| list.last() == Some(&index);
-            visit(inst, &mut |reg, written| {
+            inst.registers(&mut |reg, written| {
                 let number = numbers.get(reg);
                 if !written && !here(&writers[number]) && !here(&readers[number]) {
                     readers[number].push(index);
                 }
             });
-            visit(inst, &mut |reg, written| {
+            inst.registers(&mut |reg, written| {
                 let number = numbers.get(reg);
                 if written && inst.guard.is_none() && !here(&writers[number]) {
                     writers[number].push(index);
@@ -267,45 +267,12 @@ fn step(line: &Line, numbers: &Numbers, live: &mut Live) {
     // A guarded instruction may leave its result as it was.
     let kills = inst.guard.is_none();
     for read in [false, true] {
-        visit(inst, &mut |reg, written| {
+        inst.registers(&mut |reg, written| {
             let number = numbers.get(reg);
             if written != read && (read || kills) {
                 live.set(numbers, number, read);
             }
         });
-    }
-}
-
-/// Every register of an instruction, and whether it is written.
-fn visit(inst: &Inst, found: &mut impl FnMut(Reg, bool)) {
-    // A product of a warpgroup adds to what its result holds.
-    let sums: &[Arg] = if matches!(inst.op, Opcode::Wgmma { .. }) { &inst.dsts } else { &[] };
-    for (args, written) in [(&inst.dsts[..], true), (sums, false), (&inst.srcs, false)] {
-        for arg in args {
-            match arg {
-                Arg::One(operand) => operands(std::slice::from_ref(operand), written, found),
-                Arg::Vector(list) => operands(list, written, found),
-                // An address is read, also where it stands in the place of a result.
-                Arg::Mem(Addr { base, coords, .. }) => {
-                    operands(std::slice::from_ref(base), false, found);
-                    operands(coords, false, found);
-                }
-                Arg::WithPred(value, pred) => {
-                    value.iter().for_each(|&reg| found(reg, written));
-                    found(*pred, written);
-                }
-                Arg::Not(pred) => found(*pred, written),
-                Arg::Sink | Arg::Label(_) => {}
-            }
-        }
-    }
-}
-
-fn operands(list: &[Operand], written: bool, found: &mut impl FnMut(Reg, bool)) {
-    for operand in list {
-        if let Operand::Reg(reg) = operand {
-            found(*reg, written);
-        }
     }
 }
 

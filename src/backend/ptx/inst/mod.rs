@@ -190,6 +190,41 @@ pub struct Inst {
     pub place: u32,
 }
 
+impl Inst {
+    /// Every register of the instruction, and whether it is written.
+    pub fn registers(&self, found: &mut impl FnMut(Reg, bool)) {
+        // A product of a warpgroup adds to what its result holds.
+        let sums: &[Arg] = if matches!(self.op, Opcode::Wgmma { .. }) { &self.dsts } else { &[] };
+        for (args, written) in [(&self.dsts[..], true), (sums, false), (&self.srcs, false)] {
+            for arg in args {
+                match arg {
+                    Arg::One(operand) => registers_of(std::slice::from_ref(operand), written, found),
+                    Arg::Vector(list) => registers_of(list, written, found),
+                    // An address is read, also where it stands in the place of a result.
+                    Arg::Mem(Addr { base, coords, .. }) => {
+                        registers_of(std::slice::from_ref(base), false, found);
+                        registers_of(coords, false, found);
+                    }
+                    Arg::WithPred(value, pred) => {
+                        value.iter().for_each(|&reg| found(reg, written));
+                        found(*pred, written);
+                    }
+                    Arg::Not(pred) => found(*pred, written),
+                    Arg::Sink | Arg::Label(_) => {}
+                }
+            }
+        }
+    }
+}
+
+fn registers_of(list: &[Operand], written: bool, found: &mut impl FnMut(Reg, bool)) {
+    for operand in list {
+        if let Operand::Reg(reg) = operand {
+            found(*reg, written);
+        }
+    }
+}
+
 /// One line of a function body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {

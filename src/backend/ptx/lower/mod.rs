@@ -77,12 +77,12 @@ use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, ProxyFence, RegClass, Space, Ty};
-use super::pressure;
 use super::remarks::CodeRemarks;
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
+use super::{pressure, whole_product};
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, ConstData, Elem, Entry, Global, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -247,6 +247,7 @@ pub fn lower<'m>(
     let generic = lowering.data_space == Space::Generic;
     let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.options.occupancy);
     let mut function: Function = lowering.b.finish();
+    whole_product::merge(&mut function);
     // Products plan their registers themselves: for one block.
     if !multiplies && options.occupancy.is_none() {
         // ptxas keeps generic addresses in more registers than there are in the text.

@@ -52,7 +52,9 @@ impl Lowered {
         values.extend(last.map(|bits| repr::constant(operands[in_registers], bits)));
         let types = ScalarTypes { operands, result };
         let output = lower(&mut b, op, types, &values).unwrap_or_else(|e| panic!("{}", e.0));
-        Lowered { function: b.finish(), inputs, output, bits: repr::class(result).bits() }
+        let mut function = b.finish();
+        crate::backend::ptx::whole_product::merge(&mut function);
+        Lowered { function, inputs, output, bits: repr::class(result).bits() }
     }
 
     fn thread(&self) -> Thread<'_> {

@@ -1,0 +1,203 @@
+//! New ops in the place of one that a pass takes apart: each goes to the end of a list, with the place of that op in the
+//! kernel.
+
+use rustc_hash::FxHashMap;
+
+use crate::dtype::DType;
+use crate::ir::{
+    Attr, AttrKind, BlockId, ConstData, Elem, Loc, Module, Op, OpId, Opcode, Overflow, Sign, Type, TypeId, Value,
+};
+
+/// Writes ops into a module.
+pub struct Writer<'m> {
+    pub module: &'m mut Module,
+    /// The ops so far of the block that is being written.
+    out: Vec<OpId>,
+    loc: Loc,
+}
+
+/// The ops of the blocks around the one that is being written.
+#[must_use]
+pub struct Outer(Vec<OpId>);
+
+impl<'m> Writer<'m> {
+    pub fn new(module: &'m mut Module) -> Writer<'m> {
+        Writer { module, out: Vec::new(), loc: Loc::UNKNOWN }
+    }
+
+    /// Takes the ops of a block out of it: others are written in their place.
+    pub fn begin_block(&mut self, block: BlockId) -> (Vec<OpId>, Outer) {
+        let ops = std::mem::take(&mut self.module.block_mut(block).ops);
+        (ops, Outer(std::mem::take(&mut self.out)))
+    }
+
+    /// Puts what was written since into the block.
+    pub fn end_block(&mut self, block: BlockId, outer: Outer) {
+        self.module.block_mut(block).ops = std::mem::replace(&mut self.out, outer.0);
+    }
+
+    /// Ops from now on come from this one.
+    pub fn begin(&mut self, op: &Op) {
+        self.loc = op.loc;
+    }
+
+    /// Keeps an op as it is.
+    pub fn keep(&mut self, id: OpId) {
+        self.out.push(id);
+    }
+
+    /// Adds an op.
+    pub fn emit(
+        &mut self,
+        code: Opcode,
+        groups: &[&[Value]],
+        attrs: Vec<Attr>,
+        regions: Vec<BlockId>,
+        types: &[TypeId],
+    ) -> OpId {
+        let id = self.module.add_op(code, groups, attrs, regions, types, self.loc);
+        self.out.push(id);
+        id
+    }
+
+    /// Adds an op whose groups have one operand each, with one result.
+    pub fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, elem: Elem, shape: &[i64]) -> Value {
+        let ty = self.module.intern(Type::Tile { elem, shape: shape.to_vec() });
+        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let id = self.emit(code, &groups, attrs, vec![], &[ty]);
+        self.module.op(id).results[0]
+    }
+
+    /// A number.
+    pub fn number(&mut self, dtype: DType, number: i64) -> Value {
+        let bits = number as u64 & (u64::MAX >> (64 - dtype.bits()));
+        self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], Elem::Num(dtype), &[])
+    }
+
+    /// A scalar in every element of a tile.
+    pub fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
+        if shape.is_empty() {
+            return scalar;
+        }
+        let one = self.reshape(scalar, &vec![1; shape.len()]);
+        self.broadcast(one, shape)
+    }
+
+    /// A tile stretched to a shape.
+    pub fn broadcast(&mut self, tile: Value, shape: &[i64]) -> Value {
+        self.of_shape(Opcode::Broadcast, tile, shape)
+    }
+
+    /// The elements of a tile in another shape.
+    pub fn reshape(&mut self, tile: Value, shape: &[i64]) -> Value {
+        self.of_shape(Opcode::Reshape, tile, shape)
+    }
+
+    fn of_shape(&mut self, code: Opcode, tile: Value, shape: &[i64]) -> Value {
+        if self.shape(tile) == shape {
+            return tile;
+        }
+        let elem = self.elem(tile);
+        self.put(code, &[tile], vec![], elem, shape)
+    }
+
+    /// A scalar integer between two bounds, read as signed.
+    pub fn clamp(&mut self, number: Value, [least, most]: [i64; 2]) -> Value {
+        let dtype = self.module.dtype(number);
+        let sign = || vec![Attr::Sign(Sign::Signed)];
+        let most = self.number(dtype, most);
+        let least = self.number(dtype, least);
+        let below = self.put(Opcode::MinI, &[number, most], sign(), Elem::Num(dtype), &[]);
+        self.put(Opcode::MaxI, &[below, least], sign(), Elem::Num(dtype), &[])
+    }
+
+    /// A sum, difference or product of integers; it wraps.
+    pub fn integers(&mut self, code: Opcode, a: Value, b: Value) -> Value {
+        let (elem, shape) = (self.elem(a), self.shape(a));
+        self.put(code, &[a, b], vec![Attr::Overflow(Overflow::None)], elem, &shape)
+    }
+
+    /// The block of a tile at these places, counted in blocks.
+    pub fn extract(&mut self, tile: Value, indices: &[i64], shape: &[i64]) -> Value {
+        if self.shape(tile) == shape {
+            return tile;
+        }
+        let indices: Vec<Value> = indices.iter().map(|&index| self.number(DType::I32, index)).collect();
+        self.extract_at(tile, &indices, shape)
+    }
+
+    /// [`Writer::extract`] at indices of run time.
+    pub fn extract_at(&mut self, tile: Value, indices: &[Value], shape: &[i64]) -> Value {
+        let ty = self.module.intern(Type::Tile { elem: self.elem(tile), shape: shape.to_vec() });
+        let id = self.emit(Opcode::Extract, &[&[tile], indices], vec![], vec![], &[ty]);
+        self.module.op(id).results[0]
+    }
+
+    /// One tile behind the other along an axis.
+    pub fn cat(&mut self, first: Value, second: Value, axis: usize) -> Value {
+        let mut shape = self.shape(first);
+        shape[axis] += self.shape(second)[axis];
+        let elem = self.elem(first);
+        self.put(Opcode::Cat, &[first, second], vec![Attr::Dim(axis as u32)], elem, &shape)
+    }
+
+    /// One token for several.
+    pub fn join(&mut self, tokens: &[Value]) -> Value {
+        if let [one] = tokens {
+            return *one;
+        }
+        let ty = self.module.intern(Type::Token);
+        let id = self.emit(Opcode::JoinTokens, &[tokens], vec![], vec![], &[ty]);
+        self.module.op(id).results[0]
+    }
+
+    /// The function of a reduction or scan, which [is elementwise](is_elementwise), for each element of tiles of this shape:
+    /// of these elements, and of what came before them. `outer` gives what stands for a scalar from outside of the function.
+    pub fn combine(
+        &mut self,
+        region: BlockId,
+        [elements, before]: [&[Value]; 2],
+        shape: &[i64],
+        outer: impl Fn(Value) -> Value,
+    ) -> Vec<Value> {
+        let block = self.module.block(region).clone();
+        let mut known: FxHashMap<Value, Value> = FxHashMap::default();
+        for (args, (&element, &before)) in block.args.chunks(2).zip(elements.iter().zip(before)) {
+            known.extend([(args[0], element), (args[1], before)]);
+        }
+        for id in block.ops {
+            let op = self.module.op(id).clone();
+            let on_tile =
+                |value: &Value| known.get(value).copied().unwrap_or_else(|| self.spread(outer(*value), shape));
+            let operands: Vec<Value> = op.operands.iter().map(on_tile).collect();
+            if op.code == Opcode::Yield {
+                return operands;
+            }
+            let elem = self.elem(op.results[0]);
+            let attrs = op.attrs.iter().map(|attr| match attr {
+                Attr::Value(ConstData::Dense(words)) => Attr::Value(ConstData::Splat(words[0])),
+                attr => attr.clone(),
+            });
+            debug_assert!(op.attr(AttrKind::Dim).is_none(), "an elementwise op has no axis");
+            let value = self.put(op.code, &operands, attrs.collect(), elem, shape);
+            known.insert(op.results[0], value);
+        }
+        unreachable!("a region ends with yield")
+    }
+
+    pub fn elem(&self, value: Value) -> Elem {
+        self.module.ty(value).as_tile().expect("a tile").0
+    }
+
+    pub fn shape(&self, value: Value) -> Vec<i64> {
+        self.module.shape(value).to_vec()
+    }
+}
+
+/// Can the function of a region be applied to whole tiles?
+pub fn is_elementwise(module: &Module, region: BlockId) -> bool {
+    module.block(region).ops.iter().all(|&id| {
+        let code = module.op(id).code;
+        code.is_elementwise() || matches!(code, Opcode::Constant | Opcode::Yield)
+    })
+}
