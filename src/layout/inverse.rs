@@ -1,0 +1,48 @@
+//! Where the elements of a layout are.
+
+use super::distributed::{LANE_BITS, Layout};
+use super::linear::Span;
+
+impl Layout {
+    /// The places of the elements, or `None` if some element has none.
+    ///
+    /// ```
+    /// let inverse = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).invert().unwrap();
+    /// assert_eq!(inverse.place(65), (1, 16, 0));
+    /// ```
+    pub fn invert(&self) -> Option<Inverse> {
+        let span = Span::of(&self.images());
+        let bits = self.num_elements().ilog2();
+        let images = (0..bits).map(|bit| span.solve(1 << bit)).collect::<Option<Vec<u64>>>()?;
+        Some(Inverse { images, register_bits: self.register_images().len() })
+    }
+}
+
+/// The inverse of a [`Layout`]: for every element one place that holds it, with as few hardware bits set
+/// as replication allows.
+///
+/// ```
+/// let inverse = cutlet::layout::Layout::blocked(&[64], &[0], 2, 1).invert().unwrap();
+/// assert_eq!(inverse.place(5), (1, 2, 0));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Inverse {
+    /// Hardware bits of each bit of the flat index: registers, lanes, warps from low to high.
+    images: Vec<u64>,
+    register_bits: usize,
+}
+
+impl Inverse {
+    /// Register, lane and warp that hold the element with this flat index.
+    ///
+    /// ```
+    /// // Replicas: the place with the fewest bits.
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[8], &[0], 1, 1).invert().unwrap().place(3), (0, 3, 0));
+    /// ```
+    pub fn place(&self, flat: u32) -> (usize, usize, usize) {
+        let bits = self.images.iter().enumerate().filter(|(bit, _)| flat >> bit & 1 == 1);
+        let place = bits.fold(0u64, |sum, (_, image)| sum ^ image) as usize;
+        let lanes = place >> self.register_bits;
+        (place & ((1 << self.register_bits) - 1), lanes & 31, lanes >> LANE_BITS)
+    }
+}
