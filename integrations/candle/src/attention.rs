@@ -1,14 +1,15 @@
 //! Attention, forward.
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 #[cfg(feature = "cuda")]
 use candle_core::{CudaStorage, Error};
 use cutlet as ct;
 #[cfg(feature = "cuda")]
 use cutlet::foreign::cudarc::{with, write};
+use cutlet::ops::FloatMode;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
 
 use crate::cpu;
 #[cfg(feature = "cuda")]
@@ -23,7 +24,7 @@ use crate::place::{Place, reachable};
 /// swaps the axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
-    /// What scores are multiplied with; 1 / √dim as a rule.
+    /// What scores are multiplied with, a number above 0; 1 / √dim as a rule.
     pub scale: f32,
     /// The last query sees all keys, the one before it all but the last one, and so on.
     pub causal: bool,
@@ -63,18 +64,20 @@ fn kernel<T: Number>(
         false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
     };
 
+    // Weights so small that f32 has no whole number for them are nothing beside the largest, which is 1.
+    let flush = FloatMode::new().flush_to_zero();
     let step = |j: Scalar<i32>, (acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>)| {
         let k = k.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
         let v = v.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
         let scores = ct::mma(queries, k.transpose(), ct::zeros::<f32, 2>([m, n]));
         let masked = || {
             let key = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
-            ct::select(key.lt(seen.unsqueeze(1)), scores * scale, f32::NEG_INFINITY)
+            ct::select(key.lt(seen.unsqueeze(1)), scores, f32::NEG_INFINITY)
         };
-        let scores = ct::if_else(j.lt(full), || scores * scale, masked);
+        let scores = ct::if_else(j.lt(full), || scores, masked);
         let above = max.max(scores.reduce_max(1));
-        let weights = (scores - above).exp2();
-        let fade = (max - above).exp2();
+        let weights = scores.fma(scale, -above * scale).exp2_with(flush);
+        let fade = ((max - above) * scale).exp2_with(flush);
         (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
     };
     let start = (ct::zeros([m, dim]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
@@ -85,18 +88,13 @@ fn kernel<T: Number>(
 /// Where the operands are, and what that makes of the kernel.
 struct Plan {
     places: [Place<4>; 3],
-    form: Form,
-    scale: f32,
-}
-
-/// The least extent of a tile with room for so many numbers: three powers of two together at most, of 16 at least.
-fn room(dim: usize) -> usize {
-    let step = (ct::next_extent(dim) / 8).max(16);
-    dim.div_ceil(step) * step
+    op: Attention,
+    /// Heads of queries that share a head of keys and values.
+    group: usize,
 }
 
 impl Plan {
-    fn new(Attention { scale, causal }: Attention, dtype: DType, [q, k, v]: [&Layout; 3]) -> Result<Plan> {
+    fn new(op @ Attention { scale, causal }: Attention, [q, k, v]: [&Layout; 3]) -> Result<Plan> {
         let name = "cutlet-attention";
         let places = [Place::<4>::of(name, q)?, Place::of(name, k)?, Place::of(name, v)?];
         let ([batch, heads, queries, dim], [key_batch, key_heads, keys, key_dim]) = (places[0].shape, places[1].shape);
@@ -113,22 +111,34 @@ impl Plan {
         if dim > 512 || batch > 65535 || heads > 65535 {
             bail!("{name}: Q of shape {q:?}: at most 65535 heads and sequences, and 512 numbers of a query")
         }
-        let dim = room(dim);
-        // Wider elements and longer queries take more registers.
-        let most = match (dtype, dim) {
-            (DType::F32, 0..=64) => [64, 32],
-            (DType::F32, _) => [32, 16],
-            (_, 0..=128) => [128, 64],
-            (_, _) => [64, 32],
-        };
-        let tile = [most[0].min(ct::next_extent(queries).max(16)), most[1].min(ct::next_extent(keys).max(16))];
-        Ok(Plan { places, form: Form { tile, dim, group: heads / key_heads, causal }, scale })
+        if !(scale > 0.0 && scale.is_finite()) {
+            bail!("{name}: scores times {scale}: a number above 0")
+        }
+        Ok(Plan { places, op, group: heads / key_heads })
     }
 
     /// Of the result: batch, queries, heads, dim.
     fn shape(&self) -> [usize; 4] {
         let [batch, heads, queries, dim] = self.places[0].shape;
         [batch, queries, heads, dim]
+    }
+
+    /// What the code is made for, on this target (`None`: the interpreter).
+    fn form<T>(&self, target: Option<Target>) -> Form {
+        let ([_, _, queries, dim], keys) = (self.places[0].shape, self.places[1].shape[2]);
+        let dim = ct::next_extent(dim).max(16);
+        // What the registers have room for. Hopper has some of its operands in shared memory.
+        let most = match (size_of::<T>(), dim, target == Some(Target::SM_90A)) {
+            (4, 0..=64, _) => [64, 32],
+            (4, _, _) => [32, 16],
+            (_, 0..=64, true) => [256, 64],
+            (_, 65..=128, true) => [128, 128],
+            (_, 0..=64, false) => [64, 64],
+            (_, 65..=128, false) => [128, 64],
+            (_, _, _) => [64, 32],
+        };
+        let tile = [most[0].min(ct::next_extent(queries).max(16)), most[1].min(ct::next_extent(keys).max(16))];
+        Form { tile, dim, group: self.group, causal: self.op.causal }
     }
 
     fn launch<T: Number>(
@@ -142,9 +152,9 @@ impl Plan {
             return Ok(());
         }
         let out = out.permute([0, 2, 1, 3])?;
-        let scale = self.scale * std::f32::consts::LOG2_E;
-        let grid = [queries.div_ceil(self.form.tile[0]), heads, batch];
-        ct::Launch::new(grid).stream(stream).launch(kernel::<T>, (q, k, v, out, scale, ct::Constant(self.form)))
+        let (form, scale) = (self.form::<T>(stream.device().target()), self.op.scale * std::f32::consts::LOG2_E);
+        let grid = [queries.div_ceil(form.tile[0]), heads, batch];
+        ct::Launch::new(grid).stream(stream).launch(kernel::<T>, (q, k, v, out, scale, ct::Constant(form)))
     }
 }
 
@@ -163,7 +173,7 @@ impl CustomOp3 for Attention {
         lv: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let dtype = same_dtype(self.name(), same_dtype(self.name(), q.dtype(), k.dtype())?, v.dtype())?;
-        let plan = Plan::new(*self, dtype, [lq, lk, lv])?;
+        let plan = Plan::new(*self, [lq, lk, lv])?;
         let out = by_dtype!(self.name(), dtype, T => {
             let [of_q, of_k, of_v] = &plan.places;
             let (q, k, v) = (cpu::read::<T, 4>(q, of_q)?, cpu::read::<T, 4>(k, of_k)?, cpu::read::<T, 4>(v, of_v)?);
@@ -183,7 +193,7 @@ impl CustomOp3 for Attention {
         lv: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
         let dtype = same_dtype(self.name(), same_dtype(self.name(), q.dtype(), k.dtype())?, v.dtype())?;
-        let plan = Plan::new(*self, dtype, [lq, lk, lv])?;
+        let plan = Plan::new(*self, [lq, lk, lv])?;
         let (device, stream) = (&q.device, q.device.cuda_stream());
         let out = by_dtype!(self.name(), dtype, T => {
             let [of_q, of_k, of_v] = &plan.places;
@@ -217,9 +227,36 @@ impl CustomOp3 for Attention {
 /// ```
 ///
 /// # Errors
-/// For shapes that do not fit, queries that see no key, more than 512 numbers of a query, and other element types; what the
+/// For shapes that do not fit, a scale that is not above 0, queries that see no key, more than 512 numbers of a query, and other element types; what the
 /// kernel's launch gives.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, causal: bool) -> Result<Tensor> {
     let near = |x| reachable(x, |layout| Place::<4>::of("attention", layout));
     near(q)?.apply_op3(&near(k)?, &near(v)?, Attention { scale, causal })?.transpose(1, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generates<T: Number>(dims: &[usize]) -> Result<()> {
+        for (&dim, causal) in dims.iter().zip([true, false].into_iter().cycle()) {
+            let [q, k] = [[2, 8, 1000, dim], [2, 4, 1000, dim]];
+            let layouts = [q, k, k].map(|shape| Layout::contiguous(&shape[..]));
+            let plan = Plan::new(Attention { scale: 0.1, causal }, layouts.each_ref())?;
+            let [q, k] = [q, k].map(ct::ArraySpec::<T, 4>::new);
+            for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+                let form = plan.form::<T>(Some(target));
+                ct::code_ptx(kernel::<T>, (q, k, k, q.mutable(), 0.1f32, ct::Constant(form)), target)
+                    .map_err(candle_core::Error::wrap)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_code_for_gpus() -> Result<()> {
+        generates::<f32>(&[64, 128])?;
+        generates::<f16>(&[64, 128, 80, 256])?;
+        generates::<bf16>(&[128, 96])
+    }
 }

@@ -113,8 +113,7 @@ impl CustomOp2 for RmsNorm {
             let x = cuda::read::<T, 4>(self.name(), x, &place)?;
             let weight = cuda::read::<T, 1>(self.name(), weight, &of_weight)?;
             let operands = (x, weight, write(&mut y, place.shape).map_err(Error::wrap)?);
-            let work = |stream: &Stream, (x, weight, y): (_, _, _)| launch::<T>(stream, (x, weight), y, &place, self.epsilon);
-            with(&stream, operands, work).map_err(Error::wrap)?;
+            with(&stream, operands, |stream, (x, weight, y)| launch::<T>(stream, (x, weight), y, &place, self.epsilon)).map_err(Error::wrap)?;
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         })?;
         Ok((y, lx.shape().clone()))
@@ -141,4 +140,25 @@ impl CustomOp2 for RmsNorm {
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
     let x = reachable(x, |layout| Place::rows("rms_norm", layout))?;
     x.apply_op2(&reachable(weight, |layout| Place::<1>::of("rms_norm", layout))?, RmsNorm { epsilon })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generates<T: Number>() -> ct::Result<()> {
+        let (x, weight) = (ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]), ct::ArraySpec::<T, 1>::new([1024]));
+        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+            ct::code_ptx(rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(1024)), target)?;
+            ct::code_ptx(long_rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(TILE)), target)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_code_for_gpus() -> ct::Result<()> {
+        generates::<f32>()?;
+        generates::<f16>()?;
+        generates::<bf16>()
+    }
 }

@@ -109,3 +109,25 @@ impl CustomOp1 for Softmax {
 pub fn softmax(x: &Tensor) -> Result<Tensor> {
     reachable(x, |layout| Place::rows("softmax", layout))?.apply_op1(Softmax)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generates<T: Number>() -> ct::Result<()> {
+        let x = ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]);
+        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+            ct::code_ptx(rows::<T>, (x, x.mutable(), ct::Constant(1024)), target)?;
+            ct::code_ptx(rows::<T>, (x, x.mutable(), ct::Constant(LONGEST_TILE)), target)?;
+            ct::code_ptx(long_rows::<T>, (x, x.mutable(), ct::Constant(TILE)), target)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_code_for_gpus() -> ct::Result<()> {
+        generates::<f32>()?;
+        generates::<f16>()?;
+        generates::<bf16>()
+    }
+}

@@ -196,6 +196,7 @@ fn what_does_not_fit_is_an_error_with_shapes() -> Result<()> {
     let text = message(attention(&x, &k, &k, 1.0, true));
     assert!(text.contains("no key"), "{text}");
     let huge = random(&[1, 1, 1, 513], DType::F32)?;
+    assert!(message(attention(&x, &x, &x, -1.0, false)).contains("-1"));
     assert!(message(huge.apply_op3(&huge, &huge, Attention { scale: 1.0, causal: false })).contains("513"));
 
     let op = QuantizedMatmul { outputs: 7, bits: Bits::Four, group: 16 };

@@ -179,10 +179,32 @@ impl CustomOp3 for QuantizedMatmul {
             let (x, scales) = (cuda::read::<T, 2>(name, x, &plan.x)?, cuda::read::<T, 2>(name, scales, &plan.scales)?);
             let codes = cuda::read::<u32, 2>(name, codes, &plan.codes)?;
             let operands = (x, codes, scales, write(&mut y, plan.shape()).map_err(Error::wrap)?);
-            let work = |stream: &Stream, (x, codes, scales, y): (_, _, _, _)| plan.launch::<T>(stream, (x, codes, scales), y);
-            with(&stream, operands, work).map_err(Error::wrap)?;
+            with(&stream, operands, |stream, (x, codes, scales, y)| plan.launch::<T>(stream, (x, codes, scales), y)).map_err(Error::wrap)?;
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         })?;
         Ok((y, plan.result(lx)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cutlet::PackedSpec;
+
+    fn generates<T: Number, F: Narrow>(tile: [usize; 3]) -> ct::Result<()> {
+        let [x, scales, y] = [[100, 640], [5, 384], [100, 384]].map(ct::ArraySpec::<T, 2>::new);
+        let weights = PackedSpec::<F, 2>::new([640, 384]);
+        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+            ct::code_ptx(kernel::<T, F>, (x, weights, scales, y.mutable(), ct::Constant((tile, 2))), target)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_code_for_gpus() -> ct::Result<()> {
+        generates::<f16, i4>([128, 128, 64])?;
+        generates::<bf16, i8>([64, 64, 64])?;
+        generates::<f16, i4>([16, 64, 64])?;
+        generates::<f32, i8>([64, 64, 16])
     }
 }
