@@ -30,3 +30,8 @@ pub use attention::{Attention, attention};
 pub use quantized::{Bits, QuantizedMatmul, QuantizedWeight};
 pub use rms_norm::{RmsNorm, rms_norm};
 pub use softmax::{Softmax, softmax};
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
