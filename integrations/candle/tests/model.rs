@@ -5,13 +5,14 @@ mod model;
 
 use candle_core::{DType, Device, Result, Tensor};
 use cutlet_candle::Bits;
-use model::{Config, Model, Operations};
+use model::{Config, Model, Operations, mask};
 
 fn compare(config: Config, length: usize, bits: Option<Bits>, dtype: DType, tolerance: f32) -> Result<()> {
     let model = Model::random(config, bits, dtype, &Device::Cpu)?;
     let x = Tensor::randn(0f32, 1.0, (2, length, config.width), &Device::Cpu)?.to_dtype(dtype)?;
-    let theirs = model.forward(&x, Operations::Candle)?.to_dtype(DType::F32)?;
-    let ours = model.forward(&x, Operations::Cutlet)?.to_dtype(DType::F32)?;
+    let mask = mask(length, dtype, &Device::Cpu)?;
+    let theirs = model.forward(&x, &mask, Operations::Candle)?.to_dtype(DType::F32)?;
+    let ours = model.forward(&x, &mask, Operations::Cutlet)?.to_dtype(DType::F32)?;
     let largest = theirs.abs()?.max_all()?.to_scalar::<f32>()?;
     let error = (theirs - ours)?.abs()?.max_all()?.to_scalar::<f32>()? / largest;
     assert!(error < tolerance, "{config:?}, {bits:?}, {dtype:?}: {error}");

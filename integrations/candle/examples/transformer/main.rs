@@ -1,71 +1,41 @@
-//! A small model with candle's operations and with those of cutlet, in turns: `cargo run --release --example transformer`.
+//! A small model, and each of its operations, by candle and by cutlet in turns: `cargo run --release --example transformer`.
 //!
-//! With `--features cuda` on a GPU. Options: `--tokens 2048`, `--width 2048`, `--blocks 2`, `--bits 4` or `8` (of the last
-//! products' weights), `--type f32`, `f16` or `bf16`, `--runs 20`.
+//! With `--features cuda` on a GPU. Options: `--tokens 2048`, `--width 2048`, `--blocks 2`, `--bits 4` or `8` (of the weights
+//! of the MLPs' last products), `--type f32`, `f16` or `bf16`, `--runs 20`.
 
+use std::str::FromStr;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use candle_core::{DType, Device, Tensor};
-use cutlet_candle::Bits;
-use model::{Config, Model, Operations};
+use anyhow::{Context, Result, anyhow, ensure};
+use candle_core::{DType, Device, Module, Tensor};
+use candle_nn::ops;
+use cutlet_candle::{Bits, QuantizedWeight, softmax};
+use model::{Config, Model, Operations, attend, mask, norm};
 
 mod model;
 
-/// The value that follows `--name`.
-fn option(name: &str) -> Result<Option<String>> {
+/// What follows `--name`.
+fn option<T: FromStr>(name: &str, default: T) -> Result<T> {
     let mut given = std::env::args().skip_while(|argument| argument.strip_prefix("--") != Some(name));
     match given.next() {
-        Some(_) => given.next().with_context(|| format!("--{name} what?")).map(Some),
-        None => Ok(None),
+        Some(_) => {
+            let text = given.next().with_context(|| format!("--{name} what?"))?;
+            text.parse().map_err(|_| anyhow!("--{name} {text}"))
+        }
+        None => Ok(default),
     }
 }
 
-fn number(name: &str, default: usize) -> Result<usize> {
-    option(name)?.map_or(Ok(default), |text| text.parse().with_context(|| format!("--{name} {text}")))
-}
-
-/// Seconds of the middle one of these runs, each waited for.
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-fn main() -> Result<()> {
-    let device = Device::cuda_if_available(0)?;
-    let on_gpu = device.is_cuda();
-    let dtype = match option("type")?.as_deref() {
-        Some("f32") => DType::F32,
-        Some("f16") => DType::F16,
-        Some("bf16") => DType::BF16,
-        Some(other) => anyhow::bail!("--type {other}: f32, f16, bf16"),
-        None => {
-            if on_gpu {
-                DType::F16
-            } else {
-                DType::F32
-            }
-        }
-    };
-    let bits = match option("bits")?.as_deref() {
-        Some("4") => Some(Bits::Four),
-        Some("8") => Some(Bits::Eight),
-        Some(other) => anyhow::bail!("--bits {other}: 4, 8"),
-        None => None,
-    };
-    let width = number("width", if on_gpu { 2048 } else { 64 })?;
-    let (tokens, runs) =
-        (number("tokens", if on_gpu { 2048 } else { 40 })?, number("runs", if on_gpu { 20 } else { 2 })?);
-    let heads = width.div_ceil(64);
-    ensure!(width % heads == 0 && runs > 0, "--width {width} with {heads} heads, --runs {runs}");
-    let key_heads = if heads % 4 == 0 { heads / 4 } else { heads };
-    let config = Config { blocks: number("blocks", 2)?, width, heads, key_heads, hidden: 4 * width };
-    let model = Model::random(config, bits, dtype, &device)?;
-    let x = Tensor::randn(0f32, 1.0, (1, tokens, width), &Device::Cpu)?.to_dtype(dtype)?.to_device(&device)?;
-
+/// Runs something by both in turns, and prints the median of the times of each and how far the results differ.
+fn compare(
+    what: &str,
+    device: &Device,
+    runs: usize,
+    tolerance: f32,
+    work: impl Fn(Operations) -> candle_core::Result<Tensor>,
+) -> Result<()> {
     let both = [Operations::Candle, Operations::Cutlet];
-    let results = both.map(|operations| model.forward(&x, operations)?.to_dtype(DType::F32));
-    let [theirs, ours] = results;
+    let [theirs, ours] = both.map(|operations| work(operations)?.to_dtype(DType::F32)?.contiguous());
     let (theirs, ours) = (theirs?, ours?);
     let largest = theirs.abs()?.max_all()?.to_scalar::<f32>()?;
     let error = (theirs - ours)?.abs()?.max_all()?.to_scalar::<f32>()? / largest;
@@ -75,26 +45,74 @@ fn main() -> Result<()> {
         for (operations, times) in both.iter().zip(&mut times) {
             device.synchronize()?;
             let start = Instant::now();
-            model.forward(&x, *operations)?;
+            work(*operations)?;
             device.synchronize()?;
-            times.push(start.elapsed().as_secs_f64());
+            times.push(1e3 * start.elapsed().as_secs_f64());
         }
     }
-    let [theirs, ours] = times.map(median);
+    let [theirs, ours] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    let ratio = theirs / ours;
     println!(
-        "{} blocks of width {width}, {tokens} tokens, {dtype:?}, weights of {bits:?} bits, {}: candle {:.3} ms, cutlet {:.3} \
-         ms, ratio {:.3}; results differ by {error:.1e} of the largest",
-        config.blocks,
-        if on_gpu { "GPU" } else { "CPU (cutlet interprets its kernels)" },
-        1e3 * theirs,
-        1e3 * ours,
-        theirs / ours
+        "{what}: candle {theirs:.3} ms, cutlet {ours:.3} ms, ratio {ratio:.2}; apart by {error:.1e} of the largest"
     );
+    ensure!(error < tolerance, "{what}: the results differ");
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let device = Device::cuda_if_available(0)?;
+    // cutlet interprets its kernels on the CPU: small sizes there.
+    let sizes = if device.is_cuda() { ["f16", "2048", "2048", "20"] } else { ["f32", "64", "40", "2"] };
+    let dtype = DType::from_str(&option("type", sizes[0].to_owned())?)?;
+    let (width, tokens) = (option::<usize>("width", sizes[1].parse()?)?, option::<usize>("tokens", sizes[2].parse()?)?);
+    let runs = option::<usize>("runs", sizes[3].parse()?)?;
+    let bits = match option("bits", 0)? {
+        0 => None,
+        4 => Some(Bits::Four),
+        8 => Some(Bits::Eight),
+        other => anyhow::bail!("--bits {other}: 4 or 8"),
+    };
+    let heads = width.div_ceil(64);
+    ensure!(width > 0 && tokens > 0 && width % heads == 0 && runs > 0, "--width {width}, {heads} heads, --runs {runs}");
+    let key_heads = if heads % 4 == 0 { heads / 4 } else { heads };
+    let config = Config { blocks: option("blocks", 2)?, width, heads, key_heads, hidden: 4 * width };
     let tolerance = match dtype {
         DType::F32 => 1e-4,
         DType::F16 => 1e-2,
         _ => 6e-2,
     };
-    ensure!(error < tolerance, "the results differ");
+    let place = if device.is_cuda() { "on the GPU" } else { "on the CPU, where cutlet interprets its kernels" };
+    println!("{config:?}, {tokens} tokens, {dtype:?}, {place}");
+
+    let random = |shape: &[usize]| Tensor::randn(0f32, 1.0, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(&device);
+    let mask = mask(tokens, dtype, &device)?;
+    let model = Model::random(config, bits, dtype, &device)?;
+    let x = random(&[1, tokens, width])?;
+    compare("model", &device, runs, tolerance, |operations| model.forward(&x, &mask, operations))?;
+
+    let (scores, weight) = (random(&[heads, tokens, tokens])?, random(&[width])?);
+    compare("softmax", &device, runs, tolerance, |operations| match operations {
+        Operations::Candle => ops::softmax_last_dim(&scores),
+        Operations::Cutlet => softmax(&scores),
+    })?;
+    compare("RMSNorm", &device, runs, tolerance, |operations| norm(&x, &weight, operations))?;
+
+    let split = |heads: usize| random(&[1, tokens, heads, width / (width.div_ceil(64))])?.transpose(1, 2);
+    let (q, k, v) = (split(heads)?, split(key_heads)?, split(key_heads)?);
+    compare("attention", &device, runs, tolerance, |operations| attend(&q, &k, &v, 0.125, &mask, operations))?;
+
+    let weight = random(&[4 * width, width])?;
+    for (bits, rows) in [(Bits::Four, tokens), (Bits::Four, 1), (Bits::Eight, tokens), (Bits::Eight, 1)] {
+        let quantized = QuantizedWeight::quantize(&weight, bits, 32, dtype)?;
+        let (wide, x) = (quantized.dequantize()?.t()?, random(&[rows, width])?);
+        let what = format!("product of {rows} rows with weights of {bits:?} bits (candle: of {dtype:?})");
+        compare(&what, &device, runs, tolerance, |operations| match operations {
+            Operations::Candle => x.matmul(&wide),
+            Operations::Cutlet => quantized.forward(&x),
+        })?;
+    }
     Ok(())
 }
