@@ -205,6 +205,8 @@ fn what_does_not_fit_is_an_error_with_shapes() -> Result<()> {
     assert!(text.contains("[1, 8]") && text.contains("[1, 7]"), "{text}");
     assert!(message(x.apply_op3(&codes, &scales, QuantizedMatmul { group: 10, ..op })).contains("10"));
     assert!(QuantizedWeight::quantize(&scales, Bits::Four, 24, DType::F32).is_err());
+    let large = Tensor::full(1e7f32, (3, 16), &Device::Cpu)?;
+    assert!(QuantizedWeight::quantize(&large, Bits::Four, 16, DType::F16).is_err());
     assert!(QuantizedWeight::quantize(&(scales / 0.0)?, Bits::Four, 16, DType::F32).is_err());
     Ok(())
 }

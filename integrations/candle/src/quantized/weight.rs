@@ -75,8 +75,8 @@ impl QuantizedWeight {
     /// device of `weight`.
     ///
     /// # Errors
-    /// For a tensor that is no matrix, one that is not finite, a group that is not a power of two from 16 on, and another
-    /// type of scales.
+    /// For a tensor that is no matrix, one that is not finite or too large for scales of this type, a group that is not a
+    /// power of two from 16 on, and another type of scales.
     pub fn quantize(weight: &Tensor, bits: Bits, group: usize, dtype: DType) -> Result<QuantizedWeight> {
         let (outputs, inputs) = weight.dims2()?;
         if !group.is_power_of_two() || group < 16 {
@@ -105,6 +105,10 @@ impl QuantizedWeight {
         // As they will be read.
         let scales = Tensor::from_vec(scales, (groups, outputs), &Device::Cpu)?.to_dtype(dtype)?;
         let rounded = scales.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
+
+        if let Some(at) = rounded.iter().position(|scale| !scale.is_finite()) {
+            bail!("the weights of output {} need a scale that {dtype:?} has no number for", at % outputs)
+        }
 
         let words = bits.words(outputs);
         let mut codes = vec![0u32; inputs * words];
