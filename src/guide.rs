@@ -6,6 +6,7 @@ macro_rules! pages {
     ($($(#[$doc:meta])+ $name:ident = $file:literal;)+) => {$(
         $(#[$doc])+
         #[doc = "[debugging]: crate::guide::debugging"]
+        #[doc = "[ecosystem]: crate::guide::ecosystem"]
         #[doc = "[features]: crate::guide::features"]
         #[doc = "[from_cuda]: crate::guide::from_cuda"]
         #[doc = "[from_cutile_jl]: crate::guide::from_cutile_jl"]
@@ -50,6 +51,9 @@ pages! {
     /// For users of CUDA C++.
     ///
     from_cuda = "../docs/from_cuda.md";
+    /// Beside cutile, cudarc, candle, burn.
+    ///
+    ecosystem = "../docs/ecosystem.md";
     /// What the words mean.
     ///
     glossary = "../docs/glossary.md";

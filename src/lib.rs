@@ -117,7 +117,7 @@ pub use runtime::foreign;
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, Comparison, ComplexDeviceArray, Device,
     DeviceArray, DeviceView, DeviceViewMut, Event, Finished, Graph, Held, Interleaved, NewArray, PackedDeviceArray,
-    PackedSpec, PackedSpecMut, Stream, StreamPool, Times,
+    PackedSpec, PackedSpecMut, PackedView, Stream, StreamPool, Times,
 };
 pub use target::{ByTarget, Target};
 #[doc(inline)]

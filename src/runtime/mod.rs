@@ -22,6 +22,7 @@ mod module;
 mod new_array;
 mod order;
 mod packed;
+mod packed_view;
 mod pool;
 pub(crate) mod recording;
 mod stream;
@@ -51,6 +52,7 @@ pub(crate) use module::{
 };
 pub use new_array::NewArray;
 pub use packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
+pub use packed_view::PackedView;
 pub use pool::StreamPool;
 pub use stream::{Event, Stream};
 pub use table::{ArrayTable, ArrayTableMut};

@@ -25,7 +25,7 @@ fn row_words<F: Narrow>(row: usize) -> usize {
 }
 
 /// The shape of the words.
-fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -> [usize; R] {
+pub(super) fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -> [usize; R] {
     const { assert!(R >= 1, "a packed array has at least one axis") };
     shape[R - 1] = row_words::<F>(shape[R - 1]);
     shape
@@ -84,7 +84,7 @@ fn words_of<F: Narrow>(bytes: &[u8], row: usize) -> Vec<u32> {
 }
 
 #[track_caller]
-fn check_shape<F: Narrow, const R: usize>(shape: [usize; R]) -> Result<()> {
+pub(super) fn check_shape<F: Narrow, const R: usize>(shape: [usize; R]) -> Result<()> {
     const { assert!(R >= 1, "a packed array has at least one axis") };
     let largest = i32::MAX as usize - MAX_TILE_ELEMENTS as usize;
     match shape[R - 1] > largest {
@@ -289,7 +289,7 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
 }
 
 /// The number of elements of a row, and whether that is whole groups.
-fn row<const R: usize>(shape: [usize; R]) -> (i32, Constant<bool>) {
+pub(super) fn row<const R: usize>(shape: [usize; R]) -> (i32, Constant<bool>) {
     (shape[R - 1] as i32, Constant(shape[R - 1].is_multiple_of(GROUP)))
 }
 

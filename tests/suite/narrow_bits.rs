@@ -57,6 +57,7 @@ pub fn register(suite: &mut Suite) {
         from::<i8>(s)?;
         from::<bool>(s)
     });
+    suite.test("narrow_bits/words", words);
     suite.test("narrow_bits/small", |s| formats!(s small: u4 i7 | u1 u2 i3 i5 f6e3m2));
     suite.test("narrow_bits/extents", |s| formats!(s extents: u4 f6e3m2 | i2 u5));
     suite.test("narrow_bits/rows", rows);
@@ -160,6 +161,26 @@ fn store<F: Narrow>(session: Session) -> Result<()> {
     check_codes(session, "stored", &y, &want)?;
     session.check(&format!("{} read again", F::NAME), &z, &|[i, j]| {
         Want::exactly(if i < 3 && j < columns { want(i * columns + j).code() } else { 0 })
+    })
+}
+
+/// Words that lie in an array of their own, as the last columns of a larger one.
+fn words(session: Session) -> Result<()> {
+    fn kernel(x: PackedArray<ct::i4, 2>, y: ArrayMut<i32, 2>) {
+        let at = (0, ct::bid(0));
+        y.store(at, x.load(at, [4, 64]).cast::<i32>());
+    }
+    let (shape, lead) = ([3, 201], 4);
+    let all = ct::PackedView::<ct::i4, 2>::words(shape)[1];
+    let word = |i: usize, j: usize| (i as u32 * 97 + j as u32).wrapping_mul(0x9e37_79b9);
+    let data: Vec<u32> = (0..3 * (lead + all)).map(|k| word(k / (lead + all), k % (lead + all))).collect();
+    let x = session.array(&data, [3, lead + all])?;
+    let mut y = session.unwritten(shape)?;
+    let view = ct::PackedView::new(x.slice(1, lead..)?, shape)?;
+    session.launch(kernel, [4, 1], (view, &mut y))?;
+    session.check("of words", &y, &|[i, j]| {
+        let code = (word(i, lead + j / 8) >> (j % 8 * 4)) as i32;
+        Want::exactly(code << 28 >> 28)
     })
 }
 

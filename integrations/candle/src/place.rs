@@ -1,0 +1,134 @@
+//! Where the elements of an operand are: candle's layouts with as many axes as a kernel has.
+
+use candle_core::{Layout, Result, Tensor, bail};
+
+/// Elements at `start` and the sums of multiples of the strides behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<const R: usize> {
+    /// The first element's place in the storage.
+    pub start: usize,
+    /// Extents.
+    pub shape: [usize; R],
+    /// In elements.
+    pub strides: [usize; R],
+}
+
+/// Blocks of a grid along its second and third axis.
+const MOST_BLOCKS: usize = 65535;
+
+impl<const R: usize> Place<R> {
+    /// The layout of a tensor with just these axes.
+    pub fn of(name: &str, layout: &Layout) -> Result<Place<R>> {
+        let (Ok(shape), Ok(strides)) = (layout.dims().try_into(), layout.stride().try_into()) else {
+            bail!("{name}: a tensor of shape {:?}, not of rank {R}", layout.dims())
+        };
+        Ok(Place { start: layout.start_offset(), shape, strides })
+    }
+
+    /// Has it no elements?
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// Has each element a place of its own (as far as strides in order of their size tell)? Not in a tensor that was
+    /// broadcast.
+    pub fn is_apart(&self) -> bool {
+        let mut axes: Vec<_> =
+            (0..R).filter(|&d| self.shape[d] > 1).map(|d| (self.strides[d], self.shape[d])).collect();
+        axes.sort_unstable();
+        let room = |room, (stride, extent): (usize, usize)| (stride >= room).then_some(room + (extent - 1) * stride);
+        self.is_empty() || axes.into_iter().try_fold(1, room).is_some()
+    }
+}
+
+/// The tensor itself where kernels reach its elements as they lie; else a contiguous copy.
+pub fn reachable<const R: usize>(x: &Tensor, place: impl Fn(&Layout) -> Result<Place<R>>) -> Result<Tensor> {
+    match place(x.layout()) {
+        Ok(place) if place.is_apart() => Ok(x.clone()),
+        _ => x.contiguous(),
+    }
+}
+
+/// Axes from the first to the last but one, as few as describe them: those of one element are left out, and neighbours that
+/// lie one behind the other are one. Innermost first.
+fn merged(dims: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
+    let mut axes: Vec<(usize, usize)> = Vec::new();
+    for (&extent, &stride) in dims.iter().zip(strides).rev().filter(|(extent, _)| **extent != 1) {
+        match axes.last_mut() {
+            Some((inner, step)) if stride == *inner * *step => *inner *= extent,
+            _ => axes.push((extent, stride)),
+        }
+    }
+    axes
+}
+
+impl Place<4> {
+    /// The rows along the last axis of a tensor of any rank, on a grid of three axes.
+    pub fn rows(name: &str, layout: &Layout) -> Result<Place<4>> {
+        let (Some((&row, dims)), Some((&step, strides))) = (layout.dims().split_last(), layout.stride().split_last())
+        else {
+            bail!("{name}: a tensor of rank 0 has no rows")
+        };
+        let axes = merged(dims, strides);
+        let (mut shape, mut place) = ([1, 1, 1, row], [0, 0, 0, step]);
+        if axes.len() > 3 || axes.iter().skip(1).any(|&(extent, _)| extent > MOST_BLOCKS) {
+            let (dims, strides) = (layout.dims(), layout.stride());
+            bail!(
+                "{name}: the rows of a tensor of shape {dims:?} and strides {strides:?} lie in too many places: `contiguous` puts them together"
+            )
+        }
+        // An axis of one element steps over all that is within, which spoils no kernel's knowledge of the addresses.
+        let mut whole = row * step;
+        for d in 0..3 {
+            let (extent, stride) = axes.get(d).copied().unwrap_or((1, whole));
+            (shape[2 - d], place[2 - d]) = (extent, stride);
+            whole = extent * stride;
+        }
+        Ok(Place { start: layout.start_offset(), shape, strides: place })
+    }
+
+    /// The grid with a block for each row: the innermost axis comes first.
+    pub fn grid(&self) -> [usize; 3] {
+        [self.shape[2], self.shape[1], self.shape[0]]
+    }
+
+    /// As a matrix, where all rows are one axis; `None` where they are not.
+    pub fn matrix(&self) -> Option<Place<2>> {
+        let [a, b, rows, columns] = self.shape;
+        let strides = [self.strides[2], self.strides[3]];
+        (a * b == 1).then_some(Place { start: self.start, shape: [rows, columns], strides })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Shape;
+
+    fn layout(dims: &[usize], strides: &[usize]) -> Layout {
+        Layout::new(Shape::from(dims), strides.to_vec(), 7)
+    }
+
+    #[test]
+    fn axes_merge_where_they_lie_behind_each_other() -> Result<()> {
+        let place = Place::rows("x", &layout(&[2, 3, 4, 5], &[60, 20, 5, 1]))?;
+        assert_eq!((place.shape, place.strides[2..].to_vec(), place.start), ([1, 1, 24, 5], vec![5, 1], 7));
+        assert!(place.matrix().is_some());
+        let heads = Place::rows("x", &layout(&[2, 4, 3, 5], &[60, 5, 20, 1]))?;
+        assert_eq!((heads.shape, heads.strides), ([2, 4, 3, 5], [60, 5, 20, 1]));
+        assert!(heads.matrix().is_none());
+        let column = Place::rows("x", &layout(&[1, 6, 1, 5], &[0, 1, 9, 6]))?;
+        assert_eq!((column.shape, column.strides[2..].to_vec()), ([1, 1, 6, 5], vec![1, 6]));
+        let vector = Place::rows("x", &layout(&[5], &[2]))?;
+        assert_eq!((vector.shape, vector.strides[3]), ([1, 1, 1, 5], 2));
+        Ok(())
+    }
+
+    #[test]
+    fn what_no_grid_has_is_an_error_with_shapes() {
+        let message = Place::rows("x", &layout(&[2, 2, 2, 2, 3], &[1000, 1, 100, 10, 2])).unwrap_err().to_string();
+        assert!(message.contains("[2, 2, 2, 2, 3]") && message.contains("[1000, 1, 100, 10, 2]"), "{message}");
+        assert!(Place::rows("x", &layout(&[], &[])).is_err());
+        assert!(Place::<2>::of("x", &layout(&[2, 3, 4], &[12, 4, 1])).unwrap_err().to_string().contains("[2, 3, 4]"));
+    }
+}

@@ -1,0 +1,164 @@
+//! RMSNorm over the last axis.
+
+use candle_core::backend::BackendStorage;
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+#[cfg(feature = "cuda")]
+use candle_core::{CudaStorage, Error};
+use cutlet as ct;
+#[cfg(feature = "cuda")]
+use cutlet::foreign::cudarc::{with, write};
+use cutlet::prelude::*;
+use cutlet::{DeviceView, DeviceViewMut, Stream};
+
+use crate::cpu;
+#[cfg(feature = "cuda")]
+use crate::cuda;
+use crate::number::{Number, by_dtype, same_dtype};
+use crate::place::{Place, reachable};
+
+/// RMSNorm over the last axis, of f32, f16 or bf16: an operation for `Tensor::apply_op2`, with a weight for each element of
+/// a row.
+///
+/// Rows may have any length; sums are made in f32, and the result is rounded once. See [`rms_norm`].
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNorm {
+    /// What is added to the mean of the squares.
+    pub epsilon: f32,
+}
+
+/// Elements of a row that are in registers at a time.
+const LONGEST_TILE: usize = 16384;
+/// Of longer rows.
+const TILE: usize = 8192;
+
+/// What a row is multiplied with: one over the root of the mean of its squares.
+fn scale(squares: Tile<f32, 4>, columns: Scalar<i32>, epsilon: Scalar<f32>) -> Tile<f32, 4> {
+    (squares / columns.cast::<f32>() + epsilon).rsqrt()
+}
+
+/// A row a block, in one tile.
+fn rows<T: Number>(x: Array<T, 4>, weight: Array<T, 1>, y: ArrayMut<T, 4>, epsilon: Scalar<f32>, tile: usize) {
+    let row = (ct::bid(2), ct::bid(1), ct::bid(0), 0);
+    let wide = x.load(row, [1, 1, 1, tile]).cast::<f32>();
+    let weight = weight.load(0, [tile]).cast::<f32>().reshape([1, 1, 1, tile]);
+    y.store(row, (wide * scale((wide * wide).sum(3), x.extent(3), epsilon) * weight).cast::<T>());
+}
+
+/// A row a block, in many tiles: once for the sum of the squares, and once for the results.
+fn long_rows<T: Number>(x: Array<T, 4>, weight: Array<T, 1>, y: ArrayMut<T, 4>, epsilon: Scalar<f32>, tile: usize) {
+    let shape = [1, 1, 1, tile];
+    let place = |j: Scalar<i32>| (ct::bid(2), ct::bid(1), ct::bid(0), j);
+    let load = |j| x.load(place(j), shape).cast::<f32>();
+    let tiles = x.num_tiles(3, shape);
+    let squares = ct::for_each(..tiles, ct::zeros(shape), |j, sum: Tile<f32, 4>| load(j).fma(load(j), sum)).sum(3);
+    let scale = scale(squares, x.extent(3), epsilon);
+    ct::for_each(..tiles, (), |j, ()| {
+        let weight = weight.load(j, [tile]).cast::<f32>().reshape(shape);
+        y.store(place(j), (load(j) * scale * weight).cast::<T>());
+    });
+}
+
+fn launch<T: Number>(
+    stream: &Stream,
+    (x, weight): (DeviceView<T, 4>, DeviceView<T, 1>),
+    y: DeviceViewMut<T, 4>,
+    place: &Place<4>,
+    epsilon: f32,
+) -> ct::Result<()> {
+    if place.is_empty() {
+        return Ok(());
+    }
+    let launch = ct::Launch::new(place.grid()).stream(stream);
+    match ct::next_extent(place.shape[3]) {
+        tile if tile <= LONGEST_TILE => launch.launch(rows::<T>, (x, weight, y, epsilon, ct::Constant(tile))),
+        _ => launch.launch(long_rows::<T>, (x, weight, y, epsilon, ct::Constant(TILE))),
+    }
+}
+
+/// Where operand and weight are.
+fn places(name: &str, layout: &Layout, weight: &Layout) -> Result<(Place<4>, Place<1>)> {
+    let (x, w) = (Place::rows(name, layout)?, Place::<1>::of(name, weight)?);
+    if x.shape[3] != w.shape[0] {
+        bail!("{name}: rows of a tensor of shape {:?}, and a weight of {} elements", layout.dims(), w.shape[0])
+    }
+    Ok((x, w))
+}
+
+impl CustomOp2 for RmsNorm {
+    fn name(&self) -> &'static str {
+        "cutlet-rms-norm"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, lx: &Layout, weight: &CpuStorage, lw: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (place, of_weight) = places(self.name(), lx, lw)?;
+        let y = by_dtype!(self.name(), same_dtype(self.name(), x.dtype(), weight.dtype())?, T => {
+            let (x, weight) = (cpu::read::<T, 4>(x, &place)?, cpu::read::<T, 1>(weight, &of_weight)?);
+            cpu::run(place.shape, |stream, y| launch::<T>(stream, (x.view(), weight.view()), y, &place, self.epsilon))
+        })?;
+        Ok((y, lx.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        lx: &Layout,
+        weight: &CudaStorage,
+        lw: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (place, of_weight) = places(self.name(), lx, lw)?;
+        let (device, stream) = (&x.device, x.device.cuda_stream());
+        let y = by_dtype!(self.name(), same_dtype(self.name(), x.dtype(), weight.dtype())?, T => {
+            let mut y = cuda::result::<T>(device, lx.shape().elem_count())?;
+            let x = cuda::read::<T, 4>(self.name(), x, &place)?;
+            let weight = cuda::read::<T, 1>(self.name(), weight, &of_weight)?;
+            let operands = (x, weight, write(&mut y, place.shape).map_err(Error::wrap)?);
+            with(&stream, operands, |stream, (x, weight, y)| launch::<T>(stream, (x, weight), y, &place, self.epsilon)).map_err(Error::wrap)?;
+            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
+        })?;
+        Ok((y, lx.shape().clone()))
+    }
+}
+
+/// RMSNorm over the last axis of a tensor of any shape: x / √(mean of x² + epsilon) · weight.
+///
+/// f32, f16, bf16, the weight of the same type; any strides, as [`softmax`](crate::softmax). The result is contiguous.
+/// There is no backward pass.
+///
+/// ```
+/// # use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[3f32, -4.0], [0.5, 0.5]], &Device::Cpu)?;
+/// let weight = Tensor::new(&[1f32, 10.0], &Device::Cpu)?;
+/// let y = cutlet_candle::rms_norm(&x, &weight, 0.0)?.to_vec2::<f32>()?;
+/// assert!((y[0][1] + 40.0 / 12.5f32.sqrt()).abs() < 1e-5 && (y[1][1] - 10.0).abs() < 1e-5);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+///
+/// # Errors
+/// For a weight of another length, rank or type, for other element types and tensors of rank 0; what the kernel's launch
+/// gives.
+pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
+    let x = reachable(x, |layout| Place::rows("rms_norm", layout))?;
+    x.apply_op2(&reachable(weight, |layout| Place::<1>::of("rms_norm", layout))?, RmsNorm { epsilon })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generates<T: Number>() -> ct::Result<()> {
+        let (x, weight) = (ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]), ct::ArraySpec::<T, 1>::new([1024]));
+        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+            ct::code_ptx(rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(1024)), target)?;
+            ct::code_ptx(long_rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(TILE)), target)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_code_for_gpus() -> ct::Result<()> {
+        generates::<f32>()?;
+        generates::<f16>()?;
+        generates::<bf16>()
+    }
+}

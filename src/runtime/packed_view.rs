@@ -1,0 +1,140 @@
+//! Packed arrays over words of an array, such as those that another library keeps.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::packed::{check_shape, row, shape_of_words};
+use super::view::DeviceView;
+use crate::error::{Error, Result};
+use crate::kernel::{ArrivesAs, Constant, LaunchArg};
+use crate::narrow::Narrow;
+use crate::ops::PackedArray;
+
+/// The words of an array as a packed array of rank `R`: in a kernel, [`PackedArray`].
+///
+/// It reads weights that another library holds as an array of u32 (a tensor of candle, say). The words are as a
+/// [`PackedDeviceArray`](crate::PackedDeviceArray) has them: along a row, element `k` has the bits from `k * F::BITS` on,
+/// the lowest first, and rows are padded to whole multiples of 128 elements.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+/// use cutlet::u4;
+///
+/// fn kernel(x: ct::PackedArray<u4, 2>, y: ArrayMut<f32, 2>) {
+///     y.store((0, 0), x.load((0, 0), [2, 8]).cast::<f32>());
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let shape = [2, 5];
+/// let mut words = vec![0u32; ct::PackedView::<u4, 2>::words(shape).iter().product()];
+/// (words[0], words[16]) = (0x54321, 0x98765);
+/// let words = device.array(&words, ct::PackedView::<u4, 2>::words(shape))?;
+/// let mut y = device.zeros(shape)?;
+/// ct::launch(kernel, 1, (ct::PackedView::<u4, 2>::new(words.view(), shape)?, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct PackedView<'a, F, const R: usize> {
+    words: DeviceView<'a, u32, R>,
+    shape: [usize; R],
+    element: PhantomData<F>,
+}
+
+impl<F, const R: usize> Clone for PackedView<'_, F, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F, const R: usize> Copy for PackedView<'_, F, R> {}
+
+impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
+    /// Words as a packed array with this shape in elements.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for words of another shape than [`PackedView::words`] says, or with gaps in a row, and for
+    /// rows of more elements than an i32 counts.
+    #[track_caller]
+    pub fn new(words: DeviceView<'a, u32, R>, shape: [usize; R]) -> Result<PackedView<'a, F, R>> {
+        check_shape::<F, R>(shape)?;
+        let wanted = Self::words(shape);
+        if words.shape() == wanted && (words.strides()[R - 1] == 1 || words.is_empty()) {
+            return Ok(PackedView { words, shape, element: PhantomData });
+        }
+        Err(Error::argument(format!(
+            "words of shape {:?} and strides {:?} for a packed array of shape {shape:?} of {}, which has {wanted:?} words, \
+             those of a row one after another",
+            words.shape(),
+            words.strides(),
+            F::NAME
+        )))
+    }
+
+    /// The shape in words of a packed array with this shape in elements: the last extent is that of the words of a row.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::PackedView::<cutlet::i4, 2>::words([10, 200]), [10, 32]);
+    /// ```
+    #[must_use]
+    pub fn words(shape: [usize; R]) -> [usize; R] {
+        shape_of_words::<F, R>(shape)
+    }
+
+    /// Extents in elements.
+    ///
+    /// ```
+    /// let words = cutlet::Device::cpu().zeros([3, 16])?;
+    /// assert_eq!(cutlet::PackedView::<cutlet::u4, 2>::new(words.view(), [3, 99])?.shape(), [3, 99]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shape(&self) -> [usize; R] {
+        self.shape
+    }
+}
+
+impl<F: Narrow, const R: usize> fmt::Debug for PackedView<'_, F, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PackedView<{}>({:?} on {})", F::NAME, self.shape, self.words.device())
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, F: Narrow, const R: usize> ArrivesAs<PackedArray<F, R>> for PackedView<'a, F, R> {
+    type Given = (DeviceView<'a, u32, R>, i32, Constant<bool>);
+
+    #[inline]
+    fn give(self) -> Self::Given {
+        let (extent, whole) = row(self.shape);
+        (self.words, extent, whole)
+    }
+
+    fn arrive((words, extent, whole): <Self::Given as LaunchArg>::Traced) -> PackedArray<F, R> {
+        PackedArray::new(words, extent, whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::narrow::{i4, u3};
+    use crate::runtime::Device;
+
+    #[test]
+    fn words_of_another_shape_are_refused() -> Result<()> {
+        let device = Device::cpu();
+        let words = device.zeros([4, 32])?;
+        assert_eq!(PackedView::<i4, 2>::new(words.view(), [4, 129])?.shape(), [4, 129]);
+        for shape in [[4, 128], [3, 200], [4, 257]] {
+            let error = PackedView::<i4, 2>::new(words.view(), shape).unwrap_err().to_string();
+            assert!(error.contains("[4, 32]") && error.contains("packed_view.rs"), "{error}");
+        }
+        assert!(PackedView::<u3, 2>::new(words.view(), [4, 256]).is_err());
+        let square = device.zeros([16, 16])?;
+        assert!(PackedView::<i4, 2>::new(square.transpose()?, [16, 100]).is_err());
+        assert!(PackedView::<i4, 1>::new(device.zeros([0])?.view(), [1 << 31]).is_err());
+        assert!(PackedView::<i4, 2>::new(device.zeros([0, 16])?.view(), [0, 5]).is_ok());
+        Ok(())
+    }
+}
