@@ -124,6 +124,14 @@ pub use target::{ByTarget, Target};
 #[doc(inline)]
 pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 
+/// Searching for the fastest configuration: a [`Tuner`](tune::Tuner), spaces, and records that are kept beside the source.
+pub mod tune {
+    #[doc(inline)]
+    pub use crate::launch::{
+        Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space,
+    };
+}
+
 /// The examples of the README compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -63,5 +63,5 @@ pub use grid::Grid;
 pub use random::{Random, RandomElement};
 pub use raw::RawLaunch;
 pub use remarks::Remarks;
-pub use tune::{Tuned, Tuner};
+pub use tune::{Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space};
 pub use whole::{ArrayExpr, Fused, Map, MapWith, Zip};
