@@ -48,29 +48,77 @@ pub struct BundledKernel {
 
 impl BundledKernel {
     /// The name that launches give.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// What it takes, lists of arguments taken apart.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// assert!(bundle.kernels()[0].args()[0].to_string().starts_with("ArrayMut<f32, 1> (address / 16"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn args(&self) -> &[ArgForm] {
         &self.forms
     }
 
     /// The hints that its code was made with.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].hints(), ct::Hints::new());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn hints(&self) -> Hints {
         self.hints
     }
 
     /// What it has code for. (The cpu device is always among what it runs on.)
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].targets().count(), 1);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.images.iter().map(|image| image.target)
     }
 
     /// The PTX for a target, that other programs may load. None if there is none: of a target whose code is Tile IR, too.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_80).unwrap().contains(".entry"));
+    /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_90A).is_none());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn ptx(&self, target: Target) -> Option<&str> {
         let image = self.images.iter().find(|image| image.target == target && !image.tile_ir)?;

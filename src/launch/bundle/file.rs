@@ -67,6 +67,19 @@ pub struct Bundle {
 impl Bundle {
     /// Reads a bundle.
     ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bytes = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.to_bytes();
+    /// // SAFETY: a bundle's own bytes.
+    /// assert_eq!(unsafe { ct::Bundle::from_bytes(&bytes) }?.kernels().len(), 1);
+    /// // SAFETY: these are changed by accident at most.
+    /// assert!(unsafe { ct::Bundle::from_bytes(&bytes[1..]) }.is_err());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Argument`] for bytes that are no bundle, that were changed since it was made, or that another version of this crate made.
     ///
@@ -79,6 +92,13 @@ impl Bundle {
     }
 
     /// The bundle as bytes: the same ones for the same kernels.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert!(ct::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB1"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut to = Writer(MAGIC.to_vec());
@@ -91,6 +111,15 @@ impl Bundle {
 
     /// Writes the bundle to a file.
     ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let path = std::env::temp_dir().join("empty.bundle");
+    /// ct::Bundler::new([]).finish()?.write(&path)?;
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Io`].
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
@@ -99,6 +128,16 @@ impl Bundle {
     }
 
     /// Its kernels, in the order in which they were added.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// assert_eq!(bundle.kernels()[0].name(), "fill");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn kernels(&self) -> &[BundledKernel] {
         &self.kernels

@@ -66,6 +66,13 @@ struct Job {
 
 impl Bundler {
     /// For these targets; none: for the cpu device alone.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert!(ct::Bundler::new([ct::Target::SM_80]).finish()?.kernels().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn new(targets: impl IntoIterator<Item = Target>) -> Bundler {
         let mut all: Vec<Target> = Vec::new();
@@ -79,12 +86,38 @@ impl Bundler {
 
     /// Adds machine code for each target, made by `ptxas` and `tileiras`, which have to be there: it is loaded at once,
     /// by every driver that knows it. The code that it was made of stays in the bundle for other drivers.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let mut bundler = ct::Bundler::new([ct::Target::SM_80]).with_machine_code();
+    /// match bundler.add_as("fill", fill, (x,))?.finish() {
+    ///     Ok(bundle) => assert!(bundle.to_string().contains("machine code")),
+    ///     Err(error) => assert!(matches!(error, ct::Error::NoDevice(_))), // no `ptxas` here
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn with_machine_code(self) -> Bundler {
         Bundler { machine_code: true, ..self }
     }
 
     /// A kernel for arguments of this form, under the name of its function.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill(x: ArrayMut<f32, 1>) {
+    ///     x.store(ct::bid(0), ct::ones([64]));
+    /// }
+    ///
+    /// let mut bundler = ct::Bundler::new([]);
+    /// bundler.add(fill, (ct::ArraySpec::new([64]).mutable(),))?;
+    /// assert_eq!(bundler.finish()?.kernels()[0].name(), "fill");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Kernel`] with everything that is wrong in the kernel, [`Error::Argument`] where the bundle has it already.
@@ -101,6 +134,15 @@ impl Bundler {
     }
 
     /// [`Bundler::add`] under another name.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Bundler::add`].
@@ -157,6 +199,16 @@ impl Bundler {
     }
 
     /// Makes the code.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// assert_eq!(bundle.kernels()[0].targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Unsupported`] at the user's places for what a target lacks; [`Error::NoDevice`] without an assembler, and

@@ -74,6 +74,13 @@ pub struct Records {
 impl Records {
     /// Reads a file; none is there: no records.
     ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert!(ct::tune::Records::read("/nowhere/scale.tune")?.all().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Io`], and [`Error::Argument`] with the line that is wrong.
     pub fn read(path: impl AsRef<Path>) -> Result<Records> {
@@ -88,6 +95,14 @@ impl Records {
 
     /// Reads the text of a file (`include_str!`), whose name an error gives.
     ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let error = ct::tune::Records::parse("scale.tune", "winner 7").unwrap_err().to_string();
+    /// assert!(error.starts_with("scale.tune:1:1: the first line is not"), "{error}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Argument`] with the line that is wrong.
     pub fn parse(file: &str, text: &str) -> Result<Records> {
@@ -99,6 +114,15 @@ impl Records {
     }
 
     /// Writes the file, through another one, so that nobody reads half of it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("cutlet-write-{}.tune", std::process::id()));
+    /// ct::tune::Records::default().write(&path)?;
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -114,6 +138,13 @@ impl Records {
     }
 
     /// All records, sorted by what they are good for.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert!(ct::tune::Records::default().all().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn all(&self) -> &[Record] {
         &self.all

@@ -114,6 +114,14 @@ impl<C> Tuned<C> {
     }
 
     /// Where the best one comes from: [`Origin::Measured`], or an earlier search.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.origin(), ct::tune::Origin::Measured);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn origin(&self) -> Origin {
         self.known.as_ref().map_or(Origin::Measured, |(_, origin)| *origin)
     }
@@ -152,11 +160,27 @@ impl<C> Tuned<C> {
     }
 
     /// All that were not run, and why: see [`Tuner::kernels`](crate::Tuner::kernels).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// assert!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.left_out().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn left_out(&self) -> &[(C, String)] {
         &self.left_out
     }
 
     /// Why an earlier search did not answer.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// assert!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.notes().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -158,6 +158,14 @@ impl<S, C> Tuner<S, C> {
 
     /// The name of the search, which says what the answer depends on besides the kernels and the device: such as the extents of
     /// arrays.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).name("one or two");
+    /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Tuner<S, C> {
         Tuner { name: name.into(), ..self }
@@ -166,6 +174,16 @@ impl<S, C> Tuner<S, C> {
     /// Keeps the winner on the disk, beside compiled kernels: another search of this name for the same device, driver,
     /// kernels ([`Tuner::kernels`]) and configurations takes it from there, and tries nothing. The name says what else the
     /// answer depends on, such as the kernel and the extents of its arrays.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).remember("one or two");
+    /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// let again = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// assert!(!again.is_remembered() || again.best() == first.best()); // not, where nothing is kept on the disk
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn remember(self, name: impl Into<String>) -> Tuner<S, C> {
         Tuner { name: name.into(), cached: true, ..self }
@@ -173,18 +191,50 @@ impl<S, C> Tuner<S, C> {
 
     /// Keeps what was measured in this file, [`Records`] as text, to be committed beside the source. A search that finds its
     /// record there, of the same name, device, driver, version of this crate, kernels and configurations, tries nothing.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("cutlet-record-{}.tune", std::process::id()));
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path);
+    /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// let again = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// assert!(again.origin() == ct::tune::Origin::Record && again.best() == first.best());
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn record(self, path: impl Into<PathBuf>) -> Tuner<S, C> {
         Tuner { record: Some(path.into()), ..self }
     }
 
     /// Asks these records, as [`Tuner::record`], and writes none: those that are in the program (`include_str!`).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let records = ct::tune::Records::default(); // or of `include_str!`
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).records(records);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.notes()[0], "there is no record of `` for cpu (cpu)");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn records(self, records: Records) -> Tuner<S, C> {
         Tuner { records: Some(records), ..self }
     }
 
     /// Measures also where an earlier search has the answer, and replaces it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("cutlet-afresh-{}.tune", std::process::id()));
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path).afresh();
+    /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.is_remembered());
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn afresh(self) -> Tuner<S, C> {
         Tuner { afresh: true, ..self }
@@ -221,6 +271,14 @@ impl<S, C> Tuner<S, C> {
 
     /// Runs, besides the first configuration, so many at most: those that are estimated to be the fastest
     /// ([`Tuner::kernels`]; by the work, the rates of the device, and how full the last round of tile blocks is).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).most(12);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.successes().len(), 2); // without kernels nothing is estimated
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn most(self, count: usize) -> Tuner<S, C> {
         Tuner { most: Some(count), ..self }
@@ -271,6 +329,14 @@ impl<S, C> Tuner<S, C> {
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
     /// [`Tuner::progress`] with a line on standard error for each step, if that is a terminal.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).show();
+    /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[must_use]
     pub fn show(self) -> Tuner<S, C> {
         let shown = std::io::stderr().is_terminal();
@@ -359,6 +425,16 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
 
     /// Tries the configurations that `next` names, one after another, until it names none: a search of one's own. It sees
     /// what has been measured so far, in the order in which it was tried. Nothing of it is kept.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let mut rest = [4, 5].into_iter();
+    /// let tuned = tuner.search(ct::Device::cpu(), &mut (), |_| rest.next(), |(), _| Ok(()))?;
+    /// assert_eq!(tuned.successes().len(), 2);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Tuner::run`].
