@@ -72,7 +72,7 @@ impl Image {
         let (threads, shared_bytes) = (from.u32()?, from.u32()?);
         let params = from.list(|from| read_param(from, words))?;
         let assertions = from.list(read_assertion)?;
-        let notes = params.iter().any(|param| *param == ParamKind::Failure);
+        let notes = params.contains(&ParamKind::Failure);
         if !(1..=1024).contains(&threads) || notes == assertions.is_empty() {
             return Err("code whose description contradicts itself".into());
         }

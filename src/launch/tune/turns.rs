@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::runtime::{Bench, Stream, Times};
 
+/// Does the work on a state.
+pub(super) type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
+
 /// Turns that each candidate has at most.
 const TURNS: usize = 5;
 
@@ -17,7 +20,7 @@ pub(super) fn in_turns<S>(
     bench: Bench,
     stream: &Stream,
     state: &mut S,
-    ways: &[&dyn Fn(&mut S) -> Result<()>],
+    ways: &[Way<'_, S>],
     restore: &dyn Fn(&mut S) -> Result<()>,
 ) -> Result<Vec<Result<Times>>> {
     let runs = bench.num_runs();
