@@ -23,8 +23,8 @@ pub struct ArrayFacts {
     pub stride_div16: u32,
 }
 
-/// The form of one argument of a launch: its kind, its types, and what code may rely on. Lists of arguments are the forms
-/// of their parts, one after another.
+/// The form of one argument of a launch: its kind, its types, and what code may rely on. Lists of arguments are the
+/// forms of their parts, one after another.
 ///
 /// ```
 /// use cutlet::kernel::{ArgForm, LaunchArg};
@@ -151,8 +151,8 @@ impl Hasher for Stable {
     }
 }
 
-/// A type's name without the paths of what it is made of: those differ between the program that makes a bundle and the one
-/// that uses it.
+/// A type's name without the paths of what it is made of: those differ between the program that makes a bundle and the
+/// one that uses it.
 fn without_paths(name: &str) -> String {
     let mut out = String::new();
     // Where the identifier starts that was written last.

@@ -275,7 +275,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
 fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
     // A file is launched with any grid: without clusters.
     let hints = Hints { num_ctas: None, ..source.hints };
-    let code = settled(&source.module, source.target, hints)?;
+    let code = settled(&source.module, source.target, hints, true)?;
     // An entry's parameters are those of the trace, one after another.
     let pointers = tileir::params(&source.module);
     let param = |kind: &ParamKind| match kind {

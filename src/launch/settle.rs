@@ -17,14 +17,14 @@ use crate::ir::Module;
 use crate::runtime::{Gpu, assemble, uses_local_memory};
 use crate::target::Target;
 
-/// Generates PTX, as a launch would.
-pub(super) fn settled(module: &Module, target: Target, hints: Hints) -> Result<ptx::Compiled> {
-    let mut code = generate(module, target, hints, true)?;
+/// Generates PTX, as a launch would; `tma`: it may take tensor maps.
+pub(super) fn settled(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
+    let mut code = generate(module, target, hints, tma)?;
     let mut asked = None;
     if code.min_blocks > 1 && hints.occupancy.is_none() {
         asked = Some(log_of(&code, target, hints));
         if asked.as_ref().and_then(Option::as_deref).is_some_and(uses_local_memory) {
-            code = generate(module, target, Hints { occupancy: Some(1), ..hints }, true)?;
+            code = generate(module, target, Hints { occupancy: Some(1), ..hints }, tma)?;
         }
     }
     remarks::say_code(&code, asked == Some(None));

@@ -108,7 +108,8 @@ impl BundledKernel {
         self.images.iter().map(|image| image.target)
     }
 
-    /// The PTX for a target, that other programs may load. None if there is none: of a target whose code is Tile IR, too.
+    /// The PTX for a target, that other programs may load. None if there is none: of a target whose code is Tile IR,
+    /// too.
     ///
     /// ```
     /// # use cutlet as ct;

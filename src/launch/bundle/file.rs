@@ -19,9 +19,9 @@ const CHECKSUM_BYTES: usize = 32;
 /// The crate that makes and reads bundles.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Compiled kernels for several targets and forms of arguments, made by a [`Bundler`](crate::Bundler), mostly in a build
-/// script, and carried in the program ([`include_bundle!`](crate::include_bundle)). A launch from it traces nothing and needs no source of the
-/// kernel.
+/// Compiled kernels for several targets and forms of arguments, made by a [`Bundler`](crate::Bundler), mostly in a
+/// build script, and carried in the program ([`include_bundle!`](crate::include_bundle)). A launch from it traces
+/// nothing and needs no source of the kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -52,14 +52,14 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// # What fits
 /// The arguments have the types that the entry was made for, constants have its values, and everything that its code
 /// relies on holds for the arrays: code for arrays at multiples of 16 bytes takes no others, code for any arrays takes
-/// those. (An [`ArraySpec`](crate::ArraySpec) of odd extents, [`unaligned`](crate::ArraySpec::unaligned), is an entry for any row-major
-/// array.) Of several entries that fit, the one that relies on most is launched. A constant of a type of one's own is known by the
-/// name of its type and by what its `Hash` writes.
+/// those. (An [`ArraySpec`](crate::ArraySpec) of odd extents, [`unaligned`](crate::ArraySpec::unaligned), is an entry
+/// for any row-major array.) Of several entries that fit, the one that relies on most is launched. A constant of a type
+/// of one's own is known by the name of its type and by what its `Hash` writes.
 ///
 /// # What runs
-/// On a GPU the code of the latest architecture that it can run: machine code, where the bundle has it, else PTX or Tile
-/// IR, which the driver compiles at the first launch. Code of the ptx back end has no clusters, that for Tile IR asks itself whether
-/// tiles are inside. On the cpu device the interpreter runs the module that the code was made of.
+/// On a GPU the code of the latest architecture that it can run: machine code, where the bundle has it, else PTX or
+/// Tile IR, which the driver compiles at the first launch. Code of the ptx back end has no clusters, that for Tile IR
+/// asks itself whether tiles are inside. On the cpu device the interpreter runs the module that the code was made of.
 pub struct Bundle {
     pub(super) kernels: Vec<BundledKernel>,
 }
@@ -81,11 +81,12 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for bytes that are no bundle, that were changed since it was made, or that another version of this crate made.
+    /// [`Error::Argument`] for bytes that are no bundle, that were changed since it was made, or that another version
+    /// of this crate made.
     ///
     /// # Safety
-    /// The bytes are those that [`Bundle::to_bytes`] gave, or changed by accident alone: a checksum tells that. They hold
-    /// code, which runs with the rights of this program; whoever forges it may do anything.
+    /// The bytes are those that [`Bundle::to_bytes`] gave, or changed by accident alone: a checksum tells that. They
+    /// hold code, which runs with the rights of this program; whoever forges it may do anything.
     #[track_caller]
     pub unsafe fn from_bytes(bytes: &[u8]) -> Result<Bundle> {
         checked(bytes).and_then(read).map_err(|problem| Error::argument(format!("this is no bundle: {problem}")))
@@ -222,8 +223,8 @@ impl fmt::Debug for Bundle {
     }
 }
 
-/// The [`Bundle`](crate::Bundle) in a file that belongs to the program, as `include_bytes!` finds it: mostly one that the build script
-/// has made.
+/// The [`Bundle`](crate::Bundle) in a file that belongs to the program, as `include_bytes!` finds it: mostly one that
+/// the build script has made.
 ///
 /// ```ignore
 /// let kernels = cutlet::include_bundle!(concat!(env!("OUT_DIR"), "/kernels.bundle"))?;

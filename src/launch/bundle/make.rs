@@ -27,7 +27,8 @@ const FIRST_TILE_IR: u32 = 100;
 /// Makes a [`Bundle`]: names the targets, then the kernels, each with the arguments of a launch, where an
 /// [`ArraySpec`](crate::ArraySpec) stands for each array. It needs no device.
 ///
-/// Code for targets before sm_100 is PTX, code for later ones Tile IR bytecode. A GPU runs the code for an older target without `a`, too.
+/// Code for targets before sm_100 is PTX, code for later ones Tile IR bytecode. A GPU runs the code for an older target
+/// without `a`, too.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -120,7 +121,8 @@ impl Bundler {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Kernel`] with everything that is wrong in the kernel, [`Error::Argument`] where the bundle has it already.
+    /// [`Error::Kernel`] with everything that is wrong in the kernel, [`Error::Argument`] where the bundle has it
+    /// already.
     ///
     /// # Panics
     /// When the kernel panics while it is traced.
@@ -211,8 +213,8 @@ impl Bundler {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsupported`] at the user's places for what a target lacks; [`Error::NoDevice`] without an assembler, and
-    /// what it answers, where machine code is wished for.
+    /// [`Error::Unsupported`] at the user's places for what a target lacks; [`Error::NoDevice`] without an assembler,
+    /// and what it answers, where machine code is wished for.
     pub fn finish(&self) -> Result<Bundle> {
         let all: Vec<(usize, Target)> =
             (0..self.jobs.len()).flat_map(|job| self.targets.iter().map(move |&target| (job, target))).collect();
@@ -251,7 +253,9 @@ fn image(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> {
 
 fn ptx(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> {
     // A bundle is launched with any grid: without clusters.
-    let code = settled(&job.module, target, Hints { num_ctas: None, ..job.hints })?;
+    let hints = Hints { num_ctas: None, ..job.hints };
+    // Globals live in the code: there is one form of it, for arrays that have no maps, too.
+    let code = settled(&job.module, target, hints, job.module.globals.is_empty())?;
     let made = with_machine_code.then(|| machine_code(&job.name, &code.text, target, job.hints));
     Ok(Image {
         target,

@@ -9,8 +9,8 @@ use crate::launch::run::run;
 use crate::launch::specialise::refuse_captured;
 
 impl Bundle {
-    /// Launches the kernel of this name whose code fits the arguments: [`crate::launch`] without a trace. Numbers have the
-    /// very type that the kernel takes; a struct is given as the tuple of its parts. The arrays that a
+    /// Launches the kernel of this name whose code fits the arguments: [`crate::launch`] without a trace. Numbers have
+    /// the very type that the kernel takes; a struct is given as the tuple of its parts. The arrays that a
     /// [`NewArray`](crate::NewArray) stands for are given back, `()` in the places of other arguments.
     ///
     /// ```
@@ -28,8 +28,8 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Argument`] where the bundle has no kernel of this name, none for such arguments (with what differs),
-    /// or no code for the device; else as [`crate::launch`].
+    /// [`crate::Error::Argument`] where the bundle has no kernel of this name, none for such arguments (with what
+    /// differs), or no code for the device; else as [`crate::launch`].
     #[track_caller]
     pub fn launch<A: LaunchArg>(&self, kernel: &str, grid: impl Into<Grid>, args: A) -> Result<A::Back> {
         Launch::new(grid).launch_from(self, kernel, args)
@@ -37,7 +37,8 @@ impl Bundle {
 }
 
 impl Launch<'_> {
-    /// [`Bundle::launch`] with the stream and the checks of this launch; its hints do not matter, and it waits for the launch before it.
+    /// [`Bundle::launch`] with the stream and the checks of this launch; its hints do not matter, and it waits for the
+    /// launch before it.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -132,6 +132,47 @@ fn a_gpu_gets_the_latest_code_that_it_runs() {
     assert!(hopper.kernels()[0].image_for(sm("sm_100"), true).is_none());
 }
 
+/// Code for indices of 64 bits takes small arrays, too; that for 32 bits takes no large ones.
+#[test]
+fn wide_indices_serve_all() -> Result<()> {
+    let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([16]));
+    let wide = ct::ArraySpec::<f32, 1>::new([1 << 33]);
+    let bundle = Bundler::new([Target::SM_90A]).add_as("fill", fill, (wide.mutable(),))?.finish()?;
+    let mut x = ct::Device::cpu().zeros::<f32, 1>([64])?;
+    bundle.launch("fill", 4, (&mut x,))?;
+    assert_eq!(x.to_vec()?, [1.0; 64]);
+    let narrow = Bundler::new([]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
+    let error = narrow.launch("fill", 1, (wide.mutable(),)).expect_err("no array").to_string();
+    assert!(error.contains("describes an array that does not exist"), "{error}");
+    let form = |spec: ct::ArraySpec<f32, 1>| {
+        let mut forms = Vec::new();
+        crate::kernel::LaunchArg::forms(&spec.mutable(), &mut forms);
+        forms
+    };
+    let error = narrow.find("fill", &form(wide)).expect_err("too large").to_string();
+    assert!(error.contains("indices of 64 bits"), "{error}");
+    Ok(())
+}
+
+/// A global is in one form of the code alone.
+#[test]
+fn globals_have_one_place() -> Result<()> {
+    static COUNTER: ct::Global<i32, 1> = ct::Global::new([0]);
+    let add = |x: Array<f16, 2>, y: ArrayMut<f32, 2>| {
+        COUNTER.array().store_scalar(0, 1);
+        let zeros = ct::zeros::<f32, 2>([64, 64]);
+        let sum = ct::for_each(..x.num_tiles(1, [64, 64]), zeros, |k, sum| {
+            ct::mma(x.load((0, k), [64, 64]), x.load((k, 0), [64, 64]), sum)
+        });
+        y.store((0, 0), sum);
+    };
+    let (x, y) = (ct::ArraySpec::<f16, 2>::new([64, 64]), ct::ArraySpec::<f32, 2>::new([64, 64]).mutable());
+    let bundle = from(&Bundler::new([Target::SM_90A]).add_as("add", add, (x, y))?.finish()?.to_bytes())?;
+    let image = &bundle.kernels()[0].images[0];
+    assert!(image.params.iter().all(|param| !matches!(param, crate::backend::ptx::ParamKind::TensorMap(_))));
+    Ok(())
+}
+
 #[test]
 fn the_same_form_twice_is_an_error() {
     let x = ct::ArraySpec::<f32, 1>::new([64]);

@@ -1,5 +1,5 @@
-//! Numbers and texts in the bytes of a bundle. What is read may be damaged: every length is compared with what is there, and
-//! nothing is allocated for a length that a file merely claims.
+//! Numbers and texts in the bytes of a bundle. What is read may be damaged: every length is compared with what is
+//! there, and nothing is allocated for a length that a file merely claims.
 
 /// Why bytes cannot be read.
 pub(super) type Read<X> = Result<X, String>;

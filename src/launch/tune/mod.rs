@@ -1,8 +1,9 @@
 //! A search for the configuration that is fastest: tile extents, hints, whatever a launch takes.
 //!
-//! [`options`] is what a search is told, [`mod@space`] makes lists of configurations, [`key`] says what an answer is good for,
-//! [`record`] writes answers as text and [`keep`] finds them again, [`ahead`] compiles candidates and [`prune`] leaves some
-//! out, [`trying`] runs the rest, [`turns`] measures them, [`tuned`] is what was found, [`tuner`] does it all.
+//! [`options`] is what a search is told, [`mod@space`] makes lists of configurations, [`key`] says what an answer is
+//! good for, [`record`] writes answers as text and [`keep`] finds them again, [`ahead`] compiles candidates and
+//! [`prune`] leaves some out, [`trying`] runs the rest, [`turns`] measures them, [`tuned`] is what was found, [`tuner`]
+//! does it all.
 
 mod ahead;
 mod keep;

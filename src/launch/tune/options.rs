@@ -18,9 +18,9 @@ type Tell<C> = Box<dyn Fn(&TuneStep<'_, C>)>;
 
 /// A search among configurations `C` for work on a state `S`, which is what the work changes: arrays, mostly.
 ///
-/// Each configuration is run once; one that fails, because its tiles are illegal, too large for the
-/// device or anything else, is kept apart with its error, and the search goes on. Then they are measured in turn, as a [`Bench`]
-/// says, and the two fastest once more. The first configuration is the default: where that says as much, it wins.
+/// Each configuration is run once; one that fails, because its tiles are illegal, too large for the device or anything
+/// else, is kept apart with its error, and the search goes on. Then they are measured in turn, as a [`Bench`] says, and
+/// the two fastest once more. The first configuration is the default: where that says as much, it wins.
 ///
 /// ```
 /// use cutlet as ct;
@@ -130,8 +130,8 @@ impl<S, C> Tuner<S, C> {
         self
     }
 
-    /// Done before each part of a configuration's runs and when the search is over, and not measured: brings back what the
-    /// work changes. Between the runs of one part it is not done.
+    /// Done before each part of a configuration's runs and when the search is over, and not measured: brings back what
+    /// the work changes. Between the runs of one part it is not done.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -147,8 +147,8 @@ impl<S, C> Tuner<S, C> {
         Tuner { restore: Some(Box::new(restore)), ..self }
     }
 
-    /// The name of the search, which says what the answer depends on besides the kernels and the device: such as the extents of
-    /// arrays.
+    /// The name of the search, which says what the answer depends on besides the kernels and the device: such as the
+    /// extents of arrays.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -163,8 +163,8 @@ impl<S, C> Tuner<S, C> {
     }
 
     /// Keeps the winner on the disk, beside compiled kernels: another search of this name for the same device, driver,
-    /// kernels ([`Tuner::kernels`]) and configurations takes it from there, and tries nothing. The name says what else the
-    /// answer depends on, such as the kernel and the extents of its arrays.
+    /// kernels ([`Tuner::kernels`]) and configurations takes it from there, and tries nothing. The name says what else
+    /// the answer depends on, such as the kernel and the extents of its arrays.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -180,8 +180,9 @@ impl<S, C> Tuner<S, C> {
         Tuner { name: name.into(), cached: true, ..self }
     }
 
-    /// Keeps what was measured in this file, [`Records`] as text, to be committed beside the source. A search that finds its
-    /// record there, of the same name, device, driver, version of this crate, kernels and configurations, tries nothing.
+    /// Keeps what was measured in this file, [`Records`] as text, to be committed beside the source. A search that
+    /// finds its record there, of the same name, device, driver, version of this crate, kernels and configurations,
+    /// tries nothing.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -231,10 +232,11 @@ impl<S, C> Tuner<S, C> {
         Tuner { afresh: true, ..self }
     }
 
-    /// Names the kernels of a configuration, so that they are compiled ahead on all cores, records are good for these kernels
-    /// alone, and configurations are left out without a run: those whose threads keep registers in memory, and those whose
-    /// products do without tensor cores or whose tiles without the copy engine, where others do better. Launches with their grids
-    /// ([`Kernels::add_with`]) have their times estimated, too. The first configuration is always run.
+    /// Names the kernels of a configuration, so that they are compiled ahead on all cores, records are good for these
+    /// kernels alone, and configurations are left out without a run: those whose threads keep registers in memory, and
+    /// those whose products do without tensor cores or whose tiles without the copy engine, where others do better.
+    /// Launches with their grids ([`Kernels::add_with`]) have their times estimated, too. The first configuration is
+    /// always run.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -275,8 +277,9 @@ impl<S, C> Tuner<S, C> {
         Tuner { most: Some(count), ..self }
     }
 
-    /// Compares the result of every configuration with that of the first one that runs: the numbers that `result` reads after
-    /// one run differ by at most `tolerance`, times the number where that is above 1. Another result is a failure.
+    /// Compares the result of every configuration with that of the first one that runs: the numbers that `result` reads
+    /// after one run differ by at most `tolerance`, times the number where that is above 1. Another result is a
+    /// failure.
     ///
     /// ```
     /// # use cutlet as ct;

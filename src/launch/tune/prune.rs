@@ -1,5 +1,5 @@
-//! Which candidates need not be run, by what is known of their code: those that spill, or that do without tensor cores or the
-//! copy engine, where others do not. And an estimate of time, by which the rest are ranked.
+//! Which candidates need not be run, by what is known of their code: those that spill, or that do without tensor cores
+//! or the copy engine, where others do not. And an estimate of time, by which the rest are ranked.
 
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ fn leave_best(all: &[Qualities], most: usize, reasons: &mut [Option<String>]) {
     }
 }
 
-/// What a launch takes where the device does its work in `least` if all of it works all the time: blocks run so many at once,
-/// and the last round of them takes as long as a full one.
+/// What a launch takes where the device does its work in `least` if all of it works all the time: blocks run so many at
+/// once, and the last round of them takes as long as a full one.
 pub(super) fn estimate(least: Duration, blocks: u64, at_once: u64) -> Duration {
     let (blocks, at_once) = (blocks.max(1) as f64, at_once.max(1) as f64);
     let rounds = blocks / at_once;

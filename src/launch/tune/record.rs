@@ -1,5 +1,5 @@
-//! Answers of searches as text that is kept beside the source: written sorted, read with places of what is wrong, and used
-//! only where everything that an answer is good for is the same.
+//! Answers of searches as text that is kept beside the source: written sorted, read with places of what is wrong, and
+//! used only where everything that an answer is good for is the same.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -51,8 +51,8 @@ impl Record {
     }
 }
 
-/// Answers of searches, for several devices and names, sorted. Their text is made to be committed: a search that is done
-/// again changes the lines of its own record alone.
+/// Answers of searches, for several devices and names, sorted. Their text is made to be committed: a search that is
+/// done again changes the lines of its own record alone.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ macro_rules! ranges {
 
             fn points(self) -> Vec<Self::Point> {
                 #[allow(non_snake_case)]
-                let ($first, $($name,)*) = ($crate::launch::tune::space::listed(self.$first_index), $($crate::launch::tune::space::listed(self.$index),)*);
+                let ($first, $($name,)*) = (listed(self.$first_index), $(listed(self.$index),)*);
                 let mut all: Vec<Self::Point> = Vec::new();
                 ranges!(@loop all [] $first $($name)*);
                 all

@@ -109,8 +109,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
     }
 
-    /// Measures configurations in turn, and the two fastest once more: the fastest first, and the number of the winner among
-    /// them.
+    /// Measures configurations in turn, and the two fastest once more: the fastest first, and the number of the winner
+    /// among them.
     fn measured(
         &self,
         device: Device,

@@ -17,8 +17,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// `work` queues the work on the default stream of the device.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no configuration, and for a record that cannot be read; the error of the first one where all fail, and what
-    /// restoring answers; [`Error::Io`] where the record cannot be written.
+    /// [`Error::Argument`] where there is no configuration, and for a record that cannot be read; the error of the
+    /// first one where all fail, and what restoring answers; [`Error::Io`] where the record cannot be written.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -52,9 +52,9 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Ok(tuned)
     }
 
-    /// A configuration without a measurement: `explicit`, if there is one; else the winner of a record that is good here, else that
-    /// of the user's cache; else the one that is estimated to be the fastest, where [`Tuner::most`] wishes for estimates;
-    /// else the first one.
+    /// A configuration without a measurement: `explicit`, if there is one; else the winner of a record that is good
+    /// here, else that of the user's cache; else the one that is estimated to be the fastest, where [`Tuner::most`]
+    /// wishes for estimates; else the first one.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -89,8 +89,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Ok(Chosen { configuration: all.swap_remove(at), origin, notes })
     }
 
-    /// Tries the configurations that `next` names, one after another, until it names none: a search of one's own. It sees
-    /// what has been measured so far, in the order in which it was tried. Nothing of it is kept.
+    /// Tries the configurations that `next` names, one after another, until it names none: a search of one's own. It
+    /// sees what has been measured so far, in the order in which it was tried. Nothing of it is kept.
     ///
     /// ```
     /// # use cutlet as ct;

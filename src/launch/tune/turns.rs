@@ -11,8 +11,8 @@ pub(super) type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 /// Turns that each candidate has at most.
 const TURNS: usize = 5;
 
-/// Measures each way to do the work on a state: a part of its runs, then the next one, and again in the other order. Each
-/// part begins with what `restore` makes. A way that fails has no further turn.
+/// Measures each way to do the work on a state: a part of its runs, then the next one, and again in the other order.
+/// Each part begins with what `restore` makes. A way that fails has no further turn.
 ///
 /// # Errors
 /// What restoring answers.
