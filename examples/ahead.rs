@@ -14,6 +14,7 @@ fn sums(x: Array<f32, 2>, y: ArrayMut<f32, 1>, [rows, columns]: [usize; 2]) {
     y.store(ct::bid(0), x.load((ct::bid(0), 0), [rows, columns]).sum(1).reshape([rows]));
 }
 
+/// Runs it; public for the tests.
 pub fn main() -> anyhow::Result<()> {
     let device = ct::Device::first()?;
     // Arrays of these forms need not be there yet.

@@ -46,6 +46,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// Runs it; public for the tests.
 pub fn main() -> anyhow::Result<()> {
     let device = ct::Device::first()?;
     let sum = block_on(sum_of_squares(device, &[2.0; 10_000]))?;

@@ -12,6 +12,7 @@ fn relax(from: Array<f32, 1>, to: ArrayMut<f32, 1>, rate: Scalar<f32>, tile: usi
     to.store(ct::bid(0), middle + ((left + right) * 0.5 - middle) * rate);
 }
 
+/// Runs it; public for the tests.
 pub fn main() -> anyhow::Result<()> {
     let (device, n, tile) = (ct::Device::first()?, 10_000, 1024);
     let start = device.from_fn([n], |[i]| if i < n / 2 { 0.0f32 } else { 1.0 })?;

@@ -21,6 +21,7 @@ fn launch(size: usize, c: &Configuration) -> ct::Launch<'static> {
     ct::Launch::new(grid).hints(ct::Hints::new().num_warps(c.warps))
 }
 
+/// Runs it; public for the tests.
 pub fn main() -> anyhow::Result<()> {
     let device = ct::Device::first()?;
     let size = if device == ct::Device::cpu() { 256 } else { 8192 };
