@@ -102,9 +102,10 @@ pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
-    Ahead, ArrayExpr, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam, Format, Fused, GpuCheck, Grid,
-    Kernels, Launch, Map, MapWith, Measured, Progress, Random, RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip,
-    bench, code_ir, code_ptx, code_tiled, compile, compile_all, doctor, export, launch, launch_returning,
+    Ahead, ArrayExpr, Bundle, BundledKernel, Bundler, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam,
+    Format, Fused, GpuCheck, Grid, Kernels, Launch, Map, MapWith, Measured, Progress, Random, RandomElement, RawLaunch,
+    Remarks, Tuned, Tuner, Zip, bench, code_ir, code_ptx, code_tiled, compile, compile_all, doctor, export, launch,
+    launch_returning,
 };
 pub use narrow::{
     FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3, f6e3m2,
@@ -122,6 +123,14 @@ pub use runtime::{
 pub use target::{ByTarget, Target};
 #[doc(inline)]
 pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
+
+/// Searching for the fastest configuration: a [`Tuner`](tune::Tuner), spaces, and records that are kept beside the source.
+pub mod tune {
+    #[doc(inline)]
+    pub use crate::launch::{
+        Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space,
+    };
+}
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -24,6 +24,35 @@ fn names(folder: &Path) -> BTreeSet<String> {
     files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// Machine code in a bundle and of exported PTX, where the assemblers of `scripts/tools` are.
+fn machine_code_goes_along() -> ct::Result<()> {
+    let (spec, ampere) = (ct::ArraySpec::<f32, 1>::new([1 << 20]), ct::Target::SM_80);
+    let exported = ct::export(scale_bits, (spec, spec.mutable(), ct::Constant(7)), ampere, ct::Format::Ptx)?;
+    let mut bundler = ct::Bundler::new([ampere, "sm_100".parse().expect("a target")]).with_machine_code();
+    bundler.add(scale_bits, (spec, spec.mutable(), ct::Constant(7u32)))?;
+    set("CUTLET_PTXAS", "/nowhere/ptxas");
+    let error = exported.assemble(ampere).expect_err("no assembler");
+    assert!(matches!(error, ct::Error::NoDevice(_)) && error.to_string().contains("CUTLET_PTXAS"), "{error}");
+    let error = bundler.finish().expect_err("no assembler");
+    assert!(matches!(error, ct::Error::NoDevice(_)), "{error}");
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
+    if tools.join("ptxas").is_file() && tools.join("tileiras").is_file() {
+        set("CUTLET_PTXAS", tools.join("ptxas").to_str().unwrap());
+        set("CUTLET_TILEIRAS", tools.join("tileiras").to_str().unwrap());
+        assert!(exported.assemble(ampere)?.starts_with(b"\x7FELF"));
+        let error = exported.assemble(ct::Target { arch: 75, accelerated: false });
+        assert!(matches!(error, Err(ct::Error::Compile { stage: "ptxas", .. })));
+        let bundle = bundler.finish()?;
+        assert_eq!(bundle.to_string().matches("; machine code, ").count(), 2, "{bundle}");
+        // SAFETY: these are the bytes of a bundle.
+        let back = unsafe { ct::Bundle::from_bytes(&bundle.to_bytes()) }?;
+        assert_eq!(back.to_string(), bundle.to_string());
+        set("CUTLET_TILEIRAS", "");
+    }
+    set("CUTLET_PTXAS", "");
+    Ok(())
+}
+
 /// What a search for the least pause finds, and whether it was found earlier.
 fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
     let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(5)).remember(name);
@@ -109,6 +138,7 @@ fn variables() -> ct::Result<()> {
     assert_eq!(y.to_vec()?, [2.0; 32]);
 
     the_assembler_decides_what_is_exported()?;
+    machine_code_goes_along()?;
 
     // Winners of searches, by name, device and configurations.
     set("CUTLET_CACHE_DIR", folder.to_str().unwrap());

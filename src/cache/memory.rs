@@ -72,6 +72,18 @@ pub(crate) struct Slot<E> {
 }
 
 impl<E> Slot<E> {
+    /// An empty one that no cache has: whoever holds it knows what it is for.
+    pub fn unshared() -> Slot<E> {
+        Slot {
+            hash: 0,
+            words: Box::default(),
+            identity: Identity::Type(TypeId::of::<()>(), Vec::new()),
+            asked: AtomicU64::new(0),
+            building: Mutex::new(()),
+            value: OnceLock::new(),
+        }
+    }
+
     /// Has it this key, apart from the identity?
     #[inline]
     fn has_key(&self, hash: u64, words: &[u64]) -> bool {

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::hash::{Hash, Hasher};
 
+use super::form::ArgForm;
 use super::tuples::for_each_tuple;
 use super::words::WordWriter;
 use crate::backend::ParamWord;
@@ -10,23 +11,6 @@ use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16,
 use crate::error::Result;
 use crate::runtime::{Device, MemoryUse};
 use crate::tile::{Scalar, Tracer};
-
-/// What the launch knows about an array and compiles in.
-///
-/// Part of the specialisation key; the trace states it as `assume` ops and constant strides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ArrayFacts {
-    /// Extents and strides are i64 (else i32): chosen when an element offset may not fit 31 bits.
-    pub index64: bool,
-    /// The base address is a multiple of this many bytes: 16, or the element size.
-    pub base_align: u32,
-    /// Bit d: the stride of dimension d is 1.
-    pub unit_stride: u32,
-    /// Bit d: the extent of dimension d is a multiple of 16.
-    pub extent_div16: u32,
-    /// Bit d: the stride of dimension d is a multiple of 16 elements.
-    pub stride_div16: u32,
-}
 
 /// A constant argument kept with a compiled kernel, to be compared with later launches.
 pub type StoredConstant = Box<dyn Any + Send + Sync>;
@@ -80,6 +64,9 @@ pub trait LaunchArg: Sealed {
         true
     }
 
+    /// Appends the forms of this argument, or of its parts: what another program may know it by.
+    fn forms(&self, out: &mut Vec<ArgForm>);
+
     /// Declares the entry parameters of this argument and gives the traced value.
     fn trace(&self, tracer: &mut crate::tile::Tracer) -> Self::Traced;
 
@@ -103,6 +90,10 @@ macro_rules! scalar_argument {
 
             #[inline]
             fn key(&self, _key: &mut WordWriter) {}
+
+            fn forms(&self, out: &mut Vec<ArgForm>) {
+                out.push(ArgForm::Number(<$name as Element>::NAME.into()));
+            }
 
             fn trace(&self, tracer: &mut Tracer) -> Scalar<$name> {
                 tracer.scalar()
@@ -173,6 +164,10 @@ impl<X: ConstantValue> LaunchArg for Constant<X> {
         stored.next().and_then(|other| other.downcast_ref::<X>()) == Some(&self.0)
     }
 
+    fn forms(&self, out: &mut Vec<ArgForm>) {
+        out.push(ArgForm::of_constant(&self.0));
+    }
+
     fn trace(&self, _tracer: &mut Tracer) -> X {
         self.0.clone()
     }
@@ -194,6 +189,9 @@ macro_rules! list_methods {
         #[inline]
         fn same_constants(&self, stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
             self.iter().all(|arg| arg.same_constants(stored))
+        }
+        fn forms(&self, out: &mut Vec<ArgForm>) {
+            self.iter().for_each(|arg| arg.forms(out));
         }
         fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
             self.iter().for_each(|arg| arg.memory(visit));
@@ -275,6 +273,9 @@ macro_rules! tuples {
             #[inline]
             fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
                 true $(&& self.$index.same_constants(_stored))*
+            }
+            fn forms(&self, _out: &mut Vec<ArgForm>) {
+                $(self.$index.forms(_out);)*
             }
             fn trace(&self, _tracer: &mut Tracer) -> Self::Traced {
                 ($(self.$index.trace(_tracer),)*)

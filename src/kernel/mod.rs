@@ -14,15 +14,17 @@
 
 mod argument;
 mod arrive;
+mod form;
 mod function;
 mod pointer;
 mod tuples;
 mod words;
 
 pub(crate) use argument::sealed;
-pub use argument::{ArrayFacts, Constant, ConstantValue, LaunchArg, StoredConstant};
+pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
 pub(crate) use arrive::arrives_as_it_is;
 pub use arrive::{Arguments, ArrivesAs};
+pub use form::{ArgForm, ArrayFacts};
 pub use function::{Kernel, trace_kernel};
 pub(crate) use function::{name_of, refuse_nested};
 pub use pointer::RawPtr;

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::choices::Launch;
 use super::specialise::{Prepared, prepare};
+use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
-use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, refuse_nested};
+use crate::ir::PrintOptions;
+use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, name_of, refuse_nested, trace_kernel};
 use crate::runtime::Device;
 
 /// Kernels to compile before they are launched: see [`compile_all`].
@@ -35,6 +37,18 @@ pub struct Kernels {
     failed: Vec<(String, Error)>,
     /// Was there before.
     found: usize,
+    /// What is known of each kernel, if that is wished for.
+    described: Option<Vec<Described>>,
+}
+
+/// What is known of a kernel before it is launched.
+pub(super) struct Described {
+    pub slot: super::specialise::Specialised,
+    /// Of its trace, the forms of its arguments and its hints.
+    pub hash: String,
+    /// The least time of the launch, and its tile blocks: of a GPU.
+    pub least: Option<Duration>,
+    pub blocks: u64,
 }
 
 /// What is left to do for a kernel.
@@ -54,7 +68,35 @@ impl Kernels {
     /// ```
     #[must_use]
     pub fn on(device: Device) -> Kernels {
-        Kernels { device, jobs: Vec::new(), failed: Vec::new(), found: 0 }
+        Kernels { device, jobs: Vec::new(), failed: Vec::new(), found: 0, described: None }
+    }
+
+    /// With descriptions of all kernels.
+    pub(super) fn with_descriptions(self) -> Kernels {
+        Kernels { described: Some(Vec::new()), ..self }
+    }
+
+    /// The descriptions.
+    ///
+    /// # Errors
+    /// What is wrong with the first kernel that is wrong.
+    pub(super) fn described(mut self) -> Result<(Kernels, Vec<Described>)> {
+        let described = self.described.take().unwrap_or_default();
+        match self.failed.pop() {
+            Some((_, error)) => Err(error),
+            None => Ok((self, described)),
+        }
+    }
+
+    /// Adds what others have to do, each kernel once.
+    pub(super) fn append(&mut self, other: Kernels) {
+        self.found += other.found;
+        self.failed.extend(other.failed);
+        for job in other.jobs {
+            if !self.jobs.iter().any(|known| Arc::ptr_eq(&known.slot, &job.slot)) {
+                self.jobs.push(job);
+            }
+        }
     }
 
     /// A kernel for arguments of this form: those of a launch, or an [`ArraySpec`](crate::ArraySpec) in the place of each
@@ -112,7 +154,7 @@ impl Kernels {
     }
 
     #[track_caller]
-    fn prepared<K, A, P>(&self, launch: &Launch<'_>, kernel: &K, args: A) -> Result<Prepared>
+    fn prepared<K, A, P>(&mut self, launch: &Launch<'_>, kernel: &K, args: A) -> Result<Prepared>
     where
         K: Kernel<P>,
         A: ArrivesAs<P>,
@@ -120,7 +162,11 @@ impl Kernels {
         refuse_nested(name_of::<K>)?;
         let args = Arguments::of(args);
         let device = launch.device_ahead(self.device, args.given())?;
-        prepare(kernel, &args, device, launch.wishes(device)?)
+        let prepared = prepare(kernel, &args, device, launch.wishes(device)?)?;
+        if let Some(described) = &mut self.described {
+            described.push(describe(launch, kernel, &args, device, prepared.slot().clone())?);
+        }
+        Ok(prepared)
     }
 
     /// Kernels that are to be compiled: each form once, and none that was compiled before.
@@ -140,6 +186,37 @@ impl fmt::Debug for Kernels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.jobs.iter().map(|job| &job.name)).finish()
     }
+}
+
+/// What is known of a kernel; traces it once more.
+#[track_caller]
+fn describe<K, A, P>(
+    launch: &Launch<'_>,
+    kernel: &K,
+    args: &Arguments<A, P>,
+    device: Device,
+    slot: super::specialise::Specialised,
+) -> Result<Described>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    let module = trace_kernel(&name_of::<K>(), kernel, args)?;
+    let mut forms = Vec::new();
+    args.given().forms(&mut forms);
+    let text = format!("{}{forms:?}{:?}", module.to_text(PrintOptions::default()), launch.hints);
+    let hash = ContentKey::of(&[text.as_bytes()]).hex();
+    let grid = launch.grid.checked(launch.wishes(device)?.generator)?.unwrap_or([0; 3]);
+    let blocks = grid.iter().map(|&n| u64::from(n)).product();
+    let least = match device.as_gpu() {
+        None => None,
+        Some(_) => {
+            // The work depends on what the arguments are.
+            args.given().make(Some(device))?;
+            device.least_time(&launch.work_over(grid, kernel, args)?)
+        }
+    };
+    Ok(Described { slot, hash, least, blocks })
 }
 
 /// A kernel that [`compile_all`] is done with.

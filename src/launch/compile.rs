@@ -18,9 +18,16 @@ use crate::runtime::{Backend, Device};
 ///
 /// # Errors
 /// [`Error::Kernel`] for a trace that is ill-formed, [`Error::Compile`] for a pass that broke it.
-pub(super) fn optimise(name: &str, mut module: Module) -> Result<(Module, Option<Requirements>)> {
+pub(super) fn optimise(name: &str, module: Module) -> Result<(Module, Option<Requirements>)> {
+    let (module, checks) = optimise_apart(name, module)?;
+    let required = checks.map(|checks| Requirements::new(name, &checks)).transpose()?;
+    Ok((module, required))
+}
+
+/// [`optimise`] with the conditions as a module.
+pub(super) fn optimise_apart(name: &str, mut module: Module) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
-    let required = pass::split_required(&mut module).map(|checks| Requirements::new(name, &checks)).transpose()?;
+    let required = pass::split_required(&mut module);
     pass::optimize(&mut module);
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.into(),

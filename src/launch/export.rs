@@ -8,7 +8,7 @@ use super::grid::Grid;
 use super::hints::{assembly, check_hints};
 use super::promise::Checks;
 use super::require::Requirements;
-use super::settle::settled;
+use super::settle::{machine_code, settled};
 use super::tileir::assembled;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::ptx::{self, ParamKind};
@@ -109,12 +109,17 @@ struct Source {
 }
 
 impl Exported {
-    /// Machine code of exported bytecode for a target: from the disk cache, or made by `tileiras`.
+    /// Machine code of exported bytecode for a target: from the disk cache, or made by `tileiras`; of exported PTX, made by
+    /// `ptxas` (that of `CUTLET_PTXAS`, or of the search path).
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] at the user's places for what the target lacks,
-    /// [`crate::Error::Compile`] when this is no bytecode, [`crate::Error::NoDevice`] without an assembler.
+    /// [`crate::Error::Compile`] when this is neither, or not for this target, [`crate::Error::NoDevice`] without an
+    /// assembler.
     pub fn assemble(&self, target: Target) -> Result<Vec<u8>> {
+        if self.source.format == Format::Ptx {
+            return machine_code(&self.entry, &String::from_utf8_lossy(&self.bytes), target, self.source.hints);
+        }
         let assembly = assembly(self.source.hints);
         Ok(assembled(&self.entry, (&self.bytes, assembly), target, |_| Ok(()))?.0)
     }
@@ -270,7 +275,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
 fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
     // A file is launched with any grid: without clusters.
     let hints = Hints { num_ctas: None, ..source.hints };
-    let code = settled(&source.module, source.target, hints)?;
+    let code = settled(&source.module, source.target, hints, true)?;
     // An entry's parameters are those of the trace, one after another.
     let pointers = tileir::params(&source.module);
     let param = |kind: &ParamKind| match kind {

@@ -14,6 +14,7 @@
 
 mod ahead;
 mod bench;
+mod bundle;
 mod call;
 mod choices;
 mod code;
@@ -51,6 +52,7 @@ mod work;
 
 pub use ahead::{Ahead, Kernels, Progress, compile_all};
 pub use bench::{Measured, bench};
+pub use bundle::{Bundle, BundledKernel, Bundler};
 pub use call::{launch, launch_returning};
 pub use choices::Launch;
 pub use code::{code_ir, code_ptx};
@@ -61,5 +63,5 @@ pub use grid::Grid;
 pub use random::{Random, RandomElement};
 pub use raw::RawLaunch;
 pub use remarks::Remarks;
-pub use tune::{Tuned, Tuner};
+pub use tune::{Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space};
 pub use whole::{ArrayExpr, Fused, Map, MapWith, Zip};

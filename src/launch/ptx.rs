@@ -10,7 +10,7 @@ use super::hints::{assembly, wants_lines};
 use super::remarks::{Remarks, Stages};
 use super::source::Source;
 use super::tensor_map::TensorMaps;
-use crate::backend::ptx::{self, CompileOptions};
+use crate::backend::ptx::{self, Assertion, CompileOptions, ParamKind};
 use crate::backend::{Assembly, Hints};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
@@ -68,12 +68,13 @@ pub(super) fn compile(
 ) -> Result<GpuCode> {
     let mut stages = Stages::default();
     let mut code = stages.time("code", || generate(module, gpu.target(), hints, tma))?;
-    let (mut kernel, mut cubin) = stages.time("assembler", || assembled(name, gpu, &code, assembly(hints)))?;
+    let load = |code: &ptx::Compiled| assembled(name, gpu, (&code.text, &code.entry), config(code), assembly(hints));
+    let (mut kernel, mut cubin) = stages.time("assembler", || load(&code))?;
     if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
         // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
         let hints = Hints { occupancy: Some(1), ..hints };
         code = stages.time("code again", || generate(module, gpu.target(), hints, tma))?;
-        (kernel, cubin) = stages.time("assembler again", || assembled(name, gpu, &code, assembly(hints)))?;
+        (kernel, cubin) = stages.time("assembler again", || load(&code))?;
     }
     dump.write("layout", code.layout.as_bytes())?;
     dump.write("ptx", code.text.as_bytes())?;
@@ -81,36 +82,89 @@ pub(super) fn compile(
         dump.write("cubin", &cubin.bytes)?;
     }
     dump.write("log", cubin.log.as_bytes())?;
-    let maps = TensorMaps::of(&code.params).map(|maps| {
-        let source = Arc::new(Source { name: name.into(), module: module.clone(), gpu, hints });
+    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
+    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+    completed(source, kernel, code.params, code.assertions, remarks)
+}
+
+fn config(code: &ptx::Compiled) -> LaunchConfig {
+    LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster }
+}
+
+/// A loaded kernel with what its launches need: maps, the note of assertions, the names of globals.
+fn completed(
+    source: Source,
+    kernel: GpuKernel,
+    params: Vec<ParamKind>,
+    assertions: Vec<Assertion>,
+    remarks: Remarks,
+) -> Result<GpuCode> {
+    let failure = failure::note(source.gpu, assertions)?;
+    let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
+    let globals = source.module.globals.iter().enumerate().map(symbol).collect();
+    let maps = TensorMaps::of(&params).map(|maps| {
+        let (hints, source) = (source.hints, Arc::new(source));
         let plain = other(source.clone(), hints, false);
         let single = other(source, Hints { num_ctas: None, ..hints }, true);
         Box::new(Mapped { maps, plain, single })
     });
-    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
-    let failure = failure::note(gpu, code.assertions)?;
-    let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
-    let globals = module.globals.iter().enumerate().map(symbol).collect();
-    Ok(GpuCode { kernel, params: code.params, remarks, promises: None, maps, globals, failure })
+    Ok(GpuCode { kernel, params, remarks, promises: None, maps, globals, failure })
+}
+
+/// PTX that was generated earlier, and what a launch has to know about it.
+pub(super) struct Ready<'a> {
+    pub text: &'a str,
+    /// Machine code made of it, for this GPU.
+    pub machine_code: Option<&'a [u8]>,
+    pub entry: &'a str,
+    pub config: LaunchConfig,
+    pub params: &'a [ParamKind],
+    pub assertions: &'a [Assertion],
+}
+
+/// Loads PTX that was generated earlier. `module`: what it was made of, for launches that it is not for.
+///
+/// # Errors
+/// [`crate::Error::Compile`] with the assembler's log, [`crate::Error::Driver`].
+pub(super) fn load(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, code: Ready<'_>) -> Result<GpuCode> {
+    let mut stages = Stages::default();
+    let whole = code.machine_code.and_then(|bytes| GpuKernel::load(gpu, bytes, code.entry, code.config).ok());
+    let (kernel, log) = match whole {
+        Some(kernel) => (kernel, String::new()),
+        // A driver that does not know this machine code makes its own.
+        None => {
+            let names = (code.text, code.entry);
+            let made = stages.time("assembler", || assembled(name, gpu, names, code.config, assembly(hints)))?;
+            (made.0, made.1.log)
+        }
+    };
+    let remarks = Remarks::of_gpu(name, gpu, &kernel, None, remarks(&log), stages)?;
+    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+    completed(source, kernel, code.params.to_vec(), code.assertions.to_vec(), remarks)
 }
 
 /// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole
 /// program the driver keeps the code for itself, and has no log of it if it did so earlier.
-fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled, assembly: Assembly) -> Result<(GpuKernel, Cubin)> {
-    let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
-    if wants_whole_program(&code.text) {
-        let (kernel, log) = GpuKernel::load_ptx(gpu, name, (&code.text, assembly), &code.entry, config)?;
+fn assembled(
+    name: &str,
+    gpu: &'static Gpu,
+    (text, entry): (&str, &str),
+    config: LaunchConfig,
+    assembly: Assembly,
+) -> Result<(GpuKernel, Cubin)> {
+    if wants_whole_program(text) {
+        let (kernel, log) = GpuKernel::load_ptx(gpu, name, (text, assembly), entry, config)?;
         return Ok((kernel, Cubin { bytes: Vec::new(), log }));
     }
-    let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
+    let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, entry, config);
     let disk = DiskCache::from_env();
-    let key = content_key(gpu, &code.text, assembly)?;
+    let key = content_key(gpu, text, assembly)?;
     // A cubin that the driver refuses although its checksum is right is a miss, too.
     let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
     if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
         return Ok(found);
     }
-    let cubin = assemble(gpu, name, &code.text, assembly)?;
+    let cubin = assemble(gpu, name, text, assembly)?;
     let kernel = load(&cubin)?;
     if let Some(disk) = &disk {
         disk.put(&key, &pack(&cubin));

@@ -132,6 +132,11 @@ impl Remarks {
         &self.kernel
     }
 
+    /// What the code generator says about its code.
+    pub(super) fn code(&self) -> Option<&CodeRemarks> {
+        self.code.as_ref()
+    }
+
     /// Is this the first time that the work of a launch is to be said?
     pub(super) fn is_first_launch(&self) -> bool {
         !self.said.swap(true, Ordering::Relaxed)

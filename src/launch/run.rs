@@ -11,7 +11,7 @@ use super::specialise::Specialised;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
-use crate::runtime::{Device, MemoryUse, Stream, StreamHandle, recording};
+use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, recording};
 
 /// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device; or makes it
 /// work of the graph that this thread records. `slot`: a compiled one.
@@ -26,6 +26,7 @@ pub(super) fn run(
     args: &impl LaunchArg,
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialised is filled");
+    let _range = Range::begin(|| executable.remarks().kernel());
     args.make(Some(match &executable.code {
         Code::Gpu(code) => Device::of(code.kernel.gpu()),
         Code::Cpu(..) => Device::cpu(),

@@ -4,27 +4,27 @@
 //! makes it again then, for one. An assembler says so here, too, if there is one: that of the driver, where a GPU of the
 //! target is there, or a `ptxas`.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::io::{self, Write};
+use std::process::{Command, Output, Stdio};
 
 use super::hints::assembly;
 use super::ptx::generate;
 use super::remarks;
 use crate::backend::Hints;
 use crate::backend::ptx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::runtime::{Gpu, assemble, uses_local_memory};
 use crate::target::Target;
 
-/// Generates PTX, as a launch would.
-pub(super) fn settled(module: &Module, target: Target, hints: Hints) -> Result<ptx::Compiled> {
-    let mut code = generate(module, target, hints, true)?;
+/// Generates PTX, as a launch would; `tma`: it may take tensor maps.
+pub(super) fn settled(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
+    let mut code = generate(module, target, hints, tma)?;
     let mut asked = None;
     if code.min_blocks > 1 && hints.occupancy.is_none() {
         asked = Some(log_of(&code, target, hints));
         if asked.as_ref().and_then(Option::as_deref).is_some_and(uses_local_memory) {
-            code = generate(module, target, Hints { occupancy: Some(1), ..hints }, true)?;
+            code = generate(module, target, Hints { occupancy: Some(1), ..hints }, tma)?;
         }
     }
     remarks::say_code(&code, asked == Some(None));
@@ -38,15 +38,44 @@ fn log_of(code: &ptx::Compiled, target: Target, hints: Hints) -> Option<String> 
     {
         return assemble(gpu, &code.entry, &code.text, assembly(hints)).ok().map(|cubin| cubin.log);
     }
-    let mut source = tempfile::Builder::new().suffix(".ptx").tempfile().ok()?;
-    source.write_all(code.text.as_bytes()).ok()?;
-    let to = tempfile::NamedTempFile::new().ok()?;
+    let (output, _) = ptxas(&code.text, target, hints).ok()?;
+    output.status.success().then(|| said(&output))
+}
+
+/// Machine code of PTX, made by `ptxas`.
+///
+/// # Errors
+/// [`Error::NoDevice`] where there is none, [`Error::Compile`] with what it says.
+pub(super) fn machine_code(kernel: &str, text: &str, target: Target, hints: Hints) -> Result<Vec<u8>> {
+    let refused = |log| Error::Compile { kernel: kernel.into(), stage: "ptxas", log };
+    let (output, cubin) = ptxas(text, target, hints).map_err(|error| {
+        Error::NoDevice(format!(
+            "machine code of PTX is made by `ptxas`, which does not start ({error}): name one by CUTLET_PTXAS, or have \
+             it on the search path"
+        ))
+    })?;
+    if output.status.success() { Ok(cubin) } else { Err(refused(said(&output))) }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+/// What `ptxas` answers to PTX, and the code that it makes.
+fn ptxas(text: &str, target: Target, hints: Hints) -> io::Result<(Output, Vec<u8>)> {
+    let mut source = tempfile::Builder::new().suffix(".ptx").tempfile()?;
+    source.write_all(text.as_bytes())?;
+    let to = tempfile::NamedTempFile::new()?;
     let ptxas = std::env::var_os("CUTLET_PTXAS").filter(|path| !path.is_empty()).unwrap_or_else(|| "ptxas".into());
     let mut command = Command::new(ptxas);
     if let Some(level) = assembly(hints).opt_level {
         command.arg(format!("-O{level}"));
     }
+    if assembly(hints).lines {
+        command.arg("-lineinfo");
+    }
     command.args(["-v", &format!("-arch={target}"), "-o"]).arg(to.path()).arg(source.path());
-    let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    let output = command.stdin(Stdio::null()).output()?;
+    let code = std::fs::read(to.path())?;
+    Ok((output, code))
 }

@@ -212,7 +212,7 @@ fn slot_of_trace(module: &Module, device: Device, wishes: Wishes) -> Specialised
 /// Loading code is no work that a capture takes: it would be broken off.
 #[cold]
 #[track_caller]
-fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()> {
+pub(super) fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()> {
     match stream.and_then(Stream::as_gpu) {
         Some(stream) if stream.is_captured()? => Err(Error::argument(format!(
             "kernel `{name}` is launched for the first time, on a stream that is being captured: compile it before \

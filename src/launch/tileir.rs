@@ -37,7 +37,8 @@ pub(super) fn compile(
     let wish = std::env::var("CUTLET_TILEIR").ok();
     let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
     for way in ways {
-        let kernel = stages.time("assembler", || loaded(way, gpu, (&code, assembly(hints)), dump))?;
+        let kernel =
+            stages.time("assembler", || loaded(way, gpu, (&code.bytecode, &code.entry, assembly(hints)), dump))?;
         match kernel {
             Ok(kernel) => {
                 let word = |(index, param): (usize, &tileir::Param)| ParamKind::Word {
@@ -60,6 +61,41 @@ pub(super) fn compile(
     Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
 }
 
+/// Loads bytecode that was made earlier, and that asks itself whether tiles are inside; or the machine code that was made
+/// of it for this GPU. `module`: what it was made of.
+///
+/// # Errors
+/// As [`compile`].
+pub(super) fn load(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    (entry, params): (&str, &[ParamKind]),
+    (bytecode, machine_code): (&[u8], Option<&[u8]>),
+    assembly: Assembly,
+) -> Result<GpuCode> {
+    let mut stages = Stages::default();
+    let completed = |kernel: GpuKernel, stages| {
+        let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
+        let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
+        let params = params.to_vec();
+        Ok(GpuCode { kernel, params, remarks, promises: None, maps: None, globals, failure: None })
+    };
+    if let Some(kernel) = machine_code.and_then(|code| GpuKernel::load_tile_cubin(gpu, code, entry).ok()) {
+        return completed(kernel, stages);
+    }
+    let dump = Dump::from_env(name, module, &format!("{:?} from a bundle", gpu.target()));
+    let wish = std::env::var("CUTLET_TILEIR").ok();
+    let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
+    for way in ways {
+        match stages.time("assembler", || loaded(way, gpu, (bytecode, entry, assembly), &dump))? {
+            Ok(kernel) => return completed(kernel, stages),
+            Err(problem) => tried.push(problem),
+        }
+    }
+    Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
+}
+
 /// The kernel by one of the ways, or why that is none.
 ///
 /// # Errors
@@ -67,15 +103,15 @@ pub(super) fn compile(
 fn loaded(
     way: Way,
     gpu: &'static Gpu,
-    (code, assembly): (&tileir::Compiled, Assembly),
+    (bytecode, entry, assembly): (&[u8], &str, Assembly),
     dump: &Dump,
 ) -> Result<std::result::Result<GpuKernel, String>> {
     if way == Way::Driver {
-        let kernel = GpuKernel::load_tile_ir(gpu, &code.bytecode, assembly, &code.entry);
+        let kernel = GpuKernel::load_tile_ir(gpu, bytecode, assembly, entry);
         return Ok(kernel.map_err(|error| format!("the driver: {error}")));
     }
-    let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, &code.entry);
-    match assembled(&code.entry, (&code.bytecode, assembly), gpu.target(), load) {
+    let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, entry);
+    match assembled(entry, (bytecode, assembly), gpu.target(), load) {
         Err(error @ Error::Unsupported(_)) => Err(error),
         Err(error) => Ok(Err(format!("tileiras: {error}"))),
         Ok((cubin, kernel)) => {

@@ -15,7 +15,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::tile::{Array, ArrayMut, Tracer};
 
 /// Alignment of addresses that the compiled code can profit from, in bytes.
@@ -70,6 +70,11 @@ pub(super) fn pack_array<T: Element, const R: usize>(array: &DeviceArray<T, R>, 
     pack(address_of::<T, R>(&array.memory, &array.layout), &array.layout, params);
 }
 
+/// The form of an array that a kernel reads, or `writes`.
+pub(super) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayFacts) -> ArgForm {
+    ArgForm::Array { element: T::NAME.into(), rank: R as u32, writes, table: false, facts }
+}
+
 /// The facts in one word: 1 bit index width, 8 bits alignment, 3 * 16 bits of dimensions.
 #[inline]
 pub(super) fn facts_word(facts: ArrayFacts) -> u64 {
@@ -104,6 +109,11 @@ macro_rules! array_argument {
             #[inline]
             fn key(&self, key: &mut WordWriter) {
                 key.push(facts_word(facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout)));
+            }
+
+            fn forms(&self, out: &mut Vec<ArgForm>) {
+                let facts = facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout);
+                out.push(array_form::<T, R>($writes, facts));
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Self::Traced {
@@ -251,6 +261,10 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
         key.push(facts_word(self.facts()));
     }
 
+    fn forms(&self, out: &mut Vec<ArgForm>) {
+        out.push(array_form::<T, R>(false, self.facts()));
+    }
+
     fn trace(&self, tracer: &mut Tracer) -> Array<T, R> {
         tracer.array(self.facts())
     }
@@ -279,6 +293,10 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
 
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key);
+    }
+
+    fn forms(&self, out: &mut Vec<ArgForm>) {
+        out.push(array_form::<T, R>(true, self.0.facts()));
     }
 
     fn trace(&self, tracer: &mut Tracer) -> ArrayMut<T, R> {

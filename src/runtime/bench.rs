@@ -216,7 +216,7 @@ impl Bench {
         Ok(all)
     }
 
-    pub(super) fn num_runs(self) -> usize {
+    pub(crate) fn num_runs(self) -> usize {
         self.runs
     }
 }
@@ -247,7 +247,7 @@ pub struct Times {
 
 impl Times {
     /// At least one.
-    pub(super) fn of(mut all: Vec<Duration>) -> Times {
+    pub(crate) fn of(mut all: Vec<Duration>) -> Times {
         all.sort();
         Times { all }
     }

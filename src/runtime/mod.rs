@@ -20,6 +20,7 @@ mod host;
 mod memory;
 mod module;
 mod new_array;
+mod nvtx;
 mod order;
 mod packed;
 mod packed_view;
@@ -51,6 +52,7 @@ pub(crate) use module::{
     Cubin, GpuFunction, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
 };
 pub use new_array::NewArray;
+pub(crate) use nvtx::Range;
 pub use packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
 pub use packed_view::PackedView;
 pub use pool::StreamPool;

@@ -10,7 +10,7 @@ use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::tile::{ArrayMut, Tracer};
 
 /// An array that the launch makes, on its own device and filled with one value: a result, or scratch memory that all tile
@@ -96,6 +96,10 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
 
     fn key(&self, key: &mut WordWriter) {
         key.push(super::arg::facts_word(self.facts()));
+    }
+
+    fn forms(&self, out: &mut Vec<ArgForm>) {
+        out.push(super::arg::array_form::<T, R>(true, self.facts()));
     }
 
     fn trace(&self, tracer: &mut Tracer) -> ArrayMut<T, R> {

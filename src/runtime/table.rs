@@ -12,7 +12,7 @@ use crate::backend::ParamWord;
 use crate::element::Whole;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::tile::{Arrays, ArraysMut, Tracer};
 
 /// Arrays of one element type and number of axes as one argument of a launch: the kernel chooses among them when it
@@ -193,6 +193,11 @@ macro_rules! table_argument {
             #[inline]
             fn key(&self, key: &mut WordWriter) {
                 key.push(facts_word(self.list.facts));
+            }
+
+            fn forms(&self, out: &mut Vec<ArgForm>) {
+                let (element, facts) = (T::NAME.into(), self.list.facts);
+                out.push(ArgForm::Array { element, rank: R as u32, writes: $writes, table: true, facts });
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Self::Traced {

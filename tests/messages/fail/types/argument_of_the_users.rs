@@ -1,6 +1,6 @@
 //! What unsafe code relies on cannot be claimed by others: an argument that writes through a shared reference.
 
-use cutlet::kernel::{ArrivesAs, LaunchArg, WordWriter};
+use cutlet::kernel::{ArgForm, ArrivesAs, LaunchArg, WordWriter};
 use cutlet::prelude::*;
 
 struct Shared<'a>(&'a cutlet::DeviceArray<i32, 1>);
@@ -11,6 +11,9 @@ impl LaunchArg for Shared<'_> {
     fn back(self) {}
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key)
+    }
+    fn forms(&self, out: &mut Vec<ArgForm>) {
+        self.0.forms(out)
     }
     fn trace(&self, _: &mut cutlet::tile::Tracer) -> ArrayMut<i32, 1> {
         unreachable!()

@@ -1,0 +1,252 @@
+//! What an argument is, in words that another program understands: by it a bundle finds the entry that fits.
+
+use std::any::{Any, type_name};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use sha2::{Digest, Sha256};
+
+/// What the launch knows about an array and compiles in.
+///
+/// Part of the specialisation key; the trace states it as `assume` ops and constant strides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ArrayFacts {
+    /// Extents and strides are i64 (else i32): chosen when an element offset may not fit 31 bits.
+    pub index64: bool,
+    /// The base address is a multiple of this many bytes: 16, or the element size.
+    pub base_align: u32,
+    /// Bit d: the stride of dimension d is 1.
+    pub unit_stride: u32,
+    /// Bit d: the extent of dimension d is a multiple of 16.
+    pub extent_div16: u32,
+    /// Bit d: the stride of dimension d is a multiple of 16 elements.
+    pub stride_div16: u32,
+}
+
+/// The form of one argument of a launch: its kind, its types, and what code may rely on. Lists of arguments are the
+/// forms of their parts, one after another.
+///
+/// ```
+/// use cutlet::kernel::{ArgForm, LaunchArg};
+/// let mut forms = Vec::new();
+/// (cutlet::ArraySpec::<f32, 2>::new([64, 48]), 2.0f32, cutlet::Constant(32usize)).forms(&mut forms);
+/// let texts: Vec<String> = forms.iter().map(ToString::to_string).collect();
+/// assert_eq!(texts, [
+///     "Array<f32, 2> (address / 16, stride 1 along 1, extents / 16 along 0, 1, strides / 16 along 0)",
+///     "Scalar<f32>",
+///     "Constant(32: usize)",
+/// ]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArgForm {
+    /// An array, or a table of arrays.
+    Array {
+        /// Type of the elements.
+        element: String,
+        /// Number of dimensions.
+        rank: u32,
+        /// May the kernel write it?
+        writes: bool,
+        /// Is it a table of arrays (the facts hold for each)?
+        table: bool,
+        /// What is known about it.
+        facts: ArrayFacts,
+    },
+    /// A number of this type.
+    Number(String),
+    /// A raw pointer to elements of this type.
+    Pointer(String),
+    /// A value that is compiled in.
+    Constant {
+        /// Its type, without paths.
+        ty: String,
+        /// Hash of what its `Hash` writes: by this it is compared.
+        hash: [u8; 32],
+        /// The value, of types that are shown.
+        text: String,
+    },
+}
+
+impl ArgForm {
+    /// The form of a constant.
+    pub(super) fn of_constant<X: Hash + 'static>(value: &X) -> ArgForm {
+        let mut stable = Stable(Sha256::new());
+        value.hash(&mut stable);
+        ArgForm::Constant {
+            ty: without_paths(type_name::<X>()),
+            hash: stable.0.finalize().into(),
+            text: shown(value).unwrap_or_default(),
+        }
+    }
+
+    /// May code that was made for `self` run with an argument of the form `given`? For everything that it relies on has
+    /// to hold.
+    ///
+    /// ```
+    /// use cutlet::kernel::LaunchArg;
+    /// let form = |spec: cutlet::ArraySpec<f32, 1>| {
+    ///     let mut forms = Vec::new();
+    ///     spec.forms(&mut forms);
+    ///     forms.remove(0)
+    /// };
+    /// let (aligned, any) = (form(cutlet::ArraySpec::new([64])), form(cutlet::ArraySpec::new([65]).unaligned()));
+    /// assert!(any.takes(&aligned) && !aligned.takes(&any));
+    /// ```
+    #[must_use]
+    pub fn takes(&self, given: &ArgForm) -> bool {
+        use ArgForm::*;
+        match (self, given) {
+            (
+                Array { element: e1, rank: r1, writes: w1, table: t1, facts: own },
+                Array { element: e2, rank: r2, writes: w2, table: t2, facts },
+            ) => (e1, r1, w1, t1) == (e2, r2, w2, t2) && implied(*own, *facts, *t1),
+            (Constant { ty: t1, hash: h1, .. }, Constant { ty: t2, hash: h2, .. }) => t1 == t2 && h1 == h2,
+            (Number(_), Number(_)) | (Pointer(_), Pointer(_)) => self == given,
+            _ => false,
+        }
+    }
+
+    /// How much the code knows: of several entries that take the arguments, the one that knows most is the fastest.
+    pub(crate) fn knowledge(&self) -> u32 {
+        let ArgForm::Array { facts, .. } = self else { return 0 };
+        let bits = facts.unit_stride.count_ones() + facts.extent_div16.count_ones() + facts.stride_div16.count_ones();
+        bits + facts.base_align + 32 * u32::from(!facts.index64)
+    }
+
+    /// Parameters of the entry that the argument takes.
+    pub(crate) fn words(&self) -> usize {
+        match self {
+            ArgForm::Array { table: true, .. } => 3,
+            ArgForm::Array { rank, .. } => 1 + 2 * *rank as usize,
+            ArgForm::Number(_) | ArgForm::Pointer(_) => 1,
+            ArgForm::Constant { .. } => 0,
+        }
+    }
+}
+
+/// Does everything that code relies on hold for an array? `table`: its numbers lie in memory, of one width for all.
+fn implied(own: ArrayFacts, facts: ArrayFacts, table: bool) -> bool {
+    let within = |own: u32, given: u32| own & !given == 0;
+    // Wide indices serve small arrays, not the other way round.
+    let width = own.index64 == facts.index64 || own.index64 && !table;
+    width
+        && own.base_align != 0
+        && facts.base_align.is_multiple_of(own.base_align)
+        && within(own.unit_stride, facts.unit_stride)
+        && within(own.extent_div16, facts.extent_div16)
+        && within(own.stride_div16, facts.stride_div16)
+}
+
+/// A hash that is the same in every program.
+struct Stable(Sha256);
+
+impl Hasher for Stable {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+/// A type's name without the paths of what it is made of: those differ between the program that makes a bundle and the
+/// one that uses it.
+fn without_paths(name: &str) -> String {
+    let mut out = String::new();
+    // Where the identifier starts that was written last.
+    let mut start = 0;
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("::") {
+            out.truncate(start);
+            rest = after;
+            continue;
+        }
+        if !(c.is_alphanumeric() || c == '_') {
+            start = out.len() + c.len_utf8();
+        }
+        out.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}
+
+/// The text of a value of common types.
+fn shown(value: &dyn Any) -> Option<String> {
+    macro_rules! first {
+        ($($ty:ty)+) => { None$(.or_else(|| value.downcast_ref::<$ty>().map(|value| format!("{value:?}"))))+ };
+    }
+    first!(usize u32 i32 u64 i64 bool [usize; 1] [usize; 2] [usize; 3] [usize; 4] (usize, usize) (usize, usize, usize)
+        Option<usize> &'static str)
+}
+
+impl fmt::Display for ArgForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ArgForm::Array { element, rank, writes, table, facts } => {
+                let name = match (table, writes) {
+                    (false, false) => "Array",
+                    (false, true) => "ArrayMut",
+                    (true, false) => "Arrays",
+                    (true, true) => "ArraysMut",
+                };
+                write!(f, "{name}<{element}, {rank}>")?;
+                let known = known(*facts);
+                if known.is_empty() { Ok(()) } else { write!(f, " ({})", known.join(", ")) }
+            }
+            ArgForm::Number(ty) => write!(f, "Scalar<{ty}>"),
+            ArgForm::Pointer(ty) => write!(f, "Ptr<{ty}>"),
+            ArgForm::Constant { ty, text, .. } if !text.is_empty() => write!(f, "Constant({text}: {ty})"),
+            ArgForm::Constant { ty, hash, .. } => {
+                write!(f, "Constant(#{:02x}{:02x}{:02x}: {ty})", hash[0], hash[1], hash[2])
+            }
+        }
+    }
+}
+
+/// What is known about an array, for people.
+fn known(facts: ArrayFacts) -> Vec<String> {
+    let mut all = Vec::new();
+    if facts.base_align == 16 {
+        all.push("address / 16".to_owned());
+    }
+    for (what, bits) in
+        [("stride 1", facts.unit_stride), ("extents / 16", facts.extent_div16), ("strides / 16", facts.stride_div16)]
+    {
+        let axes: Vec<String> = (0..32).filter(|d| bits >> d & 1 == 1).map(|d| d.to_string()).collect();
+        if !axes.is_empty() {
+            all.push(format!("{what} along {}", axes.join(", ")));
+        }
+    }
+    if facts.index64 {
+        all.push("indices of 64 bits".to_owned());
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_their_paths_alone() {
+        for (name, expected) in [
+            ("usize", "usize"),
+            ("[usize; 3]", "[usize; 3]"),
+            ("core::option::Option<build_script_build::kernels::Tile>", "Option<Tile>"),
+            ("(a::B, &'static str, c::d::E<f::G, 4>)", "(B, &'static str, E<G, 4>)"),
+        ] {
+            assert_eq!(without_paths(name), expected);
+        }
+    }
+
+    #[test]
+    fn constants_are_compared_by_value_and_type() {
+        assert!(ArgForm::of_constant(&3usize).takes(&ArgForm::of_constant(&3usize)));
+        assert!(!ArgForm::of_constant(&3usize).takes(&ArgForm::of_constant(&4usize)));
+        assert!(!ArgForm::of_constant(&3u64).takes(&ArgForm::of_constant(&3i64)));
+        assert!(!ArgForm::of_constant(&3u64).takes(&ArgForm::Number("u64".into())));
+    }
+}

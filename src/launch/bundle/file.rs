@@ -1,0 +1,242 @@
+//! The whole: kernels, their bytes, and the one among them that fits the arguments of a launch.
+
+use std::fmt;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::entry::BundledKernel;
+use super::wire::{Read, Reader, Writer};
+use crate::error::{Diagnostic, Error, Location, Result};
+use crate::kernel::ArgForm;
+
+/// First bytes of a file; the digit is the version of the format.
+const MAGIC: &[u8; 8] = b"cutletB1";
+
+/// Of what is before it, at the end.
+const CHECKSUM_BYTES: usize = 32;
+
+/// The crate that makes and reads bundles.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Compiled kernels for several targets and forms of arguments, made by a [`Bundler`](crate::Bundler), mostly in a
+/// build script, and carried in the program ([`include_bundle!`](crate::include_bundle)). A launch from it traces
+/// nothing and needs no source of the kernel.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn scale(x: Array<f32, 1>, y: ArrayMut<f32, 1>, factor: Scalar<f32>, tile: usize) {
+///     y.store(ct::bid(0), x.load(ct::bid(0), [tile]) * factor);
+/// }
+///
+/// // In a build script:
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let mut bundler = ct::Bundler::new([ct::Target::SM_80, ct::Target::SM_90A]);
+/// bundler.add(scale, (x, x.mutable(), 1.0f32, ct::Constant(64)))?;
+/// let bytes = bundler.finish()?.to_bytes();
+///
+/// // In the program, which has the bytes by `include_bundle!`:
+/// // SAFETY: they are the bytes of a bundle that this program made.
+/// let bundle = unsafe { ct::Bundle::from_bytes(&bytes) }?;
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.full([1024], 1.5f32)?, device.zeros::<f32, 1>([1024])?);
+/// bundle.launch("scale", 16, (&x, &mut y, 2.0f32, ct::Constant(64usize)))?;
+/// assert_eq!(y.to_vec()?, [3.0; 1024]);
+///
+/// let error = bundle.launch("scale", 16, (&x, &mut y, 2.0f32, ct::Constant(128usize))).unwrap_err();
+/// assert!(error.to_string().contains("argument 3 is Constant(128: usize)"), "{error}");
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # What fits
+/// The arguments have the types that the entry was made for, constants have its values, and everything that its code
+/// relies on holds for the arrays: code for arrays at multiples of 16 bytes takes no others, code for any arrays takes
+/// those. (An [`ArraySpec`](crate::ArraySpec) of odd extents, [`unaligned`](crate::ArraySpec::unaligned), is an entry
+/// for any row-major array.) Of several entries that fit, the one that relies on most is launched. A constant of a type
+/// of one's own is known by the name of its type and by what its `Hash` writes.
+///
+/// # What runs
+/// On a GPU the code of the latest architecture that it can run: machine code, where the bundle has it, else PTX or
+/// Tile IR, which the driver compiles at the first launch. Code of the ptx back end has no clusters, that for Tile IR
+/// asks itself whether tiles are inside. On the cpu device the interpreter runs the module that the code was made of.
+pub struct Bundle {
+    pub(super) kernels: Vec<BundledKernel>,
+}
+
+impl Bundle {
+    /// Reads a bundle.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bytes = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.to_bytes();
+    /// // SAFETY: a bundle's own bytes.
+    /// assert_eq!(unsafe { ct::Bundle::from_bytes(&bytes) }?.kernels().len(), 1);
+    /// // SAFETY: these are changed by accident at most.
+    /// assert!(unsafe { ct::Bundle::from_bytes(&bytes[1..]) }.is_err());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for bytes that are no bundle, that were changed since it was made, or that another version
+    /// of this crate made.
+    ///
+    /// # Safety
+    /// The bytes are those that [`Bundle::to_bytes`] gave, or changed by accident alone: a checksum tells that. They
+    /// hold code, which runs with the rights of this program; whoever forges it may do anything.
+    #[track_caller]
+    pub unsafe fn from_bytes(bytes: &[u8]) -> Result<Bundle> {
+        checked(bytes).and_then(read).map_err(|problem| Error::argument(format!("this is no bundle: {problem}")))
+    }
+
+    /// The bundle as bytes: the same ones for the same kernels.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// assert!(ct::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB1"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut to = Writer(MAGIC.to_vec());
+        to.text(VERSION);
+        to.list(&self.kernels, |to, kernel| kernel.write(to));
+        let sum = Sha256::digest(&to.0);
+        to.0.extend(sum);
+        to.0
+    }
+
+    /// Writes the bundle to a file.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let path = std::env::temp_dir().join("empty.bundle");
+    /// ct::Bundler::new([]).finish()?.write(&path)?;
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        std::fs::write(path, self.to_bytes()).map_err(|source| Error::Io { path: path.display().to_string(), source })
+    }
+
+    /// Its kernels, in the order in which they were added.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// assert_eq!(bundle.kernels()[0].name(), "fill");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn kernels(&self) -> &[BundledKernel] {
+        &self.kernels
+    }
+
+    /// The kernel of a name that fits arguments of these forms best.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] at the caller's place where there is none, with the reasons.
+    #[track_caller]
+    pub(super) fn find(&self, name: &str, given: &[ArgForm]) -> Result<&BundledKernel> {
+        let fits = |kernel: &&BundledKernel| kernel.name == name && takes(&kernel.forms, given).is_ok();
+        let knows = |kernel: &&BundledKernel| kernel.forms.iter().map(ArgForm::knowledge).sum::<u32>();
+        let (best, place) = (self.kernels.iter().rev().filter(fits).max_by_key(knows), Location::caller());
+        best.ok_or_else(|| Error::Argument(self.misfit(name, given, place)))
+    }
+
+    /// Why nothing fits.
+    #[cold]
+    fn misfit(&self, name: &str, given: &[ArgForm], place: Location) -> Diagnostic {
+        let named: Vec<&BundledKernel> = self.kernels.iter().filter(|kernel| kernel.name == name).collect();
+        if named.is_empty() {
+            let mut names: Vec<String> = self.kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect();
+            names.dedup();
+            let message = format!("this bundle has no kernel `{name}`: it has {}", names.join(", "));
+            return Diagnostic::new(message, Some(place));
+        }
+        let message = format!("kernel `{name}` of this bundle was made for other arguments");
+        let problem = Diagnostic::new(message, Some(place));
+        named.iter().fold(problem, |problem, kernel| match takes(&kernel.forms, given) {
+            Ok(()) => problem,
+            Err(reason) if problem.notes.iter().all(|note| note.message != reason) => problem.note(reason),
+            Err(_) => problem,
+        })
+    }
+}
+
+/// Does an entry take arguments? If not, why.
+fn takes(forms: &[ArgForm], given: &[ArgForm]) -> std::result::Result<(), String> {
+    if forms.len() != given.len() {
+        return Err(format!("it takes {} arguments, given are {}", forms.len(), given.len()));
+    }
+    match forms.iter().zip(given).position(|(form, given)| !form.takes(given)) {
+        None => Ok(()),
+        Some(at) => Err(format!("argument {at} is {}, the code is for {}", given[at], forms[at])),
+    }
+}
+
+/// What is between the first bytes and the checksum.
+fn checked(bytes: &[u8]) -> Read<&[u8]> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or("it does not begin as one")?;
+    let body = rest.len().checked_sub(CHECKSUM_BYTES).ok_or("it ends too early")?;
+    let (whole, sum) = bytes.split_at(MAGIC.len() + body);
+    if *Sha256::digest(whole) != *sum {
+        return Err("its bytes were changed: the checksum is another one".into());
+    }
+    Ok(&rest[..body])
+}
+
+/// What the bytes of a file say.
+pub(super) fn read(body: &[u8]) -> Read<Bundle> {
+    let mut from = Reader::new(body);
+    let version = from.text()?;
+    if version != VERSION {
+        return Err(format!("cutlet {version} made it, and this is cutlet {VERSION}: make it again"));
+    }
+    let kernels = from.list(BundledKernel::read)?;
+    if from.is_empty() { Ok(Bundle { kernels }) } else { Err("something follows after its end".into()) }
+}
+
+/// Kernels with their arguments, targets and sizes.
+impl fmt::Display for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "cutlet {VERSION}")?;
+        self.kernels.iter().try_for_each(|kernel| writeln!(f, "{kernel}"))
+    }
+}
+
+impl fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.kernels).finish()
+    }
+}
+
+/// The [`Bundle`](crate::Bundle) in a file that belongs to the program, as `include_bytes!` finds it: mostly one that
+/// the build script has made.
+///
+/// ```ignore
+/// let kernels = cutlet::include_bundle!(concat!(env!("OUT_DIR"), "/kernels.bundle"))?;
+/// kernels.launch("scale", 16, (&x, &mut y, 2.0f32, cutlet::Constant(64usize)))?;
+/// ```
+#[macro_export]
+macro_rules! include_bundle {
+    ($path:expr $(,)?) => {{
+        // SAFETY: the file is part of the program, as its sources are.
+        #[allow(unsafe_code)]
+        unsafe {
+            $crate::Bundle::from_bytes(include_bytes!($path))
+        }
+    }};
+}

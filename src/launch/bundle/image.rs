@@ -1,0 +1,206 @@
+//! The code of one kernel for one target, with what a launch has to know about it.
+
+use super::wire::{Read, Reader, Writer};
+use crate::backend::ptx::tensor_map::{Dim, L2Promotion, MapElement, Number, Swizzle, TensorMap};
+use crate::backend::ptx::{Assertion, ParamKind};
+use crate::dtype::DType;
+use crate::error::Location;
+use crate::runtime::LaunchConfig;
+use crate::target::Target;
+
+/// Code for one target.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Image {
+    pub target: Target,
+    /// Is it Tile IR bytecode (else PTX)?
+    pub tile_ir: bool,
+    /// The bytecode, or the text.
+    pub code: Vec<u8>,
+    /// Machine code made of it.
+    pub machine_code: Option<Vec<u8>>,
+    pub entry: String,
+    pub threads: u32,
+    pub shared_bytes: u32,
+    pub params: Vec<ParamKind>,
+    pub assertions: Vec<Assertion>,
+}
+
+impl Image {
+    pub fn config(&self) -> LaunchConfig {
+        LaunchConfig { threads: self.threads, shared_bytes: self.shared_bytes, cluster: 1 }
+    }
+
+    /// Does this code run on a GPU? An architecture runs what was made for an older one, unless that uses what only one
+    /// has, or more memory than there is.
+    pub fn runs_on(&self, gpu: Target) -> bool {
+        let made_for = self.target.arch == gpu.arch && (gpu.accelerated || !self.target.accelerated);
+        let older = self.target.arch < gpu.arch && !self.target.accelerated;
+        (made_for || older) && self.shared_bytes <= gpu.max_shared_bytes()
+    }
+
+    /// Machine code runs on later members of its own generation alone.
+    pub fn machine_code_for(&self, gpu: Target) -> Option<&[u8]> {
+        let code = self.machine_code.as_deref()?;
+        (self.runs_on(gpu) && self.target.arch / 10 == gpu.arch / 10).then_some(code)
+    }
+
+    pub fn write(&self, to: &mut Writer) {
+        to.text(&self.target.to_string());
+        to.flag(self.tile_ir);
+        to.bytes(&self.code);
+        to.option(self.machine_code.as_deref(), Writer::bytes);
+        to.text(&self.entry);
+        to.u32(self.threads);
+        to.u32(self.shared_bytes);
+        to.list(&self.params, write_param);
+        to.list(&self.assertions, write_assertion);
+    }
+
+    /// `words`: parameters of the entry.
+    pub fn read(from: &mut Reader<'_>, words: usize) -> Read<Image> {
+        let target: Target = from.text()?.parse()?;
+        let tile_ir = from.flag()?;
+        let code = from.bytes()?.to_vec();
+        if !tile_ir && std::str::from_utf8(&code).is_err() {
+            return Err("PTX that is no text".into());
+        }
+        let machine_code = from.option(|from| from.bytes().map(<[u8]>::to_vec))?;
+        let entry = from.text()?;
+        if entry.is_empty() || entry.contains('\0') {
+            return Err(format!("an entry named {entry:?}"));
+        }
+        let (threads, shared_bytes) = (from.u32()?, from.u32()?);
+        let params = from.list(|from| read_param(from, words))?;
+        let assertions = from.list(read_assertion)?;
+        let notes = params.contains(&ParamKind::Failure);
+        if !(1..=1024).contains(&threads) || notes == assertions.is_empty() {
+            return Err("code whose description contradicts itself".into());
+        }
+        Ok(Image { target, tile_ir, code, machine_code, entry, threads, shared_bytes, params, assertions })
+    }
+}
+
+fn write_param(to: &mut Writer, param: &ParamKind) {
+    match param {
+        ParamKind::Word { index, bytes } => {
+            to.u8(0);
+            to.u32(*index);
+            to.u32(*bytes);
+        }
+        ParamKind::Failure => to.u8(1),
+        ParamKind::TensorMap(map) => {
+            to.u8(2);
+            write_map(to, map);
+        }
+    }
+}
+
+fn read_param(from: &mut Reader<'_>, words: usize) -> Read<ParamKind> {
+    match from.u8()? {
+        0 => {
+            let (index, bytes) = (index(from, words)?, width(from)?);
+            Ok(ParamKind::Word { index, bytes })
+        }
+        1 => Ok(ParamKind::Failure),
+        2 => read_map(from, words).map(ParamKind::TensorMap),
+        other => Err(format!("a parameter of kind {other}")),
+    }
+}
+
+fn index(from: &mut Reader<'_>, words: usize) -> Read<u32> {
+    let index = from.u32()?;
+    if (index as usize) < words { Ok(index) } else { Err(format!("parameter {index} of {words}")) }
+}
+
+fn width(from: &mut Reader<'_>) -> Read<u32> {
+    let bytes = from.u32()?;
+    if [1, 2, 4, 8].contains(&bytes) { Ok(bytes) } else { Err(format!("a parameter of {bytes} bytes")) }
+}
+
+const ELEMENTS: [MapElement; 5] = [MapElement::U8, MapElement::U16, MapElement::U32, MapElement::U64, MapElement::Tf32];
+const SWIZZLES: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
+const PROMOTIONS: [L2Promotion; 4] = [L2Promotion::None, L2Promotion::B64, L2Promotion::B128, L2Promotion::B256];
+
+/// The number of a value in a list that has it.
+fn place<X: PartialEq>(all: &[X], value: &X) -> u8 {
+    all.iter().position(|one| one == value).expect("the list has every value") as u8
+}
+
+fn write_map(to: &mut Writer, map: &TensorMap) {
+    to.u32(map.base);
+    to.list(&map.dims, |to, dim| {
+        write_number(to, dim.extent);
+        write_number(to, dim.stride);
+        to.u32(dim.boxed);
+    });
+    to.u8(place(&ELEMENTS, &map.element));
+    to.u8(place(&SWIZZLES, &map.swizzle));
+    to.u8(place(&PROMOTIONS, &map.promotion));
+}
+
+fn read_map(from: &mut Reader<'_>, words: usize) -> Read<TensorMap> {
+    let base = index(from, words)?;
+    let dims = from.list(|from| {
+        let (extent, stride) = (read_number(from, words)?, read_number(from, words)?);
+        let boxed = from.u32()?;
+        // The product of a few of these is a number of bytes.
+        if boxed > 256 { Err(format!("a box of {boxed}")) } else { Ok(Dim { extent, stride, boxed }) }
+    })?;
+    let (element, swizzle) = (from.one_of(&ELEMENTS)?, from.one_of(&SWIZZLES)?);
+    let map = TensorMap { base, dims, element, swizzle, promotion: from.one_of(&PROMOTIONS)? };
+    if map.is_possible() { Ok(map) } else { Err("a tensor map that no hardware has".into()) }
+}
+
+fn write_number(to: &mut Writer, number: Number) {
+    match number {
+        Number::Constant(value) => {
+            to.u8(0);
+            to.u64(value as u64);
+        }
+        Number::Param { index, bytes } => {
+            to.u8(1);
+            to.u32(index);
+            to.u32(bytes);
+        }
+    }
+}
+
+fn read_number(from: &mut Reader<'_>, words: usize) -> Read<Number> {
+    match from.u8()? {
+        0 => Ok(Number::Constant(from.u64()? as i64)),
+        1 => {
+            let (index, bytes) = (index(from, words)?, width(from)?);
+            Ok(Number::Param { index, bytes })
+        }
+        other => Err(format!("a number of kind {other}")),
+    }
+}
+
+fn write_assertion(to: &mut Writer, assertion: &Assertion) {
+    to.text(&assertion.message);
+    to.option(assertion.location.as_ref(), |to, place| {
+        to.text(&place.file);
+        to.u32(place.line);
+        to.u32(place.column);
+    });
+    to.list(&assertion.values, |to, dtype| to.u8(place(&DType::ALL, dtype)));
+    to.list(&assertion.shape, |to, &extent| to.u64(extent as u64));
+}
+
+fn read_assertion(from: &mut Reader<'_>) -> Read<Assertion> {
+    let message = from.text()?.into();
+    let location = from.option(|from| {
+        let file = from.text()?.into();
+        Ok(Location { file, line: from.u32()?, column: from.u32()? })
+    })?;
+    let values = from.list(|from| from.one_of(&DType::ALL))?;
+    let shape = from.list(|from| match from.u64()? {
+        // Extents of a tile: their product is a number.
+        extent @ 1..=0x100_0000 => Ok(extent as i64),
+        extent => Err(format!("an extent of {extent}")),
+    })?;
+    if shape.len() > 16 || shape.iter().try_fold(1i64, |product, &n| product.checked_mul(n)).is_none() {
+        return Err("a condition that is no tile".into());
+    }
+    Ok(Assertion { message, location, values, shape })
+}

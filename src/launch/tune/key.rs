@@ -1,0 +1,102 @@
+//! What the answer of a search is good for.
+
+use std::fmt::Debug;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::Result;
+use crate::launch::choices::Launch;
+use crate::runtime::Device;
+
+/// Everything that the answer of a search is good for; with anything else it has to be searched again.
+///
+/// ```
+/// let key = cutlet::tune::TuneKey::of(cutlet::Device::cpu(), "scale 10000", "", &[64, 128])?;
+/// assert_eq!((key.name.as_str(), key.backend.as_str(), key.device.as_str()), ("scale 10000", "cpu", "cpu"));
+/// # Ok::<(), cutlet::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TuneKey {
+    /// The name that the program gives: the kernel, and what else the answer depends on, such as extents.
+    pub name: String,
+    /// Name of the device.
+    pub device: String,
+    /// The back end that makes the code.
+    pub backend: String,
+    /// The target of the code.
+    pub target: String,
+    /// The driver.
+    pub driver: String,
+    /// Version of this crate.
+    pub version: String,
+    /// Hash of the trace of the first configuration's kernels, with the forms of their arguments and their hints; empty
+    /// where the kernels are not known.
+    pub kernel: String,
+    /// Hash of all configurations.
+    pub space: String,
+}
+
+impl TuneKey {
+    /// The key on a device. `kernel`: the hash of the kernels, or nothing; `configurations`: all that are tried.
+    ///
+    /// # Errors
+    /// [`crate::Error::Driver`] where a GPU's driver does not answer.
+    pub fn of<C: Debug>(device: Device, name: &str, kernel: &str, configurations: &[C]) -> Result<TuneKey> {
+        let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let texts: Vec<String> = configurations.iter().map(text_of).collect();
+        let wishes = Launch::new(1).wishes(device)?;
+        Ok(TuneKey {
+            name: name.to_owned(),
+            device: words(device.name().to_owned()),
+            backend: wishes.generator.to_string(),
+            target: device.target().map_or_else(String::new, |target| target.to_string()),
+            driver: device.as_gpu().map(|gpu| gpu.driver_identity()).transpose()?.map(words).unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: kernel.to_owned(),
+            space: hash(&texts),
+        })
+    }
+
+    /// The parts with their names, in the order in which a record has them.
+    pub(super) fn parts(&self) -> [(&'static str, &str); 8] {
+        [
+            ("name", &self.name),
+            ("device", &self.device),
+            ("backend", &self.backend),
+            ("target", &self.target),
+            ("driver", &self.driver),
+            ("version", &self.version),
+            ("kernel", &self.kernel),
+            ("space", &self.space),
+        ]
+    }
+
+    pub(super) fn part_mut(&mut self, name: &str) -> Option<&mut String> {
+        Some(match name {
+            "name" => &mut self.name,
+            "device" => &mut self.device,
+            "backend" => &mut self.backend,
+            "target" => &mut self.target,
+            "driver" => &mut self.driver,
+            "version" => &mut self.version,
+            "kernel" => &mut self.kernel,
+            "space" => &mut self.space,
+            _ => return None,
+        })
+    }
+}
+
+/// How a configuration is written: on one line.
+pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
+    format!("{configuration:?}")
+}
+
+/// A hash of texts, in 32 hexadecimal digits.
+pub(super) fn hash(texts: &[String]) -> String {
+    let mut sum = Sha256::new();
+    for text in texts {
+        sum.update((text.len() as u64).to_le_bytes());
+        sum.update(text);
+    }
+    sum.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,343 @@
+//! What a search is told beforehand.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use super::ahead::Describe;
+use super::record::Records;
+use super::tuned::{Outcome, TuneStep};
+use crate::error::Result;
+use crate::launch::ahead::Kernels;
+use crate::runtime::Bench;
+
+type Keep<C> = Box<dyn Fn(&C) -> bool>;
+type Restore<S> = Box<dyn Fn(&mut S) -> Result<()>>;
+type Check<S> = (Box<dyn Fn(&S) -> Result<Vec<f64>>>, f64);
+type Tell<C> = Box<dyn Fn(&TuneStep<'_, C>)>;
+
+/// A search among configurations `C` for work on a state `S`, which is what the work changes: arrays, mostly.
+///
+/// Each configuration is run once; one that fails, because its tiles are illegal, too large for the device or anything
+/// else, is kept apart with its error, and the search goes on. Then they are measured in turn, as a [`Bench`] says, and
+/// the two fastest once more. The first configuration is the default: where that says as much, it wins.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn scale(x: ct::ArrayMut<f32, 1>, tile: usize) {
+///     x.store(ct::bid(0), x.load(ct::bid(0), [tile]) * 2.0);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let mut x = device.full([10_000], 1.0f32)?;
+/// let tuned = ct::Tuner::new()
+///     .bench(ct::Bench::new().warm_up(1).runs(3))
+///     .prune(|&tile| tile <= 4096)
+///     .restore(|x: &mut ct::DeviceArray<f32, 1>| x.copy_from(&[1.0; 10_000]))
+///     .run(device, &mut x, [64usize, 1000, 1024, 1 << 20], |x, &tile| {
+///         ct::launch(scale, 10_000usize.div_ceil(tile), (x, ct::Constant(tile)))
+///     })?;
+/// assert!([64, 1024].contains(tuned.best()));
+/// assert_eq!((tuned.successes().len(), tuned.failures()[0].0), (2, 1000));
+/// println!("{tuned}");
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct Tuner<S, C> {
+    pub(super) bench: Bench,
+    pub(super) keep: Vec<Keep<C>>,
+    pub(super) restore: Option<Restore<S>>,
+    pub(super) name: String,
+    /// Is the user's cache asked?
+    pub(super) cached: bool,
+    pub(super) record: Option<PathBuf>,
+    pub(super) records: Option<Records>,
+    pub(super) afresh: bool,
+    pub(super) kernels: Option<Describe<S, C>>,
+    pub(super) most: Option<usize>,
+    pub(super) check: Option<Check<S>>,
+    pub(super) tell: Option<Tell<C>>,
+}
+
+impl<S, C> Default for Tuner<S, C> {
+    fn default() -> Self {
+        Tuner::new()
+    }
+}
+
+impl<S, C> fmt::Debug for Tuner<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tuner").field("bench", &self.bench).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<S, C> Tuner<S, C> {
+    /// A search with the measurement of [`Bench::new`], among all configurations, of which nothing is kept.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize, 2], |(), _| Ok(()))?;
+    /// assert_eq!(tuned.successes().len(), 2);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new() -> Tuner<S, C> {
+        Tuner {
+            bench: Bench::new(),
+            keep: Vec::new(),
+            restore: None,
+            name: String::new(),
+            cached: false,
+            record: None,
+            records: None,
+            afresh: false,
+            kernels: None,
+            most: None,
+            check: None,
+            tell: None,
+        }
+    }
+
+    /// How each configuration is measured.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(7));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize], |(), _| Ok(()))?;
+    /// assert_eq!(tuned.successes()[0].1.all().len(), 7);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn bench(self, bench: Bench) -> Tuner<S, C> {
+        Tuner { bench, ..self }
+    }
+
+    /// Only configurations of which this is true are tried.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).prune(|&tile: &usize| tile > 1);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.best(), &2);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn prune(mut self, keep: impl Fn(&C) -> bool + 'static) -> Tuner<S, C> {
+        self.keep.push(Box::new(keep));
+        self
+    }
+
+    /// Done before each part of a configuration's runs and when the search is over, and not measured: brings back what
+    /// the work changes. Between the runs of one part it is not done.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).restore(|x: &mut i32| Ok(*x = 0));
+    /// let mut x = 5;
+    /// tuner.run(ct::Device::cpu(), &mut x, [1, 2], |x, n| Ok(*x += n))?;
+    /// assert!(x <= 2); // each configuration began with 0
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn restore(self, restore: impl Fn(&mut S) -> Result<()> + 'static) -> Tuner<S, C> {
+        Tuner { restore: Some(Box::new(restore)), ..self }
+    }
+
+    /// The name of the search, which says what the answer depends on besides the kernels and the device: such as the
+    /// extents of arrays.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).name("one or two");
+    /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Tuner<S, C> {
+        Tuner { name: name.into(), ..self }
+    }
+
+    /// Keeps the winner on the disk, beside compiled kernels: another search of this name for the same device, driver,
+    /// kernels ([`Tuner::kernels`]) and configurations takes it from there, and tries nothing. The name says what else
+    /// the answer depends on, such as the kernel and the extents of its arrays.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).remember("one or two");
+    /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// let again = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// assert!(!again.is_remembered() || again.best() == first.best()); // not, where nothing is kept on the disk
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn remember(self, name: impl Into<String>) -> Tuner<S, C> {
+        Tuner { name: name.into(), cached: true, ..self }
+    }
+
+    /// Keeps what was measured in this file, [`Records`] as text, to be committed beside the source. A search that
+    /// finds its record there, of the same name, device, driver, version of this crate, kernels and configurations,
+    /// tries nothing.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("cutlet-record-{}.tune", std::process::id()));
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path);
+    /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// let again = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// assert!(again.origin() == ct::tune::Origin::Record && again.best() == first.best());
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn record(self, path: impl Into<PathBuf>) -> Tuner<S, C> {
+        Tuner { record: Some(path.into()), ..self }
+    }
+
+    /// Asks these records, as [`Tuner::record`], and writes none: those that are in the program (`include_str!`).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let records = ct::tune::Records::default(); // or of `include_str!`
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).records(records);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.notes()[0], "there is no record of `` for cpu (cpu)");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn records(self, records: Records) -> Tuner<S, C> {
+        Tuner { records: Some(records), ..self }
+    }
+
+    /// Measures also where an earlier search has the answer, and replaces it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("cutlet-afresh-{}.tune", std::process::id()));
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path).afresh();
+    /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.is_remembered());
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn afresh(self) -> Tuner<S, C> {
+        Tuner { afresh: true, ..self }
+    }
+
+    /// Names the kernels of a configuration, so that they are compiled ahead on all cores, records are good for these
+    /// kernels alone, and configurations are left out without a run: those whose threads keep registers in memory, and
+    /// those whose products do without tensor cores or whose tiles without the copy engine, where others do better.
+    /// Launches with their grids ([`Kernels::add_with`]) have their times estimated, too. The first configuration is
+    /// always run.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn double(x: ArrayMut<f32, 1>, tile: usize) {
+    ///     x.store(ct::bid(0), x.load(ct::bid(0), [tile]) * 2.0);
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let mut x = device.full([4096], 0.0f32)?;
+    /// let launch = |tile: usize| ct::Launch::new(4096 / tile);
+    /// let tuned = ct::Tuner::new()
+    ///     .bench(ct::Bench::new().runs(3))
+    ///     .kernels(move |x: &mut ct::DeviceArray<f32, 1>, &tile: &usize, kernels| {
+    ///         kernels.add_with(&launch(tile), double, (x, ct::Constant(tile)))
+    ///     })
+    ///     .run(device, &mut x, [256, 512], |x, &tile| launch(tile).launch(double, (x, ct::Constant(tile))))?;
+    /// assert!(tuned.left_out().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn kernels(self, kernels: impl Fn(&mut S, &C, Kernels) -> Kernels + 'static) -> Tuner<S, C> {
+        Tuner { kernels: Some(Box::new(kernels)), ..self }
+    }
+
+    /// Runs, besides the first configuration, so many at most: those that are estimated to be the fastest
+    /// ([`Tuner::kernels`]; by the work, the rates of the device, and how full the last round of tile blocks is).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).most(12);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.successes().len(), 2); // without kernels nothing is estimated
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn most(self, count: usize) -> Tuner<S, C> {
+        Tuner { most: Some(count), ..self }
+    }
+
+    /// Compares the result of every configuration with that of the first one that runs: the numbers that `result` reads
+    /// after one run differ by at most `tolerance`, times the number where that is above 1. Another result is a
+    /// failure.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let tuner = ct::Tuner::new()
+    ///     .bench(ct::Bench::new().runs(1))
+    ///     .restore(|x: &mut f64| Ok(*x = 0.0))
+    ///     .check(|x| Ok(vec![*x]), 1e-6);
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut 0.0, [1, 2], |x, &n| Ok(*x = if n == 1 { 5.0 } else { 6.0 }))?;
+    /// assert_eq!(tuned.successes().len(), 1);
+    /// assert!(tuned.failures()[0].1.to_string().contains("number 0 of the result is 6, that of `1` is 5"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn check(self, result: impl Fn(&S) -> Result<Vec<f64>> + 'static, tolerance: f64) -> Tuner<S, C> {
+        Tuner { check: Some((Box::new(result), tolerance)), ..self }
+    }
+
+    /// Is told what becomes of each configuration.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().runs(1)).progress(|step| println!("{step}"));
+    /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?; // 1 of 2: 1: runs …
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn progress(self, tell: impl Fn(&TuneStep<'_, C>) + 'static) -> Tuner<S, C> {
+        Tuner { tell: Some(Box::new(tell)), ..self }
+    }
+
+    pub(super) fn tell(&self, done: usize, total: usize, configuration: &C, outcome: Outcome<'_>) {
+        if let Some(tell) = &self.tell {
+            tell(&TuneStep { done, total, configuration, outcome });
+        }
+    }
+
+    pub(super) fn restored(&self, state: &mut S) -> Result<()> {
+        self.restore.as_ref().map_or(Ok(()), |restore| restore(state))
+    }
+}
+
+impl<S, C: fmt::Debug> Tuner<S, C> {
+    /// [`Tuner::progress`] with a line on standard error for each step, if that is a terminal.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).show();
+    /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn show(self) -> Tuner<S, C> {
+        let shown = std::io::stderr().is_terminal();
+        self.progress(move |step| {
+            if shown {
+                eprintln!("{step}");
+            }
+        })
+    }
+}

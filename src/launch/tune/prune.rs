@@ -1,0 +1,109 @@
+//! Which candidates need not be run, by what is known of their code: those that spill, or that do without tensor cores
+//! or the copy engine, where others do not. And an estimate of time, by which the rest are ranked.
+
+use std::time::Duration;
+
+/// What is known about the code of a candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Qualities {
+    /// Bytes of a thread in memory for which registers were missing.
+    pub spilled: u32,
+    /// Matrix products, and those among them that tensor cores do.
+    pub products: u32,
+    pub on_tensor_cores: u32,
+    /// Loads and stores, and those among them that the copy engine does.
+    pub accesses: u32,
+    pub by_copy_engine: u32,
+    /// What the launch takes at least, as far as that is known.
+    pub estimate: Option<Duration>,
+}
+
+/// Why each candidate need not be run; `None`: it is to be run. The first one, the default, always is.
+pub(super) fn reasons(all: &[Qualities], most: Option<usize>) -> Vec<Option<String>> {
+    let mut reasons: Vec<Option<String>> = vec![None; all.len()];
+    let all_on = |q: &Qualities| q.products > 0 && q.on_tensor_cores == q.products;
+    let streamed = |q: &Qualities| q.by_copy_engine > 0;
+    let whole = all.iter().any(|q| q.spilled == 0);
+    let (tensor_cores, copy_engine) = (all.iter().any(all_on), all.iter().any(streamed));
+    for (q, reason) in all.iter().zip(&mut reasons).skip(1) {
+        *reason = if whole && q.spilled > 0 {
+            Some(format!("{} bytes of registers of a thread are in memory", q.spilled))
+        } else if tensor_cores && q.products > 0 && !all_on(q) {
+            let missing = q.products - q.on_tensor_cores;
+            Some(format!("{missing} of {} matrix products are not done by tensor cores", q.products))
+        } else if copy_engine && q.accesses > 0 && !streamed(q) {
+            Some("the copy engine moves no tile, as it does for others".into())
+        } else {
+            None
+        };
+    }
+    if let Some(most) = most {
+        leave_best(all, most.max(1), &mut reasons);
+    }
+    reasons
+}
+
+/// Leaves the default and so many others in which the estimate puts first; those without an estimate stay.
+fn leave_best(all: &[Qualities], most: usize, reasons: &mut [Option<String>]) {
+    let mut ranked: Vec<(Duration, usize)> = (1..all.len())
+        .filter(|&at| reasons[at].is_none())
+        .filter_map(|at| all[at].estimate.map(|estimate| (estimate, at)))
+        .collect();
+    ranked.sort_unstable();
+    for (rank, &(estimate, at)) in ranked.iter().enumerate().skip(most) {
+        let micros = estimate.as_secs_f64() * 1e6;
+        reasons[at] = Some(format!("{} others are estimated to be faster than {micros:.1} us", rank));
+    }
+}
+
+/// What a launch takes where the device does its work in `least` if all of it works all the time: blocks run so many at
+/// once, and the last round of them takes as long as a full one.
+pub(super) fn estimate(least: Duration, blocks: u64, at_once: u64) -> Duration {
+    let (blocks, at_once) = (blocks.max(1) as f64, at_once.max(1) as f64);
+    let rounds = blocks / at_once;
+    least.mul_f64(rounds.ceil() / rounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain() -> Qualities {
+        Qualities { products: 1, on_tensor_cores: 1, accesses: 3, by_copy_engine: 2, ..Qualities::default() }
+    }
+
+    #[test]
+    fn what_others_do_better_is_left_out() {
+        let spills = Qualities { spilled: 64, ..plain() };
+        let threads = Qualities { by_copy_engine: 0, ..plain() };
+        let fma = Qualities { on_tensor_cores: 0, ..plain() };
+        let said =
+            |all: &[Qualities]| reasons(all, None).into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>();
+        let all = said(&[plain(), spills, threads, fma, plain()]);
+        assert!(all[0].is_empty() && all[4].is_empty());
+        assert!(all[1].contains("64 bytes") && all[2].contains("copy engine") && all[3].contains("1 of 1 matrix"));
+        // Nobody does better: all are run. The default is run, whatever it does.
+        assert_eq!(said(&[spills, spills]), ["", ""]);
+        assert_eq!(said(&[threads, threads]), ["", ""]);
+        assert_eq!(said(&[spills, plain()]), ["", ""]);
+        // Kernels without products, or whose code is not known, are judged by nothing.
+        assert_eq!(said(&[plain(), Qualities::default()]), ["", ""]);
+    }
+
+    #[test]
+    fn the_best_by_estimate_are_left() {
+        let with = |micros| Qualities { estimate: Some(Duration::from_micros(micros)), ..Qualities::default() };
+        let all = [with(90), with(30), with(10), Qualities::default(), with(20)];
+        let left: Vec<bool> = reasons(&all, Some(2)).iter().map(Option::is_none).collect();
+        assert_eq!(left, [true, false, true, true, true]);
+        assert!(reasons(&all, None).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_last_round_takes_as_long_as_a_full_one() {
+        let least = Duration::from_micros(100);
+        assert_eq!(estimate(least, 264, 132).as_micros(), 100);
+        assert_eq!(estimate(least, 133, 132).as_micros(), 198);
+        assert_eq!(estimate(least, 66, 132).as_micros(), 200);
+    }
+}

@@ -1,0 +1,207 @@
+//! Trying configurations: once each, with its result compared; then in turn.
+
+use std::fmt;
+
+use super::ahead::compiled;
+use super::key::text_of;
+use super::options::Tuner;
+use super::prune::{Qualities, reasons};
+use super::tuned::{Outcome, Tuned};
+use super::turns::{Way, in_turns};
+use crate::error::{Error, Result};
+use crate::runtime::{Device, Times};
+
+/// The work of a configuration.
+pub(super) type Work<'a, S, C> = &'a dyn Fn(&mut S, &C) -> Result<()>;
+
+/// Of two that are closer to each other, the first configuration wins, if it is one of them.
+const TIE: f64 = 0.01;
+
+/// What was measured, the fastest first, and the place of the winner.
+type Ranked<C> = (Vec<(C, Times)>, usize);
+
+impl<S, C: fmt::Debug> Tuner<S, C> {
+    /// The configuration that is estimated to be the fastest, if that is wished for and known.
+    pub(super) fn estimated(&self, device: Device, state: &mut S, all: &[C]) -> Option<usize> {
+        let describe = self.most.and(self.kernels.as_ref())?;
+        let all: Vec<Option<Qualities>> = compiled(device, state, all, describe).into_iter().map(Result::ok).collect();
+        let known: Vec<Qualities> = all.iter().map(|q| q.unwrap_or_default()).collect();
+        let reasons = reasons(&known, None);
+        let estimate = |at: &usize| known[*at].estimate;
+        (0..known.len()).filter(|&at| reasons[at].is_none() && estimate(&at).is_some()).min_by_key(estimate)
+    }
+
+    /// Tries all configurations.
+    #[track_caller]
+    pub(super) fn tried(
+        &self,
+        device: Device,
+        state: &mut S,
+        all: Vec<C>,
+        notes: Vec<String>,
+        work: Work<'_, S, C>,
+    ) -> Result<Tuned<C>> {
+        let total = all.len();
+        let mut tuned = Tuned { notes, ..Tuned::nothing() };
+        let mut reasons = self.reasons(device, state, &all);
+        let mut reference = None;
+        let mut running: Vec<(usize, C)> = Vec::new();
+        for (number, configuration) in all.into_iter().enumerate() {
+            if let Some(why) = reasons[number].take() {
+                self.tell(number + 1, total, &configuration, Outcome::LeftOut(&why));
+                tuned.left_out.push((configuration, why));
+                continue;
+            }
+            self.restored(state)?;
+            match self.once(device, state, &configuration, &mut reference, work) {
+                Ok(()) => {
+                    self.tell(number + 1, total, &configuration, Outcome::Runs);
+                    running.push((number, configuration));
+                }
+                Err(error) => {
+                    self.tell(number + 1, total, &configuration, Outcome::Failed(&error));
+                    tuned.failures.push((configuration, error));
+                }
+            }
+        }
+        let measured = self.measured(device, state, running, work, &mut tuned.failures);
+        self.restored(state)?;
+        let (all, winner) = measured?;
+        if all.is_empty() {
+            return Err(none_runs(tuned.failures));
+        }
+        tuned.winner = winner;
+        for (done, (configuration, times)) in all.into_iter().enumerate() {
+            self.tell(done + 1, total, &configuration, Outcome::Measured(&times));
+            tuned.successes.push((configuration, times));
+        }
+        Ok(tuned)
+    }
+
+    /// Why each configuration is not run.
+    fn reasons(&self, device: Device, state: &mut S, all: &[C]) -> Vec<Option<String>> {
+        let Some(describe) = &self.kernels else { return vec![None; all.len()] };
+        let known: Vec<Qualities> =
+            compiled(device, state, all, describe).into_iter().map(Result::unwrap_or_default).collect();
+        reasons(&known, self.most)
+    }
+
+    /// Runs a configuration once, and compares its result with that of the first one.
+    #[track_caller]
+    fn once(
+        &self,
+        device: Device,
+        state: &mut S,
+        configuration: &C,
+        reference: &mut Option<(String, Vec<f64>)>,
+        work: Work<'_, S, C>,
+    ) -> Result<()> {
+        work(state, configuration)?;
+        device.synchronize()?;
+        let Some((result, tolerance)) = &self.check else { return Ok(()) };
+        let numbers = result(state)?;
+        match reference {
+            None => {
+                *reference = Some((text_of(configuration), numbers));
+                Ok(())
+            }
+            Some((first, expected)) => same(&numbers, expected, *tolerance, first),
+        }
+    }
+
+    /// Measures configurations in turn, and the two fastest once more: the fastest first, and the number of the winner
+    /// among them.
+    fn measured(
+        &self,
+        device: Device,
+        state: &mut S,
+        running: Vec<(usize, C)>,
+        work: Work<'_, S, C>,
+        failures: &mut Vec<(C, Error)>,
+    ) -> Result<Ranked<C>> {
+        let stream = device.default_stream();
+        let restore = |state: &mut S| self.restored(state);
+        let measure = |state: &mut S, all: &[&C]| {
+            let ways: Vec<_> = all.iter().map(|&c| move |state: &mut S| work(state, c)).collect();
+            let ways: Vec<Way<'_, S>> = ways.iter().map(|way| way as _).collect();
+            in_turns(self.bench, &stream, state, &ways, &restore)
+        };
+        let times = measure(state, &running.iter().map(|(_, c)| c).collect::<Vec<_>>())?;
+        let mut all = Vec::new();
+        for ((number, configuration), times) in running.into_iter().zip(times) {
+            match times {
+                Ok(times) => all.push((number, configuration, times)),
+                Err(error) => failures.push((configuration, error)),
+            }
+        }
+        // Of equally fast ones the first stays in front.
+        all.sort_by_key(|(_, _, times)| times.median());
+        let winner = match &all[..] {
+            [(first, a, _), (second, b, _), ..] => {
+                let again = measure(state, &[a, b])?;
+                match &again[..] {
+                    [Ok(of_first), Ok(of_second)] => {
+                        let [x, y] = [of_first, of_second].map(|times| times.median().as_secs_f64());
+                        usize::from(second_wins((*first == 0, x), (*second == 0, y)))
+                    }
+                    _ => 0,
+                }
+            }
+            _ => 0,
+        };
+        Ok((all.into_iter().map(|(_, configuration, times)| (configuration, times)).collect(), winner))
+    }
+}
+
+/// Is the second of the two better? Each with its time, and whether it is the default.
+fn second_wins((first_is_default, first): (bool, f64), (second_is_default, second): (bool, f64)) -> bool {
+    let tie = (first - second).abs() <= TIE * first.max(second);
+    if tie && (first_is_default || second_is_default) { second_is_default } else { second < first }
+}
+
+/// The error of a search in which nothing runs.
+#[track_caller]
+pub(super) fn none_runs<C>(failures: Vec<(C, Error)>) -> Error {
+    let first = failures.into_iter().next().map(|(_, error)| error);
+    first.unwrap_or_else(|| Error::argument("there is no configuration to try"))
+}
+
+/// # Errors
+/// The first number that differs.
+#[track_caller]
+fn same(numbers: &[f64], expected: &[f64], tolerance: f64, first: &str) -> Result<()> {
+    if numbers.len() != expected.len() {
+        let (here, there) = (numbers.len(), expected.len());
+        return Err(Error::argument(format!("the result has {here} numbers, that of `{first}` has {there}")));
+    }
+    let close = |x: f64, y: f64| x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * y.abs().max(1.0);
+    match numbers.iter().zip(expected).position(|(&x, &y)| !close(x, y)) {
+        None => Ok(()),
+        Some(at) => Err(Error::argument(format!(
+            "number {at} of the result is {}, that of `{first}` is {}",
+            numbers[at], expected[at]
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_go_to_the_default() {
+        assert!(!second_wins((false, 1.0), (false, 1.001)));
+        assert!(second_wins((false, 1.001), (false, 1.0)));
+        assert!(second_wins((false, 1.0), (true, 1.009)));
+        assert!(!second_wins((true, 1.009), (false, 1.0)));
+        assert!(second_wins((true, 1.02), (false, 1.0)));
+        assert!(!second_wins((false, 1.0), (true, 1.02)));
+    }
+
+    #[test]
+    fn results_are_compared_number_by_number() {
+        assert!(same(&[1.0, f64::NAN, 1000.5], &[1.0, f64::NAN, 1000.0], 1e-3, "a").is_ok());
+        assert!(same(&[1.0], &[1.1], 1e-3, "a").is_err() && same(&[f64::NAN], &[0.0], 1.0, "a").is_err());
+        assert!(same(&[1.0], &[], 1.0, "a").unwrap_err().to_string().contains("has 1 numbers, that of `a` has 0"));
+    }
+}

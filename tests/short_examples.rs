@@ -1,0 +1,33 @@
+//! The examples that stand alone: each runs, and says so by its result.
+
+#![allow(dead_code, reason = "examples are programs")]
+
+#[path = "../examples/ahead.rs"]
+mod ahead;
+#[path = "../examples/future.rs"]
+mod future;
+#[path = "../examples/graph.rs"]
+mod graph;
+#[path = "../examples/tune.rs"]
+mod tune;
+
+#[test]
+fn a_graph_is_replayed_with_other_numbers() {
+    graph::main().unwrap();
+}
+
+#[test]
+fn a_stream_is_awaited() {
+    future::main().unwrap();
+}
+
+#[test]
+fn kernels_are_compiled_ahead() {
+    ahead::main().unwrap();
+}
+
+#[test]
+fn a_search_keeps_its_record() {
+    tune::main().unwrap();
+    tune::main().unwrap();
+}
