@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn names_alone_are_told_where_there_are_no_places() {
-        let names: String = TEXT.lines().filter(|line| !line.trim().starts_with("at ")).map(|l| format!("{l}\n")).collect();
+        let names: String =
+            TEXT.lines().filter(|line| !line.trim().starts_with("at ")).map(|l| format!("{l}\n")).collect();
         let expected = [
             "`norm` is called by `Layer::forward`",
             "`Layer::forward` is called by a closure of `kernel`",

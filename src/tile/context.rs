@@ -294,7 +294,10 @@ impl Trace {
         let calls = calls_to(diagnostic.location.as_ref()).unwrap_or_else(|| {
             let regions = self.builder.open_blocks().iter().rev().filter_map(|block| self.regions.get(block));
             let elsewhere = regions.filter(|region| diagnostic.location != Some(location(region.place)));
-            let note = |region: &Region| Note { message: format!("in {}", region.what), location: Some(location(region.place)) };
+            let note = |region: &Region| Note {
+                message: format!("in {}", region.what),
+                location: Some(location(region.place)),
+            };
             elsewhere.map(note).collect()
         });
         if let Some((name, place)) = self.launched.as_ref().filter(|_| !calls.is_empty()) {

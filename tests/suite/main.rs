@@ -29,6 +29,7 @@ mod compare;
 mod complex;
 mod composed;
 mod control;
+mod cut;
 mod data;
 mod dependent;
 mod elementwise;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
     shape::register(&mut suite);
     memory::register(&mut suite);
     views::register(&mut suite);
+    cut::register(&mut suite);
     whole::register(&mut suite);
     gather::register(&mut suite);
     pointer::register(&mut suite);
