@@ -15,7 +15,9 @@ use crate::backend::{Assembly, Hints};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
 use crate::ir::{Global, Module};
-use crate::runtime::{Cubin, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
+use crate::runtime::{
+    Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
+};
 use crate::target::Target;
 
 /// Generates PTX; `tma`: the kernel may take tensor maps.
@@ -98,8 +100,11 @@ pub(super) fn compile(
 /// program the driver keeps the code for itself, and has no log of it if it did so earlier.
 fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled, assembly: Assembly) -> Result<(GpuKernel, Cubin)> {
     let config = LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster };
+    let compiler = "the driver's PTX assembler";
+    let (own_name, text, entry) = (name.to_owned(), code.text.clone(), code.entry.clone());
     if wants_whole_program(&code.text) {
-        let (kernel, log) = GpuKernel::load_ptx(gpu, name, (&code.text, assembly), &code.entry, config)?;
+        let work = move || GpuKernel::load_ptx(gpu, &own_name, (&text, assembly), &entry, config);
+        let (kernel, log) = within(compile_limit()?, name, compiler, work)?;
         return Ok((kernel, Cubin { bytes: Vec::new(), log }));
     }
     let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, &code.entry, config);
@@ -110,7 +115,8 @@ fn assembled(name: &str, gpu: &'static Gpu, code: &ptx::Compiled, assembly: Asse
     if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
         return Ok(found);
     }
-    let cubin = assemble(gpu, name, &code.text, assembly)?;
+    let work = move || assemble(gpu, &own_name, &text, assembly);
+    let cubin = within(compile_limit()?, name, compiler, work)?;
     let kernel = load(&cubin)?;
     if let Some(disk) = &disk {
         disk.put(&key, &pack(&cubin));

@@ -19,11 +19,13 @@ pub mod foreign;
 mod gpu;
 mod graph;
 mod host;
+mod limit;
 mod memory;
 mod module;
 mod new_array;
 mod order;
 mod packed;
+mod peer;
 mod pool;
 pub(crate) mod recording;
 mod stream;
@@ -49,6 +51,7 @@ pub(crate) use failure::{FailureNote, Note};
 pub use finish::Finished;
 pub(crate) use gpu::{Gpu, GpuStream, Seen, StreamHandle};
 pub use graph::{Graph, Held};
+pub(crate) use limit::{compile_limit, within};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
 pub(crate) use module::{
     Cubin, GpuFunction, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
