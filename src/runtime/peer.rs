@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::{Mutex, PoisonError};
 
 use super::device::Device;
-use super::driver::sys::{CUdevice, CUmemAccessDesc, CUmemAccess_flags, CUmemLocation, CUmemLocationType};
+use super::driver::sys::{CUdevice, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
 use super::gpu::Gpu;
 use crate::error::{Error, Result};
 
@@ -96,10 +96,7 @@ pub(super) fn enable(gpu: &'static Gpu, other: &'static Gpu) -> Result<()> {
     }
     if let Some(pool) = other.pool {
         let access = CUmemAccessDesc {
-            location: CUmemLocation {
-                type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-                id: gpu.ordinal as c_int,
-            },
+            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: gpu.ordinal as c_int },
             flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint,
         };
         // SAFETY: the pool is alive, and one description is given.

@@ -42,6 +42,7 @@ mod gather;
 mod global;
 mod grid;
 mod harness;
+mod inline_ptx;
 mod integer;
 mod large;
 mod lines;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
     memory::register(&mut suite);
     views::register(&mut suite);
     cut::register(&mut suite);
+    inline_ptx::register(&mut suite);
     whole::register(&mut suite);
     gather::register(&mut suite);
     pointer::register(&mut suite);

@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 
 use sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUkernel,
-    CUlaunchConfig, CUlibrary, CUlinkState, CUmemAccessDesc, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
+    CUlaunchConfig, CUlibrary, CUlinkState, CUmemAccessDesc, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+    CUtensorMap,
 };
 
 use crate::error::{Error, Result};
