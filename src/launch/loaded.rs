@@ -55,6 +55,15 @@ pub struct LoadedKernel {
 /// # Errors
 /// [`Error::Argument`] if there is no such entry, [`Error::Kernel`] if the module is ill-formed, [`Error::Unsupported`]
 /// for what the device cannot run.
+///
+/// ```
+/// # use cutlet as ct;
+/// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing() { return }").unwrap();
+/// assert!(ct::load(&module, "something", ct::Device::cpu()).is_err());
+/// // SAFETY: it does nothing.
+/// unsafe { ct::load(&module, "nothing", ct::Device::cpu())?.launch(3, ())? };
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[track_caller]
 pub fn load(module: &Module, entry: &str, device: Device) -> Result<LoadedKernel> {
     Launch::new(1).load(module, entry, device)
@@ -136,6 +145,16 @@ impl LoadedKernel {
     /// # Errors
     /// [`Error::Argument`] where arguments and parameters differ in number or types, or arrays lie on another device;
     /// else as [`crate::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// // SAFETY (both): it does nothing.
+    /// unsafe { nothing.launch(3, (7,))? };
+    /// assert!(unsafe { nothing.launch(3, (7.0f32,)) }.is_err());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     pub unsafe fn launch<A: LaunchArg>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
         // SAFETY: the caller's.
@@ -143,21 +162,53 @@ impl LoadedKernel {
     }
 
     /// The types of its parameters, as Tile IR writes them.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.params(), ["tile<i32>"]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn params(&self) -> Vec<&str> {
         self.params.iter().map(|(_, text)| text.as_str()).collect()
     }
 
     /// Its name in the module.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.name(), "nothing");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The device it was compiled for.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.device(), ct::Device::cpu());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         self.device
     }
 
     /// What became of the kernel.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.remarks().to_string(), "nothing: interpreted\n");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     pub fn remarks(&self) -> &Remarks {
         self.slot.get().expect("a slot that was specialised is filled").remarks()
     }

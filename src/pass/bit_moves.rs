@@ -134,3 +134,61 @@ fn rewrite(module: &mut Module, block: BlockId, reversals: &FxHashMap<OpId, Valu
     }
     module.block_mut(block).ops = out;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::PrintOptions;
+
+    fn rewritten(body: &str) -> Option<String> {
+        let text =
+            format!("entry @k(%x: tile<i8>) {{\n{body}\n  print_tko \"%d\", %r : tile<i8> -> token\n  return\n}}\n");
+        let module = Module::parse("test.mlir", &text).unwrap();
+        with_reversals(&module).map(|module| module.to_text(PrintOptions::default()))
+    }
+
+    const CONSTANTS: &str = "  %one = constant <i8: 1> : tile<i8>
+  %two = constant <i8: 2> : tile<i8>
+  %four = constant <i8: 4> : tile<i8>
+  %m1 = constant <i8: 85> : tile<i8>
+  %m2 = constant <i8: 51> : tile<i8>
+  %m4 = constant <i8: 15> : tile<i8>
+";
+
+    /// Neighbours, pairs and fours change places, in the given order of steps.
+    fn network(steps: [(&str, &str); 3]) -> String {
+        let mut text = CONSTANTS.to_string();
+        let mut x = "%x".to_string();
+        for (n, (places, mask)) in steps.into_iter().enumerate() {
+            let result = if n == 2 { "%r".to_string() } else { format!("%y{n}") };
+            text += &format!(
+                "  %a{n} = shri {x}, %{places} unsigned : tile<i8>\n  %b{n} = andi %a{n}, %{mask} : tile<i8>\n  \
+                 %c{n} = andi {x}, %{mask} : tile<i8>\n  %d{n} = shli %c{n}, %{places} : tile<i8>\n  \
+                 {result} = ori %b{n}, %d{n} : tile<i8>\n"
+            );
+            x = result;
+        }
+        text
+    }
+
+    #[test]
+    fn words_that_are_turned_around_are_found() {
+        let (one, two, four) = (("one", "m1"), ("two", "m2"), ("four", "m4"));
+        for steps in [[one, two, four], [four, two, one], [two, four, one]] {
+            let text = rewritten(&network(steps)).expect("a reversal");
+            assert!(
+                text.contains("inline_ptx \"brev.b32 $0, $1; shr.u32 $0, $0, 24;\" %arg0, %arg0, %arg0, %arg0"),
+                "{text}"
+            );
+            assert!(!text.contains("shli") && !text.contains("andi"), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_moves_stay() {
+        let (one, two, four) = (("one", "m1"), ("two", "m2"), ("four", "m4"));
+        for steps in [[one, two, two], [four, four, one], [one, two, ("four", "m2")]] {
+            assert_eq!(rewritten(&network(steps)), None);
+        }
+    }
+}

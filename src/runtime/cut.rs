@@ -95,6 +95,15 @@ macro_rules! cut_of {
         impl<$($life,)* T: Element, const R: usize> $owner {
             #[doc = concat!("Cuts the array into tiles: see [`Cut`]. It arrives as `Tiles<", stringify!($traced), "<T, R>, R>`.")]
             ///
+            /// ```
+            /// # use cutlet as ct;
+            /// let mut x = ct::Device::cpu().zeros::<f32, 2>([100, 64])?;
+            /// assert_eq!((x.cut([32, 32])?.grid(), x.cut_mut([32, 32])?.grid()), ([4, 2], [4, 2]));
+            /// let mut part = x.view_mut().slice(0, 10..20)?;
+            /// assert_eq!(part.cut_mut([4, 64])?.grid(), [3, 1]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            ///
             /// # Errors
             /// [`Error::Argument`] for tiles with an extent of 0.
             #[track_caller]

@@ -74,6 +74,10 @@ fn is_users(frame: &Frame) -> bool {
     if frame.place.as_ref().is_some_and(of_library) {
         return false;
     }
+    // Tables of lines alone have names without paths.
+    if !frame.name.split('<').next().is_some_and(|name| name.contains("::")) && !frame.name.starts_with('<') {
+        return frame.place.is_some();
+    }
     // What calls closures and kernels is nobody's, whosever they are.
     if frame.name.contains("core::ops::function::") || frame.name.contains(" as cutlet::kernel::") {
         return false;
@@ -104,28 +108,41 @@ fn chain(frames: Vec<Frame>, location: Option<&Location>) -> Vec<Note> {
         let folder = place.file.strip_suffix(at.file.as_ref()).filter(|folder| !folder.is_empty());
         folder.map(str::to_string)
     });
-    let mut callee = first.name;
+    let mut callee = first;
     let mut notes = Vec::new();
-    for Frame { name, place } in frames {
-        // A closure lies within its function: who reads the one place sees the other.
-        if function_of(&name) != function_of(&callee) && notes.len() < MOST_CALLS {
-            let place = place.map(|place| match folder.as_ref().and_then(|f| place.file.strip_prefix(f.as_str())) {
-                Some(file) => Location { file: file.to_string().into(), ..place },
-                None => place,
+    for caller in frames {
+        if !is_within(&callee, &caller) && notes.len() < MOST_CALLS {
+            let place = caller.place.clone().map(|place| {
+                match folder.as_ref().and_then(|f| place.file.strip_prefix(f.as_str())) {
+                    Some(file) => Location { file: file.to_string().into(), ..place },
+                    None => place,
+                }
             });
             let message = match place {
-                Some(_) => format!("{} is called here", in_words(&callee)),
-                None => format!("{} is called by {}", in_words(&callee), in_words(&name)),
+                Some(_) => format!("{} is called here", in_words(&callee.name)),
+                None => format!("{} is called by {}", in_words(&callee.name), in_words(&caller.name)),
             };
             notes.push(Note { message, location: place });
         }
-        callee = name;
+        callee = caller;
     }
     notes
 }
 
-/// The path of a function, or of the one that a closure lies in.
+/// Is this a closure of that function? Who reads the one place sees the other.
+fn is_within(callee: &Frame, caller: &Frame) -> bool {
+    match (function_of(&callee.name), &callee.place, &caller.place) {
+        // A closure that does not say of what; it lies behind the beginning of its function.
+        ("", Some(inner), Some(outer)) => inner.file == outer.file && outer.line <= inner.line,
+        (function, ..) => function == function_of(&caller.name),
+    }
+}
+
+/// The path of a function, or of the one that a closure lies in; of a closure without a path nothing.
 fn function_of(name: &str) -> &str {
+    if name.starts_with("{closure") || name.starts_with("{{closure") {
+        return "";
+    }
     let end = ["::{{closure}}", "::{closure#"].iter().filter_map(|mark| name.find(mark)).min();
     &name[..end.unwrap_or(name.len())]
 }
@@ -155,6 +172,9 @@ fn in_words(name: &str) -> String {
         [.., last] => last.to_string(),
         [] => function.to_string(),
     };
+    if function.is_empty() {
+        return "a closure".to_string();
+    }
     if function.len() < name.len() { format!("a closure of `{short}`") } else { format!("`{short}`") }
 }
 
@@ -221,6 +241,25 @@ mod tests {
             "`twice` is called by `kernel`",
         ];
         assert_eq!(told(&names, None), expected);
+    }
+
+    #[test]
+    fn tables_of_lines_have_names_without_paths() {
+        let text = "   0: norm<f32>
+             at ./src/layers.rs:15:5
+   1: forward
+             at ./src/layers.rs:9:13
+   2: {closure#0}
+             at ./src/main.rs:21:21
+   3: in_region<cutlet::tile::handle::Tile<f32, 2>, app::kernel::{closure_env#0}>
+             at /rustc/0123/library/core/src/ops/function.rs:79:5
+   4: kernel
+             at ./src/main.rs:20:15
+   5: cutlet::tile::tracer::trace_into_module
+";
+        let at = Location { file: "src/layers.rs".into(), line: 15, column: 5 };
+        let expected = ["src/layers.rs:9:13: `norm` is called here", "src/main.rs:21:21: `forward` is called here"];
+        assert_eq!(told(text, Some(at)), expected);
     }
 
     #[test]
