@@ -141,8 +141,9 @@ mod tests {
     use crate::ir::PrintOptions;
 
     fn rewritten(body: &str) -> Option<String> {
-        let text =
-            format!("entry @k(%x: tile<i8>) {{\n{body}\n  print_tko \"%d\", %r : tile<i8> -> token\n  return\n}}\n");
+        let text = format!(
+            "entry @k(%x: tile<i8>) {{\n{body}\n  %t = print_tko \"%d\", %r : tile<i8> -> token\n  return\n}}\n"
+        );
         let module = Module::parse("test.mlir", &text).unwrap();
         with_reversals(&module).map(|module| module.to_text(PrintOptions::default()))
     }
