@@ -26,16 +26,22 @@ fn with_source(text: &str) -> String {
     result
 }
 
+/// A text without what tells of calls: whether these have places is up to the build.
+fn without_calls(text: &str) -> String {
+    let tells = |line: &&str| [" is called ", ": kernel `kernel` is traced"].iter().any(|part| line.contains(part));
+    text.lines().filter(|line| !tells(line)).collect::<Vec<_>>().join("\n")
+}
+
 /// The problems of a kernel without parameters.
 #[track_caller]
 fn problems(kernel: impl Fn()) -> String {
-    with_source(&traced::problems(kernel, ()))
+    with_source(&without_calls(&traced::problems(kernel, ())))
 }
 
 /// The problems of a kernel with an array to read and one to write.
 #[track_caller]
 fn problems_with_arrays<T: Element>(kernel: impl Fn(Array<T, 2>, ArrayMut<T, 2>)) -> String {
-    with_source(&traced::problems(kernel, (input::<T, 2>(), output::<T, 2>())))
+    with_source(&without_calls(&traced::problems(kernel, (input::<T, 2>(), output::<T, 2>()))))
 }
 
 fn tile(rows: usize, columns: usize) -> Tile<f32, 2> {
@@ -85,6 +91,42 @@ fn extents_do_not_fit() {
 <a + b>: `+` of tiles f32 [4, 8] and f32 [4, 16]
   extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"
     );
+}
+
+/// A function that several kernels may call.
+fn added(rows: usize) -> Tile<f32, 2> {
+    tile(rows, 8) + tile(3, 8)
+}
+
+fn twice(body: impl Fn() -> Tile<f32, 2>) {
+    let _ = (body(), body());
+}
+
+/// What is called on the way to a problem, innermost first, and how often the place of the call is known.
+fn calls(text: &str) -> (Vec<String>, usize) {
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains(" is called ")).collect();
+    let known = lines.iter().filter(|line| line.trim_start().starts_with('<')).count();
+    let called = |line: &&str| {
+        let line = line.trim_start();
+        let line = line.strip_prefix('<').and_then(|rest| rest.split_once(">: ")).map_or(line, |(_, rest)| rest);
+        line.split(" is called ").next().unwrap_or_default().to_string()
+    };
+    (lines.iter().map(called).collect(), known)
+}
+
+#[test]
+fn problems_in_functions_name_their_callers() {
+    let kernel = || ct::for_each(0..3, (), |_, ()| twice(|| added(4)));
+    let text = with_source(&traced::problems(kernel, ()));
+    let expected = "<tile(rows, 8) + tile(3, 8)>: `+` of tiles f32 [4, 8] and f32 [3, 8]\n  extents must be equal";
+    assert!(text.starts_with(expected), "{text}");
+    let (called, known) = calls(&text);
+    let closure = "a closure of `problems_in_functions_name_their_callers`";
+    assert_eq!(called, ["`added`", closure, "`twice`"], "{text}");
+    // Places are in the tables of lines, which builds may leave out.
+    assert!(known == 0 || known == 3, "{text}");
+    assert!(known == 0 || text.contains("<added(4)))>: `added` is called here"), "{text}");
+    assert!(text.ends_with("<traced::problems(kernel, ()))>: kernel `kernel` is traced for this call"), "{text}");
 }
 
 #[test]

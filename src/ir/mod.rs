@@ -43,6 +43,7 @@ pub use builder::Builder;
 pub use module::*;
 pub(crate) use overflow::breaks_promise;
 pub use print::PrintOptions;
+pub(crate) use print::TypeText;
 pub use rewrite::Substitution;
 pub use table::Opcode;
 pub use types::*;

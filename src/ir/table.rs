@@ -272,7 +272,7 @@ macro_rules! ops {
 
             /// Does it compute each element of its result from the elements at that place of its operands, all of one shape?
             pub fn is_elementwise(self) -> bool {
-                self.spec().class != Class::Own || matches!(self, Opcode::Select | Opcode::PowI | Opcode::Offset)
+                self.spec().class != Class::Own || matches!(self, Opcode::Select | Opcode::PowI | Opcode::Offset | Opcode::InlinePtx)
             }
 
             /// The row of this op.
@@ -441,4 +441,8 @@ ops! {
         flags(&[BitAttr(K::MemScope), BitOperand("token")])
         attrs(&[ORDER, SCOPE_OPT, attr(K::Inbounds, "inbounds")])
         operands(&[one("view"), one("tile"), many("index"), opt("token")]) segmented() effect(Write);
+    // Ours, in no version of the bytecode: instructions of PTX, and last what they compute, which is all that other back
+    // ends know of them (see `pass/inline_ptx`). One with fewer operands has the last of them again.
+    InlinePtx 1000 "inline_ptx" 255 => attrs(&[attr(K::Text, "text")])
+        operands(&[one("a"), one("b"), one("c"), one("meaning")]);
 }

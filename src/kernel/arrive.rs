@@ -16,7 +16,7 @@ use crate::tile::{Scalar, Tracer};
 /// | [`NewArray`](crate::NewArray) | `ArrayMut<T, R>` |
 /// | a number | `Scalar` of its type; an f64 also as `Scalar<f16>` and `Scalar<bf16>`, rounded once |
 /// | `&ArrayTable`, `&mut ArrayTableMut` | `Arrays<T, R>`, `ArraysMut<T, R>` |
-/// | [`RawPtr<T>`](super::RawPtr) | `Ptr<T>` |
+/// | [`RawPtr<T>`](super::RawPtr), [`ByPointer`](crate::ByPointer) of an array | `Ptr<T>` |
 /// | [`Constant<X>`](Constant) | `X` |
 /// | tuple, `[A; N]`, `Vec<A>` | tuple, `[P; N]`, `Vec<P>` |
 /// | a struct named in [`args!`](crate::args) | the same struct, with what its fields arrive as |

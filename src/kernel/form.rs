@@ -70,7 +70,7 @@ pub enum ArgForm {
 
 impl ArgForm {
     /// The form of a constant.
-    pub(super) fn of_constant<X: Hash + 'static>(value: &X) -> ArgForm {
+    pub(crate) fn of_constant<X: Hash + 'static>(value: &X) -> ArgForm {
         let mut stable = Stable(Sha256::new());
         value.hash(&mut stable);
         ArgForm::Constant {

@@ -9,7 +9,7 @@ use crate::backend::Hints;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
 use crate::kernel::LaunchArg;
-use crate::runtime::{Backend, Device, Stream};
+use crate::runtime::{Backend, Device, Stream, recording};
 
 /// What a launch asks for besides kernel and arguments.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,7 @@ pub struct Launch<'s> {
     pub(super) hints: Hints,
     pub(super) dependent: bool,
     pub(super) checks: Option<Checks>,
+    pub(super) peers: bool,
 }
 
 impl<'s> Launch<'s> {
@@ -59,7 +60,7 @@ impl<'s> Launch<'s> {
     /// ```
     pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
         let hints = Hints::default();
-        Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None }
+        Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None, peers: false }
     }
 
     /// Queues on this stream.
@@ -106,6 +107,40 @@ impl<'s> Launch<'s> {
     /// ```
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {
         self.hints = hints;
+        self
+    }
+
+    /// Arrays may lie on other GPUs than that of the launch, whose kernel then accesses their memory where it is, through
+    /// the connection between the GPUs; without this they are an error. The launch runs on the device of its stream, or else
+    /// on that of its first array.
+    ///
+    /// It comes behind other work on these arrays, and other work on them behind it, on whichever GPU that is queued.
+    /// Whether GPUs reach each other says [`Device::can_access`]; if not, the launch is an error. Arrays of other
+    /// libraries have to be accessible by the affair of these, where they come from memory pools.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn add(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(ct::bid(0), y.load(ct::bid(0), [256]) + x.load(ct::bid(0), [256]));
+    /// }
+    ///
+    /// let (here, there) = match ct::Device::num_gpus() {
+    ///     0 | 1 => (ct::Device::cpu(), ct::Device::cpu()),
+    ///     _ => (ct::Device::gpu(0)?, ct::Device::gpu(1)?),
+    /// };
+    /// if here.can_access(there)? {
+    ///     let (x, mut y) = (there.full([1000], 1.0f32)?, here.full([1000], 2.0f32)?);
+    ///     let stream = here.stream()?;
+    ///     ct::Launch::new(4).stream(&stream).peers().launch(add, (&x, &mut y))?;
+    ///     assert_eq!(y.to_vec()?, [3.0; 1000]);
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn peers(mut self) -> Launch<'s> {
+        self.peers = true;
         self
     }
 
@@ -188,10 +223,13 @@ impl<'s> Launch<'s> {
                 "an ArraySpec describes an array that does not exist: launch with arrays made by a Device",
             ));
         }
-        if let (Some(first), Some(other)) = (device, other) {
+        if self.peers {
+            device = self.stream.map(Stream::device).or(device);
+            device.map_or(Ok(()), |device| reach_all(device, args))?;
+        } else if let (Some(first), Some(other)) = (device, other) {
             return Err(Error::argument(format!(
-                "the arrays of this launch are on {first} and on {other}: \
-                 make all on one device, or copy with `copy_from_array`"
+                "the arrays of this launch are on {first} and on {other}: make all on one device, copy with \
+                 `copy_from_array`, or let GPUs access each other's memory with `Launch::peers`"
             )));
         }
         let device = match device.or_else(|| self.stream.map(Stream::device)) {
@@ -214,7 +252,9 @@ impl<'s> Launch<'s> {
                 other = Some(used.memory.device());
             }
         });
-        if let Some(other) = other {
+        if self.peers {
+            reach_all(device, args)?;
+        } else if let Some(other) = other {
             return Err(Error::argument(format!("a kernel for {device}, and arrays of it are on {other}")));
         }
         self.check_choices(device)?;
@@ -264,6 +304,30 @@ impl<'s> Launch<'s> {
             _ => Ok(()),
         }
     }
+}
+
+/// Has kernels on a device access all arrays of a launch.
+///
+/// # Errors
+/// [`Error::Argument`] where that cannot be.
+#[cold]
+#[track_caller]
+fn reach_all(device: Device, args: &impl LaunchArg) -> Result<()> {
+    let mut others = Vec::new();
+    args.memory(&mut |used| {
+        let its = used.memory.device();
+        if !used.memory.is_absent() && its != device && !others.contains(&its) {
+            others.push(its);
+        }
+    });
+    if !others.is_empty() {
+        recording::refuse("a launch with arrays of several GPUs", "launch it before or after")?;
+    }
+    // Not in a closure, which would not know the caller.
+    for other in others {
+        device.reach(other)?;
+    }
+    Ok(())
 }
 
 /// What makes the code for a GPU: what was asked for; else Tile IR where the driver compiles it, and PTX elsewhere.

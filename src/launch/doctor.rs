@@ -13,12 +13,13 @@ use crate::runtime::{Backend, Device, Driver, Gpu, Seen};
 use crate::target::Target;
 
 /// Variables that change what runs where; those that are set are part of the report.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 10] = [
     "CUDA_VISIBLE_DEVICES",
     "CUTLET_BACKEND",
     "CUTLET_CACHE",
     "CUTLET_CACHE_BYTES",
     "CUTLET_CACHE_DIR",
+    "CUTLET_COMPILE_SECONDS",
     "CUTLET_PTXAS",
     "CUTLET_TARGET",
     "CUTLET_TILEIR",

@@ -15,7 +15,9 @@ use crate::backend::{Assembly, Hints};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
 use crate::ir::{Global, Module};
-use crate::runtime::{Cubin, Gpu, GpuKernel, LaunchConfig, assemble, remarks, spills, wants_whole_program};
+use crate::runtime::{
+    Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
+};
 use crate::target::Target;
 
 /// Generates PTX; `tma`: the kernel may take tensor maps.
@@ -152,8 +154,11 @@ fn assembled(
     config: LaunchConfig,
     assembly: Assembly,
 ) -> Result<(GpuKernel, Cubin)> {
+    let compiler = "the driver's PTX assembler";
+    let (own_name, own_text, own_entry) = (name.to_owned(), text.to_owned(), entry.to_owned());
     if wants_whole_program(text) {
-        let (kernel, log) = GpuKernel::load_ptx(gpu, name, (text, assembly), entry, config)?;
+        let work = move || GpuKernel::load_ptx(gpu, &own_name, (&own_text, assembly), &own_entry, config);
+        let (kernel, log) = within(compile_limit()?, name, compiler, work)?;
         return Ok((kernel, Cubin { bytes: Vec::new(), log }));
     }
     let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, entry, config);
@@ -164,7 +169,8 @@ fn assembled(
     if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
         return Ok(found);
     }
-    let cubin = assemble(gpu, name, text, assembly)?;
+    let work = move || assemble(gpu, &own_name, &own_text, assembly);
+    let cubin = within(compile_limit()?, name, compiler, work)?;
     let kernel = load(&cubin)?;
     if let Some(disk) = &disk {
         disk.put(&key, &pack(&cubin));

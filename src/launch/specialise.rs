@@ -185,7 +185,7 @@ fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: 
 
 /// The compiled form of a kernel that only its trace identifies.
 #[track_caller]
-fn specialise_trace(
+pub(super) fn specialise_trace(
     name: &str,
     module: Module,
     (device, wishes, stream): (Device, Wishes, Option<&Stream>),

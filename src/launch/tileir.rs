@@ -13,7 +13,7 @@ use crate::backend::{Assembly, Hints};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
-use crate::runtime::{Gpu, GpuKernel};
+use crate::runtime::{Gpu, GpuKernel, compile_limit, within};
 use crate::target::Target;
 
 /// Compiles a module for a GPU through Tile IR.
@@ -107,7 +107,9 @@ fn loaded(
     dump: &Dump,
 ) -> Result<std::result::Result<GpuKernel, String>> {
     if way == Way::Driver {
-        let kernel = GpuKernel::load_tile_ir(gpu, bytecode, assembly, entry);
+        let (own_bytecode, own_entry) = (bytecode.to_owned(), entry.to_owned());
+        let work = move || GpuKernel::load_tile_ir(gpu, &own_bytecode, assembly, &own_entry);
+        let kernel = within(compile_limit()?, entry, "the driver's Tile IR compiler", work);
         return Ok(kernel.map_err(|error| format!("the driver: {error}")));
     }
     let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, entry);
@@ -151,10 +153,13 @@ pub(super) fn assembled<X>(
         load(&cubin).ok().map(|loaded| (cubin, loaded))
     };
     let any = key("");
-    let assembler = match Assembler::find() {
+    let mut assembler = match Assembler::find() {
         Ok(assembler) => assembler,
         Err(error) => return kept(&any).ok_or(error),
     };
+    if let Some(limit) = compile_limit()? {
+        assembler.time_limit = limit;
+    }
     let own = key(&assembler.identity()?);
     if let Some(found) = kept(&own) {
         return Ok(found);

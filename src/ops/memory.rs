@@ -8,7 +8,7 @@ use super::construct::extents;
 use super::index::{Component, TileIndex};
 use super::visit::Visit;
 use crate::dtype::DType;
-use crate::element::{Element, Whole};
+use crate::element::{CastTo, Element, Whole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Type};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
@@ -374,6 +374,25 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
         self.store_with(index, tile, StoreOptions::default());
+    }
+
+    /// [`ArrayMut::store`] of a tile of another element type, which is cast as [`Tile::cast`] does.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn halves(x: Array<f32, 1>, y: ArrayMut<f16, 1>) {
+    ///     y.store_as(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([6], 3.0f32)?, ct::Device::cpu().zeros([6])?);
+    /// ct::launch(halves, 2, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [f16::from_f32(1.5); 6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store_as<S: CastTo<T>>(self, index: impl TileIndex<R>, tile: Tile<S, R>) {
+        self.store(index, tile.cast::<T>());
     }
 
     /// [`ArrayMut::store`] with axis order, bounds check and hints as stated.

@@ -7,7 +7,7 @@ use super::operand::Operand;
 use super::order::{Order, Scope};
 use super::range::{Bounds, LoopRange, StepRange, range};
 use super::visit::Visit;
-use crate::element::Element;
+use crate::element::{CastTo, Element};
 use crate::ir::{MemOrder, Padding};
 use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 
@@ -450,6 +450,25 @@ impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
     pub fn release(mut self, scope: Scope) -> Self {
         self.stores = Order::new(MemOrder::Release, scope);
         self
+    }
+
+    /// [`Self::store`] of a tile of another element type, which is cast as [`Tile::cast`] does.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn halves(x: Array<f32, 1>, y: ArrayMut<f16, 1>) {
+    ///     y.tiles([4]).store_as(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([6], 3.0f32)?, ct::Device::cpu().zeros([6])?);
+    /// ct::launch(halves, 2, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [f16::from_f32(1.5); 6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store_as<S: CastTo<T>>(self, index: impl TileIndex<R>, tile: Tile<S, R>) {
+        self.store(index, tile.cast::<T>());
     }
 
     /// Writes a tile at an index; a scalar or a host value fills it. What lies outside of the array is not written.

@@ -4,12 +4,14 @@
 //! handles, and leaves a module that verifies. Equal modules give equal results.
 
 mod apart;
+mod bit_moves;
 mod canonicalize;
 mod cse;
 mod dce;
 mod facts;
 mod fold_facts;
 mod in_order;
+mod inline_ptx;
 mod licm;
 mod relax;
 mod require;
@@ -22,8 +24,10 @@ mod writer;
 pub(crate) mod tests;
 
 pub use apart::run as apart;
+pub(crate) use bit_moves::with_reversals;
 pub use facts::{Facts, Range};
 pub(crate) use in_order::{commutes, with_order_kept};
+pub(crate) use inline_ptx::{as_meant, without_meanings};
 pub(crate) use require::split as split_required;
 pub use rotate::rotate;
 pub(crate) use scaled::without_scaled_products;

@@ -91,8 +91,9 @@ fn pack<const R: usize>(address: u64, layout: &Strided<R>, params: &mut dyn FnMu
     layout.shape.iter().chain(&layout.strides).for_each(|&n| params(n as ParamWord));
 }
 
+/// The address of the first element.
 #[inline]
-fn address_of<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> u64 {
+pub(super) fn address_of<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> u64 {
     memory.address() + host::byte_offset::<T>(layout.offset) as u64
 }
 

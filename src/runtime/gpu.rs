@@ -325,8 +325,10 @@ impl Queue for GpuStream {
         if self.is_captured()? != other.is_captured()? {
             return Err(captured_apart());
         }
-        let event = GpuEvent::new(self.gpu, false)?;
+        // Of the GPU whose work it stands for; any stream may wait for it.
+        let event = GpuEvent::new(other.gpu, false)?;
         event.record(other)?;
+        self.gpu.make_current()?;
         event.hold_back(self)
     }
 

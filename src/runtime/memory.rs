@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::device::Device;
 use super::gpu::{Gpu, GpuStream, Owner, StreamHandle};
 use super::order::{Order, Queue};
+use super::peer;
 use super::recording::{self, Node, Used, Work};
 use crate::error::{Error, Result};
 
@@ -226,7 +227,7 @@ impl Memory {
             // SAFETY: the allocation has this many bytes and `self` is borrowed uniquely.
             Kind::Cpu => unsafe { cpu_pointer(self.address).write_bytes(0, self.bytes) },
             Kind::Gpu { gpu, order } => {
-                let stream = StreamHandle::of(order.writer());
+                let stream = own_stream(gpu, order);
                 order.before_use(&stream, true)?;
                 gpu.make_current()?;
                 // SAFETY: the range is the allocation.
@@ -251,7 +252,7 @@ impl Memory {
                 cpu_pointer(self.address).add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len());
             },
             Kind::Gpu { gpu, order } => {
-                let stream = StreamHandle::of(order.writer());
+                let stream = own_stream(gpu, order);
                 order.before_use(&stream, true)?;
                 gpu.make_current()?;
                 let to = self.address + offset as u64;
@@ -279,7 +280,8 @@ impl Memory {
                 to.as_mut_ptr().copy_from_nonoverlapping(cpu_pointer(self.address).add(offset), to.len());
             },
             Kind::Gpu { gpu, order } => {
-                let stream = StreamHandle::of(order.writer());
+                let stream = own_stream(gpu, order);
+                order.before_use(&stream, false)?;
                 gpu.make_current()?;
                 // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done.
                 unsafe {
@@ -312,13 +314,26 @@ impl Memory {
             (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
                 if std::ptr::eq(*gpu, *from_gpu) =>
             {
-                let stream = StreamHandle::of(order.writer());
+                let stream = own_stream(gpu, order);
                 order.before_use(&stream, true)?;
                 from_order.before_use(&stream, false)?;
                 gpu.make_current()?;
                 let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
                 // SAFETY: in bounds as checked, and of two allocations.
                 unsafe { gpu.driver.copy_on_device(to, from, bytes, stream.raw) }
+            }
+            // Not through the host where the one reaches the other.
+            (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
+                if !recording::is_on() && peer::can_access(gpu, from_gpu)? =>
+            {
+                peer::enable(gpu, from_gpu)?;
+                let stream = own_stream(gpu, order);
+                order.before_use(&stream, true)?;
+                from_order.before_use(&stream, false)?;
+                gpu.make_current()?;
+                let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
+                // SAFETY: in bounds as checked, of two allocations, each in the primary context of its GPU.
+                unsafe { gpu.driver.copy_between(to, gpu.context, from, from_gpu.context, bytes, stream.raw) }
             }
             _ => {
                 let mut host = vec![0u8; bytes];
@@ -396,9 +411,19 @@ fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64>
     Ok(address)
 }
 
+/// A stream of the GPU that the memory is on: that of the last write, unless a kernel of another GPU made that.
+fn own_stream(gpu: &'static Gpu, order: &Order<GpuStream>) -> StreamHandle {
+    let writer = order.writer();
+    if std::ptr::eq(writer.gpu, gpu) { StreamHandle::of(writer) } else { gpu.default_stream().clone() }
+}
+
 fn gpu_free(gpu: &'static Gpu, order: &mut Order<GpuStream>, address: u64) -> Result<()> {
+    let mut stream = order.last()?;
+    if !std::ptr::eq(stream.gpu, gpu) {
+        gpu.default_stream().wait_for(stream)?;
+        stream = gpu.default_stream();
+    }
     gpu.make_current()?;
-    let stream = order.last()?;
     // SAFETY: the address came from the matching allocation call and is freed once; the stream is
     // behind every use.
     unsafe {

@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::calls::calls_to;
 use super::described::ArrayData;
 use crate::dtype::DType;
-use crate::error::{Diagnostic, Location};
+use crate::error::{Diagnostic, Location, Note};
 use crate::ir::table::Effect;
 use crate::ir::{
     Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Type, TypeId, Value,
@@ -113,6 +114,8 @@ pub(crate) struct Trace {
     pub builder: Builder,
     /// Arrays declared or derived so far; [`super::Array`] holds a position.
     pub arrays: Vec<ArrayData>,
+    /// The kernel, and the call that has it traced.
+    pub(super) launched: Option<(String, Place)>,
     id: u32,
     /// The block that each value is defined in, by value index.
     homes: Vec<BlockId>,
@@ -232,6 +235,7 @@ impl Trace {
         Trace {
             builder: Builder::new(),
             arrays: Vec::new(),
+            launched: None,
             id: NEXT_TRACE.fetch_add(1, Ordering::Relaxed),
             homes: Vec::new(),
             poisoned: FxHashSet::default(),
@@ -272,9 +276,35 @@ impl Trace {
     }
 
     fn push(&mut self, diagnostic: Diagnostic) {
-        if !self.diagnostics.contains(&diagnostic) {
+        // Those that were reported have the calls that led to them besides.
+        let is_known = |known: &Diagnostic| {
+            let (a, b) = (known, &diagnostic);
+            a.location == b.location && a.message == b.message && a.notes.starts_with(&b.notes)
+        };
+        if !self.diagnostics.iter().any(is_known) {
+            let diagnostic = self.with_calls(diagnostic);
             self.diagnostics.push(diagnostic);
         }
+    }
+
+    /// Adds the calls from the kernel to the function with the problem; where the stack does not tell them, the bodies
+    /// that it lies in.
+    #[cold]
+    fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
+        let calls = calls_to(diagnostic.location.as_ref()).unwrap_or_else(|| {
+            let regions = self.builder.open_blocks().iter().rev().filter_map(|block| self.regions.get(block));
+            let elsewhere = regions.filter(|region| diagnostic.location != Some(location(region.place)));
+            let note = |region: &Region| Note {
+                message: format!("in {}", region.what),
+                location: Some(location(region.place)),
+            };
+            elsewhere.map(note).collect()
+        });
+        if let Some((name, place)) = self.launched.as_ref().filter(|_| !calls.is_empty()) {
+            diagnostic.notes.extend(calls);
+            return diagnostic.note_at(format!("kernel `{name}` is traced for this call"), Some(location(place)));
+        }
+        diagnostic
     }
 
     /// Reports a problem and gives a poisoned value of type `ty`.

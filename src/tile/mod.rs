@@ -5,6 +5,7 @@
 
 mod array;
 mod broadcast;
+mod calls;
 mod context;
 mod declare;
 mod described;

@@ -76,10 +76,14 @@ fn nested(name: &str, place: Place) -> Error {
 }
 
 /// Runs `kernel` in a fresh trace; the module has one entry `name`.
+///
+/// Reports look for this function on the stack, see `calls.rs`.
+#[inline(never)]
 pub(crate) fn trace_into_module(name: &str, place: Place, kernel: &dyn Fn(&mut Tracer)) -> Result<Module> {
     let Some(session) = Session::start() else { return Err(nested(name, place)) };
     record(|t| {
         t.at(place);
+        t.launched = Some((name.to_string(), place));
         t.builder.begin_entry(name, &[]);
     });
     kernel(&mut Tracer(()));

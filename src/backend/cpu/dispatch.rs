@@ -32,6 +32,7 @@ impl<'p> Machine<'p> {
                 O::Pack | O::Unpack | O::Reshape => self.conversion(id, op),
                 O::Select
                 | O::PowI
+                | O::InlinePtx
                 | O::Constant
                 | O::Iota
                 | O::Broadcast
@@ -192,6 +193,10 @@ impl<'p> Machine<'p> {
                 let exponents: Vec<i64> = exponents.into_iter().map(|n| n as i64).collect();
                 let words = float::powi(self.dtype(op), x, &exponents);
                 self.put(op, words)
+            }
+            O::InlinePtx => {
+                let meant = Words::clone(self.tile(op.operands[3]));
+                self.put(op, meant)
             }
             O::Constant => {
                 let data = op.const_data().ok_or_else(|| "a constant without data".to_string())?;

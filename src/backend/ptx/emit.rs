@@ -187,6 +187,9 @@ impl Display for Inst {
             write!(f, "st.param.b64 [text], {text}; st.param.b64 [values], {values}; ")?;
             return write!(f, "call (count), vprintf, (text, values); }}");
         }
+        if let Opcode::Inline(text) = self.op {
+            return self.inline(text, f);
+        }
         if let Some((pred, negated)) = self.guard {
             write!(f, "@{}{pred} ", if negated { "!" } else { "" })?;
         }
@@ -195,6 +198,21 @@ impl Display for Inst {
             write!(f, "{}{arg}", if i == 0 { " " } else { ", " })?;
         }
         f.write_str(";")
+    }
+}
+
+impl Inst {
+    /// Instructions of the user's, in a scope of their own: they may declare registers. They have no effects, so that no
+    /// guard matters.
+    fn inline(&self, text: &str, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut parts = text.split('$');
+        write!(f, "{{ {}", parts.next().unwrap_or_default())?;
+        for part in parts {
+            let number = part.chars().next().and_then(|digit| digit.to_digit(10)).unwrap_or(0) as usize;
+            let arg = self.dsts.iter().chain(&self.srcs).nth(number).expect("a number that was checked");
+            write!(f, "{arg}{}", part.get(1..).unwrap_or_default())?;
+        }
+        f.write_str(" }")
     }
 }
 

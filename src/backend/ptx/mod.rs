@@ -103,6 +103,10 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             None,
         )]));
     };
+    let bare = pass::without_meanings(module);
+    let (module, entry) = bare.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
+    let turned = pass::with_reversals(module);
+    let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let expanded = pass::without_scaled_products(module, false);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let in_powers = pass::apart(module).map_err(Error::Unsupported)?;

@@ -63,8 +63,10 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         let message = format!("a module of one entry is needed, not of {count}");
         return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
     };
-    requirement::check(module, target)?;
     let name = entry.name.clone();
+    let meant = pass::as_meant(module);
+    let module = meant.as_ref().unwrap_or(module);
+    requirement::check(module, target)?;
     let expanded = pass::without_scaled_products(module, true);
     let module = expanded.as_ref().unwrap_or(module);
     let mut module = pass::apart(module).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());

@@ -197,6 +197,12 @@ impl Parser<'_> {
             | Opcode::MmaF
             | Opcode::MmaI
             | Opcode::MmaFScaled => self.of_tiles(code),
+            Opcode::InlinePtx => {
+                let text = vec![Attr::Text(self.cursor.quoted()?.into())];
+                let operands = self.values()?;
+                let types = self.result_types()?;
+                self.plain(code, &operands, text, &types)
+            }
             Opcode::Assume => {
                 let predicate = vec![Attr::Predicate(self.predicate()?)];
                 self.cursor.expect(",")?;

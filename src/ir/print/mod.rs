@@ -269,6 +269,9 @@ impl<'m> Printer<'m> {
             Opcode::Select => {
                 put!(self, " {operands} : {}, {results}", self.ty(op.operands[0]));
             }
+            Opcode::InlinePtx => {
+                put!(self, " {} {operands} : {} -> {results}", quoted(text(op)), self.types(&op.operands));
+            }
             Opcode::PowI => put!(self, " {operands} : {}", self.types(&op.operands)),
             Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
                 let modifiers = self.modifiers(op);

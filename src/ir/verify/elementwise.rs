@@ -76,6 +76,13 @@ pub(super) fn powi(rule: &OpRule) -> Rule {
     demand(dtype != DType::I64, || rule.expected(exponent, "a tile of i1, i8, i16 or i32"))
 }
 
+pub(super) fn inline_ptx(rule: &OpRule) -> Rule {
+    for &operand in &rule.op.operands {
+        rule.same_shape(operand, rule.result())?;
+    }
+    rule.same(rule.op.operands[3], rule.result())
+}
+
 pub(super) fn offset(rule: &OpRule) -> Rule {
     let [ptr, offset] = [rule.op.operands[0], rule.op.operands[1]];
     rule.pointers(ptr)?;

@@ -181,6 +181,7 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Print => simple::print(rule),
         Opcode::Select => elementwise::select(rule),
         Opcode::PowI => elementwise::powi(rule),
+        Opcode::InlinePtx => elementwise::inline_ptx(rule),
         Opcode::Offset => elementwise::offset(rule),
         Opcode::Pack | Opcode::Unpack => convert::repack(rule),
         Opcode::Broadcast => shape::broadcast(rule),

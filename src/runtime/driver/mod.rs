@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 
 use sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUkernel,
-    CUlaunchConfig, CUlibrary, CUlinkState, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
+    CUlaunchConfig, CUlibrary, CUlinkState, CUmemAccessDesc, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+    CUtensorMap,
 };
 
 use crate::error::{Error, Result};
@@ -87,6 +88,10 @@ driver_table! {
     context_get_current = "cuCtxGetCurrent"(context: *mut CUcontext);
     /// Sets the context of the calling thread.
     context_set_current = "cuCtxSetCurrent"(context: CUcontext);
+    /// Can one device access the memory of another one?
+    can_access_peer = "cuDeviceCanAccessPeer"(can: *mut c_int, device: CUdevice, other: CUdevice);
+    /// Has kernels of the current context access memory of another one.
+    context_enable_peer = "cuCtxEnablePeerAccess"(other: CUcontext, flags: c_uint);
     /// Waits for all work of the current context.
     context_synchronize = "cuCtxSynchronize"();
     /// Makes a stream.
@@ -133,6 +138,8 @@ driver_table! {
     pool_create = "cuMemPoolCreate"(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
     /// Sets a property of a memory pool.
     pool_set_attribute = "cuMemPoolSetAttribute"(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
+    /// Which devices access the memory of a pool.
+    pool_set_access = "cuMemPoolSetAccess"(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize);
     /// Gives unused memory of a pool back.
     pool_trim = "cuMemPoolTrimTo"(pool: CUmemoryPool, bytes_to_keep: usize);
     /// Allocates in stream order from a pool.
@@ -159,6 +166,10 @@ driver_table! {
     copy_to_host = "cuMemcpyDtoHAsync_v2"(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     /// Copies within a device in stream order.
     copy_on_device = "cuMemcpyDtoDAsync_v2"(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    /// Copies between devices in stream order.
+    copy_between = "cuMemcpyPeerAsync"(
+        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize,
+        stream: CUstream);
     /// Starts a link.
     link_create = "cuLinkCreate_v2"(
         count: c_uint, options: *mut c_uint, values: *mut *mut c_void, state: *mut CUlinkState);

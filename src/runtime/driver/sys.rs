@@ -96,6 +96,9 @@ numbers! {
     CUmemAllocationType {
         CU_MEM_ALLOCATION_TYPE_PINNED = 1,
     }
+    CUmemAccess_flags {
+        CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
+    }
     CUmemLocationType {
         CU_MEM_LOCATION_TYPE_DEVICE = 1,
     }
@@ -149,6 +152,13 @@ pub struct CUgraphExecUpdateResultInfo {
 pub struct CUmemLocation {
     pub type_: CUmemLocationType,
     pub id: c_int,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUmemAccessDesc {
+    pub location: CUmemLocation,
+    pub flags: c_uint,
 }
 
 #[derive(Clone, Copy)]
@@ -221,6 +231,7 @@ mod tests {
     fn structures_lie_as_the_driver_reads_them() {
         assert_eq!((size_of::<CUmemPoolProps>(), offset_of!(CUmemPoolProps, win32SecurityAttributes)), (88, 16));
         assert_eq!((offset_of!(CUmemPoolProps, maxSize), offset_of!(CUmemPoolProps, reserved)), (24, 34));
+        assert_eq!((size_of::<CUmemAccessDesc>(), offset_of!(CUmemAccessDesc, flags)), (12, 8));
         assert_eq!((size_of::<CUlaunchAttribute>(), offset_of!(CUlaunchAttribute, value)), (72, 8));
         assert_eq!((size_of::<CUlaunchConfig>(), offset_of!(CUlaunchConfig, hStream)), (56, 32));
         assert_eq!((offset_of!(CUlaunchConfig, attrs), offset_of!(CUlaunchConfig, numAttrs)), (40, 48));
@@ -246,6 +257,7 @@ mod tests {
         }
         same! {
             CUgraphExecUpdateResultInfo { result, errorNode, errorFromNode }
+            CUmemAccessDesc { location, flags }
             CUmemLocation { type_ }
             CUmemPoolProps { allocType, handleTypes, location, win32SecurityAttributes }
             CUlaunchAttribute { id, pad, value }

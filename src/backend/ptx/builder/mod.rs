@@ -186,6 +186,14 @@ impl Builder {
         dst
     }
 
+    /// Instructions of the user's on registers; see [`Opcode::Inline`].
+    pub fn inline(&mut self, text: &'static str, class: RegClass, operands: Vec<Reg>) -> Reg {
+        let dst = self.fresh(class);
+        let srcs = operands.into_iter().map(|reg| Arg::One(reg.into())).collect();
+        self.push(Opcode::Inline(text), vec![Arg::One(dst.into())], srcs);
+        dst
+    }
+
     /// All operands in registers of this class.
     pub fn regs(&mut self, operands: &[Operand], class: RegClass) -> Vec<Reg> {
         operands.iter().map(|&x| self.reg(x, class)).collect()

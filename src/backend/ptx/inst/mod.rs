@@ -173,6 +173,8 @@ pub enum Opcode {
     },
     Ret,
     Trap,
+    /// Instructions of the user's, in which `$0` stands for the result and `$1` and so on for the operands.
+    Inline(&'static str),
 }
 
 /// An instruction.

@@ -454,9 +454,8 @@ impl<'m> Lowering<'m> {
             AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
             | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF
             | MulHiI | MulI | NegF | NegI | Offset | OrI | PowF | PowI | PtrToInt | PtrToPtr | RemF | RemI | Rsqrt
-            | Select | ShlI | ShrI | Sin | Sinh | Sqrt | SubF | SubI | Tan | Tanh | TruncI | XorI | Atan2 => {
-                self.elementwise(id)
-            }
+            | Select | ShlI | ShrI | Sin | Sinh | Sqrt | SubF | SubI | Tan | Tanh | TruncI | XorI | Atan2
+            | InlinePtx => self.elementwise(id),
             Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),

@@ -9,6 +9,7 @@ mod compare;
 mod exp;
 mod float;
 mod hyperbolic;
+mod inline;
 mod int;
 mod log;
 pub mod pair;
@@ -56,6 +57,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         Bitcast | ExtI | TruncI | IToF | FToI | FToF | IntToPtr | PtrToInt | PtrToPtr => {
             cast::lower(b, op, types.operands[0], types.result, operands[0])
         }
+        InlinePtx => inline::lower(b, op, types, operands),
         Assert
         | Assume
         | AtomicCas

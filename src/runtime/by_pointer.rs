@@ -1,0 +1,81 @@
+//! Arrays as arguments that arrive as their addresses alone.
+
+use super::arg::address_of;
+use super::array::DeviceArray;
+use super::memory::MemoryUse;
+use super::view::{DeviceView, DeviceViewMut};
+use crate::backend::ParamWord;
+use crate::element::Whole;
+use crate::kernel::sealed::Sealed;
+use crate::kernel::{ArgForm, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::tile::{Ptr, Tracer};
+
+/// An array of which the kernel gets the address of the first element: `ByPointer(&x)`, `ByPointer(&mut x)` and those of
+/// views arrive as [`Ptr<T>`].
+///
+/// As with an array, the launch finds its device, is put in order with other work on it, and keeps it alive. What the
+/// kernel does with the address is as unsafe as with a [`RawPtr`](crate::RawPtr): it may write what is given as
+/// `&mut`.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn doubled(x: ct::Ptr<f32>, y: ct::Ptr<f32>) {
+///     let at = ct::bid(0) * 8 + ct::arange(8, 0, 1);
+///     // SAFETY: both arrays have 8 elements for each tile block, and `y` is given as `&mut`.
+///     unsafe { y.offset(at).store(x.offset(at).load() * 2.0) };
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.full([16], 1.5f32)?, device.zeros([16])?);
+/// ct::launch(doubled, 2, (ct::ByPointer(&x), ct::ByPointer(&mut y)))?;
+/// assert_eq!(y.to_vec()?, [3.0; 16]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ByPointer<A>(pub A);
+
+macro_rules! by_pointer {
+    ($($ty:ty, writes $writes:literal;)+) => {$(
+        impl<T: Whole, const R: usize> Sealed for ByPointer<$ty> {}
+
+        impl<T: Whole, const R: usize> LaunchArg for ByPointer<$ty> {
+            type Traced = Ptr<T>;
+            type Back = ();
+
+            fn back(self) {}
+
+            #[inline]
+            fn key(&self, _key: &mut WordWriter) {}
+
+            fn forms(&self, out: &mut Vec<ArgForm>) {
+                out.push(ArgForm::Pointer(T::NAME.into()));
+            }
+
+            fn trace(&self, tracer: &mut Tracer) -> Ptr<T> {
+                tracer.pointer()
+            }
+
+            #[inline]
+            fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+                let array = &self.0;
+                visit(MemoryUse { memory: &array.memory, writes: $writes, empty: array.layout.len() == 0 });
+            }
+
+            #[inline]
+            fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+                params(address_of::<T, R>(&self.0.memory, &self.0.layout));
+            }
+        }
+
+        arrives_as_it_is! { [T: Whole, const R: usize] ByPointer<$ty> => Ptr<T>; }
+    )+};
+}
+
+by_pointer! {
+    &DeviceArray<T, R>, writes false;
+    &DeviceView<'_, T, R>, writes false;
+    &mut DeviceArray<T, R>, writes true;
+    &mut DeviceViewMut<'_, T, R>, writes true;
+}

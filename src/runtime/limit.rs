@@ -1,0 +1,112 @@
+//! A limit of time for compilers that run inside of the driver.
+//!
+//! The driver's compilers cannot be stopped: what takes too long goes on in a thread of its own until it ends, and nobody
+//! waits for it any more. Compilers that are programs (`tileiras`) are ended.
+
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// The variable with the limit in seconds.
+const VARIABLE: &str = "CUTLET_COMPILE_SECONDS";
+
+/// The limit that is wished for.
+///
+/// # Errors
+/// [`Error::Argument`] where the variable is no number of seconds.
+pub(crate) fn compile_limit() -> Result<Option<Duration>> {
+    static LIMIT: OnceLock<(String, Option<Option<Duration>>)> = OnceLock::new();
+    let (text, limit) = LIMIT.get_or_init(|| {
+        let text = std::env::var(VARIABLE).unwrap_or_default();
+        let limit = seconds(&text);
+        (text, limit)
+    });
+    limit.ok_or_else(|| Error::environment(VARIABLE, text, "a positive number of seconds is needed, such as 20 or 0.5"))
+}
+
+/// No text: no limit. `None` for what is no number.
+fn seconds(text: &str) -> Option<Option<Duration>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0)?;
+    Duration::try_from_secs_f64(seconds).ok().map(Some)
+}
+
+/// What `work` gives, done in a thread of its own if there is a limit; `compiler`, for a kernel of this name, is what it
+/// is.
+///
+/// # Errors
+/// Those of the work, and [`Error::Compile`] when it takes longer.
+pub(crate) fn within<X: Send + 'static>(
+    limit: Option<Duration>,
+    kernel: &str,
+    compiler: &'static str,
+    work: impl FnOnce() -> Result<X> + Send + 'static,
+) -> Result<X> {
+    let Some(limit) = limit else { return work() };
+    let (done, result) = mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(format!("compile {kernel}"));
+    let spawned = thread.spawn(move || {
+        // Nobody listens any more after the limit: what was made is dropped.
+        let _ = done.send(work());
+    });
+    let running = spawned.map_err(|source| Error::Io { path: "a thread for the compiler".into(), source })?;
+    match result.recv_timeout(limit) {
+        Ok(made) => made,
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(Error::Compile {
+            kernel: kernel.into(),
+            stage: compiler,
+            log: format!(
+                "not done after the {} s of {VARIABLE}; the driver's compiler cannot be stopped: it goes on in a thread of \
+                 its own, and what it makes is dropped",
+                limit.as_secs_f64()
+            ),
+        }),
+        Err(mpsc::RecvTimeoutError::Disconnected) => match running.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("work that ended has sent what it gave"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_seconds() {
+        assert_eq!(seconds(""), Some(None));
+        assert_eq!(seconds("20"), Some(Some(Duration::from_secs(20))));
+        assert_eq!(seconds("0.5"), Some(Some(Duration::from_millis(500))));
+        for wrong in ["0", "-1", "soon", "NaN", "1e30"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn work_that_takes_too_long_is_not_waited_for() {
+        let limit = Some(Duration::from_millis(20));
+        assert_eq!(within(None, "k", "the compiler", || Ok(7)).unwrap(), 7);
+        assert_eq!(within(Some(Duration::from_secs(60)), "k", "the compiler", || Ok(7)).unwrap(), 7);
+        let (release, held) = mpsc::channel::<()>();
+        let late = within(limit, "k", "the compiler", move || {
+            let _ = held.recv();
+            Ok(7)
+        });
+        let Err(Error::Compile { kernel, stage, log }) = late else { panic!("{late:?}") };
+        assert_eq!((kernel.as_str(), stage), ("k", "the compiler"));
+        assert!(log.starts_with("not done after the 0.02 s of CUTLET_COMPILE_SECONDS"), "{log}");
+        drop(release);
+    }
+
+    #[test]
+    fn errors_and_panics_come_through() {
+        let limit = Some(Duration::from_secs(60));
+        let refused: Result<()> = within(limit, "k", "the compiler", || Err(Error::NoDevice("none".into())));
+        assert!(matches!(refused, Err(Error::NoDevice(_))));
+        let panic = std::panic::catch_unwind(|| within::<()>(limit, "k", "the compiler", || panic!("a defect")));
+        assert!(panic.is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! GPUs that access the memory of each other.
+//!
+//! Memory of a pool is seen by other devices where the pool says so, memory of other allocations where the contexts do:
+//! both are set once for each pair, in one direction, when it is first asked for, and stay.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_uint};
+use std::sync::{Mutex, PoisonError};
+
+use super::device::Device;
+use super::driver::sys::{CUdevice, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
+use super::gpu::Gpu;
+use crate::error::{Error, Result};
+
+/// The driver's answer where the contexts see each other already.
+const ALREADY: &str = "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED";
+
+impl Device {
+    /// Can kernels on this device access memory of the other one? On GPUs that is a matter of how they are connected; the
+    /// cpu device and GPUs do not reach each other's arrays.
+    ///
+    /// See [`Launch::peers`](crate::Launch::peers).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// assert!(ct::Device::cpu().can_access(ct::Device::cpu())?);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when the driver does not say.
+    pub fn can_access(self, other: Device) -> Result<bool> {
+        match (self.as_gpu(), other.as_gpu()) {
+            (None, None) => Ok(true),
+            (Some(gpu), Some(other)) => can_access(gpu, other),
+            _ => Ok(false),
+        }
+    }
+
+    /// Has kernels on this device access memory of the other one.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where they cannot.
+    #[track_caller]
+    pub(crate) fn reach(self, other: Device) -> Result<()> {
+        match (self.as_gpu(), other.as_gpu()) {
+            (None, None) => Ok(()),
+            (Some(gpu), Some(of)) if can_access(gpu, of)? => enable(gpu, of),
+            (Some(_), Some(_)) => Err(Error::argument(format!(
+                "kernels on {self} cannot access the memory of {other}: the driver finds no connection for that between them; \
+                 copy with `copy_from_array`"
+            ))),
+            _ => Err(Error::argument(format!(
+                "a launch on {self} cannot use an array on {other}: make all on GPUs, or copy with `copy_from_array`"
+            ))),
+        }
+    }
+}
+
+fn device_of(gpu: &Gpu) -> Result<CUdevice> {
+    let mut device: CUdevice = 0;
+    // SAFETY: the pointer is valid.
+    unsafe { gpu.driver.device_get(&mut device, gpu.ordinal as c_int) }?;
+    Ok(device)
+}
+
+/// Can kernels of a GPU access the memory of another one?
+pub(super) fn can_access(gpu: &'static Gpu, other: &'static Gpu) -> Result<bool> {
+    if std::ptr::eq(gpu, other) {
+        return Ok(true);
+    }
+    let mut can: c_int = 0;
+    // SAFETY: the pointer is valid; both are devices of this driver.
+    unsafe { gpu.driver.can_access_peer(&mut can, device_of(gpu)?, device_of(other)?) }?;
+    Ok(can != 0)
+}
+
+/// Has kernels of a GPU access the memory of another one, where they can.
+///
+/// # Errors
+/// [`Error::Driver`] where the driver refuses.
+pub(super) fn enable(gpu: &'static Gpu, other: &'static Gpu) -> Result<()> {
+    static ENABLED: Mutex<BTreeSet<(usize, usize)>> = Mutex::new(BTreeSet::new());
+    if std::ptr::eq(gpu, other) {
+        return Ok(());
+    }
+    let mut enabled = ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if enabled.contains(&(gpu.ordinal, other.ordinal)) {
+        return Ok(());
+    }
+    gpu.make_current()?;
+    // SAFETY: both contexts are primary ones that stay, and the first is current.
+    match unsafe { gpu.driver.context_enable_peer(other.context, 0) } {
+        Err(Error::Driver { code, .. }) if code == ALREADY => {}
+        answer => answer?,
+    }
+    if let Some(pool) = other.pool {
+        let access = CUmemAccessDesc {
+            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: gpu.ordinal as c_int },
+            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint,
+        };
+        // SAFETY: the pool is alive, and one description is given.
+        unsafe { gpu.driver.pool_set_access(pool, &access, 1) }?;
+    }
+    enabled.insert((gpu.ordinal, other.ordinal));
+    Ok(())
+}
