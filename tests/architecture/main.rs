@@ -2,6 +2,7 @@
 
 mod cycles;
 mod examples;
+mod programs;
 mod source;
 
 use std::collections::BTreeSet;
