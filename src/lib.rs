@@ -95,6 +95,7 @@ pub mod pass;
 pub mod prelude;
 pub mod runtime;
 mod target;
+mod temporary;
 pub mod tile;
 
 pub use backend::Hints;

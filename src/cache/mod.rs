@@ -21,6 +21,7 @@
 mod control;
 pub(crate) mod disk;
 pub(crate) mod memory;
+mod sha256;
 pub(crate) mod trace;
 
 pub use control::{bytes, clear, entries, evict, folder, limit_bytes};

@@ -4,7 +4,6 @@
 //! makes it again then, for one. An assembler says so here, too, if there is one: that of the driver, where a GPU of the
 //! target is there, or a `ptxas`.
 
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::hints::assembly;
@@ -16,6 +15,7 @@ use crate::error::Result;
 use crate::ir::Module;
 use crate::runtime::{Gpu, assemble, uses_local_memory};
 use crate::target::Target;
+use crate::temporary::TemporaryFolder;
 
 /// Generates PTX, as a launch would.
 pub(super) fn settled(module: &Module, target: Target, hints: Hints) -> Result<ptx::Compiled> {
@@ -38,15 +38,15 @@ fn log_of(code: &ptx::Compiled, target: Target, hints: Hints) -> Option<String> 
     {
         return assemble(gpu, &code.entry, &code.text, assembly(hints)).ok().map(|cubin| cubin.log);
     }
-    let mut source = tempfile::Builder::new().suffix(".ptx").tempfile().ok()?;
-    source.write_all(code.text.as_bytes()).ok()?;
-    let to = tempfile::NamedTempFile::new().ok()?;
+    let folder = TemporaryFolder::new().ok()?;
+    let (source, to) = (folder.path().join("kernel.ptx"), folder.path().join("kernel.cubin"));
+    std::fs::write(&source, &code.text).ok()?;
     let ptxas = std::env::var_os("CUTLET_PTXAS").filter(|path| !path.is_empty()).unwrap_or_else(|| "ptxas".into());
     let mut command = Command::new(ptxas);
     if let Some(level) = assembly(hints).opt_level {
         command.arg(format!("-O{level}"));
     }
-    command.args(["-v", &format!("-arch={target}"), "-o"]).arg(to.path()).arg(source.path());
+    command.args(["-v", &format!("-arch={target}"), "-o"]).arg(to).arg(source);
     let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }

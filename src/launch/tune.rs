@@ -122,6 +122,15 @@ impl<S, C> Tuner<S, C> {
     /// Keeps the winner on the disk, beside compiled kernels: another search of this name for the same device and the
     /// same configurations takes it from there, and tries nothing. The name says what else the answer depends on, such
     /// as the kernel and the extents of its arrays.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// let tuner = || ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).remember("an example, n = 5");
+    /// let first = tuner().run(ct::Device::cpu(), &mut 0, [1, 2], |x, n| Ok(*x += n))?;
+    /// let second = tuner().run(ct::Device::cpu(), &mut 0, [1, 2], |x, n| Ok(*x += n))?;
+    /// assert_eq!(first.best(), second.best()); // of the second one nothing was tried, if the cache is on
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[must_use]
     pub fn remember(self, name: impl Into<String>) -> Tuner<S, C> {
         Tuner { name: Some(name.into()), ..self }
@@ -180,6 +189,19 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     ///
     /// # Errors
     /// As [`Tuner::run`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
+    /// // Twice as large each time, up to 512.
+    /// let next = |tried: &[(usize, ct::Times)]| match tried.last() {
+    ///     None => Some(64),
+    ///     Some((tile, _)) => (*tile < 512).then_some(2 * tile),
+    /// };
+    /// let tuned = tuner.search(ct::Device::cpu(), &mut (), next, |(), _tile| Ok(()))?;
+    /// assert_eq!(tuned.successes().len(), 4);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[track_caller]
     pub fn search(
         &self,

@@ -1,11 +1,14 @@
 //! What pages show of the library's output is what the library says: remarks in `docs/tutorial.md`, the message of the
-//! first mistake in `README.md`.
+//! first mistake in `README.md`, pictures in `docs/`.
 //!
 //! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about its code; places are lines
 //! of the block, as if it were `src/main.rs`. `CUTLET_BLESS=1 cargo test --test shown` writes what is said now into the
 //! tutorial, for a person to read.
 
+#[path = "../../benches/kernels/measure/examples.rs"]
+mod examples;
 mod kernels;
+mod pictures;
 
 use std::process::Command;
 
@@ -50,6 +53,8 @@ fn generate_if_asked() -> ct::Result<()> {
 fn remarks() -> Vec<String> {
     let mut program = Command::new(std::env::current_exe().expect("the program has a place"));
     let program = program.args(["--exact", "generate_if_asked", "--nocapture", "--test-threads", "1"]);
+    // Neither a GPU nor an assembler that may be there has a say.
+    let program = program.env("CUDA_VISIBLE_DEVICES", "").env("CUTLET_PTXAS", "/none");
     let output = program.env(ASKED, "1").env("CUTLET_REMARKS", "1").output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");

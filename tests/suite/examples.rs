@@ -8,6 +8,7 @@ use crate::harness::{Session, Suite};
 use crate::lines::without_lines;
 use crate::measure::by_name;
 use crate::ptxas::{self, Demand};
+use crate::temporary::TemporaryFolder;
 use crate::tileiras;
 
 /// Adds the tests of this file.
@@ -73,7 +74,7 @@ fn emit(session: Session) -> Result<()> {
     if !matches!(session, Session::Run(device) if device.backend() == cutlet::Backend::Cpu) {
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
+    let folder = TemporaryFolder::new()?;
     let path = folder.path().join("code");
     let emitted = |options: &[&str]| {
         let output = path.display().to_string();
@@ -107,7 +108,7 @@ fn check(session: Session, name: &str, sizes: &[&str]) -> Result<()> {
     // At full size only the element type matters; the other sizes are those of small runs.
     let element = &sizes[sizes.iter().position(|&option| option == "--type").map_or(0..0, |at| at..at + 2)];
     let emitted = |form: &str, target: Target, sizes: &[&str]| {
-        let folder = tempfile::tempdir()?;
+        let folder = TemporaryFolder::new()?;
         let path = folder.path().join("code");
         let (target, output) = (target.to_string(), path.display().to_string());
         let emit = ["--emit", form, "--target", &target, "--output", &output];

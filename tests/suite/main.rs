@@ -68,6 +68,8 @@ mod shape;
 mod sort;
 mod sweep;
 mod table;
+#[path = "../../src/temporary.rs"]
+mod temporary;
 mod tileiras;
 mod views;
 mod whole;
