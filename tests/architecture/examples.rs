@@ -74,7 +74,8 @@ impl Scan {
                     let row = self.row(name, of_type.map_or("", |(_, owner)| owner), indent);
                     self.functions.push((name.to_string(), row));
                 }
-                if !self.has_example() && !(self.host && is_type(text)) {
+                let needs_none = self.host && is_type(text);
+                if !(needs_none || self.has_example()) {
                     self.without.push(name.to_string());
                 }
             }

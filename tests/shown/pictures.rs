@@ -28,13 +28,13 @@ struct Point {
     rate: f64,
 }
 
-/// The first number of our column in the row of the README's table that begins so.
+/// The last number of our column in the row of the README's table that begins so.
 fn measured(row: &str) -> f64 {
     let page = include_str!("../../README.md");
     let line =
         page.lines().find(|line| line.starts_with(&format!("| {row}"))).unwrap_or_else(|| panic!("no row {row}"));
     let ours = line.split(" | ").nth(1).expect("our column");
-    ours.split(';').next().and_then(|number| number.trim().parse().ok()).expect("a number")
+    ours.split(';').next_back().and_then(|number| number.trim().parse().ok()).expect("a number")
 }
 
 fn points() -> ct::Result<Vec<Point>> {
@@ -82,7 +82,7 @@ fn points() -> ct::Result<Vec<Point>> {
         ),
         ("matmul 4096³", "matrix product, f16, 4096³", product(4096)?),
         ("matmul 8192³", "matrix product, f16, 8192³", product(8192)?),
-        ("attention (causal)", "attention, f16", attention),
+        ("attention", "attention, f16", attention),
     ];
     let point = |(name, row, work): (&'static str, &str, ct::Work)| {
         let operations = work.elementwise + work.product_flops();
@@ -131,11 +131,15 @@ fn roofline() -> ct::Result<String> {
     let ridge = place(TENSOR / MEMORY, TENSOR);
     svg += &line(place(least, MEMORY * least), ridge);
     svg += &line(ridge, place(most, TENSOR));
-    for Point { name, intensity, rate } in points()? {
+    for (index, Point { name, intensity, rate }) in points()?.into_iter().enumerate() {
         let [x, y] = place(intensity, rate);
         let part = 100.0 * rate / (MEMORY * intensity).min(TENSOR);
         svg += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"#c03020\"/>\n");
-        svg += &text([x + 8.0, y + 14.0], "start", &format!("{name}: {part:.0} %"));
+        // Neighbours have their names on different sides.
+        let (above, right) = (index % 2 == 1, x > 0.7 * width);
+        let anchor = if above || right { "end" } else { "start" };
+        let at = [if above || right { x - 2.0 } else { x + 8.0 }, if above { y - 8.0 } else { y + 16.0 }];
+        svg += &text(at, anchor, &format!("{name}: {part:.0} %"));
     }
     Ok(svg + "</svg>\n")
 }

@@ -33,7 +33,7 @@ options! {
 }
 
 choice! {
-    /// Its values.
+    /// Element types.
     ElementType {
         F16 = "f16",
         Bf16 = "bf16",

@@ -29,7 +29,7 @@ options! {
 }
 
 choice! {
-    /// Its values.
+    /// Element types.
     ElementType {
         F16 = "f16",
         Tf32 = "tf32",

@@ -28,7 +28,7 @@ options! {
 }
 
 choice! {
-    /// Its values.
+    /// The kernels.
     Part {
         Forward = "forward",
         Backward = "backward",

@@ -31,7 +31,7 @@ options! {
 }
 
 choice! {
-    /// Its values.
+    /// Element types.
     ElementType {
         F16 = "f16",
         Bf16 = "bf16",
