@@ -1,47 +1,9 @@
 //! Dropout and its gradient, by random numbers that are made twice: `cargo run --release --example dropout`.
 
-mod harness;
-
-use anyhow::{Result, ensure};
-use clap::{Parser, ValueEnum};
 use cutlet as ct;
 use cutlet::prelude::*;
-use harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
-/// Dropout of a vector (f32) and of the gradient that comes back, which loses the same elements.
-///
-/// The mask is kept nowhere: it is a function of seed, offset and position, and the second kernel makes it again.
-#[derive(Parser, Debug)]
-pub struct Cli {
-    #[command(flatten)]
-    options: Options,
-    /// Elements.
-    #[arg(long)]
-    n: Option<usize>,
-    /// Elements of a tile.
-    #[arg(long, default_value_t = 2048)]
-    tile: usize,
-    /// The likelihood with which an element stays.
-    #[arg(long, default_value_t = 0.9)]
-    keep: f32,
-    /// Seed of the random numbers.
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
-    /// What other layers and steps of a training take another one of.
-    #[arg(long, default_value_t = 0)]
-    offset: u64,
-    /// The kernel whose code is emitted.
-    #[arg(long, value_enum, default_value_t = Part::Forward)]
-    part: Part,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Part {
-    Forward,
-    Backward,
-}
-
-/// What the mask depends on: likelihood to stay, seed, offset.
+/// What the mask depends on: likelihood to stay, seed, offset. It is kept nowhere; the second kernel makes it again.
 pub type Mask = (Scalar<f32>, Scalar<u64>, Scalar<u64>);
 
 /// Drops elements of a tile and scales the others, so that sums stay what they were on average.
@@ -62,72 +24,28 @@ pub fn dropout_backward(dy: Array<f32, 1>, dx: ArrayMut<f32, 1>, mask: Mask, til
     dx.store(i, masked(dy.load(i, [tile]), i, mask));
 }
 
-/// Does what the options say.
-pub fn run(cli: &Cli) -> Result<()> {
-    let Cli { options, tile, keep, .. } = cli;
-    let (tile, keep) = (*tile, *keep);
-    ensure!(keep > 0.0 && keep <= 1.0, "--keep {keep}: a likelihood is above 0 and at most 1");
-    let device = options.device()?;
-    let n = options.size(cli.n, &device, 1 << 26, 50_000);
-    let mask = (keep, cli.seed, cli.offset);
-    if options.emits() {
-        let spec = ct::ArraySpec::new([n]);
-        let arguments = (spec, spec.mutable(), mask, Constant(tile));
-        return match cli.part {
-            Part::Forward => options.emit(dropout, arguments),
-            Part::Backward => options.emit(dropout_backward, arguments),
-        };
-    }
-    let (x, dy) = (normal(1, n, |x| x as f32), normal(2, n, |x| x as f32));
-    let mut rotation = Rotation::new(device, 16 * n, || {
-        let inputs = [device.array(&x, [n])?, device.array(&dy, [n])?];
-        Ok((inputs, [device.zeros([n])?, device.zeros([n])?]))
-    })?;
-    let time = rotation.time(options, |([x, dy], [y, dx])| {
-        let grid = n.div_ceil(tile);
-        options.launch(grid).launch(dropout, (&*x, y, mask, Constant(tile)))?;
-        options.launch(grid).launch(dropout_backward, (&*dy, dx, mask, Constant(tile)))
-    })?;
-    let [y, dx] = &rotation.first().1;
+fn main() -> ct::Result<()> {
+    let (n, keep) = (10_000, 0.9f32);
+    // Other layers and steps of a training take another offset.
+    let mask = (keep, 42u64, 0u64);
+    let number = |i: usize| 1.0 + i as f32 / 1000.0;
+    let device = ct::Device::first()?;
+    let x = device.from_fn([n], |[i]| number(i))?;
+    let dy = device.full([n], 1.0f32)?;
+    let (mut y, mut dx) = (device.zeros([n])?, device.zeros([n])?);
+    ct::launch(dropout, n.div_ceil(2048), (&x, &mut y, mask, Constant(2048)))?;
+    ct::launch(dropout_backward, n.div_ceil(512), (&dy, &mut dx, mask, Constant(512)))?;
+
     let (y, dx) = (y.to_vec()?, dx.to_vec()?);
-    let kept = |i: usize| uniform(cli.seed, cli.offset, i as u64) < keep;
-    let error = largest_error(
-        2 * n,
-        |i| if i < n { y[i].into() } else { dx[i - n].into() },
-        |i| {
-            let value: f64 = if i < n { x[i].into() } else { dy[i - n].into() };
-            let scale = value.abs() / f64::from(keep);
-            Expected { value: if kept(i % n) { value / f64::from(keep) } else { 0.0 }, scale }
-        },
-    );
-    Report {
-        what: format!("dropout and its gradient, f32, {n} elements, {keep} of them kept, tile {tile}"),
-        device: device.name().to_owned(),
-        time,
-        work: Work::Bytes(16.0 * n as f64),
-        error,
-        // The reciprocal is rounded, and so is the product.
-        tolerance: 2.0 * 2f64.powi(-24),
-        relative_to: "the element that is not dropped",
-    }
-    .finish()
-}
-
-/// The number from 0 to below 1 at a position, on the host: Philox4x32-10, whose counter is position / 4 and the offset,
-/// and whose key is the seed.
-fn uniform(seed: u64, offset: u64, position: u64) -> f32 {
-    let halves = |x: u64| [x as u32, (x >> 32) as u32];
-    let ([low, high], [mut k0, mut k1]) = (halves(offset), halves(seed));
-    let mut words = [(position / 4) as u32, 0, low, high];
-    for _ in 0..10 {
-        let [low0, high0] = halves(u64::from(words[0]) * 0xD251_1F53);
-        let [low1, high1] = halves(u64::from(words[2]) * 0xCD9E_8D57);
-        words = [high1 ^ words[1] ^ k0, low1, high0 ^ words[3] ^ k1, low0];
-        (k0, k1) = (k0.wrapping_add(0x9E37_79B9), k1.wrapping_add(0xBB67_AE85));
-    }
-    (words[position as usize % 4] >> 8) as f32 * 2f32.powi(-24)
-}
-
-fn main() -> Result<()> {
-    run(&Cli::parse())
+    let kept = dx.iter().filter(|&&x| x != 0.0).count();
+    let error = |i: usize| {
+        let scale = if dx[i] == 0.0 { 0.0 } else { 1.0 / f64::from(keep) };
+        (f64::from(dx[i]) - scale).abs().max((f64::from(y[i]) / f64::from(number(i)) - scale).abs())
+    };
+    let error = (0..n).map(error).max_by(f64::total_cmp).unwrap_or(0.0);
+    println!("dropout: {kept} of {n} kept, {}, largest error {error:.1e} of the element", device.name());
+    assert!(error <= 3e-7, "wrong results");
+    // Six standard deviations.
+    assert!((kept as f64 - 0.9 * n as f64).abs() <= 6.0 * (0.09 * n as f64).sqrt(), "not as likely as asked for");
+    Ok(())
 }

@@ -1,31 +1,15 @@
 //! Which experts take a token: `cargo run --release --example experts`.
 
-mod harness;
-
-use anyhow::Result;
-use clap::Parser;
 use cutlet as ct;
 use cutlet::prelude::*;
-use harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
-use rayon::prelude::*;
 
-/// The 8 largest of the 128 logits (f32) of each token, their experts, and the softmax of these 8 as weights.
-#[derive(Parser, Debug)]
-pub struct Cli {
-    #[command(flatten)]
-    options: Options,
-    /// Tokens.
-    #[arg(long)]
-    m: Option<usize>,
-    /// Tokens of a block.
-    #[arg(long, default_value_t = 8)]
-    tile: usize,
-}
+/// Experts that there are.
+pub const EXPERTS: usize = 128;
+/// Those that a token goes to.
+pub const TAKEN: usize = 8;
 
-const EXPERTS: usize = 128;
-const TAKEN: usize = 8;
-
-/// A block takes some tokens, with all of their experts in one tile.
+/// The 8 largest of the 128 logits of each token, their experts, and the softmax of these 8 as weights. A block takes
+/// some tokens, with all of their experts in one tile.
 pub fn experts(logits: Array<f32, 2>, expert: ArrayMut<i32, 2>, weight: ArrayMut<f32, 2>, tokens: usize) {
     let at = (ct::bid(0), 0);
     let (largest, experts) = logits.load(at, [tokens, EXPERTS]).top_k(1, TAKEN);
@@ -33,63 +17,29 @@ pub fn experts(logits: Array<f32, 2>, expert: ArrayMut<i32, 2>, weight: ArrayMut
     weight.store(at, largest.softmax(1));
 }
 
-/// Does what the options say.
-pub fn run(cli: &Cli) -> Result<()> {
-    let options = &cli.options;
-    let device = options.device()?;
-    let m = options.size(cli.m, &device, 65536, 512);
-    let tile = Constant(cli.tile);
-    if options.emits() {
-        let (spec, expert) = (ct::ArraySpec::<f32, 2>::new([m, EXPERTS]), ct::ArraySpec::<i32, 2>::new([m, TAKEN]));
-        let weight = ct::ArraySpec::<f32, 2>::new([m, TAKEN]);
-        return options.emit(experts, (spec, expert.mutable(), weight.mutable(), tile));
-    }
-    // Rounded, so that some logits of a token are equal: of these the first expert is taken.
-    let host = normal(1, m * EXPERTS, |x| (x * 32.0).round() as f32 / 32.0);
-    let mut rotation = Rotation::new(device, 4 * m * (EXPERTS + 2 * TAKEN), || {
-        let outputs = (device.zeros::<i32, 2>([m, TAKEN])?, device.zeros::<f32, 2>([m, TAKEN])?);
-        Ok((device.array(&host, [m, EXPERTS])?, outputs))
-    })?;
-    let time = rotation.time(options, |(logits, (expert, weight))| {
-        options.launch([m.div_ceil(cli.tile)]).launch(experts, (&*logits, expert, weight, tile))
-    })?;
-    let (expert, weight) = &rotation.first().1;
+fn main() -> ct::Result<()> {
+    let (m, tile) = (200, 8);
+    // Some logits of a token are equal: of these the first expert is taken.
+    let logit = |i: usize, j: usize| ((i * 13 + j * 29) % 101) as f32 / 32.0;
+    let device = ct::Device::first()?;
+    let logits = device.from_fn([m, EXPERTS], |[i, j]| logit(i, j))?;
+    let (mut expert, mut weight) = (device.zeros([m, TAKEN])?, device.zeros([m, TAKEN])?);
+    ct::launch(experts, m.div_ceil(tile), (&logits, &mut expert, &mut weight, Constant(tile)))?;
+
     let (expert, weight) = (expert.to_vec()?, weight.to_vec()?);
-    let expected: Vec<(usize, f64)> = host.par_chunks(EXPERTS).flat_map_iter(taken).collect();
-    let error = largest_error(
-        2 * expected.len(),
-        |i| if i % 2 == 0 { expert[i / 2].into() } else { weight[i / 2].into() },
-        |i| {
-            let (expert, weight) = expected[i / 2];
-            // A wrong expert is an error of 1 at least.
-            if i % 2 == 0 {
-                Expected { value: expert as f64, scale: 1.0 }
-            } else {
-                Expected { value: weight, scale: weight }
-            }
-        },
-    );
-    Report {
-        what: format!("{TAKEN} of {EXPERTS} experts, f32, {m} tokens"),
-        device: device.name().to_owned(),
-        time,
-        work: Work::Bytes(4.0 * (m * (EXPERTS + 2 * TAKEN)) as f64),
-        error,
-        tolerance: 2e-6,
-        relative_to: "a weight, or an index",
-    }
-    .finish()
-}
-
-/// Experts and weights of a token.
-fn taken(logits: &[f32]) -> Vec<(usize, f64)> {
-    let mut order: Vec<usize> = (0..EXPERTS).collect();
-    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
-    let power = |expert: usize| (f64::from(logits[expert]) - f64::from(logits[order[0]])).exp();
-    let sum: f64 = order[..TAKEN].iter().map(|&expert| power(expert)).sum();
-    order[..TAKEN].iter().map(|&expert| (expert, power(expert) / sum)).collect()
-}
-
-fn main() -> Result<()> {
-    run(&Cli::parse())
+    let of_token = |i: usize| {
+        let mut order: Vec<usize> = (0..EXPERTS).collect();
+        order.sort_by(|&a, &b| logit(i, b).total_cmp(&logit(i, a)));
+        let power = |j: usize| f64::from(logit(i, j)).exp();
+        let sum: f64 = order[..TAKEN].iter().map(|&j| power(j)).sum();
+        let error = |k: usize| match expert[i * TAKEN + k] as usize == order[k] {
+            true => (f64::from(weight[i * TAKEN + k]) - power(order[k]) / sum).abs(),
+            false => f64::INFINITY,
+        };
+        (0..TAKEN).map(error).max_by(f64::total_cmp)
+    };
+    let error = (0..m).filter_map(of_token).max_by(f64::total_cmp).unwrap_or(0.0);
+    println!("experts: {TAKEN} of {EXPERTS} for {m} tokens, {}, largest error {error:.1e} of a weight", device.name());
+    assert!(error <= 1e-6, "wrong experts or weights");
+    Ok(())
 }

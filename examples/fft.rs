@@ -1,37 +1,8 @@
-//! Fourier transforms of rows of complex numbers (c64: two f32), in place of cuFFT's batched plans:
-//! `cargo run --release --example fft`.
-//!
-//! `--batch 4096 --n 256` are the defaults, also those of the comparison with other libraries; `--n` takes powers of two
-//! up to 8192. `--inverse` turns the other way.
+//! Fourier transforms of rows of complex numbers, there and back: `cargo run --release --example fft`.
 
-mod harness;
-
-use anyhow::{Result, ensure};
-use clap::Parser;
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{ComplexArray, ComplexArrayMut, Interleaved, c64};
-use harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
-use rayon::prelude::*;
-
-/// Transforms each row of a batch x n array of complex numbers.
-#[derive(Parser, Debug)]
-pub struct Cli {
-    #[command(flatten)]
-    options: Options,
-    /// Rows.
-    #[arg(long)]
-    batch: Option<usize>,
-    /// Points of each transform.
-    #[arg(long, default_value_t = 256)]
-    n: usize,
-    /// The inverse transform.
-    #[arg(long)]
-    inverse: bool,
-    /// Rows of a block.
-    #[arg(long)]
-    rows: Option<usize>,
-}
+use cutlet::{ComplexArray, ComplexArrayMut, c64};
 
 /// A block transforms some rows: threads keep 16 numbers in registers, and change them with each other between steps.
 pub fn fft(x: ComplexArray<f32, 2>, y: ComplexArrayMut<f32, 2>, [rows, n]: [usize; 2], inverse: bool) {
@@ -40,79 +11,31 @@ pub fn fft(x: ComplexArray<f32, 2>, y: ComplexArrayMut<f32, 2>, [rows, n]: [usiz
     y.store(at, if inverse { ct::ifft(z, 1) } else { ct::fft(z, 1) });
 }
 
-/// Does what the options say.
-pub fn run(cli: &Cli) -> Result<()> {
-    let n = cli.n;
-    ensure!(n.is_power_of_two() && n <= 8192, "--n {n}: a power of two of at most 8192");
-    let rows = cli.rows.unwrap_or((2048 / n).max(1));
-    let options = &cli.options;
-    let device = options.device()?;
-    let batch = options.size(cli.batch, &device, 4096, 16);
-    let constants = (Constant([rows, n]), Constant(cli.inverse));
-    if options.emits() {
-        let array = ct::ArraySpec::new([batch, 2 * n]);
-        return options.emit(fft, (Interleaved(array), Interleaved(array.mutable()), constants.0, constants.1));
-    }
-    let parts = normal(1, 2 * batch * n, |x| x as f32);
-    let host: Vec<c64> = parts.chunks_exact(2).map(|pair| c64::new(pair[0], pair[1])).collect();
-    let bytes = 2 * size_of::<c64>() * batch * n;
-    let mut rotation = Rotation::new(device, bytes, || {
-        Ok((device.complex(&host, [batch, n])?, device.complex_zeros::<f32, 2>([batch, n])?))
-    })?;
-    let grid = batch.div_ceil(rows);
-    let time = rotation.time(options, |(x, y)| options.launch(grid).launch(fft, (&*x, y, constants.0, constants.1)))?;
-    let result = rotation.first().1.to_vec()?;
-    let expected: Vec<Vec<Expected>> =
-        (0..batch).into_par_iter().map(|i| dft(&host[i * n..][..n], cli.inverse)).collect();
-    let error = largest_error(
-        2 * batch * n,
-        |at| {
-            let z = result[at / 2];
-            f64::from(if at % 2 == 0 { z.re } else { z.im })
-        },
-        |at| expected[at / 2 / n][at % (2 * n)],
-    );
-    Report {
-        what: format!("fft c64 {batch}x{n}{}, {rows} rows a block", if cli.inverse { ", inverse" } else { "" }),
-        device: device.name().to_owned(),
-        time,
-        work: Work::Bytes(bytes as f64),
-        error,
-        tolerance: 2e-6,
-        relative_to: "the root mean square",
-    }
-    .finish()
-}
+fn main() -> ct::Result<()> {
+    let ([m, n], rows) = ([11, 256], 4);
+    let number = |at: usize| c64::new((at as f32 * 0.37).sin(), (at as f32 * 0.11).cos());
+    let host: Vec<c64> = (0..m * n).map(number).collect();
+    let device = ct::Device::first()?;
+    let x = device.complex(&host, [m, n])?;
+    let (mut y, mut z) = (device.complex_zeros([m, n])?, device.complex_zeros([m, n])?);
+    let extents = Constant([rows, n]);
+    ct::launch(fft, m.div_ceil(rows), (&x, &mut y, extents, Constant(false)))?;
+    ct::launch(fft, m.div_ceil(rows), (&y, &mut z, extents, Constant(true)))?;
 
-/// The transform of one row in f64, halving it again and again: the parts one after another.
-fn dft(row: &[c64], inverse: bool) -> Vec<Expected> {
-    fn halves(row: &[[f64; 2]], sign: f64) -> Vec<[f64; 2]> {
-        let n = row.len();
-        if n == 1 {
-            return row.to_vec();
-        }
-        let part = |first: usize| halves(&row.iter().skip(first).step_by(2).copied().collect::<Vec<_>>(), sign);
-        let (even, odd) = (part(0), part(1));
-        let mut result = vec![[0.0; 2]; n];
-        for k in 0..n / 2 {
-            let (sine, cosine) = (sign * std::f64::consts::TAU * k as f64 / n as f64).sin_cos();
-            let [re, im] = odd[k];
-            let turned = [re * cosine - im * sine, re * sine + im * cosine];
-            for part in 0..2 {
-                result[k][part] = even[k][part] + turned[part];
-                result[k + n / 2][part] = even[k][part] - turned[part];
-            }
-        }
-        result
-    }
-    let numbers: Vec<[f64; 2]> = row.iter().map(|z| [z.re.into(), z.im.into()]).collect();
-    let factor = if inverse { 1.0 / row.len() as f64 } else { 1.0 };
-    let values: Vec<f64> =
-        halves(&numbers, if inverse { 1.0 } else { -1.0 }).into_iter().flatten().map(|part| part * factor).collect();
-    let scale = (values.iter().map(|part| part * part).sum::<f64>() / row.len() as f64).sqrt();
-    values.into_iter().map(|value| Expected { value, scale }).collect()
-}
-
-fn main() -> Result<()> {
-    run(&Cli::parse())
+    let (y, z) = (y.to_vec()?, z.to_vec()?);
+    // By the definition: a sum of all numbers of the row, each turned.
+    let want = |row: usize, k: usize| {
+        (0..n).fold([0.0; 2], |[re, im], j| {
+            let (sine, cosine) = (-std::f64::consts::TAU * (j * k % n) as f64 / n as f64).sin_cos();
+            let (a, b) = (f64::from(host[row * n + j].re), f64::from(host[row * n + j].im));
+            [re + a * cosine - b * sine, im + a * sine + b * cosine]
+        })
+    };
+    let distance = |z: c64, [re, im]: [f64; 2]| (f64::from(z.re) - re).hypot(f64::from(z.im) - im);
+    let there = (0..m * n).map(|at| distance(y[at], want(at / n, at % n)) / n as f64);
+    let back = (0..m * n).map(|at| distance(z[at], [host[at].re.into(), host[at].im.into()]));
+    let error = there.chain(back).max_by(f64::total_cmp).unwrap_or(0.0);
+    println!("fft: {m} x {n} there and back, {}, largest error {error:.1e}", device.name());
+    assert!(error <= 2e-6, "wrong results");
+    Ok(())
 }

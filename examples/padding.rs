@@ -1,46 +1,16 @@
 //! Rows whose length is no power of two, in tiles of that length and in padded ones: `cargo run --release --example padding`.
 
-mod harness;
-
-use std::time::Duration;
-
-use anyhow::Result;
-use clap::Parser;
 use cutlet as ct;
 use cutlet::prelude::*;
-use harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
-use rayon::prelude::*;
 
-/// Softmax along rows (f32) of an odd length, in two ways.
-///
-/// Once a tile holds exactly a row: its extent is any sum of three powers of two (576 = 512 + 64). Once, as in cuTile, it
-/// has the next power of two; then loads fill the rest with what does not count, and all that is computed of it is
-/// thrown away.
-#[derive(Parser, Debug)]
-pub struct Cli {
-    #[command(flatten)]
-    options: Options,
-    /// Rows.
-    #[arg(long)]
-    m: Option<usize>,
-    /// Columns; a sum of at most three powers of two.
-    #[arg(long, default_value_t = 576)]
-    n: usize,
-    /// Rows of a tile.
-    #[arg(long, default_value_t = 4)]
-    tile: usize,
-    /// Emit the kernel with padded tiles.
-    #[arg(long)]
-    padded: bool,
-}
-
-/// A block takes some rows, in a tile of exactly their length.
+/// A block takes some rows, in a tile of exactly their length: any sum of three powers of two (576 = 512 + 64).
 pub fn softmax_exact(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let at = (ct::bid(0), 0);
     y.store(at, x.load(at, [rows, columns]).softmax(1));
 }
 
-/// A block takes some rows, in a tile of the next power of two.
+/// A block takes some rows, in a tile of the next power of two, as in cuTile: loads fill the rest with what does not
+/// count, and all that is computed of it is thrown away.
 pub fn softmax_padded(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let at = (ct::bid(0), 0);
     // Beyond the end of a row stands -inf, whose exponential adds nothing to the sum; of what is stored, nothing
@@ -50,55 +20,30 @@ pub fn softmax_padded(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [u
     y.store(at, x.softmax(1));
 }
 
-/// Does what the options say.
-pub fn run(cli: &Cli) -> Result<()> {
-    let (options, n) = (&cli.options, cli.n);
-    let device = options.device()?;
-    let m = options.size(cli.m, &device, 1 << 16, 64);
-    let tile = Constant([cli.tile, n]);
-    if options.emits() {
-        let spec = ct::ArraySpec::new([m, n]);
-        let arguments = (spec, spec.mutable(), tile);
-        return if cli.padded {
-            options.emit(softmax_padded, arguments)
-        } else {
-            options.emit(softmax_exact, arguments)
-        };
-    }
-    let host = normal(1, m * n, |x| x as f32);
-    let expected: Vec<f64> = host.par_chunks(n).flat_map_iter(softmax).collect();
-    let mut rotation =
-        Rotation::new(device, 8 * m * n, || Ok((device.array(&host, [m, n])?, device.zeros::<f32, 2>([m, n])?)))?;
-    let report = |what: &str, time: Duration, result: &[f32]| {
-        let want = |i: usize| Expected { value: expected[i], scale: expected[i] };
-        Report {
-            what: format!("softmax f32 {m}x{n}, {what}"),
-            device: device.name().to_owned(),
-            time,
-            work: Work::Bytes(8.0 * (m * n) as f64),
-            error: largest_error(m * n, |i| result[i].into(), want),
-            tolerance: 4e-6,
-            relative_to: "the element",
+fn main() -> ct::Result<()> {
+    let ([m, n], rows) = ([61, 576], 4);
+    let element = |i: usize, j: usize| ((i * 7 + j * 3) as f32 * 0.1).sin() * 4.0;
+    let device = ct::Device::first()?;
+    let x = device.from_fn([m, n], |[i, j]| element(i, j))?;
+    for padded in [false, true] {
+        let mut y = device.zeros([m, n])?;
+        let extents = Constant([rows, n]);
+        match padded {
+            false => ct::launch(softmax_exact, m.div_ceil(rows), (&x, &mut y, extents))?,
+            true => ct::launch(softmax_padded, m.div_ceil(rows), (&x, &mut y, extents))?,
         }
-        .finish()
-    };
-    let grid = [m.div_ceil(cli.tile)];
-    let time = rotation.time(options, |(x, y)| options.launch(grid).launch(softmax_exact, (&*x, y, tile)))?;
-    report(&format!("tile {}x{n}", cli.tile), time, &rotation.first().1.to_vec()?)?;
-    rotation.first().1.copy_from(&vec![f32::NAN; m * n])?;
-    let time = rotation.time(options, |(x, y)| options.launch(grid).launch(softmax_padded, (&*x, y, tile)))?;
-    let what = format!("padded: tile {}x{}", cli.tile, n.next_power_of_two());
-    report(&what, time, &rotation.first().1.to_vec()?)
-}
 
-/// Of one row, in f64.
-fn softmax(row: &[f32]) -> Vec<f64> {
-    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let powers: Vec<f64> = row.iter().map(|&x| (f64::from(x) - f64::from(largest)).exp()).collect();
-    let sum: f64 = powers.iter().sum();
-    powers.into_iter().map(|power| power / sum).collect()
-}
-
-fn main() -> Result<()> {
-    run(&Cli::parse())
+        let y = y.to_vec()?;
+        let power = |i, j| f64::from(element(i, j)).exp();
+        let of_row = |i: usize| {
+            let sum: f64 = (0..n).map(|j| power(i, j)).sum();
+            (0..n).map(|j| (f64::from(y[i * n + j]) * sum / power(i, j) - 1.0).abs()).max_by(f64::total_cmp)
+        };
+        let error = (0..m).filter_map(of_row).max_by(f64::total_cmp).unwrap_or(0.0);
+        let columns = if padded { n.next_power_of_two() } else { n };
+        let name = device.name();
+        println!("softmax: {m} x {n} in tiles of {rows} x {columns}, {name}, largest error {error:.1e} of the element");
+        assert!(error <= 4e-6, "wrong results");
+    }
+    Ok(())
 }

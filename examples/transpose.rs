@@ -1,28 +1,7 @@
 //! Transpose of a matrix: `cargo run --release --example transpose`.
 
-mod harness;
-
-use anyhow::Result;
-use clap::Parser;
 use cutlet as ct;
 use cutlet::prelude::*;
-use harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
-
-/// Transposes an m x n matrix (f32), one tile a block.
-#[derive(Parser, Debug)]
-pub struct Cli {
-    #[command(flatten)]
-    options: Options,
-    /// Rows.
-    #[arg(long)]
-    m: Option<usize>,
-    /// Columns.
-    #[arg(long)]
-    n: Option<usize>,
-    /// Extents of a tile.
-    #[arg(long, num_args = 2, default_values_t = [64, 64])]
-    tile: Vec<usize>,
-}
 
 /// A block transposes one tile.
 pub fn transpose(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
@@ -30,44 +9,17 @@ pub fn transpose(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize;
     y.store([j, i], x.load([i, j], [rows, columns]).transpose());
 }
 
-/// Does what the options say.
-pub fn run(cli: &Cli) -> Result<()> {
-    let options = &cli.options;
-    let tile = [cli.tile[0], cli.tile[1]];
-    let device = options.device()?;
-    let m = options.size(cli.m, &device, 8192, 1024);
-    let n = options.size(cli.n, &device, 8192, 1024);
-    let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
-    if options.emits() {
-        let (x, y) = (ct::ArraySpec::new([m, n]), ct::ArraySpec::new([n, m]));
-        return options.emit(transpose, (x, y.mutable(), Constant(tile)));
-    }
-    let host = normal(1, m * n, |x| x as f32);
-    let mut rotation =
-        Rotation::new(device, 8 * m * n, || Ok((device.array(&host, [m, n])?, device.zeros::<f32, 2>([n, m])?)))?;
-    let time = rotation.time(options, |(x, y)| options.launch(grid).launch(transpose, (&*x, y, Constant(tile))))?;
-    let result = rotation.first().1.to_vec()?;
-    let error = largest_error(
-        m * n,
-        |at| result[at].into(),
-        |at| {
-            let (j, i) = (at / m, at % m);
-            let value = f64::from(host[i * n + j]);
-            Expected { value, scale: value.abs() }
-        },
-    );
-    Report {
-        what: format!("transpose f32 {m}x{n}, tile {}x{}", tile[0], tile[1]),
-        device: device.name().to_owned(),
-        time,
-        work: Work::Bytes(8.0 * (m * n) as f64),
-        error,
-        tolerance: 0.0,
-        relative_to: "the element",
-    }
-    .finish()
-}
+fn main() -> ct::Result<()> {
+    let ([m, n], tile) = ([300, 500], [64, 64]);
+    let element = |i: usize, j: usize| (i * n + j) as f32;
+    let device = ct::Device::first()?;
+    let x = device.from_fn([m, n], |[i, j]| element(i, j))?;
+    let mut y = device.zeros([n, m])?;
+    ct::launch(transpose, [m.div_ceil(tile[0]), n.div_ceil(tile[1])], (&x, &mut y, Constant(tile)))?;
 
-fn main() -> Result<()> {
-    run(&Cli::parse())
+    let y = y.to_vec()?;
+    let wrong = (0..m * n).filter(|at| y[*at] != element(at % m, at / m)).count();
+    println!("transpose: {m} x {n}, {}, {wrong} wrong elements", device.name());
+    assert_eq!(wrong, 0);
+    Ok(())
 }

@@ -1,29 +1,7 @@
-//! Mean and variance of the rows of a matrix, read once: `cargo run --release --example welford [-- --pairs]`.
+//! Mean and variance of the rows of a matrix, read once, in two ways: `cargo run --release --example welford`.
 
-mod harness;
-
-use anyhow::Result;
-use clap::Parser;
 use cutlet as ct;
 use cutlet::prelude::*;
-use harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
-use rayon::prelude::*;
-
-/// Mean and variance of each row of an m x n matrix (f32), one row a block.
-#[derive(Parser, Debug)]
-pub struct Cli {
-    #[command(flatten)]
-    options: Options,
-    /// Rows.
-    #[arg(long)]
-    m: Option<usize>,
-    /// Columns; a tile holds a whole row.
-    #[arg(long)]
-    n: Option<usize>,
-    /// By one reduction over pairs of moments, which needs no second look at the numbers.
-    #[arg(long)]
-    pairs: bool,
-}
 
 /// Mean, sum of squared distances from it, and count of some numbers.
 type Moments = (Scalar<f32>, Scalar<f32>, Scalar<f32>);
@@ -64,55 +42,30 @@ pub fn welford(x: Array<f32, 2>, mean: ArrayMut<f32, 2>, variance: ArrayMut<f32,
     variance.store((row, 0), squares / n);
 }
 
-/// Does what the options say.
-pub fn run(cli: &Cli) -> Result<()> {
-    let options = &cli.options;
-    let device = options.device()?;
-    let m = options.size(cli.m, &device, 32768, 512);
-    let n = options.size(cli.n, &device, 4096, 1024);
-    let tile = Constant(n.next_power_of_two());
-    if options.emits() {
-        let (spec, row) = (ct::ArraySpec::<f32, 2>::new([m, n]), ct::ArraySpec::<f32, 2>::new([m, 1]));
-        let arguments = (spec, row.mutable(), row.mutable(), tile);
-        return if cli.pairs { options.emit(welford, arguments) } else { options.emit(moments, arguments) };
-    }
+fn main() -> ct::Result<()> {
+    let [m, n] = [50, 1000];
     // Far from zero, where the plain sum of squares would lose the variance.
-    let host = normal(1, m * n, |x| (1000.0 + x) as f32);
-    let mut rotation = Rotation::new(device, 4 * m * n, || {
-        Ok((device.array(&host, [m, n])?, (device.zeros::<f32, 2>([m, 1])?, device.zeros::<f32, 2>([m, 1])?)))
-    })?;
-    let time = rotation.time(options, |(x, (mean, var))| match cli.pairs {
-        true => options.launch([m]).launch(welford, (&*x, mean, var, tile)),
-        false => options.launch([m]).launch(moments, (&*x, mean, var, tile)),
-    })?;
-    let (mean, variance) = &rotation.first().1;
-    let (mean, variance) = (mean.to_vec()?, variance.to_vec()?);
-    let moments = |row: &[f32]| {
-        let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / n as f64;
-        (mean, row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n as f64)
-    };
-    let expected: Vec<(f64, f64)> = host.par_chunks(n).map(moments).collect();
-    let error = largest_error(
-        2 * m,
-        |i| if i < m { mean[i].into() } else { variance[i - m].into() },
-        // The numbers themselves are rounded to 2^-14 of their distance from the mean.
-        |i| match i < m {
-            true => Expected { value: expected[i].0, scale: expected[i].0 },
-            false => Expected { value: expected[i - m].1, scale: 1e3 * (expected[i - m].1 + 1e-3) },
-        },
-    );
-    Report {
-        what: format!("{} f32 {m}x{n}", if cli.pairs { "welford" } else { "moments" }),
-        device: device.name().to_owned(),
-        time,
-        work: Work::Bytes(4.0 * (m * n) as f64),
-        error,
-        tolerance: 1e-6,
-        relative_to: "the mean, and of a thousand variances",
+    let element = |i: usize, j: usize| 1000.0 + ((i * 7 + j * 3) as f32 * 0.1).sin();
+    let device = ct::Device::first()?;
+    let x = device.from_fn([m, n], |[i, j]| element(i, j))?;
+    let (mut mean, mut variance) = (device.zeros([m, 1])?, device.zeros([m, 1])?);
+    let tile = Constant(n.next_power_of_two());
+    for pairs in [false, true] {
+        match pairs {
+            false => ct::launch(moments, m, (&x, &mut mean, &mut variance, tile))?,
+            true => ct::launch(welford, m, (&x, &mut mean, &mut variance, tile))?,
+        }
+        let (mean, variance) = (mean.to_vec()?, variance.to_vec()?);
+        let of_row = |i: usize| {
+            let row = || (0..n).map(|j| f64::from(element(i, j)));
+            let m = row().sum::<f64>() / n as f64;
+            let v = row().map(|x| (x - m).powi(2)).sum::<f64>() / n as f64;
+            [(f64::from(mean[i]) - m).abs() / m, (f64::from(variance[i]) - v).abs() / (1e3 * v)]
+        };
+        let error = (0..m).flat_map(of_row).max_by(f64::total_cmp).unwrap_or(0.0);
+        let what = if pairs { "welford" } else { "moments" };
+        println!("{what}: {m} x {n}, {}, largest error {error:.1e} of mean or 1000 variances", device.name());
+        assert!(error <= 1e-6, "wrong results");
     }
-    .finish()
-}
-
-fn main() -> Result<()> {
-    run(&Cli::parse())
+    Ok(())
 }

@@ -118,20 +118,15 @@ impl fmt::Display for Diagnostic {
 /// ```
 ///
 /// Its `Debug` is its `Display`, so that `fn main() -> ct::Result<()>` shows what is meant for people.
-#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The kernel is ill-formed; every problem of the trace is listed.
-    #[error("{}", DisplayAll(.0))]
     Kernel(Vec<Diagnostic>),
     /// The kernel is well-formed but the back end or the target cannot run it.
-    #[error("{}", DisplayAll(.0))]
     Unsupported(Vec<Diagnostic>),
     /// An argument of a launch or of an array method does not fit.
-    #[error("{0}")]
     Argument(Diagnostic),
     /// Generated code was refused by the assembler or the driver: a defect of this crate.
-    #[error("{stage} refused the generated code of kernel `{kernel}`: {log}")]
     Compile {
         /// Kernel name.
         kernel: String,
@@ -141,7 +136,6 @@ pub enum Error {
         log: String,
     },
     /// Tile IR bytecode that cannot be read.
-    #[error("damaged Tile IR bytecode at byte {offset}: {message}")]
     Bytecode {
         /// Offset in the file of the first byte that does not fit.
         offset: usize,
@@ -149,7 +143,6 @@ pub enum Error {
         message: String,
     },
     /// A CUDA driver call failed.
-    #[error("{call} failed: {code} ({text})")]
     Driver {
         /// The driver function.
         call: &'static str,
@@ -159,19 +152,41 @@ pub enum Error {
         text: String,
     },
     /// There is no such device, or no driver.
-    #[error("{0}")]
     NoDevice(String),
     /// An assertion of a kernel failed, or it did something that has no meaning (which the cpu back end finds).
-    #[error("{0}")]
     Execution(Diagnostic),
     /// A file could not be read or written.
-    #[error("{path}: {source}")]
     Io {
         /// The file.
         path: String,
         /// The system's answer.
         source: std::io::Error,
     },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Kernel(problems) | Error::Unsupported(problems) => write!(f, "{}", DisplayAll(problems)),
+            Error::Argument(problem) | Error::Execution(problem) => write!(f, "{problem}"),
+            Error::Compile { kernel, stage, log } => {
+                write!(f, "{stage} refused the generated code of kernel `{kernel}`: {log}")
+            }
+            Error::Bytecode { offset, message } => write!(f, "damaged Tile IR bytecode at byte {offset}: {message}"),
+            Error::Driver { call, code, text } => write!(f, "{call} failed: {code} ({text})"),
+            Error::NoDevice(why) => write!(f, "{why}"),
+            Error::Io { path, source } => write!(f, "{path}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for Error {

@@ -17,6 +17,7 @@ macro_rules! pages {
         #[doc = "[missing]: crate::guide::missing"]
         #[doc = "[operations]: crate::guide::operations"]
         #[doc = "[speed]: crate::guide::speed"]
+        #[doc = "[tutorial]: crate::guide::tutorial"]
         #[doc = ""]
         #[doc = include_str!($file)]
         pub mod $name {}
@@ -24,6 +25,9 @@ macro_rules! pages {
 }
 
 pages! {
+    /// Seven kernels, from the sum of two vectors to attention, and what the compiler says about each.
+    ///
+    tutorial = "../docs/tutorial.md";
     /// How kernels are written, and what operations mean to the last bit.
     ///
     kernels = "../docs/kernels.md";

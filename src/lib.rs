@@ -1,9 +1,14 @@
 //! GPU kernels as plain Rust functions over tiles.
 //!
-//! A kernel works on tiles (blocks of elements, [`Tile`]) that it loads from arrays and stores to arrays; which
-//! thread does what is the compiler's affair. [`launch`] runs the function once on traced values, which
+//! * [`Tile`] is a block of elements that a kernel computes with as a whole: of one element type and rank, in registers.
+//! * [`Array`] (to be written: [`ArrayMut`]) is an array in memory as a kernel sees it, from which it loads tiles by their place.
+//! * [`Device`] is a GPU or the host's interpreter: it makes the arrays ([`DeviceArray`]) and runs the kernels.
+//! * [`launch`] runs a kernel, an ordinary function or closure, over a grid of tile blocks.
+//!
+//! Which thread does what is the compiler's affair. The launch runs the function once on traced values, which
 //! records its operations as CUDA Tile IR ([`ir`]); passes simplify that ([`pass`]); a back end runs it
-//! ([`backend`]): generated PTX on a GPU, through the driver alone, or an interpreter on any machine.
+//! ([`backend`]): generated PTX on a GPU, through the driver alone, or an interpreter on any machine. [`guide::tutorial`]
+//! goes from here to attention in seven kernels.
 //!
 //! ```
 //! use cutlet as ct;
@@ -90,6 +95,7 @@ pub mod pass;
 pub mod prelude;
 pub mod runtime;
 mod target;
+mod temporary;
 pub mod tile;
 
 pub use backend::Hints;

@@ -2,6 +2,9 @@
 //! One test, because environment variables belong to the whole process.
 #![cfg(unix)]
 
+#[path = "../src/temporary.rs"]
+mod temporary;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -60,7 +63,7 @@ fn cubin_with(factor: i32, hints: ct::Hints) -> ct::Result<Vec<u8>> {
 
 #[test]
 fn the_assembler() -> ct::Result<()> {
-    let root = tempfile::tempdir().expect("a folder");
+    let root = temporary::TemporaryFolder::new().expect("a folder");
     let at = |name: &str| root.path().join(name);
     SEARCHED.iter().for_each(|name| forget(name));
     set("PATH", "/usr/bin:/bin");

@@ -140,8 +140,8 @@ fn work(x: &mut Vector, &tile: &usize) -> ct::Result<()> {
 
 #[test]
 fn records_answer_for_what_they_were_made_for_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tuning").join("double.tune");
+    let folder = std::env::temp_dir().join(format!("cutlet-tune-{}", std::process::id()));
+    let path = folder.join("tuning").join("double.tune");
     let tuner = doubling().record(&path);
     let device = ct::Device::cpu();
     let mut x = device.full([1000], 1.0f32).unwrap();
@@ -191,6 +191,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     let afresh = tuner.afresh().run(device, &mut x, all, work).unwrap();
     assert!(!afresh.is_remembered());
     assert_eq!(ct::tune::Records::read(&path).unwrap().all().len(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Of a device that is not here.

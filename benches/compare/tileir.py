@@ -24,7 +24,7 @@ import rows as table
 
 TARGET, VERSION = "sm_90", "13.3"
 MULTIPROCESSORS = 132  # blocks of persistent kernels
-CACHE_BYTES = 32 << 20  # as in examples/attention.rs
+CACHE_BYTES = 32 << 20  # as in benches/kernels/measure/attention_order.rs
 LOG2_E = 1.4426950408889634
 ROUNDS = 12
 TURN_SECONDS = 0.06
@@ -54,7 +54,7 @@ def pairs():
         name = f"attention bf16 {batch} {heads} {sequence} {d} {'causal' if causal else 'full'}"
         arrays, scale = ("q", "k", "v", "o"), 1 / math.sqrt(d)
         sizes = f"--type bf16 --batch {batch} --heads {heads} --seq {sequence} --dim {d} --tile 128 128".split()
-        # How many heads are gone through at a time: see examples/attention.rs.
+        # How many heads are gone through at a time: see benches/kernels/measure/attention_order.rs.
         section = max(1, CACHE_BYTES // (2 * sequence * d * 2)) if causal else 1
         blocks = min(batch * heads * sequence // 128, MULTIPROCESSORS)
         ours = Side(("attention", *sizes, *(["--causal"] if causal else [])), "attention", (blocks,),
@@ -74,7 +74,7 @@ def pairs():
         Pair("softmax, no padding", "softmax f32 4096 4096", softmax, Side(("softmax", (*xy, 1, 4096, True)), "kernel", (4096,), xy)),
         Pair("matmul f16 4096^3, 128x128x64", product, Side(("matmul", *tiles), "matmul", (1024,), abc),
              Side(("matmul", (*abc, 128, 128, 64)), "kernel", (1024,), abc)),
-        Pair("matmul, persistent", product, Side(("matmul", *tiles, "--persistent"), "matmul_persistent", (MULTIPROCESSORS,), abc),
+        Pair("matmul, persistent", product, Side(("matmul", *tiles, "--persistent"), "matmul", (MULTIPROCESSORS,), abc),
              Side(("matmul_persistent", (*abc, 128, 128, 64)), "kernel", (MULTIPROCESSORS,), abc)),
         attention(False),
         attention(True),
@@ -88,7 +88,7 @@ def slug(pair):
 # Exporting.
 
 def export_ours(side, path):
-    command = ["cargo", "run", "--quiet", "--locked", "--example", side.export[0], "--", *side.export[1:]]
+    command = ["cargo", "bench", "--quiet", "--locked", "--bench", "kernels", "--", *side.export]
     subprocess.run([*command, "--emit", "tilebc", "--target", TARGET, "--bytecode-version", VERSION, "--output", str(path)], check=True)
 
 

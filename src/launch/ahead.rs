@@ -170,12 +170,34 @@ impl Kernels {
     }
 
     /// Kernels that are to be compiled: each form once, and none that was compiled before.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let fill = |x: ct::ArrayMut<i32, 1>| x.store(ct::bid(0), ct::ones([256]));
+    /// let kernels = ct::Kernels::on(ct::Device::cpu());
+    /// assert!(kernels.is_empty());
+    /// let kernels = kernels.add(fill, (ct::ArraySpec::new([1 << 20]).mutable(),));
+    /// assert_eq!(kernels.len(), 1);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
     /// Is there nothing to compile?
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let fill = |x: ct::ArrayMut<i32, 1>| x.store(ct::bid(0), ct::ones([512]));
+    /// let kernels = ct::Kernels::on(ct::Device::cpu());
+    /// assert!(kernels.is_empty());
+    /// let kernels = kernels.add(fill, (ct::ArraySpec::new([1 << 20]).mutable(),));
+    /// assert_eq!(kernels.len(), 1);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
@@ -253,6 +275,16 @@ impl Ahead {
     ///
     /// # Errors
     /// That.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let fill = |x: ct::ArrayMut<i32, 1>| x.store(ct::bid(0), ct::ones([128]));
+    /// let kernels = ct::Kernels::on(ct::Device::cpu());
+    /// let kernels = kernels.add(fill, (ct::ArraySpec::new([1 << 20]).mutable(),));
+    /// ct::compile_all(kernels, |_| ()).ok()?;
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn ok(self) -> Result<()> {
         self.failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }

@@ -146,6 +146,16 @@ impl<'s> Launch<'s> {
 
     /// Has the cpu back end check what the kernel does, instead of what the environment variable `CUTLET_CHECK` asks for
     /// (`all`, or names of [`Checks`] with commas between).
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let mut x = ct::Device::cpu().zeros::<i32, 1>([4])?;
+    /// let all_write = |x: ct::ArrayMut<i32, 1>| x.store(0, ct::ones([4]));
+    /// assert!(ct::Launch::new(2).check(ct::Checks::all()).launch(all_write, (&mut x,)).is_err());
+    /// ct::Launch::new(1).check(ct::Checks::all()).launch(all_write, (&mut x,))?;
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn check(mut self, checks: Checks) -> Launch<'s> {
         self.checks = Some(checks);
         self

@@ -116,6 +116,20 @@ impl Exported {
     /// [`crate::Error::Unsupported`] at the user's places for what the target lacks,
     /// [`crate::Error::Compile`] when this is neither, or not for this target, [`crate::Error::NoDevice`] without an
     /// assembler.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let fill = |x: ct::ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([128]));
+    /// let x = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
+    /// let target = ct::Target::SM_90A;
+    /// let file = ct::export(fill, (x,), target, ct::Format::TileIr(None))?;
+    /// match file.assemble("sm_90".parse().unwrap()) {
+    ///     Ok(cubin) => assert_eq!(&cubin[1..4], b"ELF"),
+    ///     Err(error) => println!("{error}"), // no `tileiras` here
+    /// }
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn assemble(&self, target: Target) -> Result<Vec<u8>> {
         if self.source.format == Format::Ptx {
             return machine_code(&self.entry, &String::from_utf8_lossy(&self.bytes), target, self.source.hints);
@@ -159,6 +173,16 @@ impl Exported {
     ///
     /// # Errors
     /// As [`export`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let fill = |x: ct::ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([128]));
+    /// let x = ct::ArraySpec::<f32, 1>::new([1000]).mutable();
+    /// let file = ct::export(fill, (x,), ct::Target::SM_90A, ct::Format::TileIr(None))?;
+    /// assert!(!file.fits(9, &[0, 1000, 1]) && file.guarded()?.fits(9, &[0, 1000, 1]));
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn guarded(&self) -> Result<Exported> {
         emit(self.source.clone(), Guards::Kernel)
     }
@@ -233,6 +257,16 @@ impl Launch<'_> {
     ///
     /// # Panics
     /// As [`export`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let fill = |x: ct::ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]).mutable();
+    /// let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
+    /// assert_eq!(launch.export(fill, (x,), ct::Target::SM_90A, ct::Format::Ptx)?.threads, 128);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[track_caller]
     pub fn export<K, A, P>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
     where

@@ -53,6 +53,16 @@ impl RawLaunch {
     }
 
     /// A pointer to each parameter, in order; valid as long as this is.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let mut x = ct::Device::cpu().zeros::<i32, 1>([4])?;
+    /// let fill = ct::compile(|x: ct::ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// // For a kernel of a GPU, what `cuLaunchKernel` takes; on the cpu device there is none.
+    /// assert!(fill.raw((&mut x,))?.map(|mut raw| raw.params()).is_none());
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn params(&mut self) -> Vec<*mut c_void> {
         let maps = self.maps.as_deref().unwrap_or_default();
         param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref()).collect()

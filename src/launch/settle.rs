@@ -4,7 +4,7 @@
 //! makes it again then, for one. An assembler says so here, too, if there is one: that of the driver, where a GPU of the
 //! target is there, or a `ptxas`.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::{Command, Output, Stdio};
 
 use super::hints::assembly;
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::runtime::{Gpu, assemble, uses_local_memory};
 use crate::target::Target;
+use crate::temporary::TemporaryFolder;
 
 /// Generates PTX, as a launch would; `tma`: it may take tensor maps.
 pub(super) fn settled(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
@@ -63,9 +64,9 @@ fn said(output: &Output) -> String {
 
 /// What `ptxas` answers to PTX, and the code that it makes.
 fn ptxas(text: &str, target: Target, hints: Hints) -> io::Result<(Output, Vec<u8>)> {
-    let mut source = tempfile::Builder::new().suffix(".ptx").tempfile()?;
-    source.write_all(text.as_bytes())?;
-    let to = tempfile::NamedTempFile::new()?;
+    let folder = TemporaryFolder::new()?;
+    let (source, to) = (folder.path().join("kernel.ptx"), folder.path().join("kernel.cubin"));
+    std::fs::write(&source, text)?;
     let ptxas = std::env::var_os("CUTLET_PTXAS").filter(|path| !path.is_empty()).unwrap_or_else(|| "ptxas".into());
     let mut command = Command::new(ptxas);
     if let Some(level) = assembly(hints).opt_level {
@@ -74,8 +75,8 @@ fn ptxas(text: &str, target: Target, hints: Hints) -> io::Result<(Output, Vec<u8
     if assembly(hints).lines {
         command.arg("-lineinfo");
     }
-    command.args(["-v", &format!("-arch={target}"), "-o"]).arg(to.path()).arg(source.path());
+    command.args(["-v", &format!("-arch={target}"), "-o"]).arg(&to).arg(source);
     let output = command.stdin(Stdio::null()).output()?;
-    let code = std::fs::read(to.path())?;
+    let code = if output.status.success() { std::fs::read(to)? } else { Vec::new() };
     Ok((output, code))
 }

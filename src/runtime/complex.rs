@@ -167,6 +167,12 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::complex`].
+    ///
+    /// ```
+    /// let a = cutlet::Device::cpu().complex_zeros::<f32, 1>([3])?;
+    /// assert_eq!(a.to_vec()?, [cutlet::c64::new(0.0, 0.0); 3]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[track_caller]
     pub fn complex_zeros<T: Float, const R: usize>(&self, shape: [usize; R]) -> Result<ComplexDeviceArray<T, R>> {
         Ok(ComplexDeviceArray { reals: self.zeros(shape_of_parts(shape)?)? })
@@ -175,11 +181,23 @@ impl Device {
 
 impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// The device it is on.
+    ///
+    /// ```
+    /// let a = cutlet::Device::cpu().complex_zeros::<f32, 1>([3])?;
+    /// assert_eq!(a.device(), cutlet::Device::cpu());
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         self.reals.device()
     }
 
     /// Extents in complex numbers.
+    ///
+    /// ```
+    /// let a = cutlet::Device::cpu().complex_zeros::<f32, 2>([3, 4])?;
+    /// assert_eq!((a.shape(), a.reals().shape()), ([3, 4], [3, 8]));
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn shape(&self) -> [usize; R] {
         let mut shape = self.reals.shape();
         shape[R - 1] /= 2;
@@ -187,21 +205,44 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     }
 
     /// How many complex numbers there are.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::Device::cpu().complex_zeros::<f32, 2>([3, 4])?.len(), 12);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.reals.len() / 2
     }
 
     /// Are there none?
+    ///
+    /// ```
+    /// assert!(cutlet::Device::cpu().complex_zeros::<f32, 2>([0, 4])?.is_empty());
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.reals.is_empty()
     }
 
     /// The parts: an array whose last axis is twice as long.
+    ///
+    /// ```
+    /// let a = cutlet::Device::cpu().complex(&[cutlet::c64::new(1.0, 2.0)], [1])?;
+    /// assert_eq!(a.reals().to_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn reals(&self) -> &DeviceArray<T, R> {
         &self.reals
     }
 
     /// [`ComplexDeviceArray::reals`], to write.
+    ///
+    /// ```
+    /// let mut a = cutlet::Device::cpu().complex_zeros::<f32, 1>([1])?;
+    /// a.reals_mut().copy_from(&[1.0, 2.0])?;
+    /// assert_eq!(a.to_vec()?, [cutlet::c64::new(1.0, 2.0)]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn reals_mut(&mut self) -> &mut DeviceArray<T, R> {
         &mut self.reals
     }
@@ -210,6 +251,12 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     ///
     /// # Errors
     /// [`Error::Driver`] when this work failed.
+    ///
+    /// ```
+    /// let numbers = [cutlet::c64::new(1.0, 2.0), cutlet::c64::new(3.0, 4.0)];
+    /// assert_eq!(cutlet::Device::cpu().complex(&numbers, [2])?.to_vec()?, numbers);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn to_vec(&self) -> Result<Vec<Complex<T>>> {
         Ok(self.reals.to_vec()?.chunks_exact(2).map(|pair| Complex::new(pair[0], pair[1])).collect())
     }
@@ -218,6 +265,13 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     ///
     /// # Errors
     /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    ///
+    /// ```
+    /// let mut a = cutlet::Device::cpu().complex_zeros::<f64, 1>([1])?;
+    /// a.copy_from(&[cutlet::c128::new(1.0, 2.0)])?;
+    /// assert_eq!(a.reals().to_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[track_caller]
     pub fn copy_from(&mut self, host: &[Complex<T>]) -> Result<()> {
         check_count(host.len(), self.shape())?;

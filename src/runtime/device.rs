@@ -49,6 +49,13 @@ impl Backend {
     ///
     /// # Errors
     /// [`Error::Argument`] for any other value.
+    ///
+    /// ```
+    /// if let Some(backend) = cutlet::Backend::from_env()? {
+    ///     println!("CUTLET_BACKEND asks for {backend}");
+    /// }
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn from_env() -> Result<Option<Backend>> {
         match std::env::var("CUTLET_BACKEND") {
             Err(_) => Ok(None),

@@ -136,6 +136,12 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::packed`].
+    ///
+    /// ```
+    /// let a = cutlet::Device::cpu().packed_zeros::<cutlet::u4, 1>([5])?;
+    /// assert_eq!(a.to_bytes()?, [0; 3]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[track_caller]
     pub fn packed_zeros<F: Narrow, const R: usize>(&self, shape: [usize; R]) -> Result<PackedDeviceArray<F, R>> {
         check_shape::<F, R>(shape)?;
@@ -191,11 +197,22 @@ impl<F, const R: usize> PackedDeviceArray<F, R> {
 
 impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// The device it is on.
+    ///
+    /// ```
+    /// let a = cutlet::Device::cpu().packed_zeros::<cutlet::u4, 1>([5])?;
+    /// assert_eq!(a.device(), cutlet::Device::cpu());
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         self.words.device()
     }
 
     /// Extents in elements.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::u4, 2>([2, 5])?.shape(), [2, 5]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn shape(&self) -> [usize; R] {
         self.shape
     }
@@ -212,11 +229,21 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     }
 
     /// Number of elements.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::u4, 2>([2, 5])?.len(), 10);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
     /// Has it no elements?
+    ///
+    /// ```
+    /// assert!(cutlet::Device::cpu().packed_zeros::<cutlet::u4, 2>([2, 0])?.is_empty());
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -225,6 +252,13 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     ///
     /// # Errors
     /// [`Error::Driver`] when this work failed.
+    ///
+    /// ```
+    /// use cutlet::{Device, Narrow, i3};
+    /// let values = [-4.0, 0.0, 3.0].map(i3::from_value);
+    /// assert_eq!(Device::cpu().packed(&values, [3])?.to_vec()?, values);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn to_vec(&self) -> Result<Vec<F>> {
         Ok(unpack(&self.to_bytes()?, self.shape[R - 1]))
     }
@@ -233,6 +267,13 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     ///
     /// # Errors
     /// As [`PackedDeviceArray::to_vec`].
+    ///
+    /// ```
+    /// use cutlet::{Device, Narrow, u4};
+    /// let a = Device::cpu().packed(&[1, 2, 3].map(u4::from_code), [3])?;
+    /// assert_eq!(a.to_bytes()?, [0x21, 0x03]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let row = self.shape[R - 1];
         let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
@@ -245,6 +286,14 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     ///
     /// # Errors
     /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    ///
+    /// ```
+    /// use cutlet::{Device, Narrow, u4};
+    /// let mut a = Device::cpu().packed_zeros::<u4, 1>([3])?;
+    /// a.copy_from(&[1, 2, 3].map(u4::from_code))?;
+    /// assert_eq!(a.to_bytes()?, [0x21, 0x03]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     #[track_caller]
     pub fn copy_from(&mut self, host: &[F]) -> Result<()> {
         check_count("values", host.len(), Some(self.len()), self.shape)?;
@@ -274,11 +323,37 @@ pub struct PackedSpecMut<F, const R: usize>(PackedSpec<F, R>);
 
 impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     /// A packed array of this shape.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn unpack(x: ct::PackedArray<ct::u4, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(ct::bid(0), x.load(ct::bid(0), [128]).cast::<f32>());
+    /// }
+    ///
+    /// let y = ct::ArraySpec::new([1024]).mutable();
+    /// assert!(ct::code_ir(unpack, (ct::PackedSpec::new([1024]), y))?.contains("store_view_tko"));
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn new(shape: [usize; R]) -> PackedSpec<F, R> {
         PackedSpec { shape, element: PhantomData }
     }
 
     /// As an array that the kernel may write.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn pack(x: Array<f32, 1>, y: ct::PackedArrayMut<ct::u4, 1>) {
+    ///     y.store(ct::bid(0), x.load(ct::bid(0), [128]).cast_narrow::<ct::u4>());
+    /// }
+    ///
+    /// let y = ct::PackedSpec::new([1024]).mutable();
+    /// assert!(ct::code_ir(pack, (ct::ArraySpec::new([1024]), y))?.contains("store_view_tko"));
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn mutable(self) -> PackedSpecMut<F, R> {
         PackedSpecMut(self)
     }

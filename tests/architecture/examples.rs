@@ -13,6 +13,12 @@ const ROOMS: [(&str, &[&str]); 3] = [
     ("layout", &["layout/mod.rs"]),
 ];
 
+/// Rooms of what the host does, and the same files. Of these every public function has an example; types are shown by them.
+const HOST_ROOMS: [(&str, &[&str]); 2] = [("launch", &["lib.rs"]), ("runtime", &["lib.rs"])];
+
+/// Places there that are no part of the crate's front: calls of the driver, and types of the names of others.
+const INNER: [&str; 3] = ["runtime/driver", "launch/promise.rs", "launch/whole/launched.rs"];
+
 /// Public functions that are no items of a type, in a module of their own.
 const OPEN_FILES: [&str; 1] = ["layout/linear.rs"];
 
@@ -27,6 +33,8 @@ struct Scan {
     within: Option<(usize, String)>,
     operations: usize,
     without: Vec<String>,
+    /// Of what the host does: any call is an example of it.
+    host: bool,
     /// Functions and macros: their names, and rows that would say so in the list of all.
     functions: Vec<(String, String)>,
 }
@@ -66,7 +74,8 @@ impl Scan {
                     let row = self.row(name, of_type.map_or("", |(_, owner)| owner), indent);
                     self.functions.push((name.to_string(), row));
                 }
-                if !self.has_example() {
+                let needs_none = self.host && is_type(text);
+                if !(needs_none || self.has_example()) {
                     self.without.push(name.to_string());
                 }
             }
@@ -94,8 +103,11 @@ impl Scan {
     /// Is there a code block that runs, itself, from a macro, or at the rows of the macro around?
     fn has_example(&self) -> bool {
         let mut blocks = self.before.iter().filter_map(|line| line.strip_prefix("/// ```"));
-        let runs = self.has("launch(") || self.has("assert") || self.has("compile(");
-        (blocks.next() == Some("") && runs) || self.has("example!(") || self.has("$(#[$doc])")
+        let runs = self.host || self.has("launch(") || self.has("assert") || self.has("compile(");
+        let block = blocks.next();
+        // What needs a GPU is only compiled.
+        let shown = block == Some("") || (self.host && block == Some("no_run"));
+        (shown && runs) || self.has("example!(") || self.has("$(#[$doc])")
     }
 }
 
@@ -151,16 +163,16 @@ fn exported(text: &str) -> HashSet<String> {
 }
 
 /// What is in a file; what has no example as `file: name`.
-fn scan(file: &Path, text: &str, is_public: &dyn Fn(&str) -> bool) -> Scan {
+fn scan(file: &Path, text: &str, host: bool, is_public: &dyn Fn(&str) -> bool) -> Scan {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
-    let mut scan = Scan::default();
+    let mut scan = Scan { host, ..Scan::default() };
     code.lines().for_each(|line| scan.line(line, is_public));
     scan.without.iter_mut().for_each(|name| *name = format!("{}: {name}", file.display()));
     scan
 }
 
 /// What is in all files of these rooms.
-fn scan_of(rooms: &[(&str, &[&str])]) -> Scan {
+fn scan_of(rooms: &[(&str, &[&str])], host: bool) -> Scan {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut all = Scan::default();
     for (room, lists) in rooms {
@@ -170,9 +182,12 @@ fn scan_of(rooms: &[(&str, &[&str])]) -> Scan {
         sources(&root.join(room), &mut files);
         for file in files.iter().filter(|file| !is_test(file)) {
             let place = file.strip_prefix(&root).unwrap();
+            if host && INNER.iter().any(|inner| place.starts_with(inner)) {
+                continue;
+            }
             let open = OPEN_FILES.iter().any(|open| place == Path::new(open));
             let text = fs::read_to_string(file).unwrap();
-            let found = scan(place, &text, &|name| open || public.contains(name));
+            let found = scan(place, &text, host, &|name| open || public.contains(name));
             all.operations += found.operations;
             all.without.extend(found.without);
             all.functions.extend(found.functions);
@@ -183,10 +198,17 @@ fn scan_of(rooms: &[(&str, &[&str])]) -> Scan {
 
 #[test]
 fn every_public_operation_has_a_runnable_example() {
-    let Scan { operations, without, .. } = scan_of(&ROOMS);
+    let Scan { operations, without, .. } = scan_of(&ROOMS, false);
     assert!(without.is_empty(), "{} of {operations} have no example that runs: {without:#?}", without.len());
     // Were the scan to find less, it would look at the wrong things.
     assert!(operations >= 500, "{operations} public operations");
+}
+
+#[test]
+fn every_public_function_of_the_host_has_a_runnable_example() {
+    let Scan { operations, without, .. } = scan_of(&HOST_ROOMS, true);
+    assert!(without.is_empty(), "{} of {operations} have no example that runs: {without:#?}", without.len());
+    assert!(operations >= 200, "{operations} public functions");
 }
 
 #[test]
@@ -196,7 +218,7 @@ fn every_operation_is_in_the_list_of_all() {
     // The names in rows, without the types before them.
     let links = text.split("\n| [`").skip(1).filter_map(|rest| rest.split("`]").next());
     let listed: HashSet<&str> = links.filter_map(|name| name.trim_end_matches('!').rsplit("::").next()).collect();
-    let operations = scan_of(&ROOMS[..2]).functions;
+    let operations = scan_of(&ROOMS[..2], false).functions;
     let missing = operations.iter().filter(|(name, _)| !listed.contains(name.as_str()));
     let missing: String = missing.map(|(_, row)| format!("\n{row}")).collect();
     assert!(
@@ -252,7 +274,7 @@ functions! {
     shown_row = Row;
 }
 ";
-    let found = scan(Path::new("f"), text, &|name| !["private", "Closed"].contains(&name));
+    let found = scan(Path::new("f"), text, false, &|name| !["private", "Closed"].contains(&name));
     let Scan { operations, without, functions, .. } = found;
     let link = "https://docs.rs/cutlet/latest/cutlet/ops/struct.Open.html#method.method";
     assert_eq!(functions[4].1, format!("| [`method`]({link}) | `Open` | Text |"));

@@ -2,6 +2,7 @@
 
 mod cycles;
 mod examples;
+mod programs;
 mod source;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use source::{code_of, is_test, sources};
 const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("target", &[]),
+    ("temporary", &[]),
     ("dtype", &[]),
     // Of the IR, the names of the rounding modes.
     ("codec", &["dtype", "ir"]),
@@ -28,7 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("pass", &["ir", "dtype", "error", "codec"]),
     ("backend", &["ir", "pass", "dtype", "error", "target", "codec", "layout"]),
     ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
-    ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
+    ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target", "temporary"]),
     ("backend/ptx", &["backend", "ir", "pass", "codec", "layout", "dtype", "error", "target"]),
     // An argument of a launch tells which memory it uses.
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),

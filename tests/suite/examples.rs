@@ -1,62 +1,14 @@
-//! The examples: each at small and odd sizes on every back end, and its PTX at full size through the
-//! assembler without spills. (An example checks its own results.)
-
-#![allow(dead_code, reason = "examples are programs; what their `main` calls is tested")]
-
-#[path = "../../examples/argmax.rs"]
-mod argmax;
-#[path = "../../examples/attention.rs"]
-mod attention;
-#[path = "../../examples/batched_matmul.rs"]
-mod batched_matmul;
-#[path = "../../examples/dropout.rs"]
-mod dropout;
-#[path = "../../examples/embedding.rs"]
-mod embedding;
-#[path = "../../examples/experts.rs"]
-mod experts;
-#[path = "../../examples/fft.rs"]
-mod fft;
-#[path = "../../examples/hello.rs"]
-mod hello;
-#[path = "../../examples/histogram.rs"]
-mod histogram;
-#[path = "../../examples/layernorm.rs"]
-mod layernorm;
-#[path = "../../examples/layernorm_backward.rs"]
-mod layernorm_backward;
-#[path = "../../examples/matmul.rs"]
-mod matmul;
-#[path = "../../examples/mutex.rs"]
-mod mutex;
-#[path = "../../examples/padding.rs"]
-mod padding;
-#[path = "../../examples/prefix_sum.rs"]
-mod prefix_sum;
-#[path = "../../examples/quantized_matmul.rs"]
-mod quantized_matmul;
-#[path = "../../examples/saxpy.rs"]
-mod saxpy;
-#[path = "../../examples/softmax.rs"]
-mod softmax;
-#[path = "../../examples/stencil.rs"]
-mod stencil;
-#[path = "../../examples/transpose.rs"]
-mod transpose;
-#[path = "../../examples/vadd.rs"]
-mod vadd;
-#[path = "../../examples/vocabulary.rs"]
-mod vocabulary;
-#[path = "../../examples/welford.rs"]
-mod welford;
+//! The kernels of the examples, as `benches/kernels` runs them: each at small and odd sizes on every back end, and its PTX at
+//! full size through the assembler without spills. (They check their own results.)
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use cutlet::Target;
 
 use crate::harness::{Session, Suite};
 use crate::lines::without_lines;
+use crate::measure::by_name;
 use crate::ptxas::{self, Demand};
+use crate::temporary::TemporaryFolder;
 use crate::tileiras;
 
 /// Adds the tests of this file.
@@ -64,9 +16,7 @@ pub fn register(suite: &mut Suite) {
     macro_rules! each {
         ($($example:ident: $(($($sizes:literal)*))+;)+) => {$(
             suite.test(concat!("example/", stringify!($example)), |session| {
-                $(check(session, stringify!($example), &[$($sizes),*], |arguments| {
-                    $example::run(&$example::Cli::try_parse_from(arguments)?)
-                })?;)+
+                $(check(session, stringify!($example), &[$($sizes),*])?;)+
                 Ok(())
             });
         )+};
@@ -124,12 +74,11 @@ fn emit(session: Session) -> Result<()> {
     if !matches!(session, Session::Run(device) if device.backend() == cutlet::Backend::Cpu) {
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
+    let folder = TemporaryFolder::new()?;
     let path = folder.path().join("code");
     let emitted = |options: &[&str]| {
         let output = path.display().to_string();
-        let arguments = [&["vadd", "--output", &output, "--emit"], options].concat();
-        vadd::run(&vadd::Cli::try_parse_from(arguments)?)?;
+        start("vadd", &[&["--output", &output, "--emit"], options].concat())?;
         anyhow::Ok(std::fs::read(&path)?)
     };
     let has = |options: &[&str], part: &str| {
@@ -148,15 +97,18 @@ fn emit(session: Session) -> Result<()> {
     Ok(())
 }
 
-fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> Result<()>) -> Result<()> {
-    let call = |options: &[&str]| {
-        let arguments: Vec<String> = [name].iter().chain(options).map(|text| text.to_string()).collect();
-        run(arguments.clone()).context(arguments.join(" "))
-    };
+/// Runs a kernel with these options.
+fn start(name: &str, options: &[&str]) -> Result<()> {
+    let words: Vec<String> = options.iter().map(|text| text.to_string()).collect();
+    by_name(name)?(&words).with_context(|| format!("{name} {}", options.join(" ")))
+}
+
+fn check(session: Session, name: &str, sizes: &[&str]) -> Result<()> {
+    let call = |options: &[&str]| start(name, options);
     // At full size only the element type matters; the other sizes are those of small runs.
     let element = &sizes[sizes.iter().position(|&option| option == "--type").map_or(0..0, |at| at..at + 2)];
     let emitted = |form: &str, target: Target, sizes: &[&str]| {
-        let folder = tempfile::tempdir()?;
+        let folder = TemporaryFolder::new()?;
         let path = folder.path().join("code");
         let (target, output) = (target.to_string(), path.display().to_string());
         let emit = ["--emit", form, "--target", &target, "--output", &output];

@@ -18,11 +18,11 @@ use cutlet::ir::{Module, verify};
 use cutlet::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, trace_kernel};
 use cutlet::pass::optimize;
 use cutlet::{Device, DeviceArray, Target};
-use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 use crate::ptxas::{self, Demand};
+use crate::runner::{Completion, Trial};
 use crate::tileiras;
 
 /// One way to run a test.
@@ -469,7 +469,7 @@ impl Suite {
                     }
                     outcome(&*body, session)
                 };
-                Trial::ignorable_test(name, runner)
+                Trial::new(name, runner)
             };
             trials.push(trial("cpu", Some(Session::Run(Device::cpu()))));
             // The target that has all types.
@@ -481,13 +481,13 @@ impl Suite {
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
             }
             let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
-            trials.push(trial("gpu", on_gpu).with_ignored_flag(on_gpu.is_none() && !required));
+            trials.push(trial("gpu", on_gpu).ignored(on_gpu.is_none() && !required));
             let through_tile_ir = std::env::var_os("CUTLET_SUITE_TILEIR").is_some();
             let on_gpu = gpu.as_ref().ok().filter(|_| through_tile_ir).map(|device| Session::RunTileIr(*device));
-            trials.push(trial("gpu_tileir", on_gpu).with_ignored_flag(on_gpu.is_none()));
+            trials.push(trial("gpu_tileir", on_gpu).ignored(on_gpu.is_none()));
             for target in tileiras::TARGETS {
                 let session = tileiras::found().then(|| Session::AssembleTileIr(target.parse().expect("a target")));
-                trials.push(trial(&format!("tile_{target}"), session).with_ignored_flag(session.is_none()));
+                trials.push(trial(&format!("tile_{target}"), session).ignored(session.is_none()));
             }
             for target in ASSEMBLED {
                 if matches!(target, "sm_86" | "sm_89")
@@ -496,7 +496,7 @@ impl Suite {
                     continue;
                 }
                 let session = ptxas::find().map(|_| Session::Assemble(target.parse().expect("a target"), demand));
-                trials.push(trial(target, session).with_ignored_flag(session.is_none()));
+                trials.push(trial(target, session).ignored(session.is_none()));
             }
         }
         if let Err(error) = &gpu {
@@ -523,25 +523,23 @@ fn is_alone() -> bool {
 }
 
 /// Runs one test in a process of its own.
-fn in_a_process(name: &str) -> Result<Completion, Failed> {
-    let mut program = std::process::Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    let output = program.args(["--exact", name]).env(ALONE, "1").output().map_err(|error| error.to_string())?;
+fn in_a_process(name: &str) -> Result<Completion> {
+    let mut program = std::process::Command::new(std::env::current_exe()?);
+    let output = program.args(["--exact", name]).env(ALONE, "1").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    match output.status.success() && text.contains("1 passed") {
-        true => Ok(Completion::Completed),
-        false => Err(Failed::from(text.into_owned())),
-    }
+    ensure!(output.status.success() && text.contains("1 passed"), "{text}");
+    Ok(Completion::Completed)
 }
 
-fn outcome(body: &Body, session: Session) -> Result<Completion, Failed> {
+fn outcome(body: &Body, session: Session) -> Result<Completion> {
     match body(session) {
         Ok(()) => Ok(Completion::Completed),
         Err(error) => match session.lacks(&error) {
             Some(reason) => {
                 *SKIPPED.lock().unwrap().entry(reason.clone()).or_default() += 1;
-                Ok(Completion::ignored_with(reason))
+                Ok(Completion::Skipped(reason))
             }
-            None => Err(Failed::from(format!("{:#}", error.context(format!("{session:?}"))))),
+            None => Err(error.context(format!("{session:?}"))),
         },
     }
 }

@@ -10,6 +10,7 @@ use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite};
 use crate::ptxas;
+use crate::temporary::TemporaryFolder;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
@@ -73,7 +74,7 @@ fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
     if !nvdisasm.is_file() {
         return Ok(None);
     }
-    let folder = tempfile::tempdir()?;
+    let folder = TemporaryFolder::new()?;
     let disassembled = |text: &str, with: &str, how: &[&str]| {
         let (source, cubin) = (folder.path().join("code.ptx"), folder.path().join("code.cubin"));
         std::fs::write(&source, text)?;
@@ -177,10 +178,11 @@ fn levels(session: Session) -> Result<()> {
         match (session, hints.opt_level, ptxas::find()) {
             (Session::Assemble(target, _), Some(level), Some(ptxas)) => {
                 let ptx = ct::Launch::new(1).hints(hints).code_ptx(multiply, (&a, &b, &mut c), target)?;
-                let source = tempfile::NamedTempFile::new()?;
-                std::fs::write(source.path(), ptx)?;
+                let folder = TemporaryFolder::new()?;
+                let source = folder.path().join("kernel.ptx");
+                std::fs::write(&source, ptx)?;
                 let (arch, level) = (format!("-arch={target}"), format!("-O{level}"));
-                said(ptxas, &[&arch, &level, "-o", "/dev/null", path(source.path())?])?;
+                said(ptxas, &[&arch, &level, "-o", "/dev/null", path(&source)?])?;
             }
             _ if session.only_compiles() => {}
             _ => {

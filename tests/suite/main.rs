@@ -17,7 +17,6 @@
 //! that a target lacks are skipped through Tile IR; the reasons are counted at the end.
 
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
-#![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
 
 mod assert;
 mod atomic;
@@ -46,6 +45,8 @@ mod inline_ptx;
 mod integer;
 mod large;
 mod lines;
+#[path = "../../benches/kernels/measure/mod.rs"]
+mod measure;
 mod memory;
 mod narrow;
 mod narrow_bits;
@@ -62,12 +63,15 @@ mod random_product;
 mod reduce;
 mod require;
 mod rounds;
+mod runner;
 mod scan;
 mod scratch;
 mod shape;
 mod sort;
 mod sweep;
 mod table;
+#[path = "../../src/temporary.rs"]
+mod temporary;
 mod tileiras;
 mod views;
 mod whole;
@@ -75,15 +79,11 @@ mod whole;
 use std::process::ExitCode;
 
 use harness::Suite;
-use libtest_mimic::{Arguments, FormatSetting, Trial};
+use runner::{Completion, Trial};
 
 fn main() -> ExitCode {
     if let Some(code) = print::child() {
         return code;
-    }
-    let mut arguments = Arguments::from_args();
-    if arguments.format.is_none() && !arguments.list {
-        arguments.format = Some(FormatSetting::Terse);
     }
     let mut suite = Suite::default();
     float::register(&mut suite);
@@ -135,9 +135,9 @@ fn main() -> ExitCode {
     let mut trials = suite.trials();
     harness::watch();
     trials.extend(random::trials());
-    trials.push(Trial::test("reference::formats", || format::self_check().map_err(Into::into)));
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    trials.push(Trial::new("reference::formats", || format::self_check().map(|()| Completion::Completed)));
+    let status = runner::run(trials);
     harness::report_skipped();
     sweep::report();
-    conclusion.exit_code()
+    status
 }

@@ -14,6 +14,8 @@ use cutlet::Target;
 use cutlet::backend::tileir::{Assembler, read};
 use cutlet::ir::{Attr, BlockId, Module, Opcode, Type};
 
+use crate::temporary::TemporaryFolder;
+
 /// What kernels are assembled for.
 pub const TARGETS: [&str; 4] = ["sm_80", "sm_90", "sm_100", "sm_120"];
 
@@ -127,9 +129,10 @@ fn once<K: Hash + Eq>(answers: &Answers<K>, key: K, find: &dyn Fn() -> Result<()
 
 fn compare_texts(bytecode: &[u8]) -> Result<()> {
     let ours = read(bytecode)?.to_string();
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), bytecode)?;
-    let output = Command::new(&tools()?.disassembler).arg(file.path()).output()?;
+    let folder = TemporaryFolder::new()?;
+    let file = folder.path().join("kernel.tilebc");
+    std::fs::write(&file, bytecode)?;
+    let output = Command::new(&tools()?.disassembler).arg(&file).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "tileirdisasm refused the bytecode:\n{said}\n{ours}");
     let theirs = String::from_utf8_lossy(&output.stdout);

@@ -1,13 +1,14 @@
 //! The kernels of `examples/` as a dynamic library, so that the comparison can launch them in one process
-//! with other implementations: `cargo build --release --example compare`.
+//! with other implementations: `cargo build --profile bench --example compare`.
 //!
 //! A row (a kernel at one size) is opened by its name, owns its arrays, and has configurations (tile
 //! sizes, hints), which are compiled, launched and exported one by one. Python fills and reads the
 //! arrays through their addresses. The rows are in [`rows`]; nothing here knows what they compute.
 
-#![allow(clippy::duplicate_mod, reason = "examples are programs, each with the harness they share")]
-
+#[path = "../../kernels/measure/attention_order.rs"]
+mod attention_order;
 mod configuration;
+#[path = "../../kernels/measure/examples.rs"]
 mod examples;
 mod kernels;
 mod movement;

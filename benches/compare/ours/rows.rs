@@ -9,6 +9,7 @@ use cutlet::element::{CastTo, Element, MmaInput};
 use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
+use super::attention_order::{blocks, section};
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
 use super::{examples, movement, narrow, numbers, order};
 
@@ -200,6 +201,7 @@ where
     f32: CastTo<O>,
     O: Element,
 {
+    use examples::matmul::{Form, matmul as matmul_kernel};
     type Set<T, O> = (ct::DeviceArray<T, 2>, ct::DeviceArray<T, 2>, ct::DeviceArray<O, 2>);
     let addresses = |(a, b, c): &Set<T, O>| vec![a.address(), b.address(), c.address()];
     let lying = if columns { [n, k] } else { [k, n] };
@@ -209,20 +211,16 @@ where
     for (tile, hints) in product_tiles(bytes) {
         let label = product_label(tile, hints);
         let tiles = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
-        row = row.with(label.clone(), hints, move |(a, b, c): &mut Set<T, O>, call| {
-            let b = if columns { b.transpose()? } else { b.view() };
-            call.run(tiles, examples::matmul::matmul::<T, I, f32, O>, (&*a, b, c, Constant(tile)))
-        });
-        row = row.with(format!("{label} persistent"), hints, move |(a, b, c): &mut Set<T, O>, call| {
-            let b = if columns { b.transpose()? } else { b.view() };
-            let kernel = examples::matmul::matmul_persistent::<T, I, f32, O>;
-            call.run(tiles.min(multiprocessors), kernel, (&*a, b, c, Constant(tile)))
-        });
+        let mut forms = vec![("", false, false), (" persistent", true, false)];
         if T::DTYPE.is_float() && bytes == 1 {
-            row = row.with(format!("{label} persistent, fast sums"), hints, move |(a, b, c): &mut Set<T, O>, call| {
+            forms.push((" persistent, fast sums", true, true));
+        }
+        for (what, persistent, fast_sums) in forms {
+            let form = Form { tile, persistent, fast_sums };
+            let blocks = if persistent { tiles.min(multiprocessors) } else { tiles };
+            row = row.with(format!("{label}{what}"), hints, move |(a, b, c): &mut Set<T, O>, call| {
                 let b = if columns { b.transpose()? } else { b.view() };
-                let kernel = examples::matmul::matmul_fast_acc::<T, I, f32, O>;
-                call.run(tiles.min(multiprocessors), kernel, (&*a, b, c, Constant(tile)))
+                call.run(blocks, matmul_kernel::<T, I, f32, O>, (&*a, b, c, Constant(form)))
             });
         }
     }
@@ -260,7 +258,7 @@ where
     T: MmaInput<T, f32> + Element,
     f32: CastTo<T>,
 {
-    use examples::attention::{Form, attention, blocks, section};
+    use examples::attention::{Form, attention};
     type Set<T> = [ct::DeviceArray<T, 4>; 4];
     let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let shape = [batch, heads, seq, dim];
@@ -270,7 +268,7 @@ where
     let (section, multiprocessors) = (section(seq, dim, size_of::<T>(), causal), place.device.num_multiprocessors());
     for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]] {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
-        let form = Form { tile, dim, group: 1, causal };
+        let form = Form { tile: [tile[0], tile[1], dim], group: 1, causal };
         let warps = (tile[0] == 256 && dim <= 64).then_some(NO_HINTS.num_warps(16));
         // Two blocks have registers for tiles of so many numbers.
         let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128).then_some(NO_HINTS.occupancy(2));
@@ -283,7 +281,7 @@ where
             for section in std::iter::once(section).chain(fewer) {
                 let label = if causal { format!("{label}, {section} heads") } else { label.clone() };
                 row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
-                    call.run(blocks, attention::<T>, (&*q, &*k, &*v, out, scale, section, Constant(form)))
+                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), out, (scale, section), Constant(form)))
                 });
             }
         }

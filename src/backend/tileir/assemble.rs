@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::backend::Assembly;
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::target::Target;
+use crate::temporary::TemporaryFolder;
 
 /// Variables that name CUDA toolkits.
 const TOOLKITS: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
@@ -79,8 +80,8 @@ impl Assembler {
         }
     }
 
-    fn folder(&self) -> Result<tempfile::TempDir> {
-        tempfile::Builder::new().prefix("cutlet-").tempdir().map_err(|source| self.io(source))
+    fn folder(&self) -> Result<TemporaryFolder> {
+        TemporaryFolder::new().map_err(|source| self.io(source))
     }
 
     /// Runs the assembler with these arguments; what it says goes to the file `log` first: a pipe that nobody empties
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_assembler_that_never_ends_is_stopped() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = TemporaryFolder::new().expect("a folder");
         let script = folder.path().join("tileiras");
         std::fs::write(&script, "#!/bin/sh\nexec sleep 600\n").expect("a script");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);

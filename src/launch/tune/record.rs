@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::key::TuneKey;
@@ -55,8 +56,7 @@ impl Record {
 /// done again changes the lines of its own record alone.
 ///
 /// ```
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("scale.tune");
+/// # let path = std::env::temp_dir().join(format!("cutlet-scale-{}.tune", std::process::id()));
 /// # fn work(tile: usize) -> cutlet::Result<()> { Ok(std::thread::sleep(std::time::Duration::from_micros(tile as u64))) }
 /// let tuner = cutlet::Tuner::new().name("scale").record(&path).bench(cutlet::Bench::new().runs(3));
 /// tuner.run(cutlet::Device::cpu(), &mut (), [64usize, 1024], |(), &tile| work(tile))?;
@@ -64,6 +64,7 @@ impl Record {
 /// let records = cutlet::tune::Records::read(&path)?;
 /// assert_eq!(records.all()[0].winner, "64");
 /// assert_eq!(cutlet::tune::Records::parse("scale.tune", &records.to_string())?, records);
+/// # std::fs::remove_file(path).unwrap();
 /// # Ok::<(), cutlet::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,10 +132,15 @@ impl Records {
         let failed = |source| Error::Io { path: path.display().to_string(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-        std::fs::write(file.path(), self.to_string()).map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        // Whoever reads meanwhile finds the one or the other, whole.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let part = folder.join(format!(".cutlet-{}-{number}.part", std::process::id()));
+        let written = std::fs::write(&part, self.to_string()).and_then(|()| std::fs::rename(&part, path));
+        written.map_err(|error| {
+            let _ = std::fs::remove_file(&part);
+            failed(error)
+        })
     }
 
     /// All records, sorted by what they are good for.

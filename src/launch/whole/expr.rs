@@ -277,6 +277,13 @@ fn limits<T: Number>() -> (T, T) {
 
 impl<T: Whole, const R: usize> DeviceArray<T, R> {
     /// The array as an expression, of which [`ArrayExpr`] has the methods.
+    ///
+    /// ```
+    /// use cutlet::{ArrayExpr, Device};
+    /// let x = Device::cpu().array(&[1.0f32, 2.0], [2])?;
+    /// assert_eq!(x.expr().map(|x| x * 2.0).to_array()?.to_vec()?, [2.0, 4.0]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn expr(&self) -> DeviceView<'_, T, R> {
         self.view()
     }
@@ -284,6 +291,13 @@ impl<T: Whole, const R: usize> DeviceArray<T, R> {
 
 impl<'a, T: Whole, const R: usize> DeviceView<'a, T, R> {
     /// The view as an expression, of which [`ArrayExpr`] has the methods.
+    ///
+    /// ```
+    /// use cutlet::{ArrayExpr, Device};
+    /// let x = Device::cpu().array(&[1.0f32, 2.0, 3.0], [3])?;
+    /// assert_eq!(x.slice(0, 1..)?.expr().map(|x| x * 2.0).to_array()?.to_vec()?, [4.0, 6.0]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
     pub fn expr(self) -> DeviceView<'a, T, R> {
         self
     }

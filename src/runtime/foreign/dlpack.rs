@@ -218,6 +218,16 @@ struct Exported<T, const R: usize> {
 /// # Errors
 /// [`Error::Argument`] for a stream of another device, and for elements of four bits; [`Error::Driver`] when earlier work
 /// on the device failed. The array is dropped then.
+///
+/// ```
+/// use cutlet::foreign::dlpack;
+/// let device = cutlet::Device::cpu();
+/// let tensor = dlpack::export(device.array(&[1.0f32, 2.0], [2])?, &device.default_stream())?;
+/// // SAFETY: it was just made, and nobody else takes it.
+/// let array = unsafe { dlpack::import::<f32, 1>(tensor, &device.default_stream()) }?;
+/// assert_eq!(array.to_vec()?, [1.0, 2.0]);
+/// # Ok::<(), cutlet::Error>(())
+/// ```
 #[track_caller]
 pub fn export<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Stream) -> Result<*mut ManagedTensor> {
     let dtype = type_of::<T>()?;

@@ -1,4 +1,4 @@
-//! The examples whose kernels are compared, as they are.
+//! The examples whose kernels are measured, compared and tested, as they are.
 
 #![allow(dead_code, reason = "an example is a program; only its kernels are used here")]
 
@@ -12,8 +12,12 @@ pub mod batched_matmul;
 pub mod dropout;
 #[path = "../../../examples/embedding.rs"]
 pub mod embedding;
+#[path = "../../../examples/experts.rs"]
+pub mod experts;
 #[path = "../../../examples/fft.rs"]
 pub mod fft;
+#[path = "../../../examples/hello.rs"]
+pub mod hello;
 #[path = "../../../examples/histogram.rs"]
 pub mod histogram;
 #[path = "../../../examples/layernorm.rs"]
@@ -22,6 +26,10 @@ pub mod layernorm;
 pub mod layernorm_backward;
 #[path = "../../../examples/matmul.rs"]
 pub mod matmul;
+#[path = "../../../examples/mutex.rs"]
+pub mod mutex;
+#[path = "../../../examples/padding.rs"]
+pub mod padding;
 #[path = "../../../examples/prefix_sum.rs"]
 pub mod prefix_sum;
 #[path = "../../../examples/quantized_matmul.rs"]

@@ -1,11 +1,4 @@
-//! What every example shares: its command line, timing, inputs, and the line that it prints.
-
-#![allow(dead_code, unused_imports, reason = "each example compiles this module for itself and uses a part of it")]
-
-mod data;
-mod product;
-mod report;
-mod timing;
+//! Options that every measured kernel takes.
 
 use std::fs;
 use std::io::Write;
@@ -16,68 +9,97 @@ use cutlet::backend::tileir::Version;
 use cutlet::kernel::{ArrivesAs, Kernel};
 use cutlet::{Backend, Device, Format, Grid, Hints, Launch, Target};
 
-pub use data::{Expected, largest_error, normal};
-pub use product::{expected_rows, sample_rows};
-pub use report::{Report, Work};
-pub use timing::Rotation;
+use super::words::{Value, Words};
 
-/// Options that every example takes.
-#[derive(clap::Args, Clone, Debug)]
+/// Options that every measured kernel takes; see [`Options::HELP`].
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to run: cpu, ptx or tileir. Default: the GPU where there is one, else cpu (`CUTLET_BACKEND` decides before that).
-    #[arg(long)]
     backend: Option<Backend>,
-    /// Print the kernel's code instead of running it; no device is needed.
-    #[arg(long, value_enum)]
     emit: Option<Emit>,
-    /// What code is emitted for: sm_80, sm_90a, sm_100, …
-    #[arg(long, default_value_t = Target::SM_90A)]
     target: Target,
-    /// Version of emitted bytecode: 13.1 to 13.5. Default: the lowest that will do.
-    #[arg(long)]
     bytecode_version: Option<Version>,
-    /// Write the emitted code to this file instead of standard output.
-    #[arg(long)]
     output: Option<PathBuf>,
-    /// Timed launches; the median is printed.
-    #[arg(long)]
-    iterations: Option<usize>,
-    /// Warps of a block, if the compiler is not to choose.
-    #[arg(long)]
+    pub(super) iterations: Option<usize>,
     num_warps: Option<u32>,
-    /// Blocks that should fit on a multiprocessor.
-    #[arg(long)]
     occupancy: Option<u32>,
-    /// Stages of loops whose loads are copied ahead; 1: none are.
-    #[arg(long)]
     stages: Option<u32>,
-    /// Blocks of a cluster. In PTX, 2 share what both load; in Tile IR a tile block is divided among them.
-    #[arg(long)]
     num_ctas: Option<u32>,
-    /// How hard the assembler tries: 0 to 3.
-    #[arg(long)]
     opt_level: Option<u32>,
-    /// Have the code name the lines that it comes from.
-    #[arg(long)]
     lines: bool,
 }
 
-/// Forms of code that can be printed.
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
-pub enum Emit {
-    /// The optimised Tile IR.
-    Ir,
-    /// PTX.
-    Ptx,
-    /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
-    Tileir,
-    /// Tile IR bytecode.
-    Tilebc,
-    /// Machine code, made by tileiras.
-    Cubin,
+choice! {
+    /// Forms of code that can be printed.
+    Emit {
+        /// The optimised Tile IR.
+        Ir = "ir",
+        /// PTX.
+        Ptx = "ptx",
+        /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
+        Tileir = "tileir",
+        /// Tile IR bytecode.
+        Tilebc = "tilebc",
+        /// Machine code, made by tileiras.
+        Cubin = "cubin",
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            backend: None,
+            emit: None,
+            target: Target::SM_90A,
+            bytecode_version: None,
+            output: None,
+            iterations: None,
+            num_warps: None,
+            occupancy: None,
+            stages: None,
+            num_ctas: None,
+            opt_level: None,
+            lines: false,
+        }
+    }
 }
 
 impl Options {
+    /// What they are.
+    pub const HELP: &str = "
+  --backend           cpu, ptx or tileir; default: the GPU where there is one, else cpu (CUTLET_BACKEND decides before)
+  --emit              ir, ptx, tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
+                      the code instead of running it; no device is needed
+  --target            what code is emitted for: sm_80, sm_90a (the default), sm_100, …
+  --bytecode-version  of emitted bytecode: 13.1 to 13.5; default: the lowest that will do
+  --output            write the emitted code to this file instead of standard output
+  --iterations        timed launches; the median is printed
+  --num-warps         warps of a block, if the compiler is not to choose
+  --occupancy         blocks that should fit on a multiprocessor
+  --stages            stages of loops whose loads are copied ahead; 1: none are
+  --num-ctas          blocks of a cluster: in PTX, 2 share what both load; in Tile IR a block is divided among them
+  --opt-level         how hard the assembler tries: 0 to 3
+  --lines             have the code name the lines that it comes from";
+
+    /// Takes the option of this name from the words behind it; false: there is none.
+    pub fn take(&mut self, name: &str, words: &mut Words) -> Result<bool> {
+        match name {
+            "backend" => self.backend = Value::take(words)?,
+            "emit" => self.emit = Value::take(words)?,
+            "target" => self.target = Value::take(words)?,
+            "bytecode-version" => self.bytecode_version = Value::take(words)?,
+            "output" => self.output = Value::take(words)?,
+            "iterations" => self.iterations = Value::take(words)?,
+            "num-warps" => self.num_warps = Value::take(words)?,
+            "occupancy" => self.occupancy = Value::take(words)?,
+            "stages" => self.stages = Value::take(words)?,
+            "num-ctas" => self.num_ctas = Value::take(words)?,
+            "opt-level" => self.opt_level = Value::take(words)?,
+            "lines" => self.lines = Value::take(words)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// The device to run on; the cpu device when code is only printed.
     pub fn device(&self) -> Result<Device> {
         Ok(match (self.emit, self.backend) {
@@ -104,7 +126,7 @@ impl Options {
         self.occupancy.unwrap_or(1) as usize
     }
 
-    /// These options, for an example that knows how many blocks should fit on a multiprocessor.
+    /// These options, for a kernel that knows how many blocks should fit on a multiprocessor.
     pub fn with_occupancy(&self, blocks: u32) -> Options {
         Options { occupancy: self.occupancy.or(Some(blocks)), ..self.clone() }
     }

@@ -1,0 +1,17 @@
+//! The kernels of `examples/` at full size, timed and verified, or their code: `cargo bench --bench kernels -- NAME [OPTION]...`.
+//!
+//! `cargo bench --bench kernels -- matmul --help` says which options there are; without a name, all kernels run, on a GPU at
+//! their full sizes.
+
+mod measure;
+
+use anyhow::Result;
+
+fn main() -> Result<()> {
+    // cargo says that this is a benchmark.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    match words.split_first() {
+        Some((name, options)) => measure::by_name(name)?(options),
+        None => measure::ALL.iter().try_for_each(|(_, start)| start(&[])),
+    }
+}

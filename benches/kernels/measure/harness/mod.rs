@@ -1,0 +1,16 @@
+//! What every measured kernel shares: its command line, timing, inputs, and the line that it prints.
+
+#[macro_use]
+pub mod words;
+
+mod data;
+mod options;
+mod product;
+mod report;
+mod timing;
+
+pub use data::{Expected, largest_error, normal};
+pub use options::Options;
+pub use product::{expected_rows, sample_rows};
+pub use report::{Report, Work};
+pub use timing::Rotation;

@@ -1,0 +1,200 @@
+//! Runs tests that the program makes itself, several at a time, and speaks as cargo's own test programs do: the same
+//! arguments, as far as they mean anything here, the same lines and the same exit status. Knows no test.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+/// What became of a test that did not fail.
+pub enum Completion {
+    /// It ran to its end.
+    Completed,
+    /// It found out that what it needs is not there.
+    Skipped(String),
+}
+
+/// A test.
+pub struct Trial {
+    name: String,
+    ignored: bool,
+    body: Box<dyn FnOnce() -> Result<Completion> + Send>,
+}
+
+impl Trial {
+    /// A test of this name.
+    pub fn new(name: impl Into<String>, body: impl FnOnce() -> Result<Completion> + Send + 'static) -> Trial {
+        Trial { name: name.into(), ignored: false, body: Box::new(body) }
+    }
+
+    /// The same test; `ignored`: it only runs where it is asked for.
+    pub fn ignored(self, ignored: bool) -> Trial {
+        Trial { ignored, ..self }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Wishes {
+    filters: Vec<String>,
+    skipped: Vec<String>,
+    exact: bool,
+    list: bool,
+    pretty: bool,
+    /// Ignored tests alone; or with the others.
+    only_ignored: bool,
+    with_ignored: bool,
+    threads: Option<usize>,
+}
+
+impl Wishes {
+    fn parse(words: impl Iterator<Item = String>) -> Result<Wishes> {
+        let mut wishes = Wishes::default();
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let (name, mut value) = match word.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name.to_string(), Some(value.to_string())),
+                _ => (word, None),
+            };
+            let mut value = || value.take().or_else(|| words.next()).with_context(|| format!("{name}: what?"));
+            match name.as_str() {
+                "--exact" => wishes.exact = true,
+                "--list" => wishes.list = true,
+                "--ignored" => wishes.only_ignored = true,
+                "--include-ignored" => wishes.with_ignored = true,
+                "--skip" => wishes.skipped.push(value()?),
+                "--test-threads" => wishes.threads = Some(number(&name, &value()?)?),
+                "--format" => wishes.pretty = value()? == "pretty",
+                "--color" => drop(value()?),
+                "--quiet" | "-q" => wishes.pretty = false,
+                // Nothing is captured, and nothing measured.
+                "--nocapture" | "--no-capture" | "--show-output" | "--test" => {}
+                option if option.starts_with('-') => bail!("{option}: no option of this program"),
+                _ => wishes.filters.push(name),
+            }
+        }
+        Ok(wishes)
+    }
+
+    fn wants(&self, trial: &Trial) -> bool {
+        let names = |text: &String| if self.exact { trial.name == *text } else { trial.name.contains(text.as_str()) };
+        let named = self.filters.is_empty() || self.filters.iter().any(names);
+        named && !self.skipped.iter().any(names) && (trial.ignored || !self.only_ignored)
+    }
+
+    fn runs(&self, trial: &Trial) -> bool {
+        !trial.ignored || self.only_ignored || self.with_ignored
+    }
+}
+
+fn number<T: FromStr>(name: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|_| anyhow!("{name} {text}: no number"))
+}
+
+/// What came of all tests.
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    ignored: usize,
+    failed: Vec<(String, String)>,
+}
+
+impl Count {
+    /// Counts a result and prints it.
+    fn add(&mut self, wishes: &Wishes, name: String, result: Option<Result<Completion>>) {
+        let (sign, word) = match &result {
+            Some(Ok(Completion::Completed)) => (".", "ok".to_string()),
+            Some(Ok(Completion::Skipped(reason))) => ("i", format!("ignored, {reason}")),
+            Some(Err(_)) => ("F", "FAILED".to_string()),
+            None => ("i", "ignored".to_string()),
+        };
+        if wishes.pretty {
+            println!("test {name} ... {word}");
+        } else {
+            let before = self.passed + self.ignored + self.failed.len();
+            print!("{}{sign}", if before > 0 && before.is_multiple_of(100) { "\n" } else { "" });
+            // A terminal shows the signs as they come.
+            let _ = std::io::Write::flush(&mut std::io::stdout());
+        }
+        match result {
+            Some(Ok(Completion::Completed)) => self.passed += 1,
+            Some(Err(error)) => self.failed.push((name, format!("{error:#}"))),
+            Some(Ok(Completion::Skipped(_))) | None => self.ignored += 1,
+        }
+    }
+
+    fn print(&self, filtered_out: usize, start: Instant) {
+        if !self.failed.is_empty() {
+            println!("\n\nfailures:\n");
+            self.failed.iter().for_each(|(name, message)| println!("---- {name} ----\n{message}\n"));
+            println!("\nfailures:");
+            self.failed.iter().for_each(|(name, _)| println!("    {name}"));
+        }
+        println!(
+            "\n\ntest result: {}. {} passed; {} failed; {} ignored; 0 measured; {filtered_out} filtered out; finished in {:.2}s\n",
+            if self.failed.is_empty() { "ok" } else { "FAILED" },
+            self.passed,
+            self.failed.len(),
+            self.ignored,
+            start.elapsed().as_secs_f64()
+        );
+    }
+}
+
+/// Runs a test; a panic is a failure.
+fn run_one(body: Box<dyn FnOnce() -> Result<Completion> + Send>) -> Result<Completion> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
+        Err(anyhow!("panicked: {}", text.unwrap_or_default()))
+    })
+}
+
+/// Runs those of the tests that the command line asks for.
+pub fn run(trials: Vec<Trial>) -> ExitCode {
+    let wishes = match Wishes::parse(std::env::args().skip(1)) {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            eprintln!("{error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    let (all, start) = (trials.len(), Instant::now());
+    let wanted: Vec<Trial> = trials.into_iter().filter(|trial| wishes.wants(trial)).collect();
+    if wishes.list {
+        wanted.iter().for_each(|trial| println!("{}: test", trial.name));
+        return ExitCode::SUCCESS;
+    }
+    let (count, filtered_out) = (wanted.len(), all - wanted.len());
+    println!("\nrunning {count} test{}", if count == 1 { "" } else { "s" });
+    let threads = wishes.threads.or_else(|| thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let (next, (sender, receiver)) = (Mutex::new(wanted.into_iter()), mpsc::channel());
+    let mut results = Count::default();
+    thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, count.max(1)) {
+            let (next, wishes, sender) = (&next, &wishes, sender.clone());
+            scope.spawn(move || {
+                let take = || next.lock().ok().and_then(|mut next| next.next());
+                while let Some(trial) = take() {
+                    let result = wishes.runs(&trial).then_some(trial.body).map(run_one);
+                    if sender.send((trial.name, result)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        receiver.iter().for_each(|(name, result)| results.add(&wishes, name, result));
+    });
+    results.print(filtered_out, start);
+    if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
