@@ -31,7 +31,7 @@ use crate::tile::trace_into_module;
 ///      }",
 /// )
 /// .unwrap();
-/// let mut y = ct::Device::cpu().zeros([10])?;
+/// let mut y = ct::Device::cpu().zeros::<i32, 1>([10])?;
 /// let fill = ct::load(&module, "fill", y.device())?;
 /// assert_eq!(fill.params(), ["tile<ptr<i32>>", "tile<i32>", "tile<i32>"]);
 /// // SAFETY: the entry writes its array, inside of the extent that it is given.
