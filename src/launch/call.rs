@@ -161,6 +161,6 @@ impl Launch<'_> {
             let executable = slot.get().expect("a slot that was specialised is filled");
             self.say_work(device, grid, &kernel, args, executable.remarks());
         }
-        run(&slot, self.stream, grid, wishes.dependent, self.checks(device)?, args.given())
+        run(&slot, self.stream, grid, wishes.dependent, self.checks(&wishes)?, args.given())
     }
 }

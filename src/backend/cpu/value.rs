@@ -10,6 +10,7 @@
 
 use std::rc::Rc;
 
+use super::doubt::Doubt;
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem};
 
@@ -182,6 +183,8 @@ pub(super) enum Val {
     #[default]
     Dead,
     Tile(Rc<Words>),
+    /// A tile some of whose elements a check on request finds wrong.
+    Doubtful(Rc<Words>, Rc<Doubt>),
     View(Rc<Array>),
     Token,
 }
