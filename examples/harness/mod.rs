@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use cutlet::backend::tileir::Version;
 use cutlet::kernel::{ArrivesAs, Kernel};
-use cutlet::{Backend, Device, Format, Grid, Hints, Launch, Target};
+use cutlet::{Backend, Checks, Device, Format, Grid, Hints, Launch, Target};
 
 pub use data::{Expected, largest_error, normal};
 pub use product::{expected_rows, sample_rows};
@@ -60,6 +60,13 @@ pub struct Options {
     /// Have the code name the lines that it comes from.
     #[arg(long)]
     lines: bool,
+    /// What is checked on the cpu back end, as by `CUTLET_CHECK`: all, or races, bounds, division, … with commas between.
+    #[arg(long)]
+    check: Option<Checks>,
+    /// Run every tile block twice, along an axis that the kernel does not ask for: each element is written by two then, which
+    /// `--check races` has to find.
+    #[arg(long, hide = true)]
+    twice: bool,
 }
 
 /// Forms of code that can be printed.
@@ -116,7 +123,11 @@ impl Options {
         (hints.stages, hints.num_ctas) = (self.stages, self.num_ctas);
         hints.opt_level = self.opt_level;
         hints.line_info = self.lines.then_some(true);
-        let launch = Launch::new(grid).hints(hints);
+        let [x, y, z] = grid.into().extents();
+        let mut launch = Launch::new([x, y, if self.twice { 2 * z } else { z }]).hints(hints);
+        if let Some(checks) = self.check {
+            launch = launch.check(checks);
+        }
         self.backend.map_or(launch, |backend| launch.backend(backend))
     }
 

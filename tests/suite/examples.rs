@@ -148,6 +148,28 @@ fn emit(session: Session) -> Result<()> {
     Ok(())
 }
 
+/// Kernels that make nothing of a second block for each tile: they have no array, or take a lock, or a ticket, or add
+/// atomically. (`tests/checks.rs` has faults of those.)
+const HARMLESS: [&str; 4] = ["hello", "histogram", "mutex", "prefix_sum"];
+
+/// On the cpu back end: all checks find nothing, and that of races finds that two blocks do the work of one.
+fn checked(name: &str, arguments: &[String], run: fn(Vec<String>) -> Result<()>) -> Result<()> {
+    let with = |options: &[&str]| {
+        let options = options.iter().map(|text| text.to_string());
+        run(arguments.iter().cloned().chain(options).collect())
+    };
+    with(&["--check", "all", "--iterations", "1"]).context("with all checks")?;
+    // The plain product of matrices in a batch asks for all axes.
+    let asks_for_all = name == "batched_matmul" && !arguments.iter().any(|argument| argument == "--persistent");
+    if HARMLESS.contains(&name) || asks_for_all {
+        return Ok(());
+    }
+    let said = format!("{:?}", with(&["--check", "races", "--iterations", "1", "--twice"]).err());
+    anyhow::ensure!(said.contains("a race: this writes element"), "{name}: a planted race was not found: {said}");
+    anyhow::ensure!(said.contains(&format!("examples/{name}.rs:")), "{name}: a race without its place: {said}");
+    Ok(())
+}
+
 fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> Result<()>) -> Result<()> {
     let call = |options: &[&str]| {
         let arguments: Vec<String> = [name].iter().chain(options).map(|text| text.to_string()).collect();
@@ -164,6 +186,11 @@ fn check(session: Session, name: &str, sizes: &[&str], run: fn(Vec<String>) -> R
         anyhow::Ok(std::fs::read(&path)?)
     };
     match session {
+        Session::Run(device) if device.backend() == cutlet::Backend::Cpu => {
+            let arguments = [&[name, "--backend", "cpu"], sizes].concat();
+            let arguments: Vec<String> = arguments.into_iter().map(String::from).collect();
+            checked(name, &arguments, run).context(arguments.join(" "))
+        }
         Session::Run(_) | Session::RunTileIr(_) => {
             let backend = match session {
                 Session::Run(device) => device.backend().to_string(),

@@ -154,7 +154,7 @@ impl Machine<'_> {
             }
             O::LoadPtr | O::StorePtr | O::AtomicRmw | O::AtomicCas => {
                 let of_mask = op.operand_group("mask").first().and_then(|&value| self.doubt(value));
-                refuse(of_mask.and_then(|doubt| doubt.first(everything)), "a mask")?;
+                refuse(of_mask.and_then(|doubt| doubt.first(everything)), "an index or mask")?;
                 let (places, _) = self.lane_places(op)?;
                 let used = |i: usize| places[i].is_some();
                 let (pointers, what) = match op.code {

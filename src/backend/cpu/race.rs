@@ -35,10 +35,11 @@ const KEPT: usize = 64;
 /// And where they do not: a third block is in conflict with one of them.
 const KEPT_UNORDERED: usize = 2;
 
-/// What was done to an element and may still be in conflict with what comes.
+/// What was done to an element and may still be in conflict with what comes. Most elements have one touch.
 #[derive(Default)]
 struct Element {
-    touches: Vec<Touch>,
+    first: Option<Touch>,
+    more: Vec<Touch>,
 }
 
 impl Element {
@@ -46,18 +47,22 @@ impl Element {
     fn touch(&mut self, touch: Touch, seen: &Clock, most: usize) -> Option<Touch> {
         let precedes =
             |other: &Touch| other.at.0 == touch.at.0 || seen.get(&other.at.0).is_some_and(|&time| time >= other.at.1);
-        let conflicts =
-            |other: &&Touch| (touch.writes || other.writes) && !(touch.atomic && other.atomic) && !precedes(other);
-        if let Some(other) = self.touches.iter().find(conflicts) {
-            return Some(*other);
+        let mut alike = 0;
+        for other in self.first.iter().chain(&self.more) {
+            if (touch.writes || other.writes) && !(touch.atomic && other.atomic) && !precedes(other) {
+                return Some(*other);
+            }
+            alike += usize::from(other.atomic == touch.atomic && other.writes == touch.writes);
         }
         // What is in conflict with an access that this one comes after is so with this one, if this one does as much.
         let covers =
             |other: &Touch| precedes(other) && (touch.writes || !other.writes) && (!touch.atomic || other.atomic);
-        self.touches.retain(|other| !covers(other));
-        let alike = |other: &&Touch| other.atomic == touch.atomic && other.writes == touch.writes;
-        if self.touches.iter().filter(alike).count() < most {
-            self.touches.push(touch);
+        self.more.retain(|other| !covers(other));
+        match &self.first {
+            None => self.first = Some(touch),
+            Some(first) if covers(first) => self.first = Some(touch),
+            Some(_) if alike < most => self.more.push(touch),
+            Some(_) => {}
         }
         None
     }
