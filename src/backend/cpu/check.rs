@@ -28,8 +28,8 @@ pub struct Checks {
     /// accesses, or an acquiring access puts the one behind the other.
     pub races: bool,
     /// A tile that lies wholly outside of its array (which has elements): it reads as padding, and is not written. On the
-    /// ptx back end instead: promises that are broken (`check_bounds(false)`, `assume_bounds`, `assume_divisible_by`,
-    /// `unchecked_add` and the like), which the cpu back end always checks.
+    /// ptx back end instead: promises that are broken (`check_bounds(false)`, `assume_bounds`, `assume_divisible_by`), which
+    /// the cpu back end always checks.
     pub bounds: bool,
     /// Memory of a tile block's own ([`scratch`](crate::scratch)) that is used before it was written. (Arrays of a device
     /// always were: `zeros`, `full`, `array`.)

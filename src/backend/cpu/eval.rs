@@ -20,7 +20,8 @@ use super::program::Code;
 use super::race::{View, Watch};
 use super::shape::{along_axis, cat, set_along_axis};
 use super::turns::Turns;
-use super::value::{Array, Val, Words};
+use super::val::Val;
+use super::value::{Array, Words};
 use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.

@@ -40,6 +40,7 @@ mod program;
 mod race;
 mod shape;
 mod turns;
+mod val;
 mod value;
 mod view;
 
@@ -57,7 +58,8 @@ pub use program::Program;
 use self::eval::{Fault, Machine};
 use self::program::Code;
 use self::race::Watch;
-use self::value::{Val, Width, Words};
+use self::val::Val;
+use self::value::{Width, Words};
 use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
