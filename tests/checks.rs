@@ -128,9 +128,10 @@ fn shifts() {
 
 #[test]
 fn casts() {
-    fn cast<T: Whole + Number, U: Whole + Number>(x: [T; 2]) -> Option<String>
+    fn cast<T, U>(x: [T; 2]) -> Option<String>
     where
-        T: ct::element::CastTo<U>,
+        T: Whole + Number + ct::element::CastTo<U>,
+        U: Whole + Number,
     {
         let device = ct::Device::cpu();
         let (x, mut y) = (device.array(&x, [2]).unwrap(), device.zeros([2]).unwrap());
