@@ -36,7 +36,7 @@ where
     let (zero, nearest_first) = (T::from_f64(0.0), ct::arange::<i32>(WINDOW, 0, 1));
     let before = ct::loop_flow((mine - 1, ct::scalar(zero)), |(last, sum), flow| {
         let words = tiles.gather_with(last - nearest_first, options);
-        let (states, parts) = ((words >> 32).cast::<u32>(), words.cast::<u32>().bitcast::<T>());
+        let (states, parts) = ((words >> 32).cast::<u32>(), words.wrapping_cast::<u32>().bitcast::<T>());
         // From the nearest tile to the first of which not only its own sum is known.
         let (state, part) = ct::reduce((states, parts), 0, (OWN, zero), |(state, sum), (further, part)| {
             let goes_on = state.eq(OWN);

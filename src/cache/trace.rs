@@ -36,6 +36,7 @@ pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
         && a.entries.len() == b.entries.len()
         && a.entries.iter().zip(&b.entries).all(|(a, b)| (&a.name, a.body, &a.hints) == (&b.name, b.body, &b.hints))
         && a.required == b.required
+        && a.written == b.written
         && a.globals.len() == b.globals.len()
         && a.globals.iter().zip(&b.globals).all(|(a, b)| {
             (&a.name, a.ty, &a.value, a.alignment, a.private, a.constant)

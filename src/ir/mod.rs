@@ -41,7 +41,7 @@ mod verify;
 pub use attr::*;
 pub use builder::Builder;
 pub use module::*;
-pub(crate) use overflow::breaks_promise;
+pub(crate) use overflow::{breaks_promise, fits};
 pub use print::PrintOptions;
 pub(crate) use print::TypeText;
 pub use rewrite::Substitution;

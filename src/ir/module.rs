@@ -64,6 +64,17 @@ pub struct ValueData {
     pub def: Def,
 }
 
+/// An operation that the user wrote, not one that is part of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Which.
+    pub op: OpId,
+    /// How the operands are read.
+    pub from: Sign,
+    /// How the result is.
+    pub to: Sign,
+}
+
 /// An operation. The row of its opcode says what the fields mean.
 #[derive(Clone, Debug)]
 pub struct Op {
@@ -224,6 +235,9 @@ pub struct Module {
     /// Assertions in the body of the first entry that each launch checks before anything runs. They depend on
     /// parameters and grid alone. Only the module of a trace has some.
     pub required: Vec<OpId>,
+    /// Arithmetic on integers, conversions to them, and promises about them, as the user wrote them: what checks on request
+    /// look at. Only the module of a trace has some.
+    pub(crate) written: Vec<Written>,
     /// Who wrote the bytecode of this module; text shows it in a comment.
     pub producer: Option<String>,
 }

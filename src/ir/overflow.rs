@@ -14,7 +14,7 @@ pub(crate) fn breaks_promise(op: &Op, width: u32, a: u64, b: u64) -> bool {
 }
 
 /// Does the exact result fit the type? True for ops that make no such promise.
-fn fits(code: Opcode, width: u32, signed: bool, a: u64, b: u64) -> bool {
+pub(crate) fn fits(code: Opcode, width: u32, signed: bool, a: u64, b: u64) -> bool {
     let read = |bits: u64| match signed {
         true => i128::from(((bits << (64 - width)) as i64) >> (64 - width)),
         false => i128::from(bits & (u64::MAX >> (64 - width))),

@@ -86,7 +86,7 @@ impl Launch<'_> {
         let Some(grid) = self.grid.checked(wishes.generator)? else {
             return Err(Error::argument("a grid without tile blocks takes no time that could be measured"));
         };
-        let checks = self.checks(device)?;
+        let checks = self.checks(&wishes)?;
         let own = device.default_stream();
         let stream = self.stream.unwrap_or(&own);
         let mut ready = Vec::with_capacity(sets.len());

@@ -161,6 +161,108 @@ impl Launch<'_> {
             let executable = slot.get().expect("a slot that was specialised is filled");
             self.say_work(device, grid, &kernel, args, executable.remarks());
         }
-        run(&slot, self.stream, grid, wishes.dependent, self.checks(device)?, args.given())
+        run(&slot, self.stream, grid, wishes.dependent, self.checks(&wishes)?, args.given())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Hints;
+    use crate::backend::cpu::Checks;
+    use crate::launch::choices::Wishes;
+    use crate::prelude::*;
+    use crate::runtime::{Backend, Device};
+    use crate::{AtomicOptions, GatherOptions, LoadOptions, ScatterOptions, StoreOptions, arange, bid, ones};
+
+    /// Interprets what code of the ptx back end is made of, where that checks promises.
+    fn asserted<K, A, P>(kernel: K, grid: [u32; 3], args: A) -> Result<()>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        let hints = Hints::default();
+        let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: true };
+        let slot = specialise(&kernel, &args, Device::cpu(), wishes, None)?;
+        run(&slot, None, grid, false, Checks::none(), args.given())
+    }
+
+    fn said(result: Result<()>) -> String {
+        let text = result.expect_err("a promise is broken").to_string();
+        let (place, text) = text.split_once(": a broken promise: ").unwrap_or_else(|| panic!("{text}"));
+        assert!(place.starts_with(file!()), "{place}");
+        text.to_owned()
+    }
+
+    /// A kernel that keeps its promises for the first of two arguments and breaks one for the second.
+    #[track_caller]
+    fn tried<K, P>(kernel: K, good: i32, bad: i32, want: &str) -> Result<()>
+    where
+        K: Kernel<P> + Copy,
+        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): ArrivesAs<P>,
+    {
+        let device = Device::cpu();
+        let (x, mut y) = (device.from_fn([100], |[i]| i as i32)?, device.zeros([100])?);
+        asserted(kernel, [1; 3], (&x, &mut y, good))?;
+        let mut plain = device.zeros([100])?;
+        launch(kernel, 1, (&x, &mut plain, good))?;
+        assert_eq!(y.to_vec()?, plain.to_vec()?);
+        let text = said(asserted(kernel, [1; 3], (&x, &mut y, bad)));
+        assert_eq!(text, format!("{want}\n  in tile block (0, 0, 0)"));
+        Ok(())
+    }
+
+    // SAFETY (all): whether promises are kept is what is tried, on the cpu device, which notices.
+
+    #[test]
+    fn promises_of_views() -> Result<()> {
+        let want = "tile index 3 sticks out of an extent of 100, in tiles of 32, and was promised to be in bounds";
+        let loads = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            y.store(0, x.load_with(i, [32], unsafe { LoadOptions::new().check_bounds(false) }));
+        };
+        tried(loads, 2, 3, want)?;
+        let stores = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            y.store_with(i, x.load(0, [32]), unsafe { StoreOptions::new().check_bounds(false) });
+        };
+        tried(stores, 2, 3, want)?;
+        let want = "tile index -1 sticks out of an extent of 100, in tiles of 32, and was promised to be in bounds";
+        tried(stores, 0, -1, want)
+    }
+
+    #[test]
+    fn promises_of_pointers() -> Result<()> {
+        let gathers = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            let options = unsafe { GatherOptions::new().check_bounds(false) };
+            y.store(0, x.gather_with(arange::<i32>(4, 0, 1) + i, options));
+        };
+        tried(gathers, 96, 97, "element 100 lies outside of an array whose last element is 99 (element [3])")?;
+        let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            // Elements that the mask leaves out promise nothing.
+            let at = arange::<i32>(4, 0, 1);
+            let options = unsafe { ScatterOptions::new().check_bounds(false) };
+            y.scatter_with(at + i, ones([4]), options.mask(at.ge(1)));
+        };
+        tried(scatters, -1, -2, "element -1 lies outside of an array whose last element is 99 (element [1])")?;
+        let adds = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            let at = arange::<i32>(2, 0, 1) + i;
+            crate::if_then(bid(0).eq(0), || {
+                y.atomic_add_with(at, 1, unsafe { AtomicOptions::new().check_bounds(false) });
+            });
+        };
+        tried(adds, 98, 99, "element 100 lies outside of an array whose last element is 99 (element [1])")
+    }
+
+    #[test]
+    fn promises_of_numbers() -> Result<()> {
+        let bounds = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, n: Scalar<i32>| {
+            y.store_scalar(0, unsafe { n.assume_bounds(3..10) } + 1);
+        };
+        tried(bounds, 3, 2, "2 was assumed to be at least 3")?;
+        tried(bounds, 9, 10, "10 was assumed to be at most 9")?;
+        let divisible = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, n: Scalar<i32>| {
+            y.store(0, unsafe { (x.load(0, [4]) * n).assume_divisible_by(8) } / 8);
+        };
+        tried(divisible, 16, 4, "4 was assumed to be divisible by 8 (element [1])")
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Wishes {
     pub generator: Backend,
     /// May it start while the kernel before it runs?
     pub dependent: bool,
+    /// Is the code made for checks: the kernel as it was written for the cpu back end, promises checked for a GPU?
+    pub checked: bool,
 }
 
 /// A launch with choices: stream, back end, hints.
@@ -144,38 +146,80 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// Has the cpu back end check what the kernel does, instead of what the environment variable `CUTLET_CHECK` asks for
-    /// (`all`, or names of [`Checks`] with commas between).
+    /// Has the launch check what the kernel does, instead of what the environment variable `CUTLET_CHECK` asks for (`all`, or
+    /// names of [`Checks`] with commas between). The cpu back end makes all checks, the ptx back end
+    /// [`bounds`](Checks::bounds); of `CUTLET_CHECK` each back end makes what it can.
     ///
     /// ```
     /// use cutlet as ct;
+    /// use cutlet::prelude::*;
     ///
-    /// let mut x = ct::Device::cpu().zeros::<i32, 1>([4])?;
-    /// let all_write = |x: ct::ArrayMut<i32, 1>| x.store(0, ct::ones([4]));
-    /// assert!(ct::Launch::new(2).check(ct::Checks::all()).launch(all_write, (&mut x,)).is_err());
-    /// ct::Launch::new(1).check(ct::Checks::all()).launch(all_write, (&mut x,))?;
-    /// # Ok::<(), cutlet::Error>(())
+    /// fn ratio(x: Array<i32, 1>, y: Array<i32, 1>, z: ArrayMut<i32, 1>) {
+    ///     z.store(0, x.load(0, [4]) / y.load(0, [4]));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, y, mut z) = (device.full([3], 12)?, device.array(&[3, 0, 2], [3])?, device.zeros([3])?);
+    /// let launch = ct::Launch::new(1).check(ct::Checks { division: true, ..ct::Checks::none() });
+    /// // (The fourth element of the tiles is 0 / 0, and is not stored.)
+    /// let error = launch.launch(ratio, (&x, &y, &mut z)).unwrap_err().to_string();
+    /// assert!(error.contains("division by zero: 12 / 0 in i32 at [1] of the tile, and a store at"), "{error}");
+    /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn check(mut self, checks: Checks) -> Launch<'s> {
         self.checks = Some(checks);
         self
     }
 
-    /// The checks of a launch on this device.
+    /// The checks of this launch by a back end.
     ///
     /// # Errors
-    /// [`Error::Argument`] for checks that are wished for on a GPU, and for a variable that names no check.
+    /// [`Error::Argument`] for checks that this back end does not make, and for a variable that names no check.
     #[inline]
     #[track_caller]
-    pub(super) fn checks(&self, device: Device) -> Result<Checks> {
-        match (self.checks, device.backend()) {
-            (Some(checks), Backend::Cpu) => Ok(checks),
-            (None, Backend::Cpu) => checks_from_env(),
-            (Some(checks), _) if checks.any() => Err(Error::argument(format!(
-                "the cpu back end makes checks, and the arrays of this launch are on {device}: make them on `Device::cpu()`"
-            ))),
-            _ => Ok(Checks::none()),
+    pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
+        let made = match backend {
+            Backend::Cpu => Checks::all(),
+            Backend::Ptx => Checks { bounds: true, ..Checks::none() },
+            Backend::TileIr => Checks::none(),
+        };
+        match self.checks {
+            None => Ok(checks_from_env()?.and(made)),
+            Some(checks) if checks == checks.and(made) => Ok(checks),
+            Some(checks) => Err(refused(checks, backend)),
         }
+    }
+
+    /// The checks of a launch of a kernel whose code was made for these wishes.
+    ///
+    /// # Errors
+    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not made for.
+    #[inline]
+    #[track_caller]
+    pub(super) fn checks(&self, wishes: &Wishes) -> Result<Checks> {
+        self.checks_of(wishes.generator, wishes.checked)
+    }
+
+    /// The same for code by a back end; `checked`: was it made for checks? Code that was not makes those of the environment that
+    /// need nothing of it.
+    ///
+    /// # Errors
+    /// As [`Launch::checks`].
+    #[inline]
+    #[track_caller]
+    pub(super) fn checks_of(&self, generator: Backend, checked: bool) -> Result<Checks> {
+        let checks = self.checks_on(generator)?;
+        let on_cpu = generator == Backend::Cpu;
+        let missing = if on_cpu { checks.of_values() } else { checks.bounds } && !checked;
+        if !missing {
+            return Ok(checks);
+        }
+        if self.checks.is_some() {
+            return Err(Error::argument(
+                "this kernel was compiled without the checks that the launch asks for: compile it by `Launch::check(..).compile`",
+            ));
+        }
+        Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
     }
 
     /// Lets the kernel begin while the one before it on the stream still runs: as soon as the tile blocks of that one
@@ -282,7 +326,8 @@ impl<'s> Launch<'s> {
         check_hints(self.hints)?;
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
-            return Ok(Wishes { hints: self.hints, generator: Backend::Cpu, dependent: false });
+            let checked = self.checks_on(Backend::Cpu)?.of_values();
+            return Ok(Wishes { hints: self.hints, generator: Backend::Cpu, dependent: false, checked });
         };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
@@ -290,7 +335,9 @@ impl<'s> Launch<'s> {
             (None, None) => *ASKED.get_or_init(|| Backend::from_env().ok().flatten()),
         };
         let dependent = self.dependent && gpu.target().arch >= 90;
-        Ok(Wishes { hints: self.hints, generator: generator(asked, || driver_compiles(gpu)), dependent })
+        let generator = generator(asked, || driver_compiles(gpu));
+        let checked = self.checks_on(generator)?.bounds;
+        Ok(Wishes { hints: self.hints, generator, dependent, checked })
     }
 
     #[inline]
@@ -359,6 +406,22 @@ fn checks_from_env() -> Result<Checks> {
         (value, checks)
     });
     checks.clone().map_err(|problem| Error::environment("CUTLET_CHECK", value, problem))
+}
+
+#[cold]
+#[track_caller]
+fn refused(checks: Checks, backend: Backend) -> Error {
+    Error::argument(match backend {
+        Backend::Cpu => unreachable!("the cpu back end makes all checks, also {checks:?}"),
+        Backend::Ptx => {
+            "the ptx back end checks promises (`bounds`) alone: for other checks make the arrays of this launch on \
+                         `Device::cpu()`"
+        }
+        Backend::TileIr => {
+            "code by Tile IR has no checks: launch with `backend(Backend::Ptx)` for those of promises (`bounds`), \
+                            or with arrays on `Device::cpu()` for all"
+        }
+    })
 }
 
 /// The device of launches without arrays.

@@ -1,7 +1,7 @@
 //! The code of a kernel as text, without running it and without a device.
 
 use super::choices::Launch;
-use super::compile::optimise;
+use super::compile::{Form, optimise};
 use super::hints::check_hints;
 use super::ptx::generate;
 use super::remarks;
@@ -9,6 +9,7 @@ use super::require::Requirements;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, trace_kernel};
+use crate::runtime::Backend;
 use crate::target::Target;
 
 /// The Tile IR of a kernel after the passes, as text.
@@ -97,7 +98,8 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         check_hints(self.hints)?;
-        let code = generate(&traced(&kernel, &Arguments::of(args))?.0, target, self.hints, true)?;
+        let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
+        let code = generate(&traced_as(&kernel, &Arguments::of(args), form)?.0, target, self.hints, true)?;
         remarks::say_code(&code, code.min_blocks > 1);
         Ok(code.text)
     }
@@ -109,6 +111,15 @@ where
     K: Kernel<P>,
     A: ArrivesAs<P>,
 {
+    traced_as(kernel, args, Form::Plain)
+}
+
+#[track_caller]
+fn traced_as<K, A, P>(kernel: &K, args: &Arguments<A, P>, form: Form) -> Result<(Module, Option<Requirements>)>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
     let name = name_of::<K>();
-    optimise(&name, trace_kernel(&name, kernel, args)?)
+    optimise(&name, trace_kernel(&name, kernel, args)?, form)
 }

@@ -14,20 +14,48 @@ use crate::ir::{Module, Opcode, Type, verify};
 use crate::pass;
 use crate::runtime::{Backend, Device};
 
+/// What the passes make of a trace.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Form {
+    /// What runs fast.
+    Plain,
+    /// What the user wrote, without any pass: for the checks of the cpu back end.
+    Written,
+    /// With promises of the user's as assertions: for those of a GPU.
+    Asserted,
+}
+
+impl Form {
+    /// The form of code by a back end; `checked`: is it made for checks?
+    pub fn of(generator: Backend, checked: bool) -> Form {
+        match (checked, generator) {
+            (false, _) => Form::Plain,
+            (true, Backend::Cpu) => Form::Written,
+            (true, Backend::Ptx | Backend::TileIr) => Form::Asserted,
+        }
+    }
+}
+
 /// Verifies a trace, takes the conditions of launches out of it, runs the passes and verifies again.
 ///
 /// # Errors
 /// [`Error::Kernel`] for a trace that is ill-formed, [`Error::Compile`] for a pass that broke it.
-pub(super) fn optimise(name: &str, module: Module) -> Result<(Module, Option<Requirements>)> {
-    let (module, checks) = optimise_apart(name, module)?;
+pub(super) fn optimise(name: &str, module: Module, form: Form) -> Result<(Module, Option<Requirements>)> {
+    let (module, checks) = optimise_apart(name, module, form)?;
     let required = checks.map(|checks| Requirements::new(name, &checks)).transpose()?;
     Ok((module, required))
 }
 
 /// [`optimise`] with the conditions as a module.
-pub(super) fn optimise_apart(name: &str, mut module: Module) -> Result<(Module, Option<Module>)> {
+pub(super) fn optimise_apart(name: &str, mut module: Module, form: Form) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
     let required = pass::split_required(&mut module);
+    match form {
+        Form::Plain => {}
+        Form::Written => return Ok((module, required)),
+        Form::Asserted => pass::check_promises(&mut module),
+    }
+    module.written.clear();
     pass::optimize(&mut module);
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.into(),
@@ -60,13 +88,15 @@ pub(super) fn compile(
     let Some(folder) = report::folder() else { return build(name, module, device, wishes, stages) };
     let trace = module.clone();
     build(name, module, device, wishes, stages).map_err(|error| {
+        let form = Form::of(wishes.generator, wishes.checked);
         let case = report::Case { kernel: name, trace: &trace, device, wishes };
-        case.reported(&folder, error, |name, module| Ok(optimise(name, module)?.0))
+        case.reported(&folder, error, |name, module| Ok(optimise(name, module, form)?.0))
     })
 }
 
 fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages: Stages) -> Result<Executable> {
-    let (mut module, required) = stages.time("passes", || optimise(name, module))?;
+    let (mut module, required) =
+        stages.time("passes", || optimise(name, module, Form::of(wishes.generator, wishes.checked)))?;
     if wishes.dependent {
         wait_first(&mut module);
     }

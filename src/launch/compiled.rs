@@ -11,6 +11,7 @@ use super::raw::RawLaunch;
 use super::remarks::Remarks;
 use super::run::run;
 use super::specialise::{Specialised, key_of, specialise};
+use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
 use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, StoredConstant, name_of, refuse_nested};
 use crate::runtime::Device;
@@ -36,6 +37,8 @@ pub struct CompiledKernel<Args> {
     slot: Specialised,
     device: Device,
     wishes: Wishes,
+    /// Those of the launch that it was compiled by.
+    checks: Option<Checks>,
     key: Box<[u64]>,
     constants: Vec<StoredConstant>,
     /// What the arguments were, as types.
@@ -108,7 +111,7 @@ impl Launch<'_> {
         args.given().store_constants(&mut constants);
         let (name, key) = (name_of::<K>(), key.words().into());
         let form = Arguments::<A, P>::identity::<()>();
-        Ok(CompiledKernel { name, slot, device, wishes, key, constants, form, args: PhantomData })
+        Ok(CompiledKernel { name, slot, device, wishes, checks: self.checks, key, constants, form, args: PhantomData })
     }
 
     /// Runs a compiled kernel; back end and hints of this launch do not matter.
@@ -144,7 +147,8 @@ impl Launch<'_> {
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
             return self.grid.may_be_empty(args.given());
         };
-        run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, self.checks(device)?, args.given())
+        let checks = Launch { checks: self.checks.or(kernel.checks), ..*self }.checks(&kernel.wishes)?;
+        run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, checks, args.given())
     }
 }
 

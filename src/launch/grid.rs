@@ -29,6 +29,16 @@ fn limits(generator: Backend) -> [u32; 3] {
 pub struct Grid([i64; 3]);
 
 impl Grid {
+    /// Tile blocks along the three axes.
+    ///
+    /// ```
+    /// assert_eq!(cutlet::Grid::from([5, 2]).extents(), [5, 2, 1]);
+    /// ```
+    #[must_use]
+    pub fn extents(self) -> [i64; 3] {
+        self.0
+    }
+
     /// Is there a reason to run nothing? A grid without tile blocks has one where an array of the launch has no elements,
     /// or where the launch has no arrays that are known.
     ///

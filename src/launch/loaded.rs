@@ -120,13 +120,13 @@ impl Launch<'_> {
     #[track_caller]
     pub unsafe fn launch_loaded<A: LaunchArg>(&self, kernel: &LoadedKernel, args: A) -> Result<()> {
         refuse_nested(|| kernel.name.clone())?;
-        let device = self.device_ahead(kernel.device, &args)?;
+        self.device_ahead(kernel.device, &args)?;
         kernel.check(&args)?;
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
             return self.grid.may_be_empty(&args);
         };
         let slot = kernel.slot_for(&args)?;
-        run(&slot, self.stream, grid, kernel.wishes.dependent, self.checks(device)?, &args)
+        run(&slot, self.stream, grid, kernel.wishes.dependent, self.checks(&kernel.wishes)?, &args)
     }
 }
 

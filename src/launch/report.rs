@@ -76,7 +76,7 @@ mod tests {
         let x = crate::ArraySpec::<f32, 1>::new([64]).mutable();
         let kernel = |x: ArrayMut<f32, 1>| x.store(0, crate::ones([64]));
         let trace = trace_kernel("fill", &kernel, &Arguments::of((x,)))?;
-        let wishes = Wishes { hints: Hints::default(), generator: Backend::Cpu, dependent: false };
+        let wishes = Wishes { hints: Hints::default(), generator: Backend::Cpu, dependent: false, checked: false };
         let case = Case { kernel: "fill", trace: &trace, device: Device::cpu(), wishes };
         let folder = crate::temporary::TemporaryFolder::new().expect("a folder");
         let defect = |log: &str| Error::Compile { kernel: "fill".into(), stage: "ptxas", log: log.into() };

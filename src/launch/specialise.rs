@@ -43,7 +43,8 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
     key.push(word(hints.code_limit) << 32 | word(hints.loop_limit));
     let lines = hints.line_info.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = lines << 2 | u64::from(hints.device_debug) << 1 | u64::from(hints.memcheck);
+    let flags =
+        u64::from(wishes.checked) << 4 | lines << 2 | u64::from(hints.device_debug) << 1 | u64::from(hints.memcheck);
     key.push(word(hints.opt_level) << 32 | flags);
     key
 }

@@ -15,7 +15,7 @@ use std::ops::{
 };
 
 use super::mode::scoped;
-use super::operand::{Beside, Operand, elementwise, operand, uniform, value};
+use super::operand::{Beside, Operand, elementwise, operand, uniform, value, written};
 use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
@@ -81,7 +81,12 @@ fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: S
     if matches!(code, Opcode::DivI | Opcode::RemI) {
         check_divisor(place, name, rhs);
     }
-    uniform(place, name, code, scoped(code, X::Elem::DTYPE, attrs), &[lhs, rhs])
+    let attrs = scoped(code, X::Elem::DTYPE, attrs);
+    if X::Elem::DTYPE.is_float() {
+        uniform(place, name, code, attrs, &[lhs, rhs])
+    } else {
+        written(place, name, code, attrs, &[lhs, rhs])
+    }
 }
 
 macro_rules! operators {

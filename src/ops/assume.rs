@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::operand::methods;
 use crate::element::Int;
-use crate::ir::{Attr, Opcode, Predicate};
+use crate::ir::{Attr, Opcode, Predicate, Sign};
 use crate::tile::{Handle, Place, Raw, Scalar, Tile, here, record};
 
 /// Records a promise about a value; gives the value about which it holds.
@@ -14,6 +14,8 @@ fn assume(place: Place, raw: Raw, predicate: Predicate) -> Raw {
         let Some(value) = t.usable(raw, place) else { return raw };
         let (dtype, shape) = (t.builder.module.dtype(value), t.shape(raw));
         let value = t.put(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], dtype, &shape);
+        // The IR reads bounds with a sign.
+        t.written(value, [Sign::Signed; 2]);
         t.raw(value)
     })
 }

@@ -43,7 +43,11 @@ impl Kind {
     }
 
     fn sign(self) -> Attr {
-        Attr::Sign(if self.signed { Sign::Signed } else { Sign::Unsigned })
+        Attr::Sign(self.reading())
+    }
+
+    fn reading(self) -> Sign {
+        if self.signed { Sign::Signed } else { Sign::Unsigned }
     }
 }
 
@@ -119,7 +123,13 @@ methods! { [Element]
         T: CastTo<U>,
     {
         let (source, target) = (Kind::of::<T>(), Kind::of::<U>());
-        elementwise(here(), "cast", &[value(self)], |t, v, shape| convert(t, v[0], source, target, shape))
+        elementwise(here(), "cast", &[value(self)], |t, v, shape| {
+            let result = convert(t, v[0], source, target, shape);
+            if !target.dtype.is_float() && target.dtype != DType::I1 && result != v[0] {
+                t.written(result, [source, target].map(Kind::reading));
+            }
+            result
+        })
     }
 
     /// Float to float with a stated rounding. `NearestEven` and `Zero` exist for most pairs (8- and 4-bit

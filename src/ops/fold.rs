@@ -1,9 +1,10 @@
 //! How reductions and scans are recorded: their operands checked, the closure traced once as their body.
 
+use super::arithmetic::sign;
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::table::Effect;
-use crate::ir::{Attr, Literal, Opcode, Type, TypeId, Value};
+use crate::ir::{Attr, Literal, Opcode, Sign, Type, TypeId, Value};
 use crate::tile::{Place, Raw, Region, Trace, here, in_region, record};
 
 /// What combines accumulators with elements, one of each operand: a recorded closure of the user, or one op.
@@ -123,13 +124,21 @@ impl Fold<'_> {
 
 /// A body of one op, for operands of one type.
 #[track_caller]
-pub(super) fn by_op(place: Place, dtype: DType, code: Opcode, attrs: &[Attr]) -> impl Fn(&[Raw], &[Raw]) -> Vec<Raw> {
+pub(super) fn by_op(
+    place: Place,
+    (dtype, sign): (DType, Sign),
+    code: Opcode,
+    attrs: &[Attr],
+) -> impl Fn(&[Raw], &[Raw]) -> Vec<Raw> {
     move |accumulators: &[Raw], elements: &[Raw]| {
         record(|t| {
             // In the order of the body's arguments; the ops are commutative.
             let operands =
                 [elements[0], accumulators[0]].map(|raw| t.usable(raw, place).expect("arguments of the body"));
             let value = t.put(code, &operands, attrs.to_vec(), dtype, &[]);
+            if matches!(code, Opcode::AddI | Opcode::MulI) {
+                t.written(value, [sign; 2]);
+            }
             vec![t.raw(value)]
         })
     }
@@ -148,7 +157,7 @@ impl<T: Element> ByOp<'_, T> {
     #[track_caller]
     pub fn fold<X>(&self, what: &'static str, work: impl FnOnce(&Fold<'_>) -> X) -> X {
         let place = here();
-        let combine = by_op(place, T::DTYPE, self.code, self.attrs);
+        let combine = by_op(place, (T::DTYPE, sign::<T>()), self.code, self.attrs);
         let region = Region { what, place, scalar_only: true };
         let identities = vec![super::tile_set::literal(self.identity)];
         work(&Fold { place, name: self.name, region, identities, combine: &combine })

@@ -14,7 +14,9 @@ fn divide<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64], rounding: Round
         // Tile IR has no floored unsigned division; it truncates, which is the same.
         let rounding = if !T::SIGNED && rounding == Rounding::NegInf { Rounding::Zero } else { rounding };
         let attrs = vec![Attr::Sign(sign::<T>()), Attr::Rounding(rounding)];
-        return t.put(Opcode::DivI, v, attrs, dtype, shape);
+        let quotient = t.put(Opcode::DivI, v, attrs, dtype, shape);
+        t.written(quotient, [sign::<T>(); 2]);
+        return quotient;
     }
     let quotient = t.put(Opcode::DivF, v, vec![Attr::Rounding(Rounding::NearestEven)], dtype, shape);
     match rounding {
@@ -40,6 +42,9 @@ fn floored_remainder<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> V
     let (rem, xor) = (if is_float { Opcode::RemF } else { Opcode::RemI }, Opcode::XorI);
     let attrs = if is_float { vec![] } else { vec![Attr::Sign(sign::<T>())] };
     let r = t.put(rem, v, attrs, dtype, shape);
+    if !is_float {
+        t.written(r, [sign::<T>(); 2]);
+    }
     if !is_float && !T::SIGNED {
         return r;
     }

@@ -78,6 +78,7 @@ mod tiles;
 mod turns;
 mod unchecked;
 mod visit;
+mod wrapping;
 
 pub use access::{Cache, LoadOptions, StoreOptions};
 pub use atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg};

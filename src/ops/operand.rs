@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::element::{Element, bf16, f16};
-use crate::ir::{Attr, Opcode, Value};
+use crate::ir::{Attr, Opcode, Sign, Value};
 use crate::tile::{Arg, ElementwiseBody, Handle, Place, Raw, Scalar, Source, Tile, TileLike, Trace, record};
 
 /// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
@@ -198,6 +198,30 @@ fn uniform_of_rank(
     dtype: DType,
 ) -> Raw {
     let mut put = |t: &mut Trace, v: &[Value], shape: &[i64]| t.put(code, v, attrs.clone(), dtype, shape);
+    elementwise_of_rank(place, name, operands, rank, dtype, &mut put)
+}
+
+/// As [`uniform`], of an op on integers that the user wrote: see [`Trace::written`].
+#[track_caller]
+pub(super) fn written<X: TileLike>(place: Place, name: &str, code: Opcode, attrs: Vec<Attr>, operands: &[Arg]) -> X {
+    let sign = if X::Elem::SIGNED { Sign::Signed } else { Sign::Unsigned };
+    X::from_raw(written_of_rank(place, name, (code, attrs), operands, X::RANK, (X::Elem::DTYPE, sign)))
+}
+
+#[track_caller]
+fn written_of_rank(
+    place: Place,
+    name: &str,
+    (code, attrs): (Opcode, Vec<Attr>),
+    operands: &[Arg],
+    rank: usize,
+    (dtype, sign): (DType, Sign),
+) -> Raw {
+    let mut put = |t: &mut Trace, v: &[Value], shape: &[i64]| {
+        let value = t.put(code, v, attrs.clone(), dtype, shape);
+        t.written(value, [sign; 2]);
+        value
+    };
     elementwise_of_rank(place, name, operands, rank, dtype, &mut put)
 }
 

@@ -17,7 +17,8 @@ use crate::dtype::DType;
 use crate::error::{Diagnostic, Location, Note};
 use crate::ir::table::Effect;
 use crate::ir::{
-    Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Type, TypeId, Value,
+    Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Sign, Type, TypeId,
+    Value, Written,
 };
 
 /// The user's place, as `#[track_caller]` hands it down.
@@ -502,6 +503,14 @@ impl Trace {
         let values = self.builder.module.op(op).results.clone();
         self.settle(&values, self.builder.block());
         values
+    }
+
+    /// The op of this value is one that the user wrote, which reads operands and result like this.
+    pub fn written(&mut self, value: Value, [from, to]: [Sign; 2]) {
+        let module = &mut self.builder.module;
+        if let Some(op) = module.defining_op(value).filter(|_| !is_part()) {
+            module.written.push(Written { op, from, to });
+        }
     }
 
     /// The op that was recorded last is an assertion that each launch checks.

@@ -103,6 +103,25 @@ fn start(name: &str, options: &[&str]) -> Result<()> {
     by_name(name)?(&words).with_context(|| format!("{name} {}", options.join(" ")))
 }
 
+/// Kernels that make nothing of a second block for each tile: they have no array, or take a lock, or a ticket, or add
+/// atomically. (`tests/checks.rs` has faults of those.)
+const HARMLESS: [&str; 4] = ["hello", "histogram", "mutex", "prefix_sum"];
+
+/// On the cpu back end: all checks find nothing, and that of races finds that two blocks do the work of one.
+fn checked(name: &str, sizes: &[&str]) -> Result<()> {
+    let with = |options: &[&str]| start(name, &[&["--backend", "cpu", "--iterations", "1"], sizes, options].concat());
+    with(&["--check", "all"]).context("with all checks")?;
+    // The plain product of matrices in a batch asks for all axes.
+    let asks_for_all = name == "batched_matmul" && !sizes.contains(&"--persistent");
+    if HARMLESS.contains(&name) || asks_for_all {
+        return Ok(());
+    }
+    let said = format!("{:?}", with(&["--check", "races", "--twice"]).err());
+    anyhow::ensure!(said.contains("a race: this "), "{name}: a planted race was not found: {said}");
+    anyhow::ensure!(said.contains(&format!("examples/{name}.rs:")), "{name}: a race without its place: {said}");
+    Ok(())
+}
+
 fn check(session: Session, name: &str, sizes: &[&str]) -> Result<()> {
     let call = |options: &[&str]| start(name, options);
     // At full size only the element type matters; the other sizes are those of small runs.
@@ -116,6 +135,7 @@ fn check(session: Session, name: &str, sizes: &[&str]) -> Result<()> {
         anyhow::Ok(std::fs::read(&path)?)
     };
     match session {
+        Session::Run(device) if device.backend() == cutlet::Backend::Cpu => checked(name, sizes),
         Session::Run(_) | Session::RunTileIr(_) => {
             let backend = match session {
                 Session::Run(device) => device.backend().to_string(),

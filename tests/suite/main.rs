@@ -57,6 +57,7 @@ mod pieces;
 mod pointer;
 mod print;
 mod product;
+mod promises;
 mod ptxas;
 mod random;
 mod random_product;
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
     dependent::register(&mut suite);
     flow::register(&mut suite);
     assert::register(&mut suite);
+    promises::register(&mut suite);
     print::register(&mut suite);
     grid::register(&mut suite);
     lines::register(&mut suite);

@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::atomic;
-use super::check::Touch;
-use super::eval::Machine;
+use super::eval::{Machine, Own};
 use super::int;
 use super::memory::Span;
-use super::value::{Array, Val, Width, Word, Words, with_width, zip};
+use super::race::Touch;
+use super::val::Val;
+use super::value::{Array, Width, Word, Words, with_width, zip};
 use super::view::{self, Footprint, Index};
 use crate::dtype::DType;
 use crate::ir::table::Effect;
@@ -55,7 +56,8 @@ impl Machine<'_> {
         let words = (count as u64 * pointee.storage_bits() as u64).div_ceil(64) + alignment / 8;
         let memory: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
         let address = (memory.as_ptr() as u64).next_multiple_of(alignment);
-        self.allocations.push(memory);
+        let written = if self.checks.unwritten { vec![false; 16 * memory.len()] } else { Vec::new() };
+        self.allocations.push(Own { memory, written });
         self.put(op, Words::W64(vec![address]));
         Ok(())
     }
@@ -107,7 +109,7 @@ impl Machine<'_> {
         };
         let span = self.touch(view, &footprint, dtype, false)?;
         let words = footprint.load(span, dtype, view::padding_bits(dtype, padding));
-        self.fence_after(op);
+        self.fence_after(op, || footprint.places(dtype));
         self.put(op, words);
         self.set_token(op);
         Ok(())
@@ -181,7 +183,7 @@ impl Machine<'_> {
                 out[i] = if dtype == DType::I1 { W::from_u64(u64::from(word.to_u64() != 0)) } else { word };
             })?;
         });
-        self.fence_after(op);
+        self.fence_after(op, || self.ptr_places(op, source).into_iter().flatten().collect());
         self.put(op, words);
         self.set_token(op);
         Ok(())
@@ -212,7 +214,7 @@ impl Machine<'_> {
                 out[i] = span.update::<W>(0, |old| atomic::combine(mode, dtype, old, operand[i].to_u64()));
             })?;
         });
-        self.fence_after(op);
+        self.fence_after(op, || self.ptr_places(op, pointers).into_iter().flatten().collect());
         self.put(op, old);
         self.set_token(op);
         Ok(())
@@ -231,7 +233,7 @@ impl Machine<'_> {
                 out[i] = span.update::<W>(0, |old| if old == expected[i].to_u64() { new[i].to_u64() } else { old });
             })?;
         });
-        self.fence_after(op);
+        self.fence_after(op, || self.ptr_places(op, pointers).into_iter().flatten().collect());
         self.put(op, old);
         self.set_token(op);
         Ok(())
@@ -239,17 +241,47 @@ impl Machine<'_> {
 }
 
 impl Machine<'_> {
-    fn fence_after(&self, op: &Op) {
+    /// What an acquiring access does after it has read these places.
+    fn fence_after(&self, op: &Op, places: impl FnOnce() -> Vec<u64>) {
         match order(op) {
             MemOrder::Acquire | MemOrder::AcqRel => {
                 fence(Ordering::Acquire);
-                self.acquired.set(true);
+                if let Some(watch) = self.watch {
+                    watch.acquire(places().into_iter(), &mut self.view.borrow_mut());
+                }
             }
             MemOrder::Weak | MemOrder::Relaxed | MemOrder::Release => {}
         }
     }
 
     // Checks on request.
+
+    /// The places of an access through pointers, as those of a [`Footprint`]; none where the mask leaves an element out.
+    fn ptr_places(&self, op: &Op, pointers: Value) -> Vec<Option<u64>> {
+        let mask = op.operand_group("mask").first().map(|&mask| u8::of(self.tile(mask)));
+        let place = |(i, &address): (usize, &u64)| mask.is_none_or(|mask| mask[i] != 0).then_some(2 * address);
+        u64::of(self.tile(pointers)).iter().enumerate().map(place).collect()
+    }
+
+    /// Where each element of an access lies in memory, and how many half bytes it has; `None` for those that it leaves out.
+    pub(super) fn lane_places(&self, op: &Op) -> Result<(Vec<Option<u64>>, u64), String> {
+        match op.code {
+            Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
+                let (footprint, dtype) = self.footprint(op, op.operand_group("view")[0])?;
+                Ok((footprint.lane_places(dtype), dtype.storage_bits() as u64 / 4))
+            }
+            code => {
+                let group = match code {
+                    Opcode::LoadPtr => "source",
+                    Opcode::StorePtr => "destination",
+                    _ => "pointers",
+                };
+                let pointers = op.operand_group(group)[0];
+                let bytes = (self.pointee(pointers).storage_bits() as u64 / 8).max(1);
+                Ok((self.ptr_places(op, pointers), 2 * bytes))
+            }
+        }
+    }
 
     fn check_footprint(
         &self,
@@ -259,36 +291,34 @@ impl Machine<'_> {
         index: &[Index],
         dtype: DType,
     ) -> Result<(), String> {
-        let Some(watch) = self.watch else { return Ok(()) };
         let shape = &self.array(view).shape;
         let is_partition = matches!(self.module().ty(view), Type::PartitionView { .. });
-        if watch.checks.bounds && is_partition && footprint.range.is_none() && !shape.contains(&0) {
+        if self.checks.bounds && is_partition && footprint.range.is_none() && !shape.contains(&0) {
             let index: Vec<String> = index.iter().map(Index::to_string).collect();
             let index = index.join(", ");
             return Err(format!(
                 "tile [{index}] lies outside of its array, of extents {shape:?}: fewer tile blocks cover it"
             ));
         }
+        if self.watch.is_none() {
+            return Ok(());
+        }
         self.check_places(op, footprint.places(dtype).into_iter(), dtype.storage_bits() as usize / 8)
     }
 
     /// Notes an access to elements of the launch's memory, of so many bytes.
-    fn check_places(&self, op: &Op, places: impl Iterator<Item = u64>, bytes: usize) -> Result<(), String> {
-        let Some(watch) = self.watch.filter(|watch| watch.checks.races && !self.acquired.get()) else { return Ok(()) };
-        let effect = op.code.spec().effect;
-        let is_atomic_op = matches!(effect, Effect::ReadWrite) || op.code == Opcode::AtomicRedView;
-        let touch = Touch {
-            block: self.id,
-            loc: op.loc,
-            atomic: is_atomic_op || order(op) != MemOrder::Weak,
-            writes: !matches!(effect, Effect::Read),
-        };
-        let mut places = places.peekable();
+    fn check_places(&self, op: &Op, places: impl Iterator<Item = u64> + Clone, bytes: usize) -> Result<(), String> {
+        let Some(watch) = self.watch else { return Ok(()) };
         // Not memory of the block's own, which the next block may get at the same place.
-        if places.peek().is_none_or(|place| self.memory.find(place / 2, 1, false).is_none()) {
+        if places.clone().next().is_none_or(|place| self.memory.find(place / 2, 1, false).is_none()) {
             return Ok(());
         }
-        watch.touch(places, touch).map_err(|(place, other)| {
+        let effect = op.code.spec().effect;
+        let is_atomic_op = matches!(effect, Effect::ReadWrite) || op.code == Opcode::AtomicRedView;
+        let (atomic, writes) = (is_atomic_op || order(op) != MemOrder::Weak, !matches!(effect, Effect::Read));
+        let mut view = self.view.borrow_mut();
+        let touch = view.touch(op.loc, atomic, writes);
+        watch.touch(places.clone(), touch, &view).map_err(|(place, other)| {
             let verb = |touch: Touch| if touch.writes { "writes" } else { "reads" };
             let at = self.module().location(other.loc).map_or_else(|| "?".to_owned(), ToString::to_string);
             let (number, of) = self.memory.position(place, bytes);
@@ -299,7 +329,11 @@ impl Machine<'_> {
                 verb(touch),
                 verb(other)
             )
-        })
+        })?;
+        if matches!(order(op), MemOrder::Release | MemOrder::AcqRel) {
+            watch.release(places, &mut view);
+        }
+        Ok(())
     }
 }
 

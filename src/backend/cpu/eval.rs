@@ -8,17 +8,20 @@
 //! combines neighbours, then neighbouring results, a balanced tree. `scan` combines every position with the one
 //! 1, 2, 4, … before it. Identities take no part: a true identity changes nothing.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
-use super::check::Watch;
+use super::check::Checks;
+use super::doubt::Doubt;
 use super::int;
 use super::memory::{Memory, Span};
 use super::program::Code;
+use super::race::{View, Watch};
 use super::shape::{along_axis, cat, set_along_axis};
 use super::turns::Turns;
-use super::value::{Array, Val, Words};
+use super::val::Val;
+use super::value::{Array, Words};
 use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.
@@ -46,6 +49,19 @@ impl From<String> for Fault {
     }
 }
 
+/// Memory of a tile block's own.
+pub(super) struct Own {
+    pub memory: Box<[AtomicU64]>,
+    /// Which half bytes were written, where that is watched.
+    pub written: Vec<bool>,
+}
+
+impl Own {
+    pub fn span(&self) -> Span<'_> {
+        Span::of_shared(&self.memory)
+    }
+}
+
 /// How a block of ops ended.
 #[derive(Debug)]
 pub(super) enum Flow {
@@ -65,11 +81,15 @@ pub(super) struct Machine<'p> {
     /// What the tile block printed.
     pub printed: String,
     /// The memory of `alloca`s in the blocks that are open.
-    pub allocations: Vec<Box<[AtomicU64]>>,
+    pub allocations: Vec<Own>,
     /// What is checked on request.
+    pub checks: Checks,
+    /// Who looks for races, if anybody does.
     pub watch: Option<&'p Watch>,
-    /// Did the tile block make an acquiring access? What it does then may be ordered behind others.
-    pub acquired: Cell<bool>,
+    /// What the tile block has seen of others.
+    pub view: RefCell<View>,
+    /// Is this the body of a reduction or scan?
+    pub folding: bool,
     frame: Vec<Val>,
     /// Lets other blocks go on; false when there is nothing more to wait for.
     wait: &'p dyn Fn() -> bool,
@@ -80,19 +100,20 @@ impl<'p> Machine<'p> {
         program: &'p Code,
         memory: &'p Memory,
         grid: [u32; 3],
-        watch: Option<&'p Watch>,
+        (checks, watch): (Checks, Option<&'p Watch>),
         wait: &'p dyn Fn() -> bool,
     ) -> Machine<'p> {
-        let acquired = Cell::new(false);
+        let (id, view, folding) = ([0; 3], RefCell::default(), false);
         let frame = vec![Val::Dead; program.module.num_values()];
         let (printed, allocations) = (String::new(), Vec::new());
-        Machine { program, memory, grid, id: [0; 3], printed, allocations, watch, acquired, frame, wait }
+        Machine { program, memory, grid, id, printed, allocations, checks, watch, view, folding, frame, wait }
     }
 
     /// Runs the kernel for one tile block.
     pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
         self.id = id;
-        self.acquired.set(false);
+        self.view = RefCell::new(View::new(id, self.grid));
+        self.folding = false;
         let body = self.program.body;
         self.bind(body, params.iter().cloned());
         let flow = self.run_block(body);
@@ -115,11 +136,12 @@ impl<'p> Machine<'p> {
     pub fn run_block(&mut self, block: BlockId) -> Result<Flow, Fault> {
         let program = self.program;
         let allocated = self.allocations.len();
+        let values = self.checks.of_values();
         let mut flow = Flow::Yield(Vec::new());
         for &id in &program.module.block(block).ops {
             let op = program.module.op(id);
             let place = |fault: Fault| Fault { loc: fault.loc.or(Some(op.loc)), ..fault };
-            let left = self.step(id, op).map_err(place)?;
+            let left = if values { self.checked_step(id, op) } else { self.step(id, op) }.map_err(place)?;
             for value in program.liveness.dying(id) {
                 self.frame[value.index()] = Val::Dead;
             }
@@ -137,8 +159,24 @@ impl<'p> Machine<'p> {
     /// The words of a tile value.
     pub fn tile(&self, value: Value) -> &Rc<Words> {
         match &self.frame[value.index()] {
-            Val::Tile(words) => words,
+            Val::Tile(words) | Val::Doubtful(words, _) => words,
             other => unreachable!("value {} is no tile: {other:?}", value.index()),
+        }
+    }
+
+    /// The doubts about a value.
+    pub fn doubt(&self, value: Value) -> Option<&Rc<Doubt>> {
+        match &self.frame[value.index()] {
+            Val::Doubtful(_, doubt) => Some(doubt),
+            _ => None,
+        }
+    }
+
+    /// Adds doubts to a value that has none.
+    pub fn set_doubt(&mut self, value: Value, doubt: Doubt) {
+        let val = &mut self.frame[value.index()];
+        if let Val::Tile(words) = val {
+            *val = Val::Doubtful(words.clone(), Rc::new(doubt));
         }
     }
 
@@ -167,7 +205,7 @@ impl<'p> Machine<'p> {
     /// A tile operand to be changed in place: copied unless this is its last use.
     pub fn take_words(&mut self, id: OpId, operand: usize) -> Words {
         match self.take(id, operand) {
-            Val::Tile(words) => Rc::unwrap_or_clone(words),
+            Val::Tile(words) | Val::Doubtful(words, _) => Rc::unwrap_or_clone(words),
             other => unreachable!("operand {operand} is no tile: {other:?}"),
         }
     }
@@ -202,7 +240,7 @@ impl<'p> Machine<'p> {
             .find(address, bytes, write)
             .or_else(|| self.program.globals.find(address, bytes, write))
             .or_else(|| {
-                let own = self.allocations.iter().map(|words| Span::of_shared(words));
+                let own = self.allocations.iter().map(Own::span);
                 own.into_iter().find_map(|span| span.part(address.wrapping_sub(span.address()), bytes))
             })
             .or_else(|| {
@@ -363,11 +401,15 @@ impl<'p> Machine<'p> {
 
     fn call(&mut self, body: BlockId, args: Vec<Rc<Words>>) -> Result<Vec<Rc<Words>>, Fault> {
         self.bind(body, args.into_iter().map(Val::Tile));
-        match self.run_block(body)? {
+        let outside = std::mem::replace(&mut self.folding, true);
+        let flow = self.run_block(body)?;
+        self.folding = outside;
+        match flow {
             Flow::Yield(values) => Ok(values
                 .into_iter()
                 .map(|v| match v {
-                    Val::Tile(words) => words,
+                    // Doubts in here are errors at once.
+                    Val::Tile(words) | Val::Doubtful(words, _) => words,
                     other => unreachable!("a region yields tiles, got {other:?}"),
                 })
                 .collect()),

@@ -12,7 +12,8 @@
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
 //! * `access`, `view`, `atomic`, `memory`, `global`, `origin` are loads and stores;
 //! * `turns` counts those of loops, and notices loops that never end;
-//! * `check` has what is checked on request;
+//! * `check` says what is checked on request; `race` looks for races, `checked` runs ops with doubts about numbers
+//!   (`doubt`), which `doubtful` raises;
 //! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
 
 mod access;
@@ -20,7 +21,10 @@ mod assume;
 mod atomic;
 mod cast;
 mod check;
+mod checked;
 mod dispatch;
+mod doubt;
+mod doubtful;
 mod eval;
 mod exact;
 mod float;
@@ -33,8 +37,10 @@ mod origin;
 mod pool;
 mod print;
 mod program;
+mod race;
 mod shape;
 mod turns;
+mod val;
 mod value;
 mod view;
 
@@ -49,10 +55,11 @@ pub(crate) use pool::num_threads;
 pub(crate) use print::failure;
 pub use program::Program;
 
-use self::check::Watch;
 use self::eval::{Fault, Machine};
 use self::program::Code;
-use self::value::{Val, Width, Words};
+use self::race::Watch;
+use self::val::Val;
+use self::value::{Width, Words};
 use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
@@ -105,18 +112,20 @@ impl Program {
             let message = format!("grid {grid:?} is outside of the limits {MAX_GRID:?}");
             return Err(Error::Argument(Diagnostic::new(message, None)));
         }
-        let watch = options.checks.any().then(|| Arc::new(Watch::new(options.checks)));
-        let launch = Launch { code: &self.0, grid, params, memory, watch: watch.as_deref() };
+        let orders = self.0.waits();
+        let checks = options.checks;
+        let watch = checks.races.then(|| Arc::new(Watch::new(orders)));
+        let launch = Launch { code: &self.0, grid, params, memory, checks, watch: watch.as_deref() };
         let blocks = launch.blocks();
-        // With checks in order, if no block can wait for another one: the same report each time.
-        if options.sequential || blocks <= 1 || (watch.is_some() && !self.0.waits()) {
+        // Races are looked for in order, if no block can wait for another one: the same report each time.
+        if options.sequential || blocks <= 1 || (watch.is_some() && !orders) {
             let progress = Progress::default();
             launch.work(&progress, &|| ());
             return launch.finish(&progress, options);
         }
-        let (code, params, memory) = (self.0.clone(), params.into(), memory.clone());
+        let (code, params, memory, watch) = (self.0.clone(), params.into(), memory.clone(), watch.clone());
         let shared =
-            Arc::new(SharedLaunch { code, grid, params, memory, watch: watch.clone(), progress: Progress::default() });
+            Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, progress: Progress::default() });
         pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
         launch.finish(&shared.progress, options)
     }
@@ -139,6 +148,7 @@ struct Launch<'a> {
     grid: [u32; 3],
     params: &'a [ParamWord],
     memory: &'a Memory,
+    checks: Checks,
     watch: Option<&'a Watch>,
 }
 
@@ -148,14 +158,16 @@ struct SharedLaunch {
     grid: [u32; 3],
     params: Box<[ParamWord]>,
     memory: Memory,
+    checks: Checks,
     watch: Option<Arc<Watch>>,
     progress: Progress,
 }
 
 impl pool::Shared for SharedLaunch {
     fn work(&self, reinforce: &dyn Fn()) {
-        let SharedLaunch { code, grid, params, memory, watch, progress } = self;
-        Launch { code, grid: *grid, params, memory, watch: watch.as_deref() }.work(progress, reinforce);
+        let SharedLaunch { code, grid, params, memory, checks, watch, progress } = self;
+        let (grid, checks, watch) = (*grid, *checks, watch.as_deref());
+        Launch { code, grid, params, memory, checks, watch }.work(progress, reinforce);
     }
 }
 
@@ -219,7 +231,7 @@ impl Launch<'_> {
             waits.set(waits.get().wrapping_add(1));
             progress.wait(self.blocks(), waits.get().is_multiple_of(WAITS).then_some(reinforce))
         };
-        let mut machine = Machine::new(self.code, self.memory, self.grid, self.watch, &wait);
+        let mut machine = Machine::new(self.code, self.memory, self.grid, (self.checks, self.watch), &wait);
         let arguments = self.arguments();
         while let Some(number) = next {
             self.run_block(&mut machine, &arguments, number, progress);

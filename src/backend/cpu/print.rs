@@ -5,6 +5,7 @@ use super::int;
 use super::value::Words;
 use crate::dtype::DType;
 use crate::ir::{Elem, Sign};
+use crate::pass::BROKEN;
 
 /// A tile to be printed.
 pub(super) struct Printed<'a> {
@@ -59,9 +60,12 @@ pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usi
     let values: Vec<Printed> =
         values.map(|(&(dtype, _), words)| Printed { elem: Elem::Num(dtype), shape: &[], words }).collect();
     let text = if values.is_empty() { text.to_owned() } else { format(text, &values)? };
-    let colon = if text.is_empty() { "" } else { ": " };
     let element = element.map(|element| format!(" (element {element:?})")).unwrap_or_default();
-    Ok(format!("assertion failed{colon}{text}{element}"))
+    Ok(match &*text {
+        "" => format!("assertion failed{element}"),
+        text if text.starts_with(BROKEN) => format!("{text}{element}"),
+        text => format!("assertion failed: {text}{element}"),
+    })
 }
 
 /// Nested brackets around the elements, `, ` between them; a scalar stands bare.

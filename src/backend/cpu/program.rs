@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::global::Globals;
 use super::liveness::Liveness;
 use super::{origin, turns};
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, Opcode, Value};
+use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Opcode, Value, Written};
 
 impl Code {
     /// Does any access say in which order others see it? Without one no tile block can wait for another.
@@ -37,6 +37,8 @@ pub(super) struct Code {
     pub(super) foreign: FxHashSet<Value>,
     /// Turns after which a loop is taken for endless.
     pub(super) loop_limit: u64,
+    /// What the user wrote, for checks on request.
+    pub(super) written: FxHashMap<OpId, Written>,
 }
 
 impl Program {
@@ -67,6 +69,7 @@ impl Program {
             globals: Globals::of(module),
             foreign: origin::foreign(module, entry.body),
             loop_limit: turns::LIMIT,
+            written: module.written.iter().map(|&written| (written.op, written)).collect(),
         })))
     }
 

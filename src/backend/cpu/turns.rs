@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::value::Val;
+use super::val::Val;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module};
 

@@ -1,4 +1,4 @@
-//! Run-time values: tiles as plain words, views as addresses with extents and strides.
+//! What run-time values are made of: tiles of plain words, views of addresses with extents and strides.
 //!
 //! A tile is a row-major list of words as wide as its element type is stored ([`Width`]), whatever the type
 //! means: moving data never looks at it, arithmetic reads the words as the op says. i1 and i4 and the 4- and
@@ -173,23 +173,6 @@ pub(super) struct Array {
     pub shape: Vec<i64>,
     /// Strides in elements.
     pub strides: Vec<i64>,
-}
-
-/// What a value of the IR holds while a tile block runs.
-#[derive(Clone, Debug, Default)]
-pub(super) enum Val {
-    /// Not defined yet, or not needed any more.
-    #[default]
-    Dead,
-    Tile(Rc<Words>),
-    View(Rc<Array>),
-    Token,
-}
-
-impl Val {
-    pub fn tile(words: Words) -> Val {
-        Val::Tile(Rc::new(words))
-    }
 }
 
 /// One result an element.

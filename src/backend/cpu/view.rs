@@ -145,6 +145,15 @@ impl Footprint {
         places
     }
 
+    /// As [`Footprint::places`], for every element of the tile; `None` is outside.
+    pub fn lane_places(&self, dtype: DType) -> Vec<Option<u64>> {
+        let mut inside = self.places(dtype).into_iter();
+        let mut places = Vec::with_capacity(self.count());
+        // With no range there is an axis whose elements are all outside.
+        each_element(&self.axes, Some(0), &mut |offset| places.push(offset.and_then(|_| inside.next())));
+        places
+    }
+
     fn count(&self) -> usize {
         self.axes.iter().map(Vec::len).product()
     }

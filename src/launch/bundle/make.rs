@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{ArgForm, Arguments, ArrivesAs, Kernel, LaunchArg, name_of, trace_kernel};
 use crate::launch::choices::Launch;
-use crate::launch::compile::optimise_apart;
+use crate::launch::compile::{Form, optimise_apart};
 use crate::launch::hints::{assembly, check_hints};
 use crate::launch::settle::{machine_code, settled};
 use crate::launch::tileir::assembled;
@@ -195,7 +195,7 @@ impl Bundler {
                  (`add_as`)"
             )));
         }
-        let (module, required) = optimise_apart(name, trace_kernel(name, &kernel, &args)?)?;
+        let (module, required) = optimise_apart(name, trace_kernel(name, &kernel, &args)?, Form::Plain)?;
         self.jobs.push(Job { name: name.to_owned(), forms, hints, module, required });
         Ok(self)
     }

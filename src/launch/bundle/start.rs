@@ -70,7 +70,7 @@ impl Launch<'_> {
             refuse_captured(kernel, self.stream)?;
             slot.fill(|| entry.load(device))?;
         }
-        run(&slot, self.stream, grid, false, self.checks(device)?, &args)?;
+        run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false)?, &args)?;
         Ok(args.back())
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use cutlet::backend::tileir::Version;
 use cutlet::kernel::{ArrivesAs, Kernel};
-use cutlet::{Backend, Device, Format, Grid, Hints, Launch, Target};
+use cutlet::{Backend, Checks, Device, Format, Grid, Hints, Launch, Target};
 
 use super::words::{Value, Words};
 
@@ -26,6 +26,10 @@ pub struct Options {
     num_ctas: Option<u32>,
     opt_level: Option<u32>,
     lines: bool,
+    check: Option<Checks>,
+    /// Every tile block runs twice, along an axis that the kernel does not ask for: each element is written by two then, which
+    /// `--check races` has to find.
+    twice: bool,
 }
 
 choice! {
@@ -59,6 +63,8 @@ impl Default for Options {
             num_ctas: None,
             opt_level: None,
             lines: false,
+            check: None,
+            twice: false,
         }
     }
 }
@@ -78,7 +84,9 @@ impl Options {
   --stages            stages of loops whose loads are copied ahead; 1: none are
   --num-ctas          blocks of a cluster: in PTX, 2 share what both load; in Tile IR a block is divided among them
   --opt-level         how hard the assembler tries: 0 to 3
-  --lines             have the code name the lines that it comes from";
+  --lines             have the code name the lines that it comes from
+  --check             what is checked on the cpu back end, as by CUTLET_CHECK: all, or races, bounds, division, …
+                      with commas between";
 
     /// Takes the option of this name from the words behind it; false: there is none.
     pub fn take(&mut self, name: &str, words: &mut Words) -> Result<bool> {
@@ -95,6 +103,8 @@ impl Options {
             "num-ctas" => self.num_ctas = Value::take(words)?,
             "opt-level" => self.opt_level = Value::take(words)?,
             "lines" => self.lines = Value::take(words)?,
+            "check" => self.check = Value::take(words)?,
+            "twice" => self.twice = Value::take(words)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -138,7 +148,11 @@ impl Options {
         (hints.stages, hints.num_ctas) = (self.stages, self.num_ctas);
         hints.opt_level = self.opt_level;
         hints.line_info = self.lines.then_some(true);
-        let launch = Launch::new(grid).hints(hints);
+        let [x, y, z] = grid.into().extents();
+        let mut launch = Launch::new([x, y, if self.twice { 2 * z } else { z }]).hints(hints);
+        if let Some(checks) = self.check {
+            launch = launch.check(checks);
+        }
         self.backend.map_or(launch, |backend| launch.backend(backend))
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use cutlet::backend::tileir::Version;
-use cutlet::{Backend, Target};
+use cutlet::{Backend, Checks, Target};
 
 /// The words of a command line that are left.
 pub struct Words<'a> {
@@ -78,7 +78,7 @@ macro_rules! parsed {
     )+};
 }
 
-parsed!(usize u32 u64 f32 String PathBuf Backend Target Version);
+parsed!(usize u32 u64 f32 String PathBuf Backend Checks Target Version);
 
 /// `Cli`: the options of a kernel beside those of all, with what holds where they are not given, and `start`, which
 /// runs the kernel as some words say.

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::backend::cpu::eval::Machine;
-use crate::backend::cpu::value::{Val, Words};
+use crate::backend::cpu::val::Val;
+use crate::backend::cpu::value::Words;
 
 fn i32_type(b: &mut Builder) -> TypeId {
     b.module.intern(Type::scalar(DType::I32))
@@ -60,7 +61,9 @@ fn the_last_blocks_of_the_largest_grid() {
         // SAFETY: the buffer outlives the run and nobody else has it.
         unsafe { memory.add(buffer.address() as *mut u8, 16, true) };
         let pointer = Val::tile(Words::W64(vec![buffer.address().wrapping_sub(16 * u64::from(block))]));
-        Machine::new(&program.0, &memory, grid, None, &|| true).run([block, 0, 0], &[pointer]).unwrap();
+        Machine::new(&program.0, &memory, grid, (Default::default(), None), &|| true)
+            .run([block, 0, 0], &[pointer])
+            .unwrap();
         let want: Vec<u64> = (0..4).map(|i| if i < written { block.into() } else { 7 }).collect();
         assert_eq!(buffer.all(DType::I32, 4), want, "block {block}");
     }

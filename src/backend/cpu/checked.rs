@@ -1,0 +1,278 @@
+//! Running ops with doubts about numbers: raised where a check on request finds one wrong, handed on with the elements, and
+//! an error where a doubtful element is used.
+
+use std::rc::Rc;
+
+use super::doubt::{Doubt, Source};
+use super::doubtful::{Asked, element};
+use super::eval::{Fault, Flow, Machine};
+use super::shape;
+use super::value::Word;
+use super::value::{Width, Words, zip, zip3};
+use crate::dtype::DType;
+use crate::ir::{Loc, Op, OpId, Opcode, Sign, Type};
+
+/// The doubts about the operands of an op.
+type Doubts = [Option<Rc<Doubt>>];
+
+impl Machine<'_> {
+    /// As [`Machine::step`], with doubts.
+    pub fn checked_step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+        use Opcode as O;
+        let doubts: Vec<Option<Rc<Doubt>>> = op.operands.iter().map(|&value| self.doubt(value).cloned()).collect();
+        let any = doubts.iter().any(Option::is_some);
+        if any {
+            self.refuse_use(op, &doubts)?;
+        }
+        let read = self.unwritten(op)?;
+        if matches!(op.code, O::If | O::For | O::Loop | O::Yield | O::Continue | O::Break | O::Return) {
+            // Values go through with their doubts.
+            return self.step(id, op);
+        }
+        // Before the op takes them.
+        let asked = self.asked(id, op);
+        let handed = if any { self.handed_on(op, &doubts)? } else { None };
+        let left = self.step(id, op)?;
+        let Some(&result) = op.results.first() else { return Ok(left) };
+        let raised = asked.and_then(|asked| asked.doubt(self.checks, self.tile(result).len()));
+        if self.folding
+            && let Some((loc, what)) = raised.as_ref().and_then(|doubt| doubt.first(|_| true))
+        {
+            return Err(Fault { loc: Some(loc), message: what });
+        }
+        let raised = raised.or(read);
+        let doubt = match (handed, raised) {
+            (Some(handed), Some(raised)) => Some(handed.or(raised)),
+            (handed, raised) => handed.or(raised),
+        };
+        if let Some(doubt) = doubt {
+            for &result in &op.results {
+                self.set_doubt(result, doubt.clone());
+            }
+        }
+        Ok(left)
+    }
+
+    /// What is asked about an op that the user wrote.
+    fn asked(&self, id: OpId, op: &Op) -> Option<Asked> {
+        let written = *self.program.written.get(&id)?;
+        let types = [op.operands[0], op.results[0]].map(|value| self.module().dtype(value));
+        let operands = op.operands.iter().map(|&value| self.tile(value).clone()).collect();
+        let shape = if self.folding { Vec::new() } else { self.dims(op.results[0]) };
+        Some(Asked::new(op, written, types, operands, shape))
+    }
+
+    // Memory of the tile block's own.
+
+    /// Notes what an access writes of such memory; the doubts about what it reads that was not written.
+    fn unwritten(&mut self, op: &Op) -> Result<Option<Doubt>, Fault> {
+        use Opcode as O;
+        let is_load = matches!(op.code, O::LoadView | O::LoadPtr);
+        let is_store = matches!(op.code, O::StoreView | O::StorePtr);
+        let is_atomic = matches!(op.code, O::AtomicRedView | O::AtomicRmw | O::AtomicCas);
+        if !self.checks.unwritten || self.allocations.is_empty() || !(is_load || is_store || is_atomic) {
+            return Ok(None);
+        }
+        let (places, halves) = self.lane_places(op)?;
+        // Offsets in half bytes, and the allocation.
+        let own = |place: u64| {
+            self.allocations.iter().enumerate().find_map(|(which, own)| {
+                let offset = place.wrapping_sub(2 * own.span().address());
+                (offset < own.written.len() as u64).then_some((which, offset as usize))
+            })
+        };
+        let places: Vec<Option<(usize, usize)>> = places.into_iter().map(|place| place.and_then(own)).collect();
+        if is_store {
+            for &(which, offset) in places.iter().flatten() {
+                let written = &mut self.allocations[which].written;
+                let end = written.len().min(offset + halves as usize);
+                written[offset..end].fill(true);
+            }
+            return Ok(None);
+        }
+        let missing = |&(which, offset): &(usize, usize)| !self.allocations[which].written[offset];
+        let numbers: Vec<usize> =
+            places.iter().map(|place| place.map_or(0, |(_, offset)| offset / halves as usize)).collect();
+        let shape = op.results.first().map_or(Vec::new(), |&result| match self.module().ty(result) {
+            Type::Tile { .. } => self.dims(result),
+            _ => Vec::new(),
+        });
+        let tell = move |i: usize| {
+            let number = numbers[i];
+            format!("element {number} of scratch memory was never written{}", element(&shape, i))
+        };
+        let (loc, tell) = (op.loc, Box::new(tell));
+        let doubt = Doubt::new(|| Source { loc, tell }, places.len(), |i| places[i].as_ref().is_some_and(missing));
+        match doubt.as_ref().and_then(|doubt| doubt.first(|_| true)) {
+            Some((loc, what)) if is_atomic => {
+                Err(Fault { loc: Some(loc), message: format!("{what}, and is updated here") })
+            }
+            _ => Ok(doubt),
+        }
+    }
+
+    // Uses.
+
+    /// Refuses to use doubtful elements.
+    fn refuse_use(&self, op: &Op, doubts: &Doubts) -> Result<(), Fault> {
+        use Opcode as O;
+        let everything = |_: usize| true;
+        let range = |from: usize, to: usize| doubts[from..to].iter().flatten();
+        let refuse = |found: Option<(Loc, String)>, what: &str| match found {
+            None => Ok(()),
+            Some((loc, message)) => {
+                let at = self.module().location(op.loc).map_or_else(|| "?".to_owned(), ToString::to_string);
+                Err(Fault { loc: Some(loc), message: format!("{message}, and {what} at {at} uses it") })
+            }
+        };
+        match op.code {
+            O::If => refuse(range(0, 1).find_map(|doubt| doubt.first(everything)), "a branch"),
+            O::For => refuse(range(0, 3).find_map(|doubt| doubt.first(everything)), "the range of a loop"),
+            O::Assert => refuse(range(0, 1).find_map(|doubt| doubt.first(everything)), "an assertion"),
+            O::Print => refuse(range(0, doubts.len()).find_map(|doubt| doubt.first(everything)), "a print"),
+            O::MakeTensorView => {
+                refuse(range(0, doubts.len()).find_map(|doubt| doubt.first(everything)), "the extent of an array")
+            }
+            O::Extract => {
+                refuse(range(1, doubts.len()).find_map(|doubt| doubt.first(everything)), "the index of a part")
+            }
+            O::Insert => {
+                refuse(range(2, doubts.len()).find_map(|doubt| doubt.first(everything)), "the index of a part")
+            }
+            O::LoadView | O::StoreView | O::AtomicRedView => {
+                let index = op.operand_group("index");
+                let of_index = index.iter().filter_map(|&value| self.doubt(value));
+                refuse(of_index.clone().find_map(|doubt| doubt.first(everything)), "an index")?;
+                let (group, what) = match op.code {
+                    O::LoadView => return Ok(()),
+                    O::StoreView => ("tile", "a store"),
+                    _ => ("value", "an atomic operation"),
+                };
+                let Some(doubt) = self.doubt(op.operand_group(group)[0]) else { return Ok(()) };
+                let (places, _) = self.lane_places(op)?;
+                refuse(doubt.first(|i| places[i].is_some()), what)
+            }
+            O::LoadPtr | O::StorePtr | O::AtomicRmw | O::AtomicCas => {
+                let of_mask = op.operand_group("mask").first().and_then(|&value| self.doubt(value));
+                refuse(of_mask.and_then(|doubt| doubt.first(everything)), "an index or mask")?;
+                let (places, _) = self.lane_places(op)?;
+                let used = |i: usize| places[i].is_some();
+                let (pointers, what) = match op.code {
+                    O::LoadPtr => ("source", "an address"),
+                    O::StorePtr => ("destination", "a store"),
+                    _ => ("pointers", "an atomic operation"),
+                };
+                let groups: &[&str] = match op.code {
+                    O::LoadPtr => &[],
+                    O::StorePtr => &["value"],
+                    O::AtomicRmw => &["arg"],
+                    _ => &["cmp", "val"],
+                };
+                let of = |name: &str| self.doubt(op.operand_group(name)[0]).and_then(|doubt| doubt.first(used));
+                refuse(of(pointers), "an address")?;
+                groups.iter().try_for_each(|name| refuse(of(name), what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    // Handing on.
+
+    /// The doubts about the results of an op, from those about its operands.
+    fn handed_on(&self, op: &Op, doubts: &Doubts) -> Result<Option<Doubt>, Fault> {
+        use Opcode as O;
+        let Some(&result) = op.results.first() else { return Ok(None) };
+        let is_tile = |value| matches!(self.module().ty(value), Type::Tile { .. });
+        if !is_tile(result) || matches!(op.code, O::LoadView | O::AtomicRmw | O::AtomicCas) {
+            return Ok(None);
+        }
+        let counts: Vec<usize> = op.operands.iter().map(|&v| if is_tile(v) { self.tile(v).len() } else { 0 }).collect();
+        let (marks, sources) = Doubt::side_by_side(doubts, &counts);
+        let words = |operand: usize| &**self.tile(op.operands[operand]);
+        let dims = |operand: usize| self.dims(op.operands[operand]);
+        let either = |a: &Words, b: &Words| Words::W64(zip(u64::of(a), u64::of(b), |a, b| if a != 0 { a } else { b }));
+        let marks = match op.code {
+            O::Select => {
+                let c = u8::of(words(0));
+                let chosen = zip3(c, u64::of(&marks[1]), u64::of(&marks[2]), |c, x, y| if c != 0 { x } else { y });
+                either(&marks[0], &Words::W64(chosen))
+            }
+            // What a bool that is certain decides alone does not depend on the other one.
+            O::AndI | O::OrI if self.module().dtype(result) == DType::I1 => {
+                let deciding = u64::from(op.code == O::OrI);
+                let decides = |operand: usize, i: usize| {
+                    let at = |words: &Words| words.get(if words.len() == 1 { 0 } else { i });
+                    at(&marks[operand]) == 0 && at(words(operand)) == deciding
+                };
+                let both = either(&marks[0], &marks[1]);
+                let undecided = |i: usize| if decides(0, i) || decides(1, i) { 0 } else { both.get(i) };
+                Words::W64((0..both.len()).map(undecided).collect())
+            }
+            O::Broadcast => shape::broadcast(&marks[0], &dims(0), &self.dims(result)),
+            O::Permute => shape::permute(&marks[0], &dims(0), op.permutation()),
+            O::Cat => shape::cat([&marks[0], &marks[1]], [&dims(0), &dims(1)], op.dim() as usize),
+            O::Extract | O::Insert => self.part(op, &marks)?,
+            O::Reduce | O::Scan => self.along(op, &marks, result),
+            O::LoadPtr => self.padded(op, &marks),
+            O::Reshape | O::Assume => marks[0].clone(),
+            code if code.is_elementwise() || code == O::Offset => {
+                marks[1..].iter().fold(marks[0].clone(), |all, marks| either(&all, marks))
+            }
+            // Each element of the result may come of any.
+            _ => {
+                let first = marks.iter().find_map(|words| u64::of(words).iter().find(|&&mark| mark != 0));
+                Words::splat(Width::W64, first.copied().unwrap_or(0), self.dims(result).iter().product())
+            }
+        };
+        Ok(Doubt::of(marks, &sources))
+    }
+
+    /// Of a part that is taken out or put in.
+    fn part(&self, op: &Op, marks: &[Words]) -> Result<Words, Fault> {
+        let is_extract = op.code == Opcode::Extract;
+        let (block, whole, group) = match is_extract {
+            true => (self.dims(op.results[0]), self.dims(op.operands[0]), 1),
+            false => (self.dims(op.operands[0]), self.dims(op.operands[1]), 2),
+        };
+        let index: Vec<i64> = op.group(group).iter().map(|&value| self.scalar(value, Sign::Unsigned)).collect();
+        let start = shape::block_start(&whole, &block, &index)?;
+        if is_extract {
+            return Ok(shape::extract(&marks[0], &whole, &block, start));
+        }
+        let mut all = marks[1].clone();
+        shape::insert(&mut all, &whole, &marks[0], &block, start);
+        Ok(all)
+    }
+
+    /// Of a reduction or scan: one doubtful element makes all doubtful that stand in its line.
+    fn along(&self, op: &Op, marks: &[Words], result: crate::ir::Value) -> Words {
+        let dims = self.dims(op.operands[0]);
+        let dim = op.dim() as usize;
+        let (length, inner): (usize, usize) = (dims[dim], dims[dim + 1..].iter().product());
+        let mut lines = vec![0u64; dims.iter().product::<usize>() / length];
+        for marks in marks {
+            for (i, &mark) in u64::of(marks).iter().enumerate() {
+                let line = &mut lines[i / (length * inner) * inner + i % inner];
+                *line = if *line != 0 { *line } else { mark };
+            }
+        }
+        if op.code == Opcode::Reduce {
+            return Words::W64(lines);
+        }
+        let count = self.dims(result).iter().product();
+        Words::W64((0..count).map(|i: usize| lines[i / (length * inner) * inner + i % inner]).collect())
+    }
+
+    /// Of a load: where the mask leaves an element out, it is the padding.
+    fn padded(&self, op: &Op, marks: &[Words]) -> Words {
+        let padding = op.operand_group("padding_value").first();
+        let of = padding.and_then(|padding| op.operands.iter().position(|operand| operand == padding));
+        let mask = op.operand_group("mask").first().map(|&mask| u8::of(self.tile(mask)));
+        let count = self.dims(op.results[0]).iter().product();
+        let mark = |i: usize| match (of, mask) {
+            (Some(of), Some(mask)) if mask[i] == 0 => marks[of].get(i),
+            _ => 0,
+        };
+        Words::W64((0..count).map(mark).collect())
+    }
+}

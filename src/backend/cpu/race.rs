@@ -1,0 +1,219 @@
+//! Races between tile blocks: of the memory of a launch it is noted which block touched each element, how, and when.
+//!
+//! "When" is a vector clock: every block counts the times at which it let others see what it had done (releasing
+//! accesses), and knows of every other block up to which time it has seen its doings (acquiring accesses of what that
+//! one released). Two accesses of different blocks to one element, one of them writing, are in conflict unless both are
+//! atomic or ordered, or the later one's block has seen the earlier one's time.
+//!
+//! The clock that a place hands on is joined before the releasing access and read after the acquiring one, so a block may
+//! be taken to have seen more than it has, but never less: a kernel without races has no conflict. What is noted depends
+//! on how the blocks of this run took turns only where they order themselves.
+
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::Loc;
+
+/// Tile blocks by number in the order of the grid, and times of theirs.
+type Clock = FxHashMap<u64, u32>;
+
+/// An access of a tile block to an element.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touch {
+    pub block: [u32; 3],
+    pub loc: Loc,
+    /// Atomic or ordered.
+    pub atomic: bool,
+    pub writes: bool,
+    /// Of the block: its number and its time.
+    at: (u64, u32),
+}
+
+/// Touches of one kind that are kept of an element, where blocks order themselves: some may come before what follows.
+const KEPT: usize = 64;
+/// And where they do not: a third block is in conflict with one of them.
+const KEPT_UNORDERED: usize = 2;
+
+/// What was done to an element and may still be in conflict with what comes. Most elements have one touch.
+#[derive(Default)]
+struct Element {
+    first: Option<Touch>,
+    more: Vec<Touch>,
+}
+
+impl Element {
+    /// The access that this one is in conflict with; else notes it.
+    fn touch(&mut self, touch: Touch, seen: &Clock, most: usize) -> Option<Touch> {
+        let precedes =
+            |other: &Touch| other.at.0 == touch.at.0 || seen.get(&other.at.0).is_some_and(|&time| time >= other.at.1);
+        let mut alike = 0;
+        for other in self.first.iter().chain(&self.more) {
+            if (touch.writes || other.writes) && !(touch.atomic && other.atomic) && !precedes(other) {
+                return Some(*other);
+            }
+            alike += usize::from(other.atomic == touch.atomic && other.writes == touch.writes);
+        }
+        // What is in conflict with an access that this one comes after is so with this one, if this one does as much.
+        let covers =
+            |other: &Touch| precedes(other) && (touch.writes || !other.writes) && (!touch.atomic || other.atomic);
+        self.more.retain(|other| !covers(other));
+        match &self.first {
+            None => self.first = Some(touch),
+            Some(first) if covers(first) => self.first = Some(touch),
+            Some(_) if alike < most => self.more.push(touch),
+            Some(_) => {}
+        }
+        None
+    }
+}
+
+/// What one tile block has seen of the others.
+#[derive(Default)]
+pub(super) struct View {
+    block: ([u32; 3], u64),
+    time: u32,
+    seen: Clock,
+}
+
+impl View {
+    /// Of a block that begins.
+    pub fn new(block: [u32; 3], [x, y, _]: [u32; 3]) -> View {
+        let number = u64::from(block[0]) + u64::from(x) * (u64::from(block[1]) + u64::from(y) * u64::from(block[2]));
+        View { block: (block, number), time: 1, seen: Clock::default() }
+    }
+
+    /// An access of this block now.
+    pub fn touch(&self, loc: Loc, atomic: bool, writes: bool) -> Touch {
+        Touch { block: self.block.0, loc, atomic, writes, at: (self.block.1, self.time) }
+    }
+}
+
+/// What tile blocks did in one launch, by place.
+pub(super) struct Watch {
+    /// Touches of one kind that are kept.
+    kept: usize,
+    elements: Mutex<FxHashMap<u64, Element>>,
+    /// What is handed on by whom acquires a place.
+    released: Mutex<FxHashMap<u64, Clock>>,
+}
+
+impl Watch {
+    /// Of a kernel whose accesses may have orders.
+    pub fn new(orders: bool) -> Watch {
+        let kept = if orders { KEPT } else { KEPT_UNORDERED };
+        Watch { kept, elements: Mutex::default(), released: Mutex::default() }
+    }
+
+    /// Notes an access to elements at these places; the first conflict, with the place.
+    pub fn touch(&self, places: impl Iterator<Item = u64>, touch: Touch, view: &View) -> Result<(), (u64, Touch)> {
+        let mut elements = self.elements.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in places {
+            if let Some(other) = elements.entry(place).or_default().touch(touch, &view.seen, self.kept) {
+                return Err((place, other));
+            }
+        }
+        Ok(())
+    }
+
+    /// A block is about to release these places: who acquires them sees what it has done so far.
+    pub fn release(&self, places: impl Iterator<Item = u64>, view: &mut View) {
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in places {
+            let clock = released.entry(place).or_default();
+            join(clock, &view.seen);
+            clock.insert(view.block.1, view.time);
+        }
+        view.time += 1;
+    }
+
+    /// A block has acquired these places.
+    pub fn acquire(&self, places: impl Iterator<Item = u64>, view: &mut View) {
+        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        for clock in places.filter_map(|place| released.get(&place)) {
+            join(&mut view.seen, clock);
+        }
+    }
+}
+
+fn join(clock: &mut Clock, other: &Clock) {
+    for (&block, &time) in other {
+        let known = clock.entry(block).or_insert(0);
+        *known = time.max(*known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X: u64 = 8;
+    const FLAG: u64 = 16;
+
+    fn view(block: u32) -> View {
+        View::new([block, 0, 0], [100, 1, 1])
+    }
+
+    fn touch(watch: &Watch, view: &View, place: u64, atomic: bool, writes: bool) -> bool {
+        watch.touch([place].into_iter(), view.touch(Loc::UNKNOWN, atomic, writes), view).is_ok()
+    }
+
+    #[test]
+    fn writes_race_with_everything_that_is_not_ordered() {
+        for (atomic, writes) in [(false, false), (false, true), (true, false), (true, true)] {
+            let watch = Watch::new(true);
+            let (a, b) = (view(0), view(1));
+            assert!(touch(&watch, &a, X, false, true) && touch(&watch, &a, X, atomic, writes));
+            assert!(!touch(&watch, &b, X, atomic, writes), "{atomic} {writes}");
+        }
+        let watch = Watch::new(true);
+        for block in 0..4 {
+            assert!(touch(&watch, &view(block), X, true, true), "atomic ones do not race");
+            assert!(touch(&watch, &view(block), FLAG, false, false), "reading ones do not");
+        }
+        assert!(!touch(&watch, &view(3), X, false, false), "an atomic write and a weak read do");
+    }
+
+    #[test]
+    fn what_was_released_and_acquired_is_ordered() {
+        let watch = Watch::new(true);
+        let (mut a, mut b, c) = (view(0), view(1), view(2));
+        assert!(touch(&watch, &a, X, false, true));
+        watch.release([FLAG].into_iter(), &mut a);
+        watch.acquire([FLAG].into_iter(), &mut b);
+        assert!(touch(&watch, &b, X, false, true), "b comes behind a");
+        assert!(!touch(&watch, &c, X, false, false), "c behind none");
+        // What a does after the release nobody has seen.
+        assert!(touch(&watch, &a, FLAG + 8, false, true));
+        watch.acquire([FLAG].into_iter(), &mut b);
+        assert!(!touch(&watch, &b, FLAG + 8, false, false));
+    }
+
+    #[test]
+    fn order_passes_through_others() {
+        let watch = Watch::new(true);
+        let (mut a, mut b, mut c) = (view(0), view(1), view(2));
+        assert!(touch(&watch, &a, X, false, true));
+        watch.release([FLAG].into_iter(), &mut a);
+        watch.acquire([FLAG].into_iter(), &mut b);
+        watch.release([FLAG + 8].into_iter(), &mut b);
+        watch.acquire([FLAG + 8].into_iter(), &mut c);
+        assert!(touch(&watch, &c, X, false, true));
+    }
+
+    #[test]
+    fn a_race_with_one_of_several_is_found() {
+        // Three blocks read; the fourth has seen two of them.
+        let watch = Watch::new(true);
+        let mut writer = view(9);
+        for block in 0..3 {
+            let mut reader = view(block);
+            assert!(touch(&watch, &reader, X, false, false));
+            if block < 2 {
+                watch.release([FLAG].into_iter(), &mut reader);
+            }
+        }
+        watch.acquire([FLAG].into_iter(), &mut writer);
+        assert!(!touch(&watch, &writer, X, false, true));
+    }
+}

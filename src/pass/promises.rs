@@ -1,0 +1,351 @@
+//! Promises of the user's that become assertions, for checks on request: code that builds on nothing it was only told.
+//!
+//! Runs on the module of a trace, before all passes. Accesses that were promised to be in bounds check their bounds again,
+//! behind an assertion that they need not; what `assume` said is asserted and forgotten; arithmetic that was promised not
+//! to overflow may again (the cpu back end checks that). Of accesses through pointers that come of an array it is asserted
+//! that they stay between its first and last element, and those that do not are left out. So a promise that is broken has
+//! no effect but the failed assertion. What the library itself knows (of arrays, from their launch) stays.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::dtype::DType;
+use crate::ir::{
+    Attr, AttrKind, BlockId, CmpPred, ConstData, Loc, Module, OpId, Opcode, Overflow, Predicate, Rounding, Sign,
+    Substitution, Type, TypeId, Value,
+};
+
+/// What the text of such an assertion begins with.
+pub(crate) const BROKEN: &str = "a broken promise: ";
+
+/// Turns the promises of the user's into assertions.
+pub(crate) fn check(module: &mut Module) {
+    let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
+    let written = module.written.iter().map(|written| written.op).collect();
+    let (ops, values, arrays) = (Vec::new(), Substitution::new(), FxHashMap::default());
+    let mut checker = Checker { module, ops, loc: Loc::UNKNOWN, written, values, depth: 0, arrays };
+    checker.block(body);
+    let Checker { module, values, .. } = checker;
+    values.apply(module, body);
+}
+
+struct Checker<'m> {
+    module: &'m mut Module,
+    /// The block in the making.
+    ops: Vec<OpId>,
+    loc: Loc,
+    /// Ops of the user's.
+    written: FxHashSet<OpId>,
+    /// What stands for values that are gone.
+    values: Substitution,
+    /// Blocks that are open in each other.
+    depth: usize,
+    /// Arrays that the body of the entry has made so far, by their addresses.
+    arrays: FxHashMap<Value, Value>,
+}
+
+impl Checker<'_> {
+    fn block(&mut self, block: BlockId) {
+        let ops = std::mem::take(&mut self.module.block_mut(block).ops);
+        let outer = std::mem::replace(&mut self.ops, Vec::with_capacity(ops.len()));
+        self.depth += 1;
+        for id in ops {
+            let op = self.module.op(id);
+            self.loc = op.loc;
+            // Bodies of reductions and scans make no assertions.
+            if !matches!(op.code, Opcode::Reduce | Opcode::Scan) {
+                op.regions.clone().into_iter().for_each(|region| self.block(region));
+            }
+            self.loc = self.module.op(id).loc;
+            self.op(id);
+        }
+        self.depth -= 1;
+        self.module.block_mut(block).ops = std::mem::replace(&mut self.ops, outer);
+    }
+
+    fn op(&mut self, id: OpId) {
+        use Opcode as O;
+        match self.module.op(id).code {
+            O::LoadView | O::StoreView | O::AtomicRedView => self.view(id),
+            O::LoadPtr | O::StorePtr | O::AtomicRmw | O::AtomicCas => self.pointers(id),
+            O::Assume if self.written.contains(&id) => return self.assume(id),
+            O::MakeTensorView if self.depth == 1 => {
+                let op = self.module.op(id);
+                self.arrays.entry(op.operands[0]).or_insert(op.results[0]);
+            }
+            O::AddI | O::SubI | O::MulI | O::ShlI => {
+                for attr in &mut self.module.ops[id.index()].attrs {
+                    if let Attr::Overflow(promise) = attr {
+                        *promise = Overflow::None;
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.ops.push(id);
+    }
+
+    // What is promised.
+
+    fn assume(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let (value, result) = (op.operands[0], op.results[0]);
+        let predicate = match op.attr(AttrKind::Predicate) {
+            Some(Attr::Predicate(predicate)) => predicate.clone(),
+            _ => return self.ops.push(id),
+        };
+        let format = "%lld";
+        let wide = self.widened(value);
+        match predicate {
+            Predicate::Bounded { lower, upper } => {
+                if let Some(lower) = lower {
+                    let holds = self.compare(CmpPred::Ge, value, lower);
+                    self.assert(holds, &format!("{format} was assumed to be at least {lower}"), &[wide]);
+                }
+                if let Some(upper) = upper {
+                    let holds = self.compare(CmpPred::Le, value, upper);
+                    self.assert(holds, &format!("{format} was assumed to be at most {upper}"), &[wide]);
+                }
+            }
+            Predicate::DivBy { divisor, every: None, .. } => {
+                let mask = self.splat(value, (divisor - 1) as i64);
+                let rest = self.put(Opcode::AndI, &[value, mask], vec![], self.module.ty_id(value));
+                let holds = self.compare(CmpPred::Eq, rest, 0);
+                self.assert(holds, &format!("{format} was assumed to be divisible by {divisor}"), &[wide]);
+            }
+            Predicate::DivBy { .. } | Predicate::SameElements(_) => return self.ops.push(id),
+        }
+        self.values.replace(result, value);
+    }
+
+    /// Asserts what an access through a view promises, and takes the promise away.
+    fn view(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let Some(Attr::Inbounds(promised)) = op.attr(AttrKind::Inbounds).cloned() else { return };
+        let view = op.operand_group("view")[0];
+        let index = op.operand_group("index").to_vec();
+        let Some(array) = self.module.defining_op(view).map(|id| self.module.op(id).operands[0]) else { return };
+        if !promised.contains(&true) || !matches!(self.module.ty(array), Type::TensorView { .. }) {
+            return;
+        }
+        // For each dimension of the tile its extent, the elements from one tile to the next, and the array's dimension.
+        let dims: Vec<(i32, i32, i32)> = match self.module.ty(view) {
+            Type::PartitionView { tile, dim_map, .. } => {
+                tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile, tile, dim)).collect()
+            }
+            Type::StridedView { tile, traversal, dim_map, .. } => {
+                tile.iter().zip(traversal).zip(dim_map).map(|((&tile, &step), &dim)| (tile, step, dim)).collect()
+            }
+            Type::GatherScatterView { tile, .. } => {
+                tile.iter().enumerate().map(|(dim, &tile)| (tile, 1, dim as i32)).collect()
+            }
+            _ => return,
+        };
+        let extents = self.extents(array);
+        for (d, &(tile, step, dim)) in dims.iter().enumerate().filter(|&(d, _)| promised.get(d) == Some(&true)) {
+            let extent = extents[dim as usize];
+            // Positions are single elements.
+            let tile = if self.module.shape(index[d]).is_empty() { tile } else { 1 };
+            self.inside(index[d], tile.into(), step.into(), extent);
+        }
+        for attr in &mut self.module.ops[id.index()].attrs {
+            if let Attr::Inbounds(promised) = attr {
+                promised.fill(false);
+            }
+        }
+    }
+
+    /// Asserts that `tile` elements from `index * step` on are within an extent.
+    fn inside(&mut self, index: Value, tile: i64, step: i64, extent: Value) {
+        let wide = self.widened(index);
+        let shape = self.module.shape(wide).to_vec();
+        let extent_like = self.spread(extent, &shape);
+        // index <= (extent - tile) / step, rounded down; what is negative stays so, and is below every index.
+        let all = self.splat(extent_like, tile);
+        let ty = self.module.ty_id(extent_like);
+        let left = self.put(Opcode::SubI, &[extent_like, all], vec![Attr::Overflow(Overflow::None)], ty);
+        let by = self.splat(extent_like, step);
+        let down = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::NegInf)];
+        let last = self.put(Opcode::DivI, &[left, by], down, ty);
+        let below = self.compare_values(CmpPred::Le, wide, last);
+        let above = self.compare(CmpPred::Ge, wide, 0);
+        let holds = self.both(below, above);
+        let what = if tile == 1 && step == 1 { "index" } else { "tile index" };
+        let of = if tile > 1 { format!(", in tiles of {tile}") } else { String::new() };
+        let text = format!("{what} %lld sticks out of an extent of %lld{of}, and was promised to be in bounds");
+        self.assert(holds, &text, &[wide, extent]);
+    }
+
+    /// Asserts that an access through pointers that come of an array stays in it, and leaves out what does not.
+    fn pointers(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let group = match op.code {
+            Opcode::LoadPtr => "source",
+            Opcode::StorePtr => "destination",
+            _ => "pointers",
+        };
+        let (pointers, mask) = (op.operand_group(group)[0], op.operand_group("mask").first().copied());
+        let Some((array, base)) = self.array_of(pointers) else { return };
+        let Type::TensorView { elem, .. } = *self.module.ty(array) else { return };
+        if elem.storage_bits() < 8 {
+            return;
+        }
+        let size = i64::from(elem.storage_bits() / 8);
+        let shape = self.module.shape(pointers).to_vec();
+        let long = self.module.intern(Type::tile(DType::I64, shape.clone()));
+        let address = self.put(Opcode::PtrToInt, &[pointers], vec![], long);
+        let scalar = self.module.intern(Type::scalar(DType::I64));
+        let start = self.put(Opcode::PtrToInt, &[base], vec![], scalar);
+        let start = self.spread(start, &shape);
+        let wrap = || vec![Attr::Overflow(Overflow::None)];
+        let offset = self.put(Opcode::SubI, &[address, start], wrap(), long);
+        let one = self.splat(offset, size);
+        let down = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::NegInf)];
+        let number = self.put(Opcode::DivI, &[offset, one], down, long);
+        let last = self.last_element(array);
+        let last_like = self.spread(last, &shape);
+        let below = self.compare_values(CmpPred::Le, number, last_like);
+        let above = self.compare(CmpPred::Ge, number, 0);
+        let inside = self.both(below, above);
+        let holds = match mask {
+            None => inside,
+            Some(mask) => {
+                let ty = self.module.ty_id(mask);
+                let ones = self.splat(mask, 1);
+                let out = self.put(Opcode::XorI, &[mask, ones], vec![], ty);
+                self.put(Opcode::OrI, &[inside, out], vec![], ty)
+            }
+        };
+        let text = "element %lld lies outside of an array whose last element is %lld";
+        self.assert(holds, text, &[number, last]);
+        let mask = mask.map_or(inside, |mask| self.both(mask, inside));
+        self.set_mask(id, mask);
+    }
+
+    /// The array that pointers come of, and the address of its first element.
+    fn array_of(&self, pointers: Value) -> Option<(Value, Value)> {
+        let mut base = pointers;
+        // Not through `PtrToPtr`: elements of another type.
+        while let Some(id) = self.module.defining_op(base) {
+            let op = self.module.op(id);
+            match op.code {
+                Opcode::Offset | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => base = op.operands[0],
+                _ => break,
+            }
+        }
+        self.arrays.get(&base).map(|&array| (array, base))
+    }
+
+    /// The number of an array's last element from its first, by its strides.
+    fn last_element(&mut self, array: Value) -> Value {
+        let Some(id) = self.module.defining_op(array) else { unreachable!("an array is made by an op") };
+        let (dynamic, ty) = (self.module.op(id).group(2).to_vec(), self.module.ty(array).clone());
+        let Type::TensorView { strides, .. } = ty else { unreachable!("an array is a tensor view") };
+        let extents = self.extents(array);
+        let mut dynamic = dynamic.into_iter();
+        let wrap = || vec![Attr::Overflow(Overflow::None)];
+        let long = self.module.intern(Type::scalar(DType::I64));
+        let mut last = self.number(0);
+        for (extent, stride) in extents.into_iter().zip(strides) {
+            let stride = match stride {
+                Some(stride) => self.number(stride),
+                None => {
+                    let stride = dynamic.next().expect("a value for each stride that is not fixed");
+                    self.widened(stride)
+                }
+            };
+            let one = self.number(1);
+            let most = self.put(Opcode::SubI, &[extent, one], wrap(), long);
+            let far = self.put(Opcode::MulI, &[most, stride], wrap(), long);
+            last = self.put(Opcode::AddI, &[last, far], wrap(), long);
+        }
+        last
+    }
+
+    fn set_mask(&mut self, id: OpId, mask: Value) {
+        let op = &mut self.module.ops[id.index()];
+        let names = op.code.spec().operands;
+        let at = names.iter().position(|group| group.name == "mask").expect("an access with a mask");
+        if op.segments.is_empty() {
+            op.segments = vec![1; names.len()];
+        }
+        let start: u32 = op.segments[..at].iter().sum();
+        let end = start + op.segments[at];
+        op.operands.splice(start as usize..end as usize, [mask]);
+        op.segments[at] = 1;
+    }
+
+    // Ops.
+
+    fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
+        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], self.loc);
+        self.ops.push(id);
+        self.module.op(id).results[0]
+    }
+
+    /// The extents of an array as i64.
+    fn extents(&mut self, array: Value) -> Vec<Value> {
+        let Type::TensorView { shape, .. } = self.module.ty(array) else { unreachable!("an array is a tensor view") };
+        let rank = shape.len();
+        let long = self.module.intern(Type::scalar(DType::I64));
+        let id = self.module.add_op(Opcode::GetTensorShape, &[&[array]], vec![], vec![], &vec![long; rank], self.loc);
+        self.ops.push(id);
+        self.module.op(id).results.clone()
+    }
+
+    fn number(&mut self, number: i64) -> Value {
+        let long = self.module.intern(Type::scalar(DType::I64));
+        self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(number as u64))], long)
+    }
+
+    /// A number as a tile like another one.
+    fn splat(&mut self, like: Value, number: i64) -> Value {
+        let (ty, bits) = (self.module.ty_id(like), self.module.dtype(like).bits());
+        let data = ConstData::Splat(number as u64 & (u64::MAX >> (64 - bits)));
+        self.put(Opcode::Constant, &[], vec![Attr::Value(data)], ty)
+    }
+
+    /// Integers as i64.
+    fn widened(&mut self, value: Value) -> Value {
+        if self.module.dtype(value) == DType::I64 {
+            return value;
+        }
+        let shape = self.module.shape(value).to_vec();
+        let ty = self.module.intern(Type::tile(DType::I64, shape));
+        self.put(Opcode::ExtI, &[value], vec![Attr::Sign(Sign::Signed)], ty)
+    }
+
+    /// A scalar in every element of a tile.
+    fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
+        if shape.is_empty() {
+            return scalar;
+        }
+        let dtype = self.module.dtype(scalar);
+        let one = self.module.intern(Type::tile(dtype, vec![1; shape.len()]));
+        let all = self.module.intern(Type::tile(dtype, shape.to_vec()));
+        let reshaped = self.put(Opcode::Reshape, &[scalar], vec![], one);
+        self.put(Opcode::Broadcast, &[reshaped], vec![], all)
+    }
+
+    fn compare(&mut self, pred: CmpPred, value: Value, bound: i64) -> Value {
+        let bound = self.splat(value, bound);
+        self.compare_values(pred, value, bound)
+    }
+
+    fn compare_values(&mut self, pred: CmpPred, a: Value, b: Value) -> Value {
+        let shape = self.module.shape(a).to_vec();
+        let ty = self.module.intern(Type::tile(DType::I1, shape));
+        self.put(Opcode::CmpI, &[a, b], vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)], ty)
+    }
+
+    fn both(&mut self, a: Value, b: Value) -> Value {
+        let ty = self.module.ty_id(a);
+        self.put(Opcode::AndI, &[a, b], vec![], ty)
+    }
+
+    fn assert(&mut self, condition: Value, text: &str, values: &[Value]) {
+        let text = vec![Attr::Text(format!("{BROKEN}{text}").into())];
+        let id = self.module.add_op(Opcode::Assert, &[&[condition], values], text, vec![], &[], self.loc);
+        self.ops.push(id);
+    }
+}
