@@ -130,7 +130,7 @@ pub use target::{ByTarget, Target};
 #[doc(inline)]
 pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 
-/// Searching for the fastest configuration: a [`Tuner`](tune::Tuner), spaces, and records that are kept beside the source.
+/// Searching for the fastest configuration: a [`Tuner`], spaces, and records that are kept beside the source.
 pub mod tune {
     #[doc(inline)]
     pub use crate::launch::{

@@ -52,6 +52,15 @@ impl<F, const R: usize> Copy for PackedView<'_, F, R> {}
 impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
     /// Words as a packed array with this shape in elements.
     ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let shape = ct::PackedView::<ct::u4, 2>::words([2, 8]);
+    /// let words = ct::Device::cpu().zeros::<u32, 2>(shape)?;
+    /// assert!(ct::PackedView::<ct::u4, 2>::new(words.view(), [2, 8]).is_ok());
+    /// assert!(ct::PackedView::<ct::u4, 2>::new(words.view(), [3, 8]).is_err());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Argument`] for words of another shape than [`PackedView::words`] says, or with gaps in a row, and for
     /// rows of more elements than an i32 counts.

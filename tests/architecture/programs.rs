@@ -9,7 +9,7 @@ const MOST_LINES: usize = 59;
 /// What is wrong with an example.
 fn faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    match text.lines().position(|line| line.starts_with("fn main(")) {
+    match text.lines().position(|line| line.trim_start_matches("pub ").starts_with("fn main(")) {
         None => faults.push("no `main`".to_string()),
         Some(lines) if lines > MOST_LINES => {
             faults.push(format!("{lines} lines before `main`, more than {MOST_LINES}"))

@@ -226,7 +226,15 @@ impl fmt::Debug for Bundle {
 /// The [`Bundle`](crate::Bundle) in a file that belongs to the program, as `include_bytes!` finds it: mostly one that
 /// the build script has made.
 ///
-/// ```ignore
+/// ```
+/// // Another file is an error.
+/// let error = cutlet::include_bundle!(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap_err();
+/// assert!(error.to_string().contains("bundle"), "{error}");
+/// ```
+///
+/// With what the build script has written:
+///
+/// ```text
 /// let kernels = cutlet::include_bundle!(concat!(env!("OUT_DIR"), "/kernels.bundle"))?;
 /// kernels.launch("scale", 16, (&x, &mut y, 2.0f32, cutlet::Constant(64usize)))?;
 /// ```

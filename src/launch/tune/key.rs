@@ -39,6 +39,12 @@ pub struct TuneKey {
 impl TuneKey {
     /// The key on a device. `kernel`: the hash of the kernels, or nothing; `configurations`: all that are tried.
     ///
+    /// ```
+    /// let key = cutlet::tune::TuneKey::of(cutlet::Device::cpu(), "scale", "", &[64, 128])?;
+    /// assert_eq!((key.name.as_str(), key.backend.as_str()), ("scale", "cpu"));
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`crate::Error::Driver`] where a GPU's driver does not answer.
     pub fn of<C: Debug>(device: Device, name: &str, kernel: &str, configurations: &[C]) -> Result<TuneKey> {

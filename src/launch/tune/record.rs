@@ -157,7 +157,7 @@ impl Records {
     }
 
     /// Puts a record in, in the place of another one of the same name, device and back end.
-    pub fn put(&mut self, record: Record) {
+    pub(super) fn put(&mut self, record: Record) {
         let same = |other: &Record| same_place(&other.key, &record.key);
         self.all.retain(|other| !same(other));
         let at = self.all.partition_point(|other| other.key < record.key);

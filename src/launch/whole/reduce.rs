@@ -64,11 +64,11 @@ impl<const R: usize> Lines<R> {
     }
 
     /// What the kernel is compiled for.
-    pub fn constants(&self, identity: impl Element) -> Constant<Cut<R>> {
+    pub fn constants(&self, identity: impl Element) -> Constant<CutLines<R>> {
         let several = counts(self.with(self.parts), self.flat()).map(|n| n > 1);
         let ragged = !self.shape[self.axis].is_multiple_of(self.tile[self.axis]);
         let Lines { tile, axis, .. } = *self;
-        Constant(Cut { tile, axis, several, ragged, flat: self.flat(), identity: identity.to_bits() })
+        Constant(CutLines { tile, axis, several, ragged, flat: self.flat(), identity: identity.to_bits() })
     }
 
     /// In one part.
@@ -91,7 +91,7 @@ pub type Numbers<Extent, Count> = (Extent, Count, Count, Count);
 
 /// What a kernel over lines is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cut<const R: usize> {
+pub struct CutLines<const R: usize> {
     pub tile: [usize; R],
     /// The tile of one element along the axis.
     pub flat: [usize; R],
@@ -103,7 +103,7 @@ pub struct Cut<const R: usize> {
     pub identity: u64,
 }
 
-impl<const R: usize> Cut<R> {
+impl<const R: usize> CutLines<R> {
     /// The tile of results of this block, and the first and last tile of its part.
     pub fn part<T: Element>(
         &self,
@@ -149,22 +149,24 @@ pub fn partial<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
 ) -> Result<DeviceArray<E::Elem, R>> {
     let mut out = survey.device().unspecified(lines.with(lines.parts))?;
     let (given, code) = expr.take_apart(lines.given.then_some(lines.shape))?;
-    let kernel =
-        move |arrays: E::Arrays, out: ArrayMut<E::Elem, R>, numbers: Numbers<Scalar<i64>, Scalar<i32>>, cut: Cut<R>| {
-            let identity = E::Elem::from_bits(cut.identity);
-            let (at, [first, end]) = cut.part(out, numbers);
-            let start = if C::COMMUTES { cut.tile } else { cut.flat };
-            let result = for_each(range(first, end), full(start, identity), |k, result| {
-                let mut at = at;
-                at[cut.axis] = k;
-                let tile = cut.tile(code, arrays, at, numbers.0);
-                // Element by element where the order is free, and else in order, tile by tile.
-                let tile = if C::COMMUTES { tile } else { combine.along(tile, cut.axis, identity) };
-                combine.join(result, tile)
-            });
-            let result = if C::COMMUTES { combine.along(result, cut.axis, identity) } else { result };
-            out.store(at, result);
-        };
+    let kernel = move |arrays: E::Arrays,
+                       out: ArrayMut<E::Elem, R>,
+                       numbers: Numbers<Scalar<i64>, Scalar<i32>>,
+                       cut: CutLines<R>| {
+        let identity = E::Elem::from_bits(cut.identity);
+        let (at, [first, end]) = cut.part(out, numbers);
+        let start = if C::COMMUTES { cut.tile } else { cut.flat };
+        let result = for_each(range(first, end), full(start, identity), |k, result| {
+            let mut at = at;
+            at[cut.axis] = k;
+            let tile = cut.tile(code, arrays, at, numbers.0);
+            // Element by element where the order is free, and else in order, tile by tile.
+            let tile = if C::COMMUTES { tile } else { combine.along(tile, cut.axis, identity) };
+            combine.join(result, tile)
+        });
+        let result = if C::COMMUTES { combine.along(result, cut.axis, identity) } else { result };
+        out.store(at, result);
+    };
     launched(kernel, lines.blocks(), (given, &mut out, lines.numbers(), lines.constants(identity)))?;
     Ok(out)
 }

@@ -5,7 +5,7 @@ use super::combine::Combine;
 use super::fused::{Code, Fused, surveyed};
 use super::launched::launched;
 use super::plan::Survey;
-use super::reduce::{Cut, Lines, Numbers, partial};
+use super::reduce::{CutLines, Lines, Numbers, partial};
 use crate::element::Element;
 use crate::error::Result;
 use crate::kernel::Constant;
@@ -50,7 +50,7 @@ fn scanned<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
                        out: ArrayMut<E::Elem, R>,
                        before: Array<E::Elem, R>,
                        numbers: Numbers<Scalar<i64>, Scalar<i32>>,
-                       (cut, (exclusive, has_before)): (Cut<R>, (bool, bool))| {
+                       (cut, (exclusive, has_before)): (CutLines<R>, (bool, bool))| {
         let identity = E::Elem::from_bits(cut.identity);
         let (at, [first, end]) = cut.part(out, numbers);
         let start = if has_before { before.load(at, cut.flat) } else { full(cut.flat, identity) };
