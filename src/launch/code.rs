@@ -1,7 +1,7 @@
 //! The code of a kernel as text, without running it and without a device.
 
 use super::choices::Launch;
-use super::compile::{Form, optimise};
+use super::compile::{Form, optimise, optimise_watched};
 use super::hints::check_hints;
 use super::ptx::generate;
 use super::remarks;
@@ -41,6 +41,50 @@ where
     A: ArrivesAs<P>,
 {
     Ok(traced(&kernel, &Arguments::of(args))?.0.to_text(PrintOptions::default()))
+}
+
+/// The Tile IR of a kernel as it was traced (`trace`), and after each pass that changed it, with the name of the pass.
+/// Values keep their names from one to the next, so that a comparison of two texts shows what a pass did.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn kernel(x: ct::ArrayMut<f32, 1>) {
+///     let y = x.load(0, [64]);
+///     x.store(0, y * y + y * y); // one product, which the pass for common subexpressions finds
+/// }
+///
+/// let x = ct::ArraySpec::<f32, 1>::new([64]).mutable();
+/// let forms = ct::code_passes(kernel, (x,))?;
+/// let products = |name: &str| {
+///     let (_, text) = forms.iter().find(|(pass, _)| *pass == name).unwrap();
+///     text.matches("mulf").count()
+/// };
+/// assert_eq!((products("trace"), products("cse")), (2, 1));
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`code_ir`].
+///
+/// # Panics
+/// When the kernel panics while it is traced.
+#[track_caller]
+pub fn code_passes<K, A, P>(kernel: K, args: A) -> Result<Vec<(&'static str, String)>>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    let name = name_of::<K>();
+    let mut forms: Vec<(&'static str, String)> = Vec::new();
+    let trace = trace_kernel(&name, &kernel, &Arguments::of(args))?;
+    optimise_watched(&name, trace, Form::Plain, &mut |pass, module| {
+        let text = module.to_text(PrintOptions::with_stable_names());
+        if forms.last().is_none_or(|(_, before)| *before != text) {
+            forms.push((pass, text));
+        }
+    })?;
+    Ok(forms)
 }
 
 /// The PTX of a kernel for a target; arguments as for [`code_ir`].

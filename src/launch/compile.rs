@@ -47,7 +47,17 @@ pub(super) fn optimise(name: &str, module: Module, form: Form) -> Result<(Module
 }
 
 /// [`optimise`] with the conditions as a module.
-pub(super) fn optimise_apart(name: &str, mut module: Module, form: Form) -> Result<(Module, Option<Module>)> {
+pub(super) fn optimise_apart(name: &str, module: Module, form: Form) -> Result<(Module, Option<Module>)> {
+    optimise_watched(name, module, form, &mut |_, _| {})
+}
+
+/// [`optimise_apart`], with a look at the module before the passes ("trace") and after each.
+pub(super) fn optimise_watched(
+    name: &str,
+    mut module: Module,
+    form: Form,
+    look: &mut dyn FnMut(&'static str, &Module),
+) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
     let required = pass::split_required(&mut module);
     match form {
@@ -56,7 +66,8 @@ pub(super) fn optimise_apart(name: &str, mut module: Module, form: Form) -> Resu
         Form::Asserted => pass::check_promises(&mut module),
     }
     module.written.clear();
-    pass::optimize(&mut module);
+    look("trace", &module);
+    pass::optimize_watched(&mut module, look);
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.into(),
         stage: "the verifier after the passes",

@@ -64,7 +64,15 @@ pub const PIPELINE: &[Pass] = &[
 
 /// Runs all passes in order on a verified module; the result verifies and means the same.
 pub fn optimize(module: &mut Module) {
-    PIPELINE.iter().for_each(|pass| (pass.run)(module));
+    optimize_watched(module, &mut |_, _| {});
+}
+
+/// [`optimize`], with a look at the module after each pass.
+pub(crate) fn optimize_watched(module: &mut Module, look: &mut dyn FnMut(&'static str, &Module)) {
+    for pass in PIPELINE {
+        (pass.run)(module);
+        look(pass.name, module);
+    }
 }
 
 /// Merges equal ops and takes out unused ones: for back ends that added some.

@@ -87,6 +87,7 @@ fn emit(session: Session) -> Result<()> {
         anyhow::Ok(())
     };
     has(&["ir"], "load_view_tko")?;
+    has(&["passes"], "--- trace\n+++ ")?;
     has(&["tileir", "--target", "sm_100"], "entry @vadd(")?;
     has(&["ptx", "--target", "sm_80"], ".target sm_80")?;
     has(&["tilebc"], "\u{7f}TileIR")?;

@@ -24,9 +24,9 @@ fn places_read_back() {
     let text = "entry @k(%arg0: tile<i32>) {\n  %0 = addi %arg0, %arg0 : tile<i32> loc(\"a \\22b\\22.rs\":3:7)\n  \
                 return loc(unknown)\n} loc(\"c.rs\":1:1)\n";
     let module = Module::parse("k", text).expect("a module");
-    assert_eq!(module.to_text(PrintOptions { locations: true }), text);
+    assert_eq!(module.to_text(PrintOptions::with_locations()), text);
     let written = write(&module, &WriteOptions::default()).expect("bytecode");
-    let back = read(&written).expect("what was written").to_text(PrintOptions { locations: true });
+    let back = read(&written).expect("what was written").to_text(PrintOptions::with_locations());
     // In bytecode an op without a place of its own has the place of its entry.
     assert!(back.contains("loc(\"a \\22b\\22.rs\":3:7)"), "{back}");
 }

@@ -36,12 +36,20 @@ mod tests;
 pub struct PrintOptions {
     /// Append the user's place to every op as `loc("file":line:column)`.
     pub locations: bool,
+    /// Number values as the module does, so that a value has one name however much changes around it: for comparisons of two
+    /// states of a module.
+    pub stable_names: bool,
 }
 
 impl PrintOptions {
     /// With [`PrintOptions::locations`].
     pub const fn with_locations() -> PrintOptions {
-        PrintOptions { locations: true }
+        PrintOptions { locations: true, stable_names: false }
+    }
+
+    /// With [`PrintOptions::stable_names`].
+    pub const fn with_stable_names() -> PrintOptions {
+        PrintOptions { locations: false, stable_names: true }
     }
 }
 
@@ -60,7 +68,8 @@ impl Module {
     /// assert_eq!(text, "entry @empty() {\n  %cst_1_f32 = constant <f32: 1.000000e+00> : tile<4xf32>\n  return\n}\n");
     /// ```
     pub fn to_text(&self, options: PrintOptions) -> String {
-        let mut printer = Printer { module: self, names: Names::new(self), options, out: String::new(), depth: 0 };
+        let names = if options.stable_names { Names::stable(self) } else { Names::new(self) };
+        let mut printer = Printer { module: self, names, options, out: String::new(), depth: 0 };
         if let Some(producer) = &self.producer {
             put!(printer, "// Producer: {producer}\n");
         }

@@ -31,6 +31,21 @@ impl Names {
         names
     }
 
+    /// Names the values of every entry by their numbers in the module.
+    pub fn stable(module: &Module) -> Names {
+        let mut names = Names { values: Vec::new(), hints: Vec::new(), headers: vec![String::new(); module.num_ops()] };
+        names.values = (0..module.num_values()).map(|number| Some(format!("v{number}"))).collect();
+        for entry in &module.entries {
+            module.walk(entry.body, &mut |id| {
+                let results: Vec<String> = module.op(id).results.iter().map(|&value| names.value(value)).collect();
+                if !results.is_empty() {
+                    names.headers[id.index()] = results.join(", ") + " = ";
+                }
+            });
+        }
+        names
+    }
+
     /// `%name` of a value where it is used.
     pub fn value(&self, value: Value) -> String {
         match self.values.get(value.index()) {

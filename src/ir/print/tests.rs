@@ -237,7 +237,7 @@ fn locations_are_an_option() {
     b.begin_entry("k", &[]);
     b.set_location(&Location { file: "src/main.rs".into(), line: 3, column: 7 });
     b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
-    let with = b.module.to_text(PrintOptions { locations: true });
+    let with = b.module.to_text(PrintOptions::with_locations());
     assert_eq!(with, "entry @k() {\n  return loc(\"src/main.rs\":3:7)\n} loc(unknown)\n");
     assert_eq!(b.module.to_string(), "entry @k() {\n  return\n}\n");
 }

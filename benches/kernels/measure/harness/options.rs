@@ -9,6 +9,8 @@ use cutlet::backend::tileir::Version;
 use cutlet::kernel::{ArrivesAs, Kernel};
 use cutlet::{Backend, Checks, Device, Format, Grid, Hints, Launch, Target};
 
+use similar::TextDiff;
+
 use super::words::{Value, Words};
 
 /// Options that every measured kernel takes; see [`Options::HELP`].
@@ -37,6 +39,8 @@ choice! {
     Emit {
         /// The optimised Tile IR.
         Ir = "ir",
+        /// The Tile IR as it was traced, and what each pass changes of it.
+        Passes = "passes",
         /// PTX.
         Ptx = "ptx",
         /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
@@ -73,7 +77,7 @@ impl Options {
     /// What they are.
     pub const HELP: &str = "
   --backend           cpu, ptx or tileir; default: the GPU where there is one, else cpu (CUTLET_BACKEND decides before)
-  --emit              ir, ptx, tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
+  --emit              ir, passes (the traced Tile IR, and what each pass changes of it), ptx, tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
                       the code instead of running it; no device is needed
   --target            what code is emitted for: sm_80, sm_90a (the default), sm_100, …
   --bytecode-version  of emitted bytecode: 13.1 to 13.5; default: the lowest that will do
@@ -165,6 +169,7 @@ impl Options {
         let code = match self.emit {
             None => return Ok(()),
             Some(Emit::Ir) => cutlet::code_ir(kernel, args)?.into_bytes(),
+            Some(Emit::Passes) => changes(&cutlet::code_passes(kernel, args)?).into_bytes(),
             Some(Emit::Ptx) => self.launch(1).code_ptx(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tileir) => cutlet::code_tiled(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tilebc) => {
@@ -177,4 +182,15 @@ impl Options {
             None => Ok(std::io::stdout().write_all(&code)?),
         }
     }
+}
+
+/// The first form in full, then the lines that go (`-`) and come (`+`) from one to the next, with three around them.
+fn changes(forms: &[(&str, String)]) -> String {
+    let mut out = forms.first().map_or_else(String::new, |(_, text)| text.clone());
+    for pair in forms.windows(2) {
+        let [(before, old), (after, new)] = pair else { unreachable!("windows of two") };
+        let diff = TextDiff::from_lines(old, new);
+        out += &format!("\n{}", diff.unified_diff().context_radius(3).header(before, after));
+    }
+    out
 }
