@@ -70,6 +70,11 @@ pub(super) fn pack_array<T: Element, const R: usize>(array: &DeviceArray<T, R>, 
     pack(address_of::<T, R>(&array.memory, &array.layout), &array.layout, params);
 }
 
+/// The parameter words of a row-major array that is not there yet.
+pub(super) fn pack_new<T: Element, const R: usize>(shape: [usize; R], params: &mut dyn FnMut(ParamWord)) {
+    ArraySpec::<T, R>::new(shape).pack(params);
+}
+
 /// The form of an array that a kernel reads, or `writes`.
 pub(super) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayFacts) -> ArgForm {
     ArgForm::Array { element: T::NAME.into(), rank: R as u32, writes, table: false, facts }

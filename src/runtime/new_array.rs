@@ -130,7 +130,8 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
         match self.made.get() {
             Some(array) => super::arg::pack_array(array, params),
-            None => unreachable!("a launch makes its arrays before it packs them"),
+            // A launch makes its arrays before; who asks what it would do does not.
+            None => super::arg::pack_new::<T, R>(self.shape, params),
         }
     }
 
@@ -140,3 +141,15 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
 }
 
 arrives_as_it_is! { [T: Element, const R: usize] NewArray<T, R> => ArrayMut<T, R>; }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_known_without_the_array() {
+        let fill = |y: ArrayMut<f32, 1>| y.store(crate::bid(0), crate::ones([64]));
+        let work = crate::Launch::new(4).work(fill, (NewArray::zeros([256]),)).unwrap();
+        assert_eq!((work.read_bytes, work.written_bytes), (0.0, 1024.0));
+    }
+}
