@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::emit::Function;
-use super::inst::{Inst, Line, Opcode};
+use super::inst::{Arg, Inst, Line, Opcode, Operand};
 use super::plan::WARP;
 use crate::dtype::DType;
 use crate::error::Location;
@@ -195,7 +195,16 @@ impl CodeRemarks {
         self.warps = warps;
         self.producer_warps = (function.threads / WARP).saturating_sub(warps);
         self.live_registers = super::pressure::live_registers(function);
-        self.available_registers = (REGISTERS / function.threads.max(1)).min(MOST_REGISTERS);
+        // Warps that compute beside a producer take registers that it gives up.
+        let taken = function.lines.iter().filter_map(|line| match line {
+            Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {
+                [Arg::One(Operand::Imm(count))] => u32::try_from(count).ok(),
+                _ => None,
+            },
+            _ => None,
+        });
+        let share = (REGISTERS / function.threads.max(1)).min(MOST_REGISTERS);
+        self.available_registers = taken.fold(share, u32::max);
     }
 }
 

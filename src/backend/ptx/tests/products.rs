@@ -124,7 +124,8 @@ fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
 fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
     let wish = |occupancy| CompileOptions { occupancy: Some(occupancy), ..CompileOptions::default() };
     for tile in [[128, 256, 64], [256, 128, 64]] {
-        let free = hinted(tile, CompileOptions::default()).1;
+        let (code, free) = hinted(tile, CompileOptions::default());
+        assert!(code.threads > 256 && code.remarks.available_registers == 240, "the producer gives registers up");
         for occupancy in [2, 8, 32] {
             let (code, stages) = hinted(tile, wish(occupancy));
             assert_eq!((code.min_blocks, code.remarks.crowded), (1, Some([occupancy, 1])));
