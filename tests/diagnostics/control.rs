@@ -1,0 +1,215 @@
+//! Loops, branches and the bodies of reductions.
+
+use std::cell::Cell;
+
+use cutlet as ct;
+use cutlet::prelude::*;
+
+use crate::{SumToScalar, problems, problems_with_arrays, tile};
+
+#[test]
+fn state_changes_its_shape() {
+    let text = problems(|| {
+        let _ = ct::for_each(0..4, tile(4, 1), |_, sum| sum + tile(4, 8));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(0..4, tile(4, 1), |_, sum| sum + tile(4, 8))>: the body of `for_each` gives a tile of shape [4, 8] where [4, 1] is expected
+  <sum + tile(4, 8))>: it is computed here
+  values keep their shape through loops and branches"
+    );
+}
+
+#[test]
+fn state_changes_its_length() {
+    let text = problems(|| {
+        let _ = ct::for_each(0..4, vec![tile(4, 1)], |_, list| [list.clone(), list].concat());
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(0..4, vec![tile(4, 1)], |_, list| [list.clone(), list].concat())>: `for_each`: the state has 1 values and comes back with 2
+  a `Vec` in the state keeps its length"
+    );
+}
+
+#[test]
+fn branches_differ() {
+    let text = problems(|| {
+        let _ = ct::if_else(ct::bid(0).eq(0), || tile(4, 1), || tile(1, 4));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::if_else(ct::bid(0).eq(0), || tile(4, 1), || tile(1, 4))>: a branch of `if_else` gives a tile of shape [1, 4] where [4, 1] is expected
+  <ct::full([rows, columns], 1.5)>: it is computed here
+  values keep their shape through loops and branches"
+    );
+}
+
+#[test]
+fn step_is_not_positive() {
+    let text = problems(|| {
+        ct::for_each(ct::range(8, 0).step(0), (), |_, ()| ());
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(ct::range(8, 0).step(0), (), |_, ()| ())>: `for_each`: the step is 0
+  a range goes up or down by 1 at least"
+    );
+}
+
+#[test]
+fn value_leaves_a_loop() {
+    let text = problems(|| {
+        let leak = Cell::new(None);
+        ct::for_each(0..4, (), |i, ()| leak.set(Some(i * 2)));
+        let _ = leak.get().unwrap() + 1;
+    });
+    assert_eq!(
+        text,
+        "\
+<leak.get().unwrap() + 1>: this value belongs to the body of `for_each` and is used outside of it
+  <i * 2)))>: it is computed here
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn counter_leaves_a_loop() {
+    let text = problems(|| {
+        let leak = Cell::new(None);
+        ct::for_each(0..4, (), |i, ()| leak.set(Some(i)));
+        let _ = leak.get().unwrap() + 1;
+    });
+    assert_eq!(
+        text,
+        "\
+<leak.get().unwrap() + 1>: this value belongs to the body of `for_each` and is used outside of it
+  <ct::for_each(0..4, (), |i, ()| leak.set(Some(i)))>: it is an argument of this body
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn value_leaves_a_branch() {
+    let text = problems_with_arrays::<f32>(|a, out| {
+        let leak = Cell::new(None);
+        ct::if_then(ct::bid(0).gt(0), || leak.set(Some(a.load([0, 0], [8, 8]))));
+        out.store([0, 0], leak.get().unwrap());
+    });
+    assert_eq!(
+        text,
+        "\
+<store([0, 0], leak.get().unwrap())>: this value belongs to the body of `if_then` and is used outside of it
+  <load([0, 0], [8, 8]))))>: it is computed here
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn accumulator_leaves_a_reduction() {
+    let text = problems(|| {
+        let leak = Cell::new(None);
+        let sum = tile(4, 8).reduce(1, 0.0, |acc, x| {
+            leak.set(Some(acc));
+            acc + x
+        });
+        let _ = sum + leak.get().unwrap();
+    });
+    assert_eq!(
+        text,
+        "\
+<sum + leak.get().unwrap()>: this value belongs to the closure of `reduce` and is used outside of it
+  <reduce(1, 0.0, |acc, x| {>: it is an argument of this body
+  return it from the closure: values leave a body only through its result"
+    );
+}
+
+#[test]
+fn memory_in_a_reduction() {
+    let text = problems_with_arrays::<f32>(|a, _| {
+        let _ = tile(4, 8).reduce(1, 0.0, |acc, x| acc + x * a.load_scalar([0, 0]));
+    });
+    assert_eq!(
+        text,
+        "\
+<load_scalar([0, 0]))>: the closure of `reduce` takes only elementwise operations on scalars, and this operation reads or writes memory
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
+fn tiles_in_a_map() {
+    let text = problems(|| {
+        let _ = tile(4, 8).map(|x| x + tile(4, 8).reshape([32]).to_scalar_sum());
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::full([rows, columns], 1.5)>: the closure of `map` takes only elementwise operations on scalars, and this operation works on tiles
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
+fn loop_in_a_map() {
+    let text = problems(|| {
+        let _ = tile(4, 8).map(|x| ct::for_each(0..3, x, |_, x| x * x));
+    });
+    assert_eq!(
+        text,
+        "\
+<ct::for_each(0..3, x, |_, x| x * x))>: the closure of `map` takes only elementwise operations on scalars, and this operation has control flow or a reduction of its own
+  compute it before, outside of the closure"
+    );
+}
+
+#[test]
+fn flow_of_another_loop() {
+    let text = problems(|| {
+        ct::for_each_flow(..4, (), |i, (), flow| {
+            ct::for_each(..3, (), |j, ()| flow.break_if(i.eq(j), ()));
+        });
+    });
+    assert_eq!(
+        text,
+        "\
+<break_if(i.eq(j), ()))>: `break_if` is for a loop around the one that it stands in
+  <ct::for_each_flow(..4, (), |i, (), flow| {>: the loop that it is for
+  <ct::for_each(..3, (), |j, ()| flow.break_if(i.eq(j), ()))>: the loop that it stands in
+  give the condition out in the state of the inner loop, and ask for it there"
+    );
+    let text = problems(|| {
+        let kept = Cell::new(None);
+        ct::for_each_flow(..4, (), |_, (), flow| kept.set(Some(flow)));
+        kept.get().unwrap().continue_if(ct::bid(0).eq(0), ());
+    });
+    assert!(text.contains(">: `continue_if`: the loop has ended\n") && text.contains(">: this loop\n"), "{text}");
+}
+
+#[test]
+fn loop_without_an_end() {
+    let text = problems(|| ct::loop_flow((), |(), _| ()));
+    assert!(text.contains("`loop_flow`: nothing ends the loop\n  call `flow.break_if(condition, state)`"), "{text}");
+}
+
+#[test]
+fn bodies_nested_too_deeply() {
+    fn deeper(n: Scalar<i32>) {
+        ct::if_then(n.gt(0), || deeper(n - 1));
+    }
+    let text = problems(|| deeper(ct::bid(0)));
+    assert!(text.contains("`if_then`: bodies are nested deeper than 200\n  a function that calls itself"), "{text}");
+    fn fibonacci(n: Scalar<i32>) -> Scalar<i32> {
+        ct::if_else(n.lt(2), || n, || fibonacci(n - 1) + 1)
+    }
+    let caught = std::panic::catch_unwind(|| {
+        problems(|| {
+            let _ = fibonacci(ct::bid(0));
+        })
+    });
+    assert!(caught.is_err(), "the kernel is stopped");
+}
