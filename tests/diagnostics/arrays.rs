@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-use crate::traced::{self};
+use crate::traced;
 use crate::{problems, problems_with_arrays, tile, with_source};
 
 #[test]
