@@ -12,7 +12,22 @@ fn transposed(_: &mut Typing, _: &Step, args: &[Form]) -> Forms {
 fn reshaped(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     let count = args[0].count();
     let rows = (1 << step.numbers[0]).min(count);
-    count.is_multiple_of(rows).then(|| vec![Form::new(args[0].kind, [rows, count / rows])])
+    let shape = [rows, count / rows];
+    let fits = count.is_multiple_of(rows) && (shape == args[0].shape || pieces(args[0].shape, shape) <= MOST_PIECES);
+    fits.then(|| vec![Form::new(args[0].kind, shape)])
+}
+
+/// Pieces that back ends take a tile into at most, where its elements change their places.
+const MOST_PIECES: usize = 512;
+
+/// Pieces of one row of both shapes, if one of these has an extent that is no power of two.
+fn pieces(from: [usize; 2], to: [usize; 2]) -> usize {
+    let is_whole = |extent: &usize| extent.is_power_of_two();
+    if from.iter().chain(&to).all(is_whole) {
+        return 1;
+    }
+    let row = |shape: [usize; 2]| shape.iter().rev().find(|&&extent| extent > 1).map_or(1, |n| n & n.wrapping_neg());
+    from[0] * from[1] / row(from).min(row(to))
 }
 
 /// [r, c] in this many parts of columns, one below the other.
