@@ -7,7 +7,7 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::Whole;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgForm, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
 use crate::tile::{Ptr, Tracer};
 
 /// An array of which the kernel gets the address of the first element: `ByPointer(&x)`, `ByPointer(&mut x)` and those of
@@ -38,6 +38,12 @@ pub struct ByPointer<A>(pub A);
 
 macro_rules! by_pointer {
     ($($ty:ty, writes $writes:literal;)+) => {$(
+        impl<T: Whole, const R: usize> ByPointer<$ty> {
+            fn pointer(&self) -> RawPtr<T> {
+                RawPtr::new(address_of::<T, R>(&self.0.memory, &self.0.layout))
+            }
+        }
+
         impl<T: Whole, const R: usize> Sealed for ByPointer<$ty> {}
 
         impl<T: Whole, const R: usize> LaunchArg for ByPointer<$ty> {
@@ -47,14 +53,16 @@ macro_rules! by_pointer {
             fn back(self) {}
 
             #[inline]
-            fn key(&self, _key: &mut WordWriter) {}
+            fn key(&self, key: &mut WordWriter) {
+                self.pointer().key(key);
+            }
 
             fn forms(&self, out: &mut Vec<ArgForm>) {
-                out.push(ArgForm::Pointer(T::NAME.into()));
+                self.pointer().forms(out);
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Ptr<T> {
-                tracer.pointer()
+                self.pointer().trace(tracer)
             }
 
             #[inline]
@@ -65,7 +73,7 @@ macro_rules! by_pointer {
 
             #[inline]
             fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
-                params(address_of::<T, R>(&self.0.memory, &self.0.layout));
+                self.pointer().pack(params);
             }
         }
 

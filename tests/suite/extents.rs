@@ -136,6 +136,8 @@ fn moves<T: Element>(session: Session) -> Result<()> {
     check("odd ones", |x, y| ct::cat([x, y], 0), [3, 20], [6, 20], |[i, j]| (i / 3, [i % 3, j]))?;
     check("flipped", |x, _| x.flip(..), [12, 96], [12, 96], |[i, j]| (0, [11 - i, 95 - j]))?;
     check("repeated", |x, _| x.repeat([3, 2]), [8, 20], [24, 40], |[i, j]| (0, [i % 8, j % 20]))?;
+    // Element by element, rows and columns together would be too many pieces.
+    check("repeated twice", |x, _| x.repeat([4, 2]), [12, 7], [48, 14], |[i, j]| (0, [i % 12, j % 7]))?;
     check("each repeated", |x, _| x.repeat_interleave(1, 3), [8, 24], [8, 72], |[i, j]| (0, [i, j / 3]))?;
     check(
         "stacked",

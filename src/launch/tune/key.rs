@@ -2,8 +2,7 @@
 
 use std::fmt::Debug;
 
-use sha2::{Digest, Sha256};
-
+use crate::cache::disk::ContentKey;
 use crate::error::Result;
 use crate::launch::choices::Launch;
 use crate::runtime::Device;
@@ -99,10 +98,6 @@ pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
 
 /// A hash of texts, in 32 hexadecimal digits.
 pub(super) fn hash(texts: &[String]) -> String {
-    let mut sum = Sha256::new();
-    for text in texts {
-        sum.update((text.len() as u64).to_le_bytes());
-        sum.update(text);
-    }
-    sum.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    ContentKey::of(&texts).hex()[..32].to_owned()
 }

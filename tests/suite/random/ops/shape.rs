@@ -45,10 +45,7 @@ fn stretched(typing: &mut Typing, _: &Step, args: &[Form]) -> Forms {
 
 fn repeated(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     let [rows, columns] = args[0].shape;
-    let shape = [rows << step.numbers[0], columns << step.numbers[1]];
-    // Rows of other extents are put together element by element, at worst.
-    let fits = shape.iter().all(|extent| extent.is_power_of_two()) || shape[0] * shape[1] <= MOST_PIECES;
-    fits.then(|| vec![Form::new(args[0].kind, shape)])
+    Some(vec![Form::new(args[0].kind, [rows << step.numbers[0], columns << step.numbers[1]])])
 }
 
 /// The extent along the axis of the first number is twice what it was.
