@@ -113,7 +113,17 @@ def _attention(row):
             with sdpa_kernel(backend):
                 return {"o": torch.nn.functional.scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=row.causal)}
         return call
-    return [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)), Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
+    list_ = [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)), Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
+    try:
+        import fa3_fwd_interface as fa3
+    except ImportError:
+        return list_
+    def three(t):
+        # Its arrays are batch x sequence x heads x numbers, of any strides.
+        out = fa3.flash_attn_func(*(t[name].transpose(1, 2) for name in "qkv"), causal=row.causal)
+        return {"o": (out[0] if isinstance(out, tuple) else out).transpose(1, 2)}
+    # The published wheel has no f16.
+    return list_ + ([Library("flash attention 3", three)] if row.element == "bf16" else [])
 
 
 def _gather(row):

@@ -49,6 +49,7 @@ TITLES = {
     "attention, f16, 8 x 16 x 1024 x 64, causal; full": ["attention f16 8 16 1024 64 causal", "attention f16 8 16 1024 64 full"],
     "attention, bf16, 4 x 32 x 4096 x 128, causal; full": ["attention bf16 4 32 4096 128 causal", "attention bf16 4 32 4096 128 full"],
     "attention, bf16, 2 x 16 x 16384 x 128, causal; full": ["attention bf16 2 16 16384 128 causal", "attention bf16 2 16 16384 128 full"],
+    "attention, bf16, 4 x 32 x 4096 x 64, causal; full": ["attention bf16 4 32 4096 64 causal", "attention bf16 4 32 4096 64 full"],
 }
 # Libraries that go without saying.
 USUAL = ("torch", "cuBLAS", "cuDNN")

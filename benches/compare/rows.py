@@ -232,6 +232,8 @@ NAMES = [
     "attention bf16 4 32 4096 128 full",
     "attention bf16 2 16 16384 128 causal",
     "attention bf16 2 16 16384 128 full",
+    "attention bf16 4 32 4096 64 causal",
+    "attention bf16 4 32 4096 64 full",
     "vadd_gather f32 134217728",
     "gather f32 67108864 67108864",
     "scatter f32 67108864",

@@ -81,7 +81,10 @@ where
     let seq = options.size(cli.seq, &device, 1024, 200);
     let (dim, causal, kv_heads) = (cli.dim, cli.causal, cli.kv_heads.unwrap_or(heads));
     ensure!(heads.is_multiple_of(kv_heads), "{kv_heads} heads of keys for {heads} of queries");
-    let tile = cli.tile.unwrap_or(if dim > 64 { [128, 128] } else { [256, 64] });
+    // Of tiles with few numbers two blocks fit on a multiprocessor, and one computes while the other one multiplies.
+    let small = dim <= 64 && cli.tile.is_none();
+    let options = if small { options.with_occupancy(2) } else { options.clone() };
+    let tile = cli.tile.unwrap_or(if small { [64, 128] } else { [128, 128] });
     let form = Form { tile: [tile[0], tile[1], dim], group: heads / kv_heads, causal };
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     let section = section(seq, dim, size_of::<T>(), causal);
@@ -100,7 +103,7 @@ where
         Ok((device.array(&host_q, shape)?, k, v, device.zeros::<T, 4>(shape)?))
     })?;
     let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), causal);
-    let time = rotation.time(options, |(q, k, v, out)| {
+    let time = rotation.time(&options, |(q, k, v, out)| {
         options.launch(blocks).launch(kernel, ((&*q, &*k, &*v), out, (scale, section), Constant(form)))
     })?;
     let result = rotation.first().3.to_vec()?;

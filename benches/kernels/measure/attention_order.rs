@@ -4,9 +4,9 @@
 const CACHE_BYTES: usize = 32 << 20;
 
 /// Blocks for so many tiles on a GPU that runs `most` at a time: where all tiles take as long, no more than it takes
-/// to be done as soon.
+/// to be done as soon; where they do not, one for each tile, so that the next one starts wherever there is room.
 pub fn blocks(tiles: usize, most: usize, causal: bool) -> usize {
-    if causal { tiles.min(most) } else { tiles.div_ceil(tiles.div_ceil(most)) }
+    if causal { tiles } else { tiles.div_ceil(tiles.div_ceil(most)) }
 }
 
 /// How many heads are gone through at a time, with keys and values of elements of `bytes` each: one, since its tiles of

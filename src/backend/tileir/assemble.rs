@@ -205,7 +205,11 @@ fn refusal(kernel: &str, said: &str) -> Error {
     let complaints: Vec<Diagnostic> = said.lines().filter(|line| line.contains(LACKS)).filter_map(complaint).collect();
     if complaints.is_empty() {
         let places = said.lines().filter_map(complaint).map(|c| c.to_string()).collect::<Vec<_>>();
-        let log = if places.is_empty() { said.trim().to_string() } else { places.join("\n") };
+        let log = match said.trim() {
+            "" => "it ended in the middle of its work and said nothing: a fault of its own".to_string(),
+            said if places.is_empty() => said.to_string(),
+            _ => places.join("\n"),
+        };
         return Error::Compile { kernel: kernel.into(), stage: "tileiras", log };
     }
     Error::Unsupported(complaints)
@@ -242,6 +246,8 @@ mod tests {
         );
         let other = refusal("k", "error: failed to compile Tile IR program\n").to_string();
         assert!(other.contains("tileiras") && other.contains("failed to compile"), "{other}");
+        let silent = refusal("k", "\n").to_string();
+        assert!(silent.contains("said nothing"), "{silent}");
     }
 
     #[test]
