@@ -94,6 +94,8 @@ pub mod ops;
 pub mod pass;
 pub mod prelude;
 pub mod runtime;
+#[cfg(test)]
+mod sample;
 mod target;
 mod temporary;
 pub mod tile;

@@ -51,7 +51,7 @@ pub(crate) fn name_of<K>() -> String {
 }
 
 /// The last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`.
-fn entry_name(path: &str) -> String {
+pub(super) fn entry_name(path: &str) -> String {
     let plain = path.split('<').next().unwrap_or_default();
     let mut parts = plain.rsplit("::");
     let name = match parts.next().unwrap_or_default() {

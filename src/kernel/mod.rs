@@ -14,6 +14,7 @@
 
 mod argument;
 mod arrive;
+mod call;
 mod form;
 mod function;
 mod pointer;
@@ -24,6 +25,7 @@ pub(crate) use argument::sealed;
 pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
 pub(crate) use arrive::arrives_as_it_is;
 pub use arrive::{Arguments, ArrivesAs};
+pub(crate) use call::{AnyArgs, Call, body};
 pub use form::{ArgForm, ArrayFacts};
 pub use function::{Kernel, trace_kernel};
 pub(crate) use function::{name_of, refuse_nested};

@@ -11,7 +11,7 @@ use super::specialise::{Prepared, prepare};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
-use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, name_of, refuse_nested, trace_kernel};
+use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body, refuse_nested};
 use crate::runtime::Device;
 
 /// Kernels to compile before they are launched: see [`compile_all`].
@@ -134,13 +134,19 @@ impl Kernels {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn add_with<K, A, P>(mut self, launch: &Launch<'_>, kernel: K, args: A) -> Kernels
+    pub fn add_with<K, A, P>(self, launch: &Launch<'_>, kernel: K, args: A) -> Kernels
     where
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let name = name_of::<K>();
-        match self.prepared(launch, &kernel, args) {
+        let args = Arguments::of(args);
+        self.with_call(launch, &Call::of(&kernel, &args, &body(&kernel, &args)))
+    }
+
+    #[track_caller]
+    fn with_call(mut self, launch: &Launch<'_>, call: &Call<'_>) -> Kernels {
+        let name = call.name();
+        match self.prepared(launch, call) {
             Err(error) => self.failed.push((name, error)),
             Ok(prepared) if prepared.is_done() => self.found += 1,
             Ok(prepared) => {
@@ -154,17 +160,12 @@ impl Kernels {
     }
 
     #[track_caller]
-    fn prepared<K, A, P>(&mut self, launch: &Launch<'_>, kernel: &K, args: A) -> Result<Prepared>
-    where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
-        refuse_nested(name_of::<K>)?;
-        let args = Arguments::of(args);
-        let device = launch.device_ahead(self.device, args.given())?;
-        let prepared = prepare(kernel, &args, device, launch.wishes(device)?)?;
+    fn prepared(&mut self, launch: &Launch<'_>, call: &Call<'_>) -> Result<Prepared> {
+        refuse_nested(|| call.name())?;
+        let device = launch.device_ahead(self.device, call.args())?;
+        let prepared = prepare(call, device, launch.wishes(device)?)?;
         if let Some(described) = &mut self.described {
-            described.push(describe(launch, kernel, &args, device, prepared.slot().clone())?);
+            described.push(describe(launch, call, device, prepared.slot().clone())?);
         }
         Ok(prepared)
     }
@@ -212,20 +213,15 @@ impl fmt::Debug for Kernels {
 
 /// What is known of a kernel; traces it once more.
 #[track_caller]
-fn describe<K, A, P>(
+fn describe(
     launch: &Launch<'_>,
-    kernel: &K,
-    args: &Arguments<A, P>,
+    call: &Call<'_>,
     device: Device,
     slot: super::specialise::Specialised,
-) -> Result<Described>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    let module = trace_kernel(&name_of::<K>(), kernel, args)?;
+) -> Result<Described> {
+    let module = call.trace(&call.name())?;
     let mut forms = Vec::new();
-    args.given().forms(&mut forms);
+    call.args().forms(&mut forms);
     let text = format!("{}{forms:?}{:?}", module.to_text(PrintOptions::default()), launch.hints);
     let hash = ContentKey::of(&[text.as_bytes()]).hex();
     let grid = launch.grid.checked(launch.wishes(device)?.generator)?.unwrap_or([0; 3]);
@@ -234,8 +230,8 @@ where
         None => None,
         Some(_) => {
             // The work depends on what the arguments are.
-            args.given().make(Some(device))?;
-            device.least_time(&launch.work_over(grid, kernel, args)?)
+            call.args().make(Some(device))?;
+            device.least_time(&launch.work_over(grid, call)?)
         }
     };
     Ok(Described { slot, hash, least, blocks })

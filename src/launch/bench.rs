@@ -8,7 +8,7 @@ use super::grid::Grid;
 use super::run::run;
 use super::specialise::specialise;
 use crate::error::{Error, Result};
-use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body, refuse_nested};
 use crate::pass::Work;
 use crate::runtime::{Bench, Times};
 
@@ -76,12 +76,19 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        refuse_nested(name_of::<K>)?;
         let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::of).collect();
-        let Some(first) = sets.first() else {
+        let bodies: Vec<_> = sets.iter().map(|args| body(&kernel, args)).collect();
+        let calls: Vec<Call<'_>> = sets.iter().zip(&bodies).map(|(args, body)| Call::of(&kernel, args, body)).collect();
+        self.measured(how, &calls)
+    }
+
+    #[track_caller]
+    fn measured(&self, how: Bench, calls: &[Call<'_>]) -> Result<Measured> {
+        let Some(first) = calls.first() else {
             return Err(Error::argument("a measurement has at least one set of arguments"));
         };
-        let device = self.device(first.given())?;
+        refuse_nested(|| first.name())?;
+        let device = self.device(first.args())?;
         let wishes = self.wishes(device)?;
         let Some(grid) = self.grid.checked(wishes.generator)? else {
             return Err(Error::argument("a grid without tile blocks takes no time that could be measured"));
@@ -89,19 +96,19 @@ impl Launch<'_> {
         let checks = self.checks(&wishes)?;
         let own = device.default_stream();
         let stream = self.stream.unwrap_or(&own);
-        let mut ready = Vec::with_capacity(sets.len());
-        for args in &sets {
-            if self.device(args.given())? != device {
+        let mut ready = Vec::with_capacity(calls.len());
+        for call in calls {
+            if self.device(call.args())? != device {
                 return Err(Error::argument("the arguments of a measurement are on several devices"));
             }
-            ready.push((specialise(&kernel, args, device, wishes, Some(stream))?, args));
+            ready.push((specialise(call, device, wishes, Some(stream))?, call.args()));
         }
         let times = how.run_sets(stream, &mut ready, |(slot, args)| {
-            run(slot, Some(stream), grid, wishes.dependent, checks, args.given())
+            run(slot, Some(stream), grid, wishes.dependent, checks, *args)
         })?;
-        let work = self.work_over(grid, &kernel, first)?;
+        let work = self.work_over(grid, first)?;
         let least = device.least_time(&work);
-        Ok(Measured { kernel: name_of::<K>(), times, work, least })
+        Ok(Measured { kernel: first.name(), times, work, least })
     }
 }
 
@@ -205,7 +212,9 @@ impl Measured {
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let guess = if self.work.is_guess { "about " } else { "" };
-        write!(f, "{}: {}, {guess}{:.1} GB/s", self.kernel, self.times, self.bytes_per_second() / 1e9)?;
+        let rate = self.bytes_per_second() / 1e9;
+        let digits = if rate < 1.0 { 3 } else { 1 };
+        write!(f, "{}: {}, {guess}{rate:.digits$} GB/s", self.kernel, self.times)?;
         if self.work.product_flops() > 0.0 {
             write!(f, ", {guess}{:.3} TFLOP/s", self.flops_per_second() / 1e12)?;
         }

@@ -6,7 +6,7 @@ use super::remarks;
 use super::run::run;
 use super::specialise::specialise;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, name_of, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, LaunchArg, body, refuse_nested};
 
 /// Runs a kernel once for every tile block of a grid.
 ///
@@ -112,7 +112,8 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        self.launch_with(kernel, &Arguments::of(args))
+        let args = Arguments::of(args);
+        self.launch_call(&Call::of(&kernel, &args, &body(&kernel, &args)))
     }
 
     /// Runs the kernel and gives its new arrays back: see [`launch_returning`].
@@ -139,29 +140,26 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.launch_with(kernel, &args)?;
+        self.launch_call(&Call::of(&kernel, &args, &body(&kernel, &args)))?;
         Ok(args.back())
     }
 
     #[track_caller]
-    fn launch_with<K, A, P>(&self, kernel: K, args: &Arguments<A, P>) -> Result<()>
-    where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
-        refuse_nested(name_of::<K>)?;
-        let device = self.device(args.given())?;
+    fn launch_call(&self, call: &Call<'_>) -> Result<()> {
+        refuse_nested(|| call.name())?;
+        let args = call.args();
+        let device = self.device(args)?;
         let wishes = self.wishes(device)?;
         let Some(grid) = self.grid.checked(wishes.generator)? else {
-            args.given().make(Some(device))?;
-            return self.grid.may_be_empty(args.given());
+            args.make(Some(device))?;
+            return self.grid.may_be_empty(args);
         };
-        let slot = specialise(&kernel, args, device, wishes, self.stream)?;
+        let slot = specialise(call, device, wishes, self.stream)?;
         if remarks::wanted() {
             let executable = slot.get().expect("a slot that was specialised is filled");
-            self.say_work(device, grid, &kernel, args, executable.remarks());
+            self.say_work(device, grid, call, executable.remarks());
         }
-        run(&slot, self.stream, grid, wishes.dependent, self.checks(&wishes)?, args.given())
+        run(&slot, self.stream, grid, wishes.dependent, self.checks(&wishes)?, args)
     }
 }
 
@@ -184,7 +182,7 @@ mod tests {
         let args = Arguments::of(args);
         let hints = Hints::default();
         let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: true };
-        let slot = specialise(&kernel, &args, Device::cpu(), wishes, None)?;
+        let slot = specialise(&Call::of(&kernel, &args, &body(&kernel, &args)), Device::cpu(), wishes, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }
 

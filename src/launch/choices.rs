@@ -8,7 +8,7 @@ use super::ways::driver_compiles;
 use crate::backend::Hints;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
-use crate::kernel::LaunchArg;
+use crate::kernel::AnyArgs;
 use crate::runtime::{Backend, Device, Stream, recording};
 
 /// What a launch asks for besides kernel and arguments.
@@ -259,7 +259,7 @@ impl<'s> Launch<'s> {
 
     /// The device that the arrays are on, or that the choices mean.
     #[track_caller]
-    pub(super) fn device(&self, args: &impl LaunchArg) -> Result<Device> {
+    pub(super) fn device(&self, args: &dyn AnyArgs) -> Result<Device> {
         let mut device: Option<Device> = None;
         let mut other = None;
         let mut absent = false;
@@ -299,7 +299,7 @@ impl<'s> Launch<'s> {
     /// # Errors
     /// [`Error::Argument`] for arrays of another device, or choices that do not belong to it.
     #[track_caller]
-    pub(super) fn device_ahead(&self, device: Device, args: &impl LaunchArg) -> Result<Device> {
+    pub(super) fn device_ahead(&self, device: Device, args: &dyn AnyArgs) -> Result<Device> {
         let mut other = None;
         args.memory(&mut |used| {
             if !used.memory.is_absent() && used.memory.device() != device {
@@ -369,7 +369,7 @@ impl<'s> Launch<'s> {
 /// [`Error::Argument`] where that cannot be.
 #[cold]
 #[track_caller]
-fn reach_all(device: Device, args: &impl LaunchArg) -> Result<()> {
+fn reach_all(device: Device, args: &dyn AnyArgs) -> Result<()> {
     let mut others = Vec::new();
     args.memory(&mut |used| {
         let its = used.memory.device();

@@ -8,7 +8,7 @@ use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, ArrivesAs, Kernel, name_of, trace_kernel};
+use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -40,7 +40,8 @@ where
     K: Kernel<P>,
     A: ArrivesAs<P>,
 {
-    Ok(traced(&kernel, &Arguments::of(args))?.0.to_text(PrintOptions::default()))
+    let args = Arguments::of(args);
+    Ok(traced(&Call::of(&kernel, &args, &body(&kernel, &args)))?.0.to_text(PrintOptions::default()))
 }
 
 /// The Tile IR of a kernel as it was traced (`trace`), and after each pass that changed it, with the name of the pass.
@@ -75,9 +76,15 @@ where
     K: Kernel<P>,
     A: ArrivesAs<P>,
 {
-    let name = name_of::<K>();
+    let args = Arguments::of(args);
+    passes_of(&Call::of(&kernel, &args, &body(&kernel, &args)))
+}
+
+#[track_caller]
+fn passes_of(call: &Call<'_>) -> Result<Vec<(&'static str, String)>> {
+    let name = call.name();
     let mut forms: Vec<(&'static str, String)> = Vec::new();
-    let trace = trace_kernel(&name, &kernel, &Arguments::of(args))?;
+    let trace = call.trace(&name)?;
     optimise_watched(&name, trace, Form::Plain, &mut |pass, module| {
         let text = module.to_text(PrintOptions::with_stable_names());
         if forms.last().is_none_or(|(_, before)| *before != text) {
@@ -141,29 +148,27 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
+        let args = Arguments::of(args);
+        self.ptx_of(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
+    }
+
+    #[track_caller]
+    fn ptx_of(&self, call: &Call<'_>, target: Target) -> Result<String> {
         check_hints(self.hints)?;
         let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
-        let code = generate(&traced_as(&kernel, &Arguments::of(args), form)?.0, target, self.hints, true)?;
+        let code = generate(&traced_as(call, form)?.0, target, self.hints, true)?;
         remarks::say_code(&code, code.min_blocks > 1);
         Ok(code.text)
     }
 }
 
 #[track_caller]
-pub(super) fn traced<K, A, P>(kernel: &K, args: &Arguments<A, P>) -> Result<(Module, Option<Requirements>)>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    traced_as(kernel, args, Form::Plain)
+pub(super) fn traced(call: &Call<'_>) -> Result<(Module, Option<Requirements>)> {
+    traced_as(call, Form::Plain)
 }
 
 #[track_caller]
-fn traced_as<K, A, P>(kernel: &K, args: &Arguments<A, P>, form: Form) -> Result<(Module, Option<Requirements>)>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    let name = name_of::<K>();
-    optimise(&name, trace_kernel(&name, kernel, args)?, form)
+fn traced_as(call: &Call<'_>, form: Form) -> Result<(Module, Option<Requirements>)> {
+    let name = call.name();
+    optimise(&name, call.trace(&name)?, form)
 }

@@ -13,7 +13,7 @@ use super::run::run;
 use super::specialise::{Specialised, key_of, specialise};
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
-use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, StoredConstant, name_of, refuse_nested};
+use crate::kernel::{AnyArgs, Arguments, ArrivesAs, Call, Kernel, StoredConstant, body, refuse_nested};
 use crate::runtime::Device;
 
 /// A kernel compiled for one form of its arguments, made by [`compile`].
@@ -33,6 +33,12 @@ use crate::runtime::Device;
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub struct CompiledKernel<Args> {
+    held: Held,
+    args: PhantomData<fn(Args)>,
+}
+
+/// The same without the type of its arguments.
+struct Held {
     name: String,
     slot: Specialised,
     device: Device,
@@ -43,7 +49,6 @@ pub struct CompiledKernel<Args> {
     constants: Vec<StoredConstant>,
     /// What the arguments were, as types.
     form: TypeId,
-    args: PhantomData<fn(Args)>,
 }
 
 /// Compiles a kernel for arguments of this form and on their device, without running it.
@@ -100,18 +105,25 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        refuse_nested(name_of::<K>)?;
         let args = Arguments::of(args);
-        let device = self.device(args.given())?;
-        let wishes = self.wishes(device)?;
-        let slot = specialise(&kernel, &args, device, wishes, self.stream)?;
-        let mut key = key_of(device, wishes);
-        args.given().key(&mut key);
-        let mut constants = Vec::new();
-        args.given().store_constants(&mut constants);
-        let (name, key) = (name_of::<K>(), key.words().into());
         let form = Arguments::<A, P>::identity::<()>();
-        Ok(CompiledKernel { name, slot, device, wishes, checks: self.checks, key, constants, form, args: PhantomData })
+        let held = self.held(&Call::of(&kernel, &args, &body(&kernel, &args)), form)?;
+        Ok(CompiledKernel { held, args: PhantomData })
+    }
+
+    #[track_caller]
+    fn held(&self, call: &Call<'_>, form: TypeId) -> Result<Held> {
+        refuse_nested(|| call.name())?;
+        let args = call.args();
+        let device = self.device(args)?;
+        let wishes = self.wishes(device)?;
+        let slot = specialise(call, device, wishes, self.stream)?;
+        let mut key = key_of(device, wishes);
+        args.key(&mut key);
+        let mut constants = Vec::new();
+        args.store_constants(&mut constants);
+        let (name, key) = (call.name(), key.words().into());
+        Ok(Held { name, slot, device, wishes, checks: self.checks, key, constants, form })
     }
 
     /// Runs a compiled kernel; back end and hints of this launch do not matter.
@@ -133,10 +145,15 @@ impl Launch<'_> {
     where
         A: ArrivesAs<Args>,
     {
+        let args = Arguments::<A, Args>::of(args);
+        self.launch_held(&kernel.held, args.given(), Arguments::<A, Args>::identity::<()>())
+    }
+
+    #[track_caller]
+    fn launch_held(&self, kernel: &Held, args: &dyn AnyArgs, form: TypeId) -> Result<()> {
         refuse_nested(|| kernel.name.clone())?;
-        let args = Arguments::of(args);
-        let device = self.device(args.given())?;
-        if !kernel.takes(&args, device) {
+        let device = self.device(args)?;
+        if !kernel.takes(args, form, device) {
             return Err(Error::argument(format!(
                 "kernel `{}` was compiled for other arguments: for another device, other constants, or arrays that \
                  differ in the alignment of their address, in which strides are 1, in which extents and strides are \
@@ -145,31 +162,48 @@ impl Launch<'_> {
             )));
         }
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
-            return self.grid.may_be_empty(args.given());
+            return self.grid.may_be_empty(args);
         };
         let checks = Launch { checks: self.checks.or(kernel.checks), ..*self }.checks(&kernel.wishes)?;
-        run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, checks, args.given())
+        run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, checks, args)
+    }
+}
+
+impl Held {
+    /// Are these arguments of the form that the kernel was compiled for?
+    fn takes(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> bool {
+        let mut key = key_of(device, self.wishes);
+        args.key(&mut key);
+        let mut constants = self.constants.iter();
+        form == self.form
+            && *key.words() == *self.key
+            && args.same_constants(&mut constants)
+            && constants.as_slice().is_empty()
+    }
+
+    fn executable(&self) -> &Executable {
+        self.slot.get().expect("a slot that was specialised is filled")
+    }
+
+    fn raw(&self, args: &dyn AnyArgs) -> Result<Option<RawLaunch>> {
+        let Executable { code: Code::Gpu(code), required, .. } = self.executable() else { return Ok(None) };
+        args.make(None)?;
+        let mut words = Vec::new();
+        args.pack(&mut |word| words.push(word));
+        if let Some(required) = required {
+            required.check_arguments(&words)?;
+        }
+        RawLaunch::new(&self.slot, code, words).map(Some)
     }
 }
 
 impl<Args> CompiledKernel<Args> {
-    /// Are these arguments of the form that the kernel was compiled for?
-    fn takes<A: ArrivesAs<Args>>(&self, args: &Arguments<A, Args>, device: Device) -> bool {
-        let mut key = key_of(device, self.wishes);
-        args.given().key(&mut key);
-        let mut constants = self.constants.iter();
-        Arguments::<A, Args>::identity::<()>() == self.form
-            && *key.words() == *self.key
-            && args.given().same_constants(&mut constants)
-            && constants.as_slice().is_empty()
-    }
-
     pub(super) fn name(&self) -> &str {
-        &self.name
+        &self.held.name
     }
 
     pub(super) fn executable(&self) -> &Executable {
-        self.slot.get().expect("a slot that was specialised is filled")
+        self.held.executable()
     }
 
     /// Runs the kernel on the default stream of its device; [`Launch::launch_compiled`] has a choice.
@@ -202,7 +236,7 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn device(&self) -> Device {
-        self.device
+        self.held.device
     }
 
     /// What became of the kernel: accesses, instructions, registers, notes of the assembler.
@@ -274,15 +308,7 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
-        let Executable { code: Code::Gpu(code), required, .. } = self.executable() else { return Ok(None) };
-        let args = args.give();
-        args.make(None)?;
-        let mut words = Vec::new();
-        args.pack(&mut |word| words.push(word));
-        if let Some(required) = required {
-            required.check_arguments(&words)?;
-        }
-        RawLaunch::new(&self.slot, code, words).map(Some)
+        self.held.raw(&args.give())
     }
 
     fn resources(&self) -> Result<(u32, u32)> {
@@ -295,6 +321,6 @@ impl<Args> CompiledKernel<Args> {
 
 impl<Args> fmt::Debug for CompiledKernel<Args> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CompiledKernel({} for {})", self.name, self.device)
+        write!(f, "CompiledKernel({} for {})", self.held.name, self.held.device)
     }
 }

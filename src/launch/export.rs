@@ -16,7 +16,7 @@ use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, ArrivesAs, Kernel};
+use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -244,8 +244,9 @@ where
     K: Kernel<P>,
     A: ArrivesAs<P>,
 {
-    let compiled =
-        tileir::compile(&traced(&kernel, &Arguments::of(args))?.0, target, &tileir::CompileOptions::default())?;
+    let args = Arguments::of(args);
+    let (module, _) = traced(&Call::of(&kernel, &args, &body(&kernel, &args)))?;
+    let compiled = tileir::compile(&module, target, &tileir::CompileOptions::default())?;
     Ok(compiled.module.to_text(PrintOptions::default()))
 }
 
@@ -273,8 +274,14 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
+        let args = Arguments::of(args);
+        self.exported(&Call::of(&kernel, &args, &body(&kernel, &args)), target, format)
+    }
+
+    #[track_caller]
+    fn exported(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
         check_hints(self.hints)?;
-        let (module, required) = traced(&kernel, &Arguments::of(args))?;
+        let (module, required) = traced(call)?;
         let source = Source { module, required, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)
     }

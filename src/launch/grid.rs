@@ -3,7 +3,7 @@
 use crate::backend::tileir;
 use crate::error::{Error, Result};
 use crate::ir::MAX_GRID;
-use crate::kernel::LaunchArg;
+use crate::kernel::AnyArgs;
 use crate::runtime::Backend;
 
 /// Most tile blocks along each axis of a kernel that this back end made.
@@ -46,7 +46,7 @@ impl Grid {
     /// [`Error::Argument`] at the caller's place: a quotient was rounded down, most likely.
     #[cold]
     #[track_caller]
-    pub(super) fn may_be_empty(self, args: &impl LaunchArg) -> Result<()> {
+    pub(super) fn may_be_empty(self, args: &dyn AnyArgs) -> Result<()> {
         let (mut arrays, mut empty) = (0, false);
         args.memory(&mut |used| {
             arrays += 1;

@@ -10,7 +10,7 @@ use super::specialise::{Specialised, specialise_trace};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Def, Elem, Module, Opcode, Type, TypeText, Value};
-use crate::kernel::{LaunchArg, refuse_nested};
+use crate::kernel::{AnyArgs, LaunchArg, refuse_nested};
 use crate::runtime::Device;
 use crate::tile::trace_into_module;
 
@@ -216,7 +216,7 @@ impl LoadedKernel {
     /// The compiled form for these arguments. The interpreter keeps what is computed from a pointer parameter inside of
     /// the arrays of a launch, unless the address of that parameter lies in none of them.
     #[track_caller]
-    fn slot_for(&self, args: &impl LaunchArg) -> Result<Specialised> {
+    fn slot_for(&self, args: &dyn AnyArgs) -> Result<Specialised> {
         let Some(module) = &self.module else { return Ok(self.slot.clone()) };
         args.make(Some(self.device))?;
         let mut words = Vec::new();

@@ -10,7 +10,7 @@ use super::tensor_map::Encoded;
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
-use crate::kernel::LaunchArg;
+use crate::kernel::AnyArgs;
 use crate::runtime::recording::{self, Node, RecordedLaunch, Used, Work};
 use crate::runtime::{Device, FailureNote, GpuFunction, GpuStream};
 
@@ -45,7 +45,7 @@ pub(super) fn note(
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
     words: &[ParamWord],
-    args: &impl LaunchArg,
+    args: &dyn AnyArgs,
 ) -> Result<()> {
     let mut uses = Vec::new();
     args.memory(&mut |used| uses.push(used.memory.used(used.writes)));

@@ -10,7 +10,7 @@ use super::recorded::note;
 use super::specialise::Specialised;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
-use crate::kernel::{INLINE_WORDS, LaunchArg, WordWriter};
+use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, recording};
 
 /// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device; or makes it
@@ -23,7 +23,7 @@ pub(super) fn run(
     grid: [u32; 3],
     dependent: bool,
     checks: cpu::Checks,
-    args: &impl LaunchArg,
+    args: &dyn AnyArgs,
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialised is filled");
     let _range = Range::begin(|| executable.remarks().kernel());
@@ -58,7 +58,7 @@ fn profiled(
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
     words: &WordWriter,
-    args: &impl LaunchArg,
+    args: &dyn AnyArgs,
 ) -> Result<()> {
     let mut span = Span::default();
     match code {
@@ -79,7 +79,7 @@ fn launch_gpu(
     stream: &StreamHandle,
     (grid, dependent): ([u32; 3], bool),
     words: &[ParamWord],
-    args: &impl LaunchArg,
+    args: &dyn AnyArgs,
     mut span: Option<&mut Span>,
 ) -> Result<()> {
     let (code, maps) = code.chosen(grid, words)?;
@@ -126,7 +126,7 @@ fn launch_cpu(
     grid: [u32; 3],
     checks: cpu::Checks,
     words: &WordWriter,
-    args: &impl LaunchArg,
+    args: &dyn AnyArgs,
 ) -> Result<()> {
     let mut memory = cpu::Memory::new();
     args.memory(&mut |used| {

@@ -1,5 +1,6 @@
 //! The compiled kernel for given arguments: looked up by the specialisation key, or made.
 
+use std::any::TypeId;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_wor
 use crate::cache::trace::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, StoredConstant, WordWriter, name_of, trace_kernel};
+use crate::kernel::{AnyArgs, Call, StoredConstant, WordWriter};
 use crate::runtime::{Device, Stream};
 
 /// A specialisation; compiled, once it has left this file.
@@ -53,36 +54,29 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
 ///
 /// # Errors
 /// Those of tracing and compiling, when nothing fits; [`Error::Argument`] for compiling while that stream is captured.
-#[inline]
 #[track_caller]
-pub(super) fn specialise<K, A, P>(
-    kernel: &K,
-    args: &Arguments<A, P>,
+pub(super) fn specialise(
+    call: &Call<'_>,
     device: Device,
     wishes: Wishes,
     stream: Option<&Stream>,
-) -> Result<Specialised>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    // A value that has no size is known by its type: a function item, a closure that captures nothing.
-    if size_of::<K>() > 0 {
-        let name = name_of::<K>();
+) -> Result<Specialised> {
+    let Some(id) = call.identity() else {
+        let name = call.name();
         let start = Instant::now();
         // Not in a closure, which would not know the caller.
-        let module = trace_kernel(&name, kernel, args)?;
+        let module = call.trace(&name)?;
         let stages = Stages::begun("trace", start);
         return specialise_trace(&name, module, (device, wishes, stream), stages);
-    }
-    let slot = slot_of_type::<K, A, P>(args, device, wishes);
+    };
+    let slot = slot_of_type(id, call.args(), device, wishes);
     if slot.get().is_none() {
         // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
-        let name = name_of::<K>();
+        let name = call.name();
         refuse_captured(&name, stream)?;
         let start = Instant::now();
         // Not in a closure, which would not know the caller.
-        let module = trace_kernel(&name, kernel, args)?;
+        let module = call.trace(&name)?;
         let stages = Stages::begun("trace", start);
         fill(&slot, &name, module, device, wishes, stages)?;
     }
@@ -123,18 +117,14 @@ impl Prepared {
 /// # Errors
 /// Those of tracing.
 #[track_caller]
-pub(super) fn prepare<K, A, P>(kernel: &K, args: &Arguments<A, P>, device: Device, wishes: Wishes) -> Result<Prepared>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    let known = (size_of::<K>() == 0).then(|| slot_of_type::<K, A, P>(args, device, wishes));
+pub(super) fn prepare(call: &Call<'_>, device: Device, wishes: Wishes) -> Result<Prepared> {
+    let known = call.identity().map(|id| slot_of_type(id, call.args(), device, wishes));
     if let Some(slot) = known.as_ref().filter(|slot| slot.get().is_some()) {
         return Ok(Prepared { slot: slot.clone(), trace: None, device, wishes });
     }
     let start = Instant::now();
     // Not in a closure, which would not know the caller.
-    let module = trace_kernel(&name_of::<K>(), kernel, args)?;
+    let module = call.trace(&call.name())?;
     let stages = Stages::begun("trace", start);
     let slot = known.unwrap_or_else(|| slot_of_trace(&module, device, wishes));
     let trace = slot.get().is_none().then_some((module, stages));
@@ -143,11 +133,9 @@ where
 
 /// The slot of a kernel that its type identifies; it may be empty.
 #[inline]
-fn slot_of_type<K, A: ArrivesAs<P>, P>(args: &Arguments<A, P>, device: Device, wishes: Wishes) -> Specialised {
-    let given = args.given();
+fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, wishes: Wishes) -> Specialised {
     let mut key = key_of(device, wishes);
     given.key(&mut key);
-    let id = Arguments::<A, P>::identity::<K>();
     let mut seed = FxHasher::default();
     id.hash(&mut seed);
     let hash = hash_words(seed.finish(), key.words());
@@ -165,8 +153,7 @@ fn slot_of_type<K, A: ArrivesAs<P>, P>(args: &Arguments<A, P>, device: Device, w
     })
 }
 
-/// The slot among those of all threads; it may be empty. (Not generic, as [`fill`]: compiled once, and not
-/// for every kernel of the user.)
+/// The slot among those of all threads; it may be empty.
 #[cold]
 fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialised {
     let slot = COMPILED.slot(hash, words, wanted, identity);

@@ -4,7 +4,7 @@ use super::choices::Launch;
 use super::code::traced;
 use super::remarks::Remarks;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, WordWriter};
+use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, WordWriter, body};
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
 
@@ -39,39 +39,26 @@ impl Launch<'_> {
     {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
-        self.work_over(grid, &kernel, &Arguments::of(args))
+        let args = Arguments::of(args);
+        self.work_over(grid, &Call::of(&kernel, &args, &body(&kernel, &args)))
     }
 
     #[track_caller]
-    pub(super) fn work_over<K, A, P>(&self, grid: [u32; 3], kernel: &K, args: &Arguments<A, P>) -> Result<Work>
-    where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
-        let (module, _) = traced(kernel, args)?;
+    pub(super) fn work_over(&self, grid: [u32; 3], call: &Call<'_>) -> Result<Work> {
+        let (module, _) = traced(call)?;
         let mut words = WordWriter::default();
-        args.given().pack(&mut |word| words.push(word));
+        call.args().pack(&mut |word| words.push(word));
         Ok(Work::of(&module, &module.entries[0], grid, words.words()))
     }
 
     /// Says, once for each compiled kernel, what this launch does and how fast that could be.
     #[cold]
     #[track_caller]
-    pub(super) fn say_work<K, A, P>(
-        &self,
-        device: Device,
-        grid: [u32; 3],
-        kernel: &K,
-        args: &Arguments<A, P>,
-        remarks: &Remarks,
-    ) where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
+    pub(super) fn say_work(&self, device: Device, grid: [u32; 3], call: &Call<'_>, remarks: &Remarks) {
         if !remarks.is_first_launch() {
             return;
         }
-        let Ok(work) = self.work_over(grid, kernel, args) else { return };
+        let Ok(work) = self.work_over(grid, call) else { return };
         let [x, y, z] = grid;
         let mut line = format!("{}: a launch over {x} x {y} x {z} blocks", remarks.kernel());
         if work.is_guess {

@@ -16,6 +16,7 @@ use source::{code_of, is_test, sources};
 const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("target", &[]),
+    ("sample", &[]),
     ("temporary", &[]),
     ("dtype", &[]),
     // Of the IR, the names of the rounding modes.

@@ -33,6 +33,8 @@ pub fn register(suite: &mut Suite) {
 /// A matrix inside of a wider one: the row stride is a multiple of 16, the sides are not.
 struct Matrix<T> {
     data: Vec<T>,
+    /// The same as numbers.
+    numbers: Vec<f64>,
     sides: [usize; 2],
     pitch: usize,
 }
@@ -40,7 +42,11 @@ struct Matrix<T> {
 impl<T: Element> Matrix<T> {
     fn random(seed: u64, sides: [usize; 2]) -> Matrix<T> {
         let pitch = sides[1].next_multiple_of(16);
-        Matrix { data: random::<T>(seed, sides[0] * pitch, Spread::Whole(2)), sides, pitch }
+        Matrix::of(random::<T>(seed, sides[0] * pitch, Spread::Whole(2)), sides, pitch)
+    }
+
+    fn of(data: Vec<T>, sides: [usize; 2], pitch: usize) -> Matrix<T> {
+        Matrix { numbers: data.iter().map(|x| x.to_f64()).collect(), data, sides, pitch }
     }
 
     fn on(&self, session: Session) -> Result<ct::DeviceArray<T, 2>> {
@@ -49,22 +55,20 @@ impl<T: Element> Matrix<T> {
 
     /// The transposed matrix; what is around it is random again.
     fn transposed(&self, seed: u64) -> Matrix<T> {
-        let mut other = Matrix::random(seed, [self.sides[1], self.sides[0]]);
+        let Matrix { mut data, sides, pitch, .. } = Matrix::random(seed, [self.sides[1], self.sides[0]]);
         for row in 0..self.sides[0] {
             for column in 0..self.sides[1] {
-                other.data[column * other.pitch + row] = self.data[row * self.pitch + column];
+                data[column * pitch + row] = self.data[row * self.pitch + column];
             }
         }
-        other
+        Matrix::of(data, sides, pitch)
     }
 
     /// An element; zero outside.
     fn at(&self, row: i64, column: i64) -> f64 {
-        let inside = |x: i64, extent: usize| usize::try_from(x).ok().filter(|&x| x < extent);
-        match (inside(row, self.sides[0]), inside(column, self.sides[1])) {
-            (Some(row), Some(column)) => self.data[row * self.pitch + column].to_f64(),
-            _ => 0.0,
-        }
+        let [rows, columns] = self.sides.map(|side| side as i64);
+        let inside = row >= 0 && row < rows && column >= 0 && column < columns;
+        if inside { self.numbers[row as usize * self.pitch + column as usize] } else { 0.0 }
     }
 }
 

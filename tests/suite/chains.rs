@@ -16,6 +16,7 @@ use cutlet::FloatMode;
 use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite};
+use crate::sample::one_in;
 
 /// An operation on two tiles, under its name. Equal names are equal operations of one type.
 struct Operation<T, U = T> {
@@ -359,7 +360,7 @@ fn chains<T: Element>(session: Session, values: &[T], first: &[Operation<T>], se
     // Nothing of two operations is new to an assembler that is not asked for values.
     let first = if session.only_compiles() { &first[..1] } else { first };
     let asked = std::env::var("CUTLET_CHAINS").ok().and_then(|text| text.parse().ok());
-    let every = if session.device() == ct::Device::cpu() { 1 } else { asked.unwrap_or(6) };
+    let every = if session.device() == ct::Device::cpu() { one_in(8) } else { asked.unwrap_or(6) };
     let reference = Session::Run(ct::Device::cpu());
     let mut problems = Vec::new();
     for &inner in first.iter().step_by(every.max(1)) {

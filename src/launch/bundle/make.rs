@@ -13,7 +13,7 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{ArgForm, Arguments, ArrivesAs, Kernel, LaunchArg, name_of, trace_kernel};
+use crate::kernel::{ArgForm, Arguments, ArrivesAs, Call, Kernel, body, name_of};
 use crate::launch::choices::Launch;
 use crate::launch::compile::{Form, optimise_apart};
 use crate::launch::hints::{assembly, check_hints};
@@ -184,20 +184,25 @@ impl Bundler {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let hints = launch.hints;
-        check_hints(hints)?;
         let args = Arguments::of(args);
+        self.add_call(launch.hints, name, &Call::of(&kernel, &args, &body(&kernel, &args)))?;
+        Ok(self)
+    }
+
+    #[track_caller]
+    fn add_call(&mut self, hints: Hints, name: &str, call: &Call<'_>) -> Result<()> {
+        check_hints(hints)?;
         let mut forms = Vec::new();
-        args.given().forms(&mut forms);
+        call.args().forms(&mut forms);
         if self.jobs.iter().any(|job| job.name == name && job.forms == forms) {
             return Err(Error::argument(format!(
                 "kernel `{name}` is in this bundle already for arguments of this form: give one of them another name \
                  (`add_as`)"
             )));
         }
-        let (module, required) = optimise_apart(name, trace_kernel(name, &kernel, &args)?, Form::Plain)?;
+        let (module, required) = optimise_apart(name, call.trace(name)?, Form::Plain)?;
         self.jobs.push(Job { name: name.to_owned(), forms, hints, module, required });
-        Ok(self)
+        Ok(())
     }
 
     /// Makes the code.

@@ -26,7 +26,7 @@ pub mod seen {
 
     use crate::backend::Hints;
     use crate::error::Result;
-    use crate::kernel::{Arguments, ArrivesAs, Kernel};
+    use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body};
     use crate::launch::code::traced;
     use crate::launch::ptx::generate;
     use crate::target::Target;
@@ -38,7 +38,9 @@ pub mod seen {
     pub fn add<K: Kernel<P>, A: ArrivesAs<P>, P>(kernel: &K, args: &Arguments<A, P>) -> Result<()> {
         for target in ["sm_80", "sm_90a"] {
             let target: Target = target.parse().expect("a target");
-            let text = generate(&traced(kernel, args)?.0, target, Hints::default(), true)?.text;
+            let text =
+                generate(&traced(&Call::of(kernel, args, &body(kernel, args)))?.0, target, Hints::default(), true)?
+                    .text;
             CODE.with_borrow_mut(|code| code.push(text));
         }
         Ok(())

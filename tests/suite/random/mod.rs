@@ -2,7 +2,8 @@
 //! evaluation of its own in host arithmetic. The forms that they are made of are rows of the tables in `ops`. One that
 //! fails is reduced to its core, which is printed as Rust.
 //!
-//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there are (60). A failing
+//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there are (20; 60 with
+//! `CUTLET_TESTS=all`). A failing
 //! test names its number: `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone. `CUTLET_RANDOM_REDUCE=seconds`
 //! says how long a reduction may take (20; 0: none).
 
@@ -35,6 +36,7 @@ use self::program::Program;
 use self::reference::{Arrays, Values};
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want, ravel};
+use crate::sample::one_in;
 
 pub use self::tests::trials;
 
@@ -45,7 +47,7 @@ fn number(name: &str) -> Option<u64> {
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
     let first = number("CUTLET_RANDOM_SEED").unwrap_or(1);
-    let count = number("CUTLET_RANDOM_COUNT").unwrap_or(60);
+    let count = number("CUTLET_RANDOM_COUNT").unwrap_or(60 / one_in(3) as u64);
     for seed in first..first + count {
         suite.test(format!("random/{seed:05}"), move |session| run(session, seed));
     }

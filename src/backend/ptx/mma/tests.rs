@@ -4,6 +4,7 @@ use super::super::emit::{self, Param};
 use super::super::inst::*;
 use super::model::{Block, decode, encode};
 use super::*;
+use crate::sample::one_in;
 use crate::target::Target;
 
 fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
@@ -185,16 +186,18 @@ const TYPES: [[DType; 3]; 9] = {
 
 const ORDERS: [[bool; 2]; 4] = [[true, false], [true, true], [false, false], [false, true]];
 
+/// Every one of both, the second one running faster.
+fn pairs<A: Clone, B: Clone>(a: &[A], b: &[B]) -> Vec<(A, B)> {
+    a.iter().flat_map(|a| b.iter().map(move |b| (a.clone(), b.clone()))).collect()
+}
+
 #[test]
 fn products_of_every_type_and_order() {
-    for types in TYPES {
-        for order in ORDERS {
-            for (extents, num_warps) in [([1, 32, 32, 64], 2), ([2, 16, 32, 16], 4), ([1, 64, 16, 32], 1)] {
-                for from_registers in [false, true] {
-                    Run::new(request(types, extents, num_warps, order), from_registers).check();
-                }
-            }
-        }
+    let shapes = [([1, 32, 32, 64], 2), ([2, 16, 32, 16], 4), ([1, 64, 16, 32], 1)];
+    for ((types, order), ((extents, num_warps), from_registers)) in
+        pairs(&pairs(&TYPES, &ORDERS), &pairs(&shapes, &[false, true])).into_iter().step_by(one_in(5))
+    {
+        Run::new(request(types, extents, num_warps, order), from_registers).check();
     }
 }
 
@@ -213,18 +216,16 @@ const WGMMA_TYPES: [[DType; 3]; 6] = {
 
 #[test]
 fn wgmma_of_every_type_and_order() {
-    for types in WGMMA_TYPES {
-        for order in ORDERS {
-            let shapes = [([1, 64, 128, 64], 4), ([1, 128, 64, 32], 4), ([1, 128, 128, 64], 8), ([2, 64, 64, 64], 4)];
-            for (extents, warps) in shapes {
-                let request = accelerated(types, extents, warps, order);
-                let run = Run::new(request.clone(), false);
-                let plan = run.plan.describe();
-                assert!(plan.contains("wgmma"), "{plan}: {request:?}");
-                assert_eq!(run.check(), 0, "no conflicts in {plan}");
-                Run::with(request, true, extents[0] == 2, false).check();
-            }
-        }
+    let shapes = [([1, 64, 128, 64], 4), ([1, 128, 64, 32], 4), ([1, 128, 128, 64], 8), ([2, 64, 64, 64], 4)];
+    for ((types, order), (extents, warps)) in
+        pairs(&pairs(&WGMMA_TYPES, &ORDERS), &shapes).into_iter().step_by(one_in(7))
+    {
+        let request = accelerated(types, extents, warps, order);
+        let run = Run::new(request.clone(), false);
+        let plan = run.plan.describe();
+        assert!(plan.contains("wgmma"), "{plan}: {request:?}");
+        assert_eq!(run.check(), 0, "no conflicts in {plan}");
+        Run::with(request, true, extents[0] == 2, false).check();
     }
 }
 
@@ -277,18 +278,18 @@ fn sums_of_small_floats_are_cut() {
 
 #[test]
 fn products_of_every_small_extent() {
-    for types in TYPES {
-        for order in [[true, false], [false, true]] {
-            for (i, (m, n)) in [(1, 1), (1, 64), (2, 4), (4, 8), (8, 2), (16, 1), (64, 1), (8, 16)].iter().enumerate() {
-                for k in [1, 2, 4, 8, 16] {
-                    let run = |batch, warps, registers| {
-                        Run::new(request(types, [batch, *m, *n, k], warps, order), registers).check();
-                    };
-                    run(1, 1 << (i % 3), false);
-                    run(4, 2, k % 3 == 1);
-                }
-            }
-        }
+    let extents = [(1, 1), (1, 64), (2, 4), (4, 8), (8, 2), (16, 1), (64, 1), (8, 16)];
+    let extents = pairs(&extents, &[1, 2, 4, 8, 16]);
+    for ((types, order), (i, ((m, n), k))) in
+        pairs(&pairs(&TYPES, &[[true, false], [false, true]]), &extents.into_iter().enumerate().collect::<Vec<_>>())
+            .into_iter()
+            .step_by(one_in(7))
+    {
+        let run = |batch, warps, registers| {
+            Run::new(request(types, [batch, m, n, k], warps, order), registers).check();
+        };
+        run(1, 1 << (i / 5 % 3), false);
+        run(4, 2, k % 3 == 1);
     }
 }
 
@@ -332,20 +333,18 @@ fn operands_without_product() {
 /// Fragments are read without bank conflicts, and coalesced registers are stored without.
 #[test]
 fn shared_memory_without_conflicts() {
-    for types in TYPES {
-        for order in ORDERS {
-            let run = Run::new(request(types, [1, 64, 64, 64], 4, order), false);
-            let plan = &run.plan;
-            assert_eq!(run.check(), 0, "{} {order:?}", plan.describe());
-            assert!(!plan.describe().contains("Elements"), "{}", plan.describe());
-            for (operand, k_axis, contiguous) in [(&plan.a, 1, order[0]), (&plan.b, 0, order[1])] {
-                let fast = if contiguous { k_axis } else { 1 - k_axis };
-                let bytes = operand.shared.element_bytes;
-                let coalesced = Layout::blocked(&operand.shared.shape, &[fast, 1 - fast], 16 / bytes, 4);
-                let side = operand.shared.accesses(&coalesced);
-                assert_eq!(side.accesses[0].registers.len() * bytes, 16, "{}", plan.describe());
-                assert_eq!(side.bank_conflicts(bytes), 0, "{}", plan.describe());
-            }
+    for (types, order) in pairs(&TYPES, &ORDERS).into_iter().step_by(one_in(3)) {
+        let run = Run::new(request(types, [1, 64, 64, 64], 4, order), false);
+        let plan = &run.plan;
+        assert_eq!(run.check(), 0, "{} {order:?}", plan.describe());
+        assert!(!plan.describe().contains("Elements"), "{}", plan.describe());
+        for (operand, k_axis, contiguous) in [(&plan.a, 1, order[0]), (&plan.b, 0, order[1])] {
+            let fast = if contiguous { k_axis } else { 1 - k_axis };
+            let bytes = operand.shared.element_bytes;
+            let coalesced = Layout::blocked(&operand.shared.shape, &[fast, 1 - fast], 16 / bytes, 4);
+            let side = operand.shared.accesses(&coalesced);
+            assert_eq!(side.accesses[0].registers.len() * bytes, 16, "{}", plan.describe());
+            assert_eq!(side.bank_conflicts(bytes), 0, "{}", plan.describe());
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::ir::{Attr, Builder, Module, Opcode, Overflow, Padding, Rounding, Sign, Type, Value, verify};
 use crate::pass::optimize;
 use crate::pass::tests::random;
+use crate::sample::one_in;
 
 /// Both stages, where guards or the promises of the kernel for three tile blocks see to tile indices.
 fn staged(mut module: Module, guards: Guards) -> Option<Module> {
@@ -33,7 +34,8 @@ fn staged(mut module: Module, guards: Guards) -> Option<Module> {
 #[test]
 fn random_kernels_keep_their_results() {
     let mut compared = 0;
-    for seed in 0..150 {
+    let seeds = 150 / one_in(5) as u64;
+    for seed in 0..seeds {
         let mut module = random::kernel(seed);
         let want = random::run(&module);
         let staged = |module: &Module| [Guards::Launch, Guards::Kernel].map(|guards| staged(module.clone(), guards));
@@ -46,7 +48,7 @@ fn random_kernels_keep_their_results() {
             compared += 1;
         }
     }
-    assert!(compared > 400, "only {compared} kernels fit their grid");
+    assert!(compared > seeds * 8 / 3, "only {compared} kernels fit their grid");
 }
 
 /// Runs one op on each pair of elements of two arrays of 16 numbers, at tile indices -1 to 2 of tiles of 8.

@@ -3,6 +3,7 @@
 use super::{Lowered, op, random};
 use crate::dtype::DType;
 use crate::ir::{Attr, Op, Opcode, Rounding};
+use crate::sample::one_in;
 use crate::target::Target;
 
 /// Error of `ours` in ulps of the type at `expected`; subnormal results count in the smallest ulp.
@@ -34,7 +35,7 @@ fn error64(ours: f64, expected: f64) -> f64 {
 
 struct Sweep {
     dtype: DType,
-    count: u64,
+    count: usize,
 }
 
 impl Sweep {
@@ -100,7 +101,7 @@ const CASES: [Case; 13] = [
 
 #[test]
 fn single_precision() {
-    let sweep = Sweep { dtype: DType::F32, count: 60_000 };
+    let sweep = Sweep { dtype: DType::F32, count: 60_000 / one_in(20) };
     for (code, low, high, bound, _, reference) in CASES {
         let error = sweep.run(&op(code, &[]), low, high, &reference);
         assert!(error <= bound, "{code:?}: {error} ulp");
@@ -109,7 +110,7 @@ fn single_precision() {
 
 #[test]
 fn double_precision() {
-    let sweep = Sweep { dtype: DType::F64, count: 60_000 };
+    let sweep = Sweep { dtype: DType::F64, count: 60_000 / one_in(20) };
     for (code, low, high, _, bound, reference) in CASES {
         let error = sweep.run(&op(code, &[]), low, high, &reference);
         assert!(error <= bound, "{code:?}: {error} ulp");
@@ -122,7 +123,7 @@ fn angles_near_quadrants() {
     let lowered = Lowered::new(Target::SM_90A, &op(Opcode::Sin, &[]), &[DType::F32], DType::F32);
     let mut thread = lowered.thread();
     let mut state = 4;
-    for _ in 0..100_000 {
+    for _ in 0..100_000 / one_in(10) {
         let exponent = (random(&mut state) % 64) as f64 / 64.0 * 100.0;
         let x = (exponent.exp2().round() * std::f64::consts::FRAC_PI_2) as f32;
         let ours = f32::from_bits(lowered.eval(&mut thread, &[x.to_bits().into()]) as u32);
@@ -164,7 +165,7 @@ fn integer_powers() {
         let lowered = Lowered::new(Target::SM_80, &op(Opcode::PowI, &[]), &[dtype, DType::I32], dtype);
         let mut thread = lowered.thread();
         let mut state = 8;
-        for i in 0..20_000 {
+        for i in 0..20_000 / one_in(10) {
             let n = match i % 4 {
                 0 => (random(&mut state) % 41) as i32 - 20,
                 1 => 0x7fff_ffff - (random(&mut state) % 3) as i32,

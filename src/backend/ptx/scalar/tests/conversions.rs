@@ -4,6 +4,7 @@ use super::{Lowered, op, random};
 use crate::codec::{Exact, decode, encode, round};
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Rounding, Sign};
+use crate::sample::one_in;
 use crate::target::Target;
 
 const FLOATS: [DType; 10] = [
@@ -27,7 +28,7 @@ fn samples(dtype: DType) -> Vec<u64> {
         return (0..1 << dtype.bits()).collect();
     }
     if dtype.bits() == 16 {
-        return (0..1 << 16).step_by(7).chain(0..300).chain(0x7b00..0x7d00).collect();
+        return (0..1 << 16).step_by(7 * one_in(13)).chain(0..300).chain(0x7b00..0x7d00).collect();
     }
     let mut state = 11;
     let mut values =
@@ -126,7 +127,8 @@ fn read(dtype: DType, signed: bool, bits: u64) -> i128 {
 fn int_samples(dtype: DType) -> Vec<u64> {
     let mask = u64::MAX >> (64 - dtype.bits());
     if dtype.bits() <= 16 {
-        return (0..=mask).collect();
+        let step = if dtype.bits() == 16 { one_in(31) } else { 1 };
+        return (0..=mask).step_by(step).chain([mask]).collect();
     }
     let mut state = 3;
     let mut list: Vec<u64> = Vec::new();

@@ -1,0 +1,111 @@
+//! A kernel and its arguments without their types: so all that a launch does with them is compiled once, and not for every
+//! kernel of a program.
+
+use std::any::TypeId;
+use std::slice::Iter;
+
+use super::argument::{LaunchArg, StoredConstant};
+use super::arrive::{Arguments, ArrivesAs};
+use super::form::ArgForm;
+use super::function::{Kernel, entry_name};
+use super::words::WordWriter;
+use crate::backend::ParamWord;
+use crate::error::Result;
+use crate::ir::Module;
+use crate::runtime::{Device, MemoryUse};
+use crate::tile::{Tracer, here, trace_into_module};
+
+/// What a launch asks of arguments of any types: the methods of [`LaunchArg`].
+pub(crate) trait AnyArgs {
+    fn make(&self, device: Option<Device>) -> Result<()>;
+    fn key(&self, key: &mut WordWriter);
+    fn store_constants(&self, out: &mut Vec<StoredConstant>);
+    fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool;
+    fn forms(&self, out: &mut Vec<ArgForm>);
+    fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>));
+    fn pack(&self, params: &mut dyn FnMut(ParamWord));
+}
+
+impl<A: LaunchArg> AnyArgs for A {
+    fn make(&self, device: Option<Device>) -> Result<()> {
+        LaunchArg::make(self, device)
+    }
+    fn key(&self, key: &mut WordWriter) {
+        LaunchArg::key(self, key);
+    }
+    fn store_constants(&self, out: &mut Vec<StoredConstant>) {
+        LaunchArg::store_constants(self, out);
+    }
+    fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool {
+        LaunchArg::same_constants(self, stored)
+    }
+    fn forms(&self, out: &mut Vec<ArgForm>) {
+        LaunchArg::forms(self, out);
+    }
+    fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
+        LaunchArg::memory(self, visit);
+    }
+    fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
+        LaunchArg::pack(self, params);
+    }
+}
+
+/// The function that [`Call::of`] takes: calls the kernel with what the arguments arrive as.
+pub(crate) fn body<'a, K, A, P>(kernel: &'a K, args: &'a Arguments<A, P>) -> impl Fn(&mut Tracer) + 'a
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    |tracer| kernel.call(args.trace(tracer))
+}
+
+/// A kernel and its arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    /// The path of the kernel's type.
+    path: &'static str,
+    /// Of a kernel without size, which its type identifies: that type, with those of the parameters.
+    identity: Option<TypeId>,
+    args: &'a dyn AnyArgs,
+    body: &'a dyn Fn(&mut Tracer),
+}
+
+impl<'a> Call<'a> {
+    /// `body`: made by [`body`] of the same two.
+    #[inline]
+    pub fn of<K, A, P>(_kernel: &K, args: &'a Arguments<A, P>, body: &'a dyn Fn(&mut Tracer)) -> Call<'a>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let identity = (size_of::<K>() == 0).then(Arguments::<A, P>::identity::<K>);
+        Call { path: std::any::type_name::<K>(), identity, args: args.given(), body }
+    }
+
+    /// What the launch handles.
+    #[inline]
+    pub fn args(&self) -> &'a dyn AnyArgs {
+        self.args
+    }
+
+    /// What its compiled code is known by, beside words and constants of a key: a function item, or a closure that captures
+    /// nothing, has an identity. What a value holds is only known by its trace.
+    #[inline]
+    pub fn identity(&self) -> Option<TypeId> {
+        self.identity
+    }
+
+    /// The name of the kernel for messages, dumps and entries.
+    pub fn name(&self) -> String {
+        entry_name(self.path)
+    }
+
+    /// Runs the kernel once: see [`trace_kernel`](super::trace_kernel).
+    ///
+    /// # Errors
+    /// As that.
+    #[track_caller]
+    pub fn trace(&self, name: &str) -> Result<Module> {
+        trace_into_module(name, here(), self.body)
+    }
+}
