@@ -121,7 +121,8 @@ fn row(name: &str, plain: &str, device: Device, how: &Tuning) -> Result<f64> {
     let row = rows::open(name, Place { device, sets: 1 })?;
     let (default, tuned) = row.tune(name, plain, how)?;
     let best = tuned.best();
-    let (plain, fastest) = (time(&default, &tuned, name, how)?, time(best, &tuned, name, how)?);
+    let of = (name, device);
+    let (plain, fastest) = (time(&default, &tuned, of, how)?, time(best, &tuned, of, how)?);
     let count = tuned.successes().len() + tuned.failures().len() + tuned.left_out().len();
     let Some(plain) = plain else { bail!("the plain launch, `{}`, fails", default.label) };
     let fastest = fastest.context("the best has no times")?;
@@ -143,13 +144,18 @@ fn row(name: &str, plain: &str, device: Device, how: &Tuning) -> Result<f64> {
 }
 
 /// The median of a configuration: measured now, or as the record has it.
-fn time(choice: &Choice, tuned: &ct::Tuned<Choice>, name: &str, how: &Tuning) -> Result<Option<Duration>> {
+fn time(choice: &Choice, tuned: &ct::Tuned<Choice>, (name, device): (&str, Device), how: &Tuning) -> Result<Option<Duration>> {
     if let Some((_, times)) = tuned.successes().iter().find(|(c, _)| c == choice) {
         return Ok(Some(times.median()));
     }
     let (Some(path), true) = (&how.record, tuned.is_remembered()) else { return Ok(None) };
     let records = Records::read(path)?;
-    let of_this = |record: &&ct::tune::Record| record.key.name == name && record.winner == tuned.best().label;
+    let backend = how.backend.to_string();
+    let of_this = |record: &&ct::tune::Record| {
+        let key = &record.key;
+        (&*key.name, &*key.device, &key.backend) == (name, device.name(), &backend)
+            && record.winner == tuned.best().label
+    };
     let trial = records.all().iter().find(of_this).and_then(|record| record.trial(&choice.label).cloned());
     Ok(match trial {
         Some(Trial::Times(times)) => Some(times[times.len() / 2]),
