@@ -144,7 +144,12 @@ fn row(name: &str, plain: &str, device: Device, how: &Tuning) -> Result<f64> {
 }
 
 /// The median of a configuration: measured now, or as the record has it.
-fn time(choice: &Choice, tuned: &ct::Tuned<Choice>, (name, device): (&str, Device), how: &Tuning) -> Result<Option<Duration>> {
+fn time(
+    choice: &Choice,
+    tuned: &ct::Tuned<Choice>,
+    (name, device): (&str, Device),
+    how: &Tuning,
+) -> Result<Option<Duration>> {
     if let Some((_, times)) = tuned.successes().iter().find(|(c, _)| c == choice) {
         return Ok(Some(times.median()));
     }

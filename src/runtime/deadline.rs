@@ -131,7 +131,11 @@ mod tests {
 
     #[test]
     fn what_ends_late_is_late_and_limits_nest() {
-        let late = limited(SOON, "the work", || Ok(std::thread::sleep(SOON * 2)));
+        let slow = || {
+            std::thread::sleep(SOON * 2);
+            Ok(())
+        };
+        let late = limited(SOON, "the work", slow);
         assert_eq!(late.unwrap_err().to_string(), "the work is not done after 20ms");
         limited(Duration::from_secs(60), "all", || {
             let _ = limited(SOON, "a part", || Ok(()));
