@@ -151,6 +151,13 @@ pub enum Error {
         /// The driver's own sentence.
         text: String,
     },
+    /// Something was waited for no longer than a limit: see [`Tuner::limit`](crate::Tuner::limit). On a GPU it goes on.
+    TimedOut {
+        /// What it is.
+        what: String,
+        /// The limit.
+        limit: std::time::Duration,
+    },
     /// There is no such device, or no driver.
     NoDevice(String),
     /// An assertion of a kernel failed, or it did something that has no meaning (which the cpu back end finds).
@@ -174,6 +181,7 @@ impl fmt::Display for Error {
             }
             Error::Bytecode { offset, message } => write!(f, "damaged Tile IR bytecode at byte {offset}: {message}"),
             Error::Driver { call, code, text } => write!(f, "{call} failed: {code} ({text})"),
+            Error::TimedOut { what, limit } => write!(f, "{what} is not done after {limit:?}"),
             Error::NoDevice(why) => write!(f, "{why}"),
             Error::Io { path, source } => write!(f, "{path}: {source}"),
         }

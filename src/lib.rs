@@ -135,6 +135,9 @@ pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
 /// Searching for the fastest configuration: a [`Tuner`], spaces, and records that are kept beside the source.
 pub mod tune {
     #[doc(inline)]
+    pub use crate::runtime::Scratch;
+
+    #[doc(inline)]
     pub use crate::launch::{
         Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space,
     };

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use cutlet as ct;
+use cutlet::Narrow;
 use cutlet::prelude::*;
 
 /// The device of the tests; a GPU, where there is one.
@@ -191,6 +192,197 @@ fn records_answer_for_what_they_were_made_for_alone() {
     let afresh = tuner.afresh().run(device, &mut x, all, work).unwrap();
     assert!(!afresh.is_remembered());
     assert_eq!(ct::tune::Records::read(&path).unwrap().all().len(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_takes_too_long_is_a_failure() {
+    let (limit, long) = (Duration::from_millis(150), Duration::from_millis(200));
+    let runs = RefCell::new(0);
+    let work = |(): &mut (), &which: &u32| {
+        *runs.borrow_mut() += 1;
+        // The second one is late at once, the third one only when it is measured.
+        let late = which == 2 || (which == 3 && *runs.borrow() > 3);
+        std::thread::sleep(if late { long } else { Duration::from_micros(500) });
+        Ok(())
+    };
+    let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(2)).limit(limit);
+    let tuned = tuner.run(ct::Device::cpu(), &mut (), [1, 2, 3], work).unwrap();
+    assert_eq!((tuned.best(), tuned.successes().len()), (&1, 1));
+    let failed: Vec<u32> = tuned.failures().iter().map(|(c, _)| *c).collect();
+    assert_eq!(failed, [2, 3]);
+    for (_, error) in tuned.failures() {
+        assert!(matches!(error, ct::Error::TimedOut { limit: of, .. } if *of == limit), "{error}");
+        assert_eq!(error.to_string(), "this configuration is not done after 150ms");
+    }
+    // Where all are late, the search fails as they do; a search of one's own has the same limit.
+    let late = |(): &mut (), _: &u32| {
+        std::thread::sleep(long);
+        Ok(())
+    };
+    let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).limit(limit);
+    let all = tuner.run(ct::Device::cpu(), &mut (), [1], late);
+    assert!(matches!(all, Err(ct::Error::TimedOut { .. })), "{all:?}");
+    let mut rest = [2, 1].into_iter();
+    let sometimes = |(): &mut (), &which: &u32| {
+        std::thread::sleep(if which == 2 { long } else { Duration::ZERO });
+        Ok(())
+    };
+    let searched = tuner.search(ct::Device::cpu(), &mut (), |_| rest.next(), sometimes).unwrap();
+    assert_eq!((searched.best(), searched.failures()[0].0), (&1, 2));
+}
+
+/// Spins until the flag has a value, which is 0 for good.
+fn spin(flag: ArrayMut<i32, 1>, value: i32) {
+    let flag = flag.entry(0);
+    ct::while_loop((), |()| flag.atomic_cas(0, 0).ne(value), |()| ());
+}
+
+/// On the cpu device the interpreter finds such a kernel out. On a GPU nothing stops it: the search ends with an error, in a
+/// process of its own here, to which the GPU is lost, and the next search leaves the kernel out.
+#[test]
+fn a_kernel_that_never_ends_does_not_hang_the_search() {
+    const RECORD: &str = "RECORD_OF_THE_KERNEL_THAT_NEVER_ENDS";
+    let bench = ct::Bench::new().warm_up(0).runs(1);
+    let work = |flag: &mut ct::DeviceArray<i32, 1>, &value: &i32| ct::launch(spin, 1, (flag, Constant(value)));
+    let tuner = || ct::Tuner::new().name("spin").bench(bench).limit(Duration::from_secs(1));
+    if let Ok(record) = std::env::var(RECORD) {
+        let device = ct::Device::gpu(0).unwrap();
+        let mut flag = device.zeros([1]).unwrap();
+        let error = tuner().record(record).run(device, &mut flag, [0, 1], work).unwrap_err();
+        assert!(matches!(error, ct::Error::TimedOut { .. }) && error.to_string().contains("`1`"), "{error}");
+        std::process::exit(0);
+    }
+    if device() == ct::Device::cpu() {
+        let mut flag = device().zeros([1]).unwrap();
+        let tuned = tuner().run(device(), &mut flag, [0, 1], work).unwrap();
+        assert_eq!((tuned.best(), tuned.failures()[0].0), (&0, 1));
+        return;
+    }
+    let record = std::env::temp_dir().join(format!("cutlet-spin-{}.tune", std::process::id()));
+    let name = "a_kernel_that_never_ends_does_not_hang_the_search";
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut child = process.args(["--exact", name]).env(RECORD, &record).spawn().unwrap();
+    let start = std::time::Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > Duration::from_secs(120) => {
+                child.kill().unwrap();
+                panic!("the search hangs");
+            }
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    assert!(status.success(), "{status}");
+    let mut flag = device().zeros([1]).unwrap();
+    let tuned = tuner().record(&record).run(device(), &mut flag, [0, 1], work).unwrap();
+    assert_eq!((tuned.best(), tuned.left_out()[0].0), (&0, 1));
+    std::fs::remove_file(record).unwrap();
+}
+
+#[test]
+fn work_is_done_on_copies_where_that_is_wished_for() {
+    type State = (
+        Vector,
+        [ct::DeviceArray<i32, 2>; 2],
+        Vec<ct::PackedDeviceArray<ct::u4, 1>>,
+        ct::ComplexDeviceArray<f32, 1>,
+        u32,
+    );
+    fn change(
+        (x, a, b): (ArrayMut<f32, 1>, ArrayMut<i32, 2>, ArrayMut<i32, 2>),
+        p: ct::PackedArrayMut<ct::u4, 1>,
+        z: ct::ComplexArrayMut<f32, 1>,
+        tile: usize,
+    ) {
+        let i = ct::bid(0);
+        x.store(i, x.load(i, [tile]) + 1.0);
+        let sum = a.load((i, 0), [tile, 4]) + 1;
+        b.store((i, 0), b.load((i, 0), [tile, 4]) + sum);
+        a.store((i, 0), sum);
+        p.store(i, p.load(i, [tile]).cast::<f32>().cast_narrow::<ct::u4>());
+        z.store(i, z.load(i, [tile]).mul_i());
+    }
+    let device = device();
+    let state = || -> ct::Result<State> {
+        let packed = device.packed(&(0..100).map(|i| ct::u4::from_code(i % 16)).collect::<Vec<_>>(), [100])?;
+        let complex = device.complex(&[ct::c64::new(1.0, 2.0); 100], [100])?;
+        Ok((device.full([100], 5.0)?, [device.full([100, 4], 1)?, device.full([100, 4], 2)?], vec![packed], complex, 7))
+    };
+    let mut given = state().unwrap();
+    let addresses = RefCell::new(Vec::new());
+    let tuned = ct::Tuner::new()
+        .bench(bench())
+        .scratch()
+        .check(
+            |(x, [_, b], ..): &State| {
+                let x = x.to_vec()?.into_iter().map(f64::from);
+                Ok(x.chain(b.to_vec()?.into_iter().map(f64::from)).collect())
+            },
+            0.0,
+        )
+        .run(device, &mut given, [16usize, 32, 64], |(x, [a, b], p, z, seven), &tile| {
+            assert_eq!(*seven, 7);
+            addresses.borrow_mut().push(x.address());
+            ct::launch(change, 100usize.div_ceil(tile), ((x, a, b), &mut p[0], z, ct::Constant(tile)))
+        })
+        .unwrap();
+    assert_eq!((tuned.successes().len(), tuned.failures().len()), (3, 0), "{tuned}");
+    // What was given is as it was, and was never worked on.
+    let wanted = state().unwrap();
+    assert_eq!(given.0.to_vec().unwrap(), wanted.0.to_vec().unwrap());
+    for at in 0..2 {
+        assert_eq!(given.1[at].to_vec().unwrap(), wanted.1[at].to_vec().unwrap());
+    }
+    assert!(given.2[0].to_vec().unwrap() == wanted.2[0].to_vec().unwrap());
+    assert_eq!(given.3.to_vec().unwrap(), wanted.3.to_vec().unwrap());
+    let addresses: std::collections::BTreeSet<u64> = addresses.into_inner().into_iter().collect();
+    assert!(!addresses.contains(&given.0.address()));
+    assert_eq!(addresses.len(), ct::Bench::cold_sets(device, 100 * 4 + 2 * 1600 + 64 + 800));
+}
+
+#[test]
+fn arrays_that_have_no_like_copy_are_refused() {
+    let mut words = vec![1i32; 12];
+    let address = words.as_mut_ptr().expose_provenance() as u64;
+    let stream = ct::Device::cpu().default_stream();
+    // SAFETY: the vector has these elements, goes with the array, and is not touched before.
+    let mut gaps = unsafe { stream.foreign_array::<i32, 2>(address, [3, 2], [4, 1], words) }.unwrap();
+    let tuner = ct::Tuner::new().bench(bench()).scratch();
+    let refused = tuner.run(ct::Device::cpu(), &mut gaps, [1], |_, _| Ok(())).unwrap_err().to_string();
+    assert!(refused.contains("shape [3, 2] and strides [4, 1]") && refused.contains("`Tuner::restore`"), "{refused}");
+    assert!(refused.starts_with("tests/tune.rs:"), "{refused}");
+}
+
+/// A search that had to end leaves what ended it in the record; the next one leaves that out.
+#[test]
+fn what_ended_a_search_is_left_out_of_the_next() {
+    let folder = std::env::temp_dir().join(format!("cutlet-stuck-{}", std::process::id()));
+    let path = folder.join("double.tune");
+    let device = ct::Device::cpu();
+    let mut x = device.full([1000], 1.0f32).unwrap();
+    let tuner = || doubling().record(&path);
+    tuner().run(device, &mut x, [64, 128, 256], work).unwrap();
+    // As a search writes it that had to end.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let head: String =
+        text.lines().take_while(|line| !line.starts_with("winner")).map(|line| format!("{line}\n")).collect();
+    let stuck = format!("{head}winner \"\"\nfailed \"128\" \"never ends\"\n");
+    std::fs::write(&path, &stuck).unwrap();
+    assert_eq!(ct::tune::Records::read(&path).unwrap().to_string(), stuck);
+
+    let chosen = tuner().choose(device, &mut x, [64, 128, 256], None).unwrap();
+    assert_eq!((chosen.configuration, chosen.origin), (64, ct::tune::Origin::Default));
+    assert!(chosen.notes[0].contains("had to end without a winner"), "{:?}", chosen.notes);
+    let tuned = tuner().run(device, &mut x, [64, 128, 256], |x, &tile| {
+        assert_ne!(tile, 128);
+        work(x, &tile)
+    });
+    let tuned = tuned.unwrap();
+    assert_eq!((tuned.left_out(), tuned.successes().len()), (&[(128, "never ends".to_owned())][..], 2));
+    // The new record knows it, too, and answers.
+    assert_eq!(tuner().run(device, &mut x, [64, 128, 256], work).unwrap().origin(), ct::tune::Origin::Record);
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -26,6 +26,7 @@ def arguments():
     parser.add_argument("--rows", nargs="*", default=[], help="rows whose name contains one of these; a full name of another size makes a row; `launch`: host times of launches")
     parser.add_argument("--only", nargs="*", default=[], help="contenders whose name contains one of these, such as cutlet or cuBLAS")
     parser.add_argument("--configurations", nargs="*", default=[], help="of ours only those whose label contains one of these")
+    parser.add_argument("--recorded", type=Path, help="of ours only the winners in this file of the crate's own tuner, where a row has one (and the first configuration)")
     parser.add_argument("--backends", nargs="*", default=["ptx", "tileir"], choices=["ptx", "tileir"], help="ours")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--reports", action="store_true", help="print registers and remarks of each of our configurations")
@@ -55,10 +56,11 @@ def contenders_of(row, options, library, handle):
     import peers_cutile
     import peers_library
     import peers_triton
-    from ours import Ours
+    from ours import Ours, recorded
     found = []
     if handle:
-        found += [Ours(library, backend, row, handle) for backend in options.backends]
+        winners = recorded(options.recorded) if options.recorded else {}
+        found += [Ours(library, backend, row, handle, winners) for backend in options.backends]
     found.append(peers_cutile.Live(row) if options.live_cutile else peers_cutile.Exported(options.folder / "cutile", row))
     found += peers_triton.contenders(row) + peers_library.contenders(row) + peers_cuda.contenders(row, options.folder)
     return [c for c in found if not options.only or any(word in c.name for word in options.only)]

@@ -1,6 +1,7 @@
 """Our kernels: the dynamic library made of `ours/`, which owns the arrays of a row and launches on them."""
 
 import ctypes
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,21 +60,38 @@ class Library:
         return None
 
 
-class Ours:
-    """Our kernel of a row through one back end, as a contender."""
+def recorded(path):
+    """The winners in a file that `cargo bench --bench kernels -- --tune --record` has written, by row and back end."""
+    winners, record = {}, {}
+    for line in Path(path).read_text().splitlines():
+        part, _, value = line.partition(" ")
+        if part in ("name", "backend", "winner"):
+            record[part] = json.loads(value)
+        if part == "winner" and record["winner"]:
+            winners[record["name"], record["backend"]] = record["winner"]
+    return winners
 
-    def __init__(self, library, backend, row, handle):
+
+class Ours:
+    """Our kernel of a row through one back end, as a contender. `winners`: of rows that were tuned, only the winner is
+    tried, and the first configuration."""
+
+    def __init__(self, library, backend, row, handle, winners):
+        self.winner = winners.get((row.name, backend))
         self.name = f"cutlet {backend}"
         self.library, self.backend, self.row, self.handle = library, backend, row, handle
         self.reports, self.failures = {}, {}
 
     def configurations(self, sets):
         library, handle, number = self.library, self.handle, BACKENDS[self.backend]
-        count = library.configurations(handle)
+        chosen = range(library.configurations(handle))
+        if self.winner in [library.label(handle, index) for index in chosen]:
+            chosen = [index for index in chosen if index == 0 or library.label(handle, index) == self.winner]
         # The driver compiles for several threads at a time; each needs a set of arrays of its own.
         with ThreadPoolExecutor(max(1, min(len(sets), os.cpu_count() or 1))) as pool:
-            compiled = list(pool.map(lambda i: library.compile(handle, i, i % len(sets), self.backend), range(count)))
-        for index, (good, report) in enumerate(compiled):
+            compile = lambda at: library.compile(handle, chosen[at], at % len(sets), self.backend)
+            compiled = list(pool.map(compile, range(len(chosen))))
+        for index, (good, report) in zip(chosen, compiled):
             label = library.label(handle, index)
             if not good:
                 self.failures[label] = report

@@ -1,11 +1,12 @@
 """The rows of the comparison: what is computed, on which arrays, with how much work, and what is right.
 
-A row's name is kernel, element type and numbers, as in `ours/rows.rs`. The table needs nothing but Python; inputs and
+A row's name is kernel, element type and numbers, as in `ours/rows.rs`; `rows.txt` has them all. The table needs nothing but Python; inputs and
 references are in `references.py`.
 """
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 F32_SUMS = 4e-6
 
@@ -210,52 +211,7 @@ def _fft(element, _, m, n):
     return [Array("x", "f32", (m, n, 2)), Array("y", "f32", (m, n, 2), "out")], 16 * m * n, 0, 2e-6
 
 
-NAMES = [
-    "vadd f32 134217728",
-    "saxpy f32 134217728",
-    "transpose f32 8192 8192",
-    "softmax f32 4096 4096",
-    "softmax f32 32768 4096",
-    "layernorm f32 4096 4096",
-    "layernorm f32 32768 4096",
-    "layernorm_backward f32 4096 4096",
-    "matmul f16 4096 4096 4096",
-    "matmul f16 8192 8192 8192",
-    "matmul bf16 8192 8192 8192",
-    "matmul tf32 4096 4096 4096",
-    "matmul e4m3 8192 8192 8192",
-    "batched_matmul f16 8 1024 2048 512",
-    "batched_matmul tf32 8 1024 2048 512",
-    "attention f16 8 16 1024 64 causal",
-    "attention f16 8 16 1024 64 full",
-    "attention bf16 4 32 4096 128 causal",
-    "attention bf16 4 32 4096 128 full",
-    "attention bf16 2 16 16384 128 causal",
-    "attention bf16 2 16 16384 128 full",
-    "attention bf16 4 32 4096 64 causal",
-    "attention bf16 4 32 4096 64 full",
-    "vadd_gather f32 134217728",
-    "gather f32 67108864 67108864",
-    "scatter f32 67108864",
-    "cumsum f32 32768 4096",
-    "prefix_sum i32 268435456",
-    "prefix_sum f32 268435456",
-    "histogram u8 268435456",
-    "stencil f32 8192 8192",
-    "embedding f16 131072 4096 32768",
-    "argmax f32 32768 4096",
-    "welford f32 32768 4096",
-    "random_normal f32 134217728",
-    "random_uniform f32 134217728",
-    "dropout f32 67108864",
-    "sum f32 134217728",
-    "sort f32 32768 4096",
-    "top_k f32 65536 128 8",
-    "top_k f32 256 131072 50",
-    "fft c64 4096 256",
-    "quantized_matmul u4 16 4096 4096",
-    "quantized_matmul u4 4096 4096 4096",
-]
+NAMES = [line.partition(":")[0] for line in Path(__file__).with_name("rows.txt").read_text().splitlines() if line[:1] not in ("", "#")]
 
 
 def select(patterns):

@@ -176,7 +176,7 @@ def export(folder):
             code.append(instructions(bytecode.with_suffix(".cubin")))
         machine = "" if None in code else f"{len(code[0]):20}{len(code[1]):8}{differing(*code):11}"
         print(f"{pair.label:38}{ops[0]:10}{ops[1]:8}{machine}", flush=True)
-    for name in ("tileir.py", "rows.py", "references.py", "measure.py", "device.py"):
+    for name in ("tileir.py", "rows.py", "rows.txt", "references.py", "measure.py", "device.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
 
 

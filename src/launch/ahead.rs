@@ -12,7 +12,7 @@ use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
 use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body, refuse_nested};
-use crate::runtime::Device;
+use crate::runtime::{Device, limited};
 
 /// Kernels to compile before they are launched: see [`compile_all`].
 ///
@@ -308,7 +308,12 @@ impl Ahead {
 ///
 /// # Panics
 /// When `progress` does.
-pub fn compile_all(kernels: Kernels, mut progress: impl FnMut(Progress<'_>)) -> Ahead {
+pub fn compile_all(kernels: Kernels, progress: impl FnMut(Progress<'_>)) -> Ahead {
+    compile_each(kernels, None, progress)
+}
+
+/// [`compile_all`], each kernel within a limit of time.
+pub(super) fn compile_each(kernels: Kernels, limit: Option<Duration>, mut progress: impl FnMut(Progress<'_>)) -> Ahead {
     let Kernels { jobs, failed, found, .. } = kernels;
     let mut ahead = Ahead { compiled: 0, found, failed };
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
@@ -322,7 +327,11 @@ pub fn compile_all(kernels: Kernels, mut progress: impl FnMut(Progress<'_>)) -> 
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let start = Instant::now();
                     let prepared = job.prepared.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    let result = prepared.map_or(Ok(()), |prepared| prepared.compile(&job.name));
+                    let compile = || prepared.map_or(Ok(()), |prepared| prepared.compile(&job.name));
+                    let result = match limit {
+                        Some(limit) => limited(limit, &format!("compiling `{}`", job.name), compile),
+                        None => compile(),
+                    };
                     // Nobody listens any more if `progress` has panicked.
                     if tell.send((job.name.as_str(), start.elapsed(), result)).is_err() {
                         break;

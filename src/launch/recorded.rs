@@ -12,7 +12,7 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::kernel::AnyArgs;
 use crate::runtime::recording::{self, Node, RecordedLaunch, Used, Work};
-use crate::runtime::{Device, FailureNote, GpuFunction, GpuStream};
+use crate::runtime::{Device, FailureNote, GpuFunction, GpuStream, launch_end};
 
 /// A launch on the cpu device.
 struct OnCpu {
@@ -89,7 +89,7 @@ impl RecordedLaunch for OnCpu {
         }
         // SAFETY: a kernel makes addresses by unsafe functions alone, whose contract (`ops::pointer`) asks for this.
         unsafe { memory.allow_any() };
-        let options = cpu::RunOptions { checks: self.checks, ..cpu::RunOptions::default() };
+        let options = cpu::RunOptions { checks: self.checks, until: launch_end(), ..cpu::RunOptions::default() };
         program.run(self.grid, &self.words, &memory, &options)
     }
 

@@ -11,7 +11,7 @@ use super::specialise::Specialised;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
-use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, recording};
+use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end, recording};
 
 /// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device; or makes it
 /// work of the graph that this thread records. `slot`: a compiled one.
@@ -139,5 +139,10 @@ fn launch_cpu(
     });
     // SAFETY: a kernel makes addresses by unsafe functions alone, whose contract (`ops::pointer`) asks for this.
     unsafe { memory.allow_any() };
-    program.run(grid, words.words(), &memory, &cpu::RunOptions { checks, ..cpu::RunOptions::default() })
+    program.run(
+        grid,
+        words.words(),
+        &memory,
+        &cpu::RunOptions { checks, until: launch_end(), ..cpu::RunOptions::default() },
+    )
 }

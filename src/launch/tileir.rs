@@ -158,7 +158,7 @@ pub(super) fn assembled<X>(
         Err(error) => return kept(&any).ok_or(error),
     };
     if let Some(limit) = compile_limit()? {
-        assembler.time_limit = limit;
+        assembler.time_limit = limit.time;
     }
     let own = key(&assembler.identity()?);
     if let Some(found) = kept(&own) {

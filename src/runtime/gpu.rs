@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use super::deadline::Deadline;
 use super::driver::Driver;
 use super::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags, CUmemAllocationHandleType, CUmemAllocationType,
@@ -176,10 +177,17 @@ impl Gpu {
     }
 
     /// Waits for all work of the context, which is the calling thread's. Not while this thread captures.
-    pub(crate) fn synchronize_context(&self) -> Result<()> {
+    pub(crate) fn synchronize_context(&'static self) -> Result<()> {
         let _no_capture = self.capture.read().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the context is current.
-        unsafe { self.driver.context_synchronize() }
+        match Deadline::current() {
+            // SAFETY: the context is current.
+            None => unsafe { self.driver.context_synchronize() },
+            Some(deadline) => deadline.wait_apart("the work of a device", || {
+                self.make_current()?;
+                // SAFETY: as above; contexts are never destroyed.
+                unsafe { self.driver.context_synchronize() }
+            }),
+        }
     }
 
     /// Makes this GPU's context the calling thread's; cheap when it already is.
@@ -300,7 +308,11 @@ impl GpuStream {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.gpu.make_current()?;
         // SAFETY: the stream is alive.
-        unsafe { self.gpu.driver.stream_synchronize(self.raw) }?;
+        match Deadline::current() {
+            None => unsafe { self.gpu.driver.stream_synchronize(self.raw) }?,
+            Some(deadline) => deadline
+                .wait("the work of a stream", || Driver::is_done(unsafe { self.gpu.driver.stream_query(self.raw) }))?,
+        }
         self.gpu.failures.check()
     }
 }
@@ -434,6 +446,17 @@ impl GpuEvent {
     pub(crate) fn record(&self, stream: &GpuStream) -> Result<()> {
         // SAFETY: event and stream are alive and of one context.
         unsafe { self.gpu.driver.event_record(self.raw, stream.raw) }
+    }
+
+    /// Waits for the event.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.gpu.make_current()?;
+        // SAFETY: the event is alive.
+        match Deadline::current() {
+            None => unsafe { self.gpu.driver.event_synchronize(self.raw) },
+            Some(deadline) => deadline
+                .wait("the work of a stream", || Driver::is_done(unsafe { self.gpu.driver.event_query(self.raw) })),
+        }
     }
 
     /// Lets work that comes later on a stream wait for the event.

@@ -6,16 +6,31 @@
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
+use super::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// The variable with the limit in seconds.
 const VARIABLE: &str = "CUTLET_COMPILE_SECONDS";
 
-/// The limit that is wished for.
+/// How long a compiler may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompileLimit {
+    pub time: Duration,
+    /// Whose limit that is.
+    pub of: &'static str,
+}
+
+/// The limit that is wished for: that of the environment, or what is left of the calling thread's where that is less.
 ///
 /// # Errors
 /// [`Error::Argument`] where the variable is no number of seconds.
-pub(crate) fn compile_limit() -> Result<Option<Duration>> {
+pub(crate) fn compile_limit() -> Result<Option<CompileLimit>> {
+    let general = general_limit()?.map(|time| CompileLimit { time, of: VARIABLE });
+    let own = Deadline::current().map(|deadline| CompileLimit { time: deadline.left(), of: "this configuration" });
+    Ok(general.into_iter().chain(own).min_by_key(|limit| limit.time))
+}
+
+fn general_limit() -> Result<Option<Duration>> {
     static LIMIT: OnceLock<(String, Option<Option<Duration>>)> = OnceLock::new();
     let (text, limit) = LIMIT.get_or_init(|| {
         let text = std::env::var(VARIABLE).unwrap_or_default();
@@ -40,7 +55,7 @@ fn seconds(text: &str) -> Option<Option<Duration>> {
 /// # Errors
 /// Those of the work, and [`Error::Compile`] when it takes longer.
 pub(crate) fn within<X: Send + 'static>(
-    limit: Option<Duration>,
+    limit: Option<CompileLimit>,
     kernel: &str,
     compiler: &'static str,
     work: impl FnOnce() -> Result<X> + Send + 'static,
@@ -53,15 +68,16 @@ pub(crate) fn within<X: Send + 'static>(
         let _ = done.send(work());
     });
     let running = spawned.map_err(|source| Error::Io { path: "a thread for the compiler".into(), source })?;
-    match result.recv_timeout(limit) {
+    match result.recv_timeout(limit.time) {
         Ok(made) => made,
         Err(mpsc::RecvTimeoutError::Timeout) => Err(Error::Compile {
             kernel: kernel.into(),
             stage: compiler,
             log: format!(
-                "not done after the {} s of {VARIABLE}; the driver's compiler cannot be stopped: it goes on in a thread of \
-                 its own, and what it makes is dropped",
-                limit.as_secs_f64()
+                "not done after the {:.3} s of {}; the driver's compiler cannot be stopped: it goes on in a thread of its \
+                 own, and what it makes is dropped",
+                limit.time.as_secs_f64(),
+                limit.of
             ),
         }),
         Err(mpsc::RecvTimeoutError::Disconnected) => match running.join() {
@@ -87,9 +103,10 @@ mod tests {
 
     #[test]
     fn work_that_takes_too_long_is_not_waited_for() {
-        let limit = Some(Duration::from_millis(20));
+        let limit = |time| Some(CompileLimit { time, of: VARIABLE });
+        let (limit, long) = (limit(Duration::from_millis(20)), limit(Duration::from_secs(60)));
         assert_eq!(within(None, "k", "the compiler", || Ok(7)).unwrap(), 7);
-        assert_eq!(within(Some(Duration::from_secs(60)), "k", "the compiler", || Ok(7)).unwrap(), 7);
+        assert_eq!(within(long, "k", "the compiler", || Ok(7)).unwrap(), 7);
         let (release, held) = mpsc::channel::<()>();
         let late = within(limit, "k", "the compiler", move || {
             let _ = held.recv();
@@ -97,13 +114,13 @@ mod tests {
         });
         let Err(Error::Compile { kernel, stage, log }) = late else { panic!("{late:?}") };
         assert_eq!((kernel.as_str(), stage), ("k", "the compiler"));
-        assert!(log.starts_with("not done after the 0.02 s of CUTLET_COMPILE_SECONDS"), "{log}");
+        assert!(log.starts_with("not done after the 0.020 s of CUTLET_COMPILE_SECONDS"), "{log}");
         drop(release);
     }
 
     #[test]
     fn errors_and_panics_come_through() {
-        let limit = Some(Duration::from_secs(60));
+        let limit = Some(CompileLimit { time: Duration::from_secs(60), of: VARIABLE });
         let refused: Result<()> = within(limit, "k", "the compiler", || Err(Error::NoDevice("none".into())));
         assert!(matches!(refused, Err(Error::NoDevice(_))));
         let panic = std::panic::catch_unwind(|| within::<()>(limit, "k", "the compiler", || panic!("a defect")));

@@ -12,6 +12,7 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 
+use super::deadline::Deadline;
 use super::device::Device;
 use super::gpu::{Gpu, GpuStream, Owner, StreamHandle};
 use super::order::{Order, Queue};
@@ -255,6 +256,7 @@ impl Memory {
                 let stream = own_stream(gpu, order);
                 order.before_use(&stream, true)?;
                 gpu.make_current()?;
+                settled(&stream)?;
                 let to = self.address + offset as u64;
                 // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done, which
                 // matters when they are page-locked memory.
@@ -283,6 +285,7 @@ impl Memory {
                 let stream = own_stream(gpu, order);
                 order.before_use(&stream, false)?;
                 gpu.make_current()?;
+                settled(&stream)?;
                 // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done.
                 unsafe {
                     let from = self.address + offset as u64;
@@ -409,6 +412,11 @@ fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64>
         alloc()?;
     }
     Ok(address)
+}
+
+/// Under a limit of time: waits before a copy, in whose call the driver would wait without one.
+fn settled(stream: &StreamHandle) -> Result<()> {
+    if Deadline::current().is_some() { stream.synchronize() } else { Ok(()) }
 }
 
 /// A stream of the GPU that the memory is on: that of the last write, unless a kernel of another GPU made that.

@@ -193,6 +193,10 @@ impl<F, const R: usize> PackedDeviceArray<F, R> {
     pub(super) fn as_words(&self) -> &DeviceArray<u32, R> {
         &self.words
     }
+
+    pub(super) fn as_words_mut(&mut self) -> &mut DeviceArray<u32, R> {
+        &mut self.words
+    }
 }
 
 impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {

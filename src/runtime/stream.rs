@@ -225,9 +225,7 @@ impl Event {
         match &self.0 {
             EventKind::Cpu(_) => Ok(()),
             EventKind::Gpu(event) => {
-                event.gpu.make_current()?;
-                // SAFETY: the event is alive.
-                unsafe { event.gpu.driver.event_synchronize(event.raw) }?;
+                event.wait()?;
                 event.gpu.failures.check()
             }
         }
@@ -254,10 +252,10 @@ impl Event {
             (EventKind::Cpu(end), EventKind::Cpu(start)) => Ok(end.saturating_duration_since(*start)),
             (EventKind::Gpu(end), EventKind::Gpu(start)) if std::ptr::eq(end.gpu, start.gpu) => {
                 self.synchronize()?;
+                start.wait()?;
                 let mut milliseconds = 0.0f32;
-                // SAFETY: both events are alive and recorded; `self` is reached.
+                // SAFETY: both events are alive, recorded, and reached.
                 unsafe {
-                    end.gpu.driver.event_synchronize(start.raw)?;
                     end.gpu.driver.event_elapsed(&mut milliseconds, start.raw, end.raw)?;
                 }
                 Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))

@@ -8,6 +8,9 @@ use cutlet as ct;
 use cutlet::kernel::{ArrivesAs, Kernel};
 use cutlet::{Backend, Device, Exported, Format, Hints, Target};
 
+use super::fill::Fill;
+use super::tuning::Tune;
+
 /// What is done with a configuration.
 pub enum Step<'a> {
     /// Queue it once.
@@ -16,6 +19,8 @@ pub enum Step<'a> {
     Launches(usize),
     /// Only compile, and report on each kernel.
     Compile(&'a mut Vec<String>),
+    /// Only name the kernels, to be compiled ahead.
+    Ahead(&'a mut Option<ct::Kernels>),
     /// Only generate code.
     Export {
         /// Target of the code.
@@ -34,7 +39,12 @@ pub struct Call<'a> {
     step: Step<'a>,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// A use with a back end and hints.
+    pub fn new(backend: Backend, hints: Hints, step: Step<'a>) -> Call<'a> {
+        Call { backend, hints, step }
+    }
+
     /// Does with a kernel what the call is for.
     pub fn run<K, A, P>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
@@ -50,6 +60,11 @@ impl Call<'_> {
                 let mut report = format!("{registers} registers, {local} B local");
                 compiled.remarks().notes().iter().for_each(|remark| report += &format!(", {remark}"));
                 reports.push(report);
+                Ok(())
+            }
+            Step::Ahead(kernels) => {
+                let launch = launch.backend(self.backend);
+                **kernels = kernels.take().map(|kernels| kernels.add_with(&launch, kernel, args));
                 Ok(())
             }
             Step::Export { target, format, out } => {
@@ -79,7 +94,7 @@ pub struct Place {
 }
 
 /// A kernel at one size, of whatever arrays.
-pub trait Row: Send + Sync {
+pub trait Row: Tune + Send + Sync {
     /// Names of the configurations.
     fn labels(&self) -> Vec<String>;
     /// Addresses of the arrays of a set, in the order of the arguments.
@@ -88,13 +103,13 @@ pub trait Row: Send + Sync {
     fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()>;
 }
 
-type Body<S> = Box<dyn Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync>;
+pub(super) type Body<S> = Box<dyn Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync>;
 
 /// The usual row: sets of arrays `S`.
 pub struct Configurations<S> {
-    sets: Vec<Mutex<S>>,
+    pub(super) sets: Vec<Mutex<S>>,
     addresses: fn(&S) -> Vec<u64>,
-    list: Vec<(String, Hints, Body<S>)>,
+    pub(super) list: Vec<(String, Hints, Body<S>)>,
 }
 
 impl<S: Send> Configurations<S> {
@@ -120,7 +135,7 @@ impl<S: Send> Configurations<S> {
     }
 }
 
-impl<S: Send> Row for Configurations<S> {
+impl<S: Send + Fill + ct::tune::Scratch + 'static> Row for Configurations<S> {
     fn labels(&self) -> Vec<String> {
         self.list.iter().map(|(label, ..)| label.clone()).collect()
     }
@@ -133,7 +148,7 @@ impl<S: Send> Row for Configurations<S> {
         let (_, hints, body) = &self.list[configuration];
         let mut arrays = self.sets[set].lock().unwrap_or_else(PoisonError::into_inner);
         let count = if let Step::Launches(count) = step { count } else { 1 };
-        let mut call = Call { backend, hints: *hints, step };
+        let mut call = Call::new(backend, *hints, step);
         (0..count).try_for_each(|_| body(&mut arrays, &mut call))
     }
 }

@@ -10,12 +10,16 @@ mod attention_order;
 mod configuration;
 #[path = "../../kernels/measure/examples.rs"]
 mod examples;
+#[allow(dead_code, reason = "arrays are filled through their addresses here")]
+mod fill;
 mod kernels;
 mod movement;
 mod narrow;
 mod numbers;
 mod order;
 mod rows;
+#[allow(dead_code, reason = "rows are tuned by `benches/kernels`")]
+mod tuning;
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -6,7 +6,7 @@ mod harness;
 
 mod argmax;
 mod attention;
-mod attention_order;
+pub mod attention_order;
 mod batched_matmul;
 mod dropout;
 mod embedding;

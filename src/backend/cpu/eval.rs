@@ -11,6 +11,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use super::check::Checks;
 use super::doubt::Doubt;
@@ -88,6 +89,8 @@ pub(super) struct Machine<'p> {
     pub watch: Option<&'p Watch>,
     /// What the tile block has seen of others.
     pub view: RefCell<View>,
+    /// When the launch has to be done.
+    pub until: Option<Instant>,
     /// Is this the body of a reduction or scan?
     pub folding: bool,
     frame: Vec<Val>,
@@ -106,7 +109,21 @@ impl<'p> Machine<'p> {
         let (id, view, folding) = ([0; 3], RefCell::default(), false);
         let frame = vec![Val::Dead; program.module.num_values()];
         let (printed, allocations) = (String::new(), Vec::new());
-        Machine { program, memory, grid, id, printed, allocations, checks, watch, view, folding, frame, wait }
+        Machine {
+            program,
+            memory,
+            grid,
+            id,
+            printed,
+            allocations,
+            checks,
+            watch,
+            view,
+            until: None,
+            folding,
+            frame,
+            wait,
+        }
     }
 
     /// Runs the kernel for one tile block.
@@ -114,12 +131,24 @@ impl<'p> Machine<'p> {
         self.id = id;
         self.view = RefCell::new(View::new(id, self.grid));
         self.folding = false;
+        self.in_time()?;
         let body = self.program.body;
         self.bind(body, params.iter().cloned());
         let flow = self.run_block(body);
         self.frame.fill(Val::Dead);
         self.allocations.clear();
         flow.map(|_| ())
+    }
+
+    /// # Errors
+    /// The time of the launch is over.
+    fn in_time(&self) -> Result<(), Fault> {
+        match self.until {
+            Some(until) if Instant::now() > until => {
+                Err("the launch is not done within the time that it has".to_owned().into())
+            }
+            _ => Ok(()),
+        }
     }
 
     pub fn module(&self) -> &'p Module {
@@ -286,6 +315,7 @@ impl<'p> Machine<'p> {
         }
         let mut carried = self.take_all(id).split_off(3);
         while i < upper {
+            self.in_time()?;
             carried.insert(0, Val::tile(int::write(dtype, std::iter::once(i as u64))));
             self.bind(op.regions[0], carried);
             match self.run_block(op.regions[0])? {
@@ -303,6 +333,7 @@ impl<'p> Machine<'p> {
         let mut carried = self.take_all(id);
         let mut turns = Turns::of(self.module(), op.regions[0], self.program.loop_limit);
         loop {
+            self.in_time()?;
             if turns.next(&carried)? && !(self.wait)() {
                 return Err(Fault::abandoned());
             }

@@ -48,6 +48,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 pub use check::Checks;
 pub use memory::Memory;
@@ -75,6 +76,8 @@ pub struct RunOptions<'a> {
     pub print: Option<&'a (dyn Fn(&str) + Sync)>,
     /// What is checked beside what always is.
     pub checks: Checks,
+    /// When the launch has to be done: a tile block that begins or goes round a loop later is an error.
+    pub until: Option<Instant>,
 }
 
 impl<'a> RunOptions<'a> {
@@ -115,7 +118,8 @@ impl Program {
         let orders = self.0.waits();
         let checks = options.checks;
         let watch = checks.races.then(|| Arc::new(Watch::new(orders)));
-        let launch = Launch { code: &self.0, grid, params, memory, checks, watch: watch.as_deref() };
+        let until = options.until;
+        let launch = Launch { code: &self.0, grid, params, memory, checks, watch: watch.as_deref(), until };
         let blocks = launch.blocks();
         // Races are looked for in order, if no block can wait for another one: the same report each time.
         if options.sequential || blocks <= 1 || (watch.is_some() && !orders) {
@@ -125,7 +129,7 @@ impl Program {
         }
         let (code, params, memory, watch) = (self.0.clone(), params.into(), memory.clone(), watch.clone());
         let shared =
-            Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, progress: Progress::default() });
+            Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, progress: Progress::default() });
         pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
         launch.finish(&shared.progress, options)
     }
@@ -150,6 +154,7 @@ struct Launch<'a> {
     memory: &'a Memory,
     checks: Checks,
     watch: Option<&'a Watch>,
+    until: Option<Instant>,
 }
 
 /// A launch that several threads run. Some may still hold it afterwards, but touch none of its memory.
@@ -160,14 +165,15 @@ struct SharedLaunch {
     memory: Memory,
     checks: Checks,
     watch: Option<Arc<Watch>>,
+    until: Option<Instant>,
     progress: Progress,
 }
 
 impl pool::Shared for SharedLaunch {
     fn work(&self, reinforce: &dyn Fn()) {
-        let SharedLaunch { code, grid, params, memory, checks, watch, progress } = self;
-        let (grid, checks, watch) = (*grid, *checks, watch.as_deref());
-        Launch { code, grid, params, memory, checks, watch }.work(progress, reinforce);
+        let SharedLaunch { code, grid, params, memory, checks, watch, until, progress } = self;
+        let (grid, checks, watch, until) = (*grid, *checks, watch.as_deref(), *until);
+        Launch { code, grid, params, memory, checks, watch, until }.work(progress, reinforce);
     }
 }
 
@@ -232,6 +238,7 @@ impl Launch<'_> {
             progress.wait(self.blocks(), waits.get().is_multiple_of(WAITS).then_some(reinforce))
         };
         let mut machine = Machine::new(self.code, self.memory, self.grid, (self.checks, self.watch), &wait);
+        machine.until = self.until;
         let arguments = self.arguments();
         while let Some(number) = next {
             self.run_block(&mut machine, &arguments, number, progress);

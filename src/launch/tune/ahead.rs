@@ -1,10 +1,12 @@
 //! Candidates before any of them runs: their kernels compiled on all cores, and what is known about the code.
 
+use std::time::Duration;
+
 use super::key::hash;
 use super::prune::{Qualities, estimate};
 use crate::backend::ptx::remarks::Way;
 use crate::error::{Error, Result};
-use crate::launch::ahead::{Described, Kernels, compile_all};
+use crate::launch::ahead::{Described, Kernels, compile_each};
 use crate::runtime::Device;
 
 /// Names the kernels of a configuration.
@@ -33,12 +35,13 @@ fn described<S, C>(
     describe(state, configuration, Kernels::on(device).with_descriptions()).described()
 }
 
-/// Compiles the kernels of all configurations; what is known of the code of each, or what is wrong with it.
+/// Compiles the kernels of all configurations, each within a limit of time; what is known of the code of each, or what is wrong with it.
 pub(super) fn compiled<S, C>(
     device: Device,
     state: &mut S,
     configurations: &[C],
     describe: &Describe<S, C>,
+    limit: Option<Duration>,
 ) -> Vec<Result<Qualities>> {
     let mut all = Kernels::on(device);
     let mut kernels = Vec::with_capacity(configurations.len());
@@ -49,7 +52,7 @@ pub(super) fn compiled<S, C>(
         }));
     }
     // What fails fails again when it is to run, and says so then.
-    let _ = compile_all(all, |_| ());
+    let _ = compile_each(all, limit, |_| ());
     kernels.into_iter().map(|kernels| Ok(qualities(device, &kernels?))).collect::<Vec<Result<_, Error>>>()
 }
 

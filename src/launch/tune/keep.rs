@@ -8,7 +8,7 @@ use super::options::Tuner;
 use super::record::{Record, Records, Trial};
 use super::tuned::{Origin, Tuned};
 use crate::cache::disk::{ContentKey, DiskCache};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::Device;
 
 /// What is known without a measurement.
@@ -17,6 +17,8 @@ pub(super) struct Known {
     pub answer: Option<(usize, Origin)>,
     /// Why a record has none.
     pub notes: Vec<String>,
+    /// Configurations that are no good, as a search found that had to end, and why.
+    pub no_good: Vec<(String, String)>,
 }
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
@@ -33,21 +35,35 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
 
     /// The number of the configuration that an earlier search found; why none did.
     pub(super) fn known(&self, key: Option<&TuneKey>, all: &[C]) -> Result<Known> {
-        let Some(key) = key else { return Ok(Known { answer: None, notes: Vec::new() }) };
-        let mut notes = Vec::new();
+        let Some(key) = key else { return Ok(Known { answer: None, notes: Vec::new(), no_good: Vec::new() }) };
+        let (mut notes, mut no_good) = (Vec::new(), Vec::new());
         let file = self.record.as_ref().map(Records::read).transpose()?;
         for records in self.records.iter().chain(&file) {
             match records.find(key) {
                 Ok(record) => match all.iter().position(|c| text_of(c) == record.winner) {
-                    Some(at) => return Ok(Known { answer: Some((at, Origin::Record)), notes }),
+                    Some(at) => return Ok(Known { answer: Some((at, Origin::Record)), notes, no_good }),
                     None => notes.push(format!("the winner `{}` of the record is no configuration", record.winner)),
                 },
-                Err(why) => notes.push(why),
+                Err(why) => {
+                    notes.push(why);
+                    no_good.extend(records.stuck(key));
+                }
             }
         }
         let cached = self.cached.then(DiskCache::from_env).flatten().and_then(|disk| disk.get(&content_key(key)));
         let at = cached.and_then(|bytes| place(&bytes)).filter(|&at| at < all.len());
-        Ok(Known { answer: at.map(|at| (at, Origin::Cache)), notes })
+        Ok(Known { answer: at.map(|at| (at, Origin::Cache)), notes, no_good })
+    }
+
+    /// Notes in the record a configuration that ended the search, so that the next one leaves it out.
+    pub(super) fn keep_stuck(&self, key: TuneKey, configuration: String, why: &Error) -> Result<()> {
+        let Some(path) = &self.record else { return Ok(()) };
+        let mut records = Records::read(path)?;
+        let failed = |(text, why)| (text, Trial::Failed(why));
+        let mut trials: Vec<(String, Trial)> = records.stuck(&key).into_iter().map(failed).collect();
+        trials.push((configuration, Trial::Failed(why.to_string())));
+        records.put(Record { key, winner: String::new(), trials });
+        records.write(path)
     }
 
     /// Puts what was found where it is kept.

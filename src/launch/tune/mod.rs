@@ -2,20 +2,23 @@
 //!
 //! [`options`] is what a search is told, [`mod@space`] makes lists of configurations, [`key`] says what an answer is
 //! good for, [`record`] writes answers as text and [`keep`] finds them again, [`ahead`] compiles candidates and
-//! [`prune`] leaves some out, [`trying`] runs the rest, [`turns`] measures them, [`tuned`] is what was found, [`tuner`]
-//! does it all.
+//! [`prune`] leaves some out, [`sets`] are what the rest works on, [`within`] limits their time, [`trying`] runs and
+//! [`turns`] measures them, [`line`] says how far that is, [`tuned`] is what was found, [`tuner`] does it all.
 
 mod ahead;
 mod keep;
 mod key;
+mod line;
 mod options;
 mod prune;
 mod record;
+mod sets;
 mod space;
 mod trying;
 mod tuned;
 mod tuner;
 mod turns;
+mod within;
 
 pub use key::TuneKey;
 pub use options::Tuner;

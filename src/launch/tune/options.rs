@@ -1,15 +1,17 @@
 //! What a search is told beforehand.
 
 use std::fmt;
-use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::ahead::Describe;
+use super::line::Line;
 use super::record::Records;
+use super::sets::{Copies, Sets};
 use super::tuned::{Outcome, TuneStep};
 use crate::error::Result;
 use crate::launch::ahead::Kernels;
-use crate::runtime::Bench;
+use crate::runtime::{Bench, Scratch};
 
 type Keep<C> = Box<dyn Fn(&C) -> bool>;
 type Restore<S> = Box<dyn Fn(&mut S) -> Result<()>>;
@@ -47,6 +49,8 @@ pub struct Tuner<S, C> {
     pub(super) bench: Bench,
     pub(super) keep: Vec<Keep<C>>,
     pub(super) restore: Option<Restore<S>>,
+    pub(super) copies: Option<Copies<S>>,
+    pub(super) limit: Option<Duration>,
     pub(super) name: String,
     /// Is the user's cache asked?
     pub(super) cached: bool,
@@ -57,6 +61,8 @@ pub struct Tuner<S, C> {
     pub(super) most: Option<usize>,
     pub(super) check: Option<Check<S>>,
     pub(super) tell: Option<Tell<C>>,
+    /// The line of a terminal.
+    pub(super) line: Option<Line>,
 }
 
 impl<S, C> Default for Tuner<S, C> {
@@ -88,6 +94,8 @@ impl<S, C> Tuner<S, C> {
             bench: Bench::new(),
             keep: Vec::new(),
             restore: None,
+            copies: None,
+            limit: None,
             name: String::new(),
             cached: false,
             record: None,
@@ -97,6 +105,7 @@ impl<S, C> Tuner<S, C> {
             most: None,
             check: None,
             tell: None,
+            line: None,
         }
     }
 
@@ -145,6 +154,29 @@ impl<S, C> Tuner<S, C> {
     #[must_use]
     pub fn restore(self, restore: impl Fn(&mut S) -> Result<()> + 'static) -> Tuner<S, C> {
         Tuner { restore: Some(Box::new(restore)), ..self }
+    }
+
+    /// Each configuration has so long for its compilation and first run, and again for each of the parts in which it is
+    /// measured. One that takes longer is a failure.
+    ///
+    /// The search goes on when what runs has ended. A kernel on a GPU cannot be stopped: where it does not end within ten
+    /// times the limit, the search ends with [`Error::TimedOut`](crate::Error::TimedOut), and nothing runs on that GPU until
+    /// the process has ended. A search with [`Tuner::record`] writes there which configuration that was, and leaves it out
+    /// the next time. Compilers are waited for as `CUTLET_COMPILE_SECONDS` says. The interpreter of the cpu device stops;
+    /// what else the host does has to end by itself.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use std::time::Duration;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().runs(3)).limit(Duration::from_millis(200));
+    /// let pause = |(): &mut (), &millis: &u64| Ok(std::thread::sleep(Duration::from_millis(millis)));
+    /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [250, 1], pause)?;
+    /// assert_eq!(tuned.failures()[0].1.to_string(), "this configuration is not done after 200ms");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn limit(self, limit: Duration) -> Tuner<S, C> {
+        Tuner { limit: Some(limit), ..self }
     }
 
     /// The name of the search, which says what the answer depends on besides the kernels and the device: such as the
@@ -310,19 +342,46 @@ impl<S, C> Tuner<S, C> {
         Tuner { tell: Some(Box::new(tell)), ..self }
     }
 
-    pub(super) fn tell(&self, done: usize, total: usize, configuration: &C, outcome: Outcome<'_>) {
-        if let Some(tell) = &self.tell {
-            tell(&TuneStep { done, total, configuration, outcome });
-        }
+    /// Brings back what work has changed.
+    pub(super) fn restored(&self, sets: &mut Sets<'_, S>) -> Result<()> {
+        sets.restore(self.copies.as_ref(), |state| self.restore.as_ref().map_or(Ok(()), |restore| restore(state)))
     }
 
-    pub(super) fn restored(&self, state: &mut S) -> Result<()> {
-        self.restore.as_ref().map_or(Ok(()), |restore| restore(state))
+    /// Brings back what work has changed of what the program gave.
+    pub(super) fn left_restored(&self, sets: &mut Sets<'_, S>) -> Result<()> {
+        if sets.has_copies() { Ok(()) } else { self.restored(sets) }
+    }
+}
+
+impl<S: Scratch, C> Tuner<S, C> {
+    /// Does the work on copies, which are made for the search; the arrays of the program keep what they have, and need
+    /// not be restored. On a GPU there are so many copies that the second-level cache holds none of them when its turn
+    /// comes, as [`Bench::cold_sets`] counts them.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn add(x: ArrayMut<i32, 1>, tile: usize) {
+    ///     x.store(ct::bid(0), x.load(ct::bid(0), [tile]) + 1);
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().full([1000], 5)?;
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().runs(3)).scratch();
+    /// tuner.run(ct::Device::cpu(), &mut x, [64usize, 128], |x, &tile| {
+    ///     ct::launch(add, 1000usize.div_ceil(tile), (x, ct::Constant(tile)))
+    /// })?;
+    /// assert_eq!(x.to_vec()?, [5; 1000]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn scratch(self) -> Tuner<S, C> {
+        Tuner { copies: Some(Copies::new()), ..self }
     }
 }
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// [`Tuner::progress`] with a line on standard error for each step, if that is a terminal.
+    /// Says on standard error, if that is a terminal, how far the search is, in one line that is written over, and what
+    /// was measured of each configuration, or why it has failed or was left out.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -333,11 +392,33 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// ```
     #[must_use]
     pub fn show(self) -> Tuner<S, C> {
-        let shown = std::io::stderr().is_terminal();
-        self.progress(move |step| {
-            if shown {
-                eprintln!("{step}");
-            }
-        })
+        Tuner { line: Line::of_stderr(), ..self }
+    }
+
+    /// Says what is being done.
+    pub(super) fn doing(&self, done: usize, total: usize, what: &str) {
+        if let Some(line) = &self.line {
+            let name = if self.name.is_empty() { "tuning" } else { &self.name };
+            line.now(&format!("{name}: {done} of {total}: {what}"));
+        }
+    }
+
+    /// Takes the line away.
+    pub(super) fn done(&self) {
+        if let Some(line) = &self.line {
+            line.clear();
+        }
+    }
+
+    pub(super) fn tell(&self, done: usize, total: usize, configuration: &C, outcome: Outcome<'_>) {
+        let step = TuneStep { done, total, configuration, outcome };
+        if let Some(tell) = &self.tell {
+            tell(&step);
+        }
+        if let Some(line) = &self.line
+            && !matches!(step.outcome, Outcome::Runs)
+        {
+            line.stay(&step.to_string());
+        }
     }
 }

@@ -30,7 +30,8 @@ pub enum Trial {
 pub struct Record {
     /// What it is good for.
     pub key: TuneKey,
-    /// The configuration that won, as its `Debug` writes it.
+    /// The configuration that won, as its `Debug` writes it; empty where the search had to end, and the record only has what
+    /// ended it.
     pub winner: String,
     /// All configurations, as their `Debug` writes them: the fastest first, then those that have no times.
     pub trials: Vec<(String, Trial)>,
@@ -185,9 +186,22 @@ impl Records {
             .map(|((part, recorded), (_, now))| format!("{part} was `{recorded}` and is `{now}`"))
             .collect();
         if other.is_empty() {
-            return Ok(record);
+            let unfinished = || format!("the search of `{}` for {} had to end without a winner", key.name, key.device);
+            return if record.winner.is_empty() { Err(unfinished()) } else { Ok(record) };
         }
         Err(format!("the record of `{}` for {} is out of date: {}", key.name, key.device, other.join(", ")))
+    }
+}
+
+impl Records {
+    /// What ended searches of exactly this, and why.
+    pub(super) fn stuck(&self, key: &TuneKey) -> Vec<(String, String)> {
+        let records = self.all.iter().filter(|record| record.key == *key && record.winner.is_empty());
+        let failed = |(text, trial): &(String, Trial)| match trial {
+            Trial::Failed(why) => Some((text.clone(), why.clone())),
+            _ => None,
+        };
+        records.flat_map(|record| record.trials.iter().filter_map(failed)).collect()
     }
 }
 
@@ -343,7 +357,8 @@ fn close(records: &mut Records, open: Option<(usize, Draft)>) -> std::result::Re
     }
     let winner = winner.ok_or((at, "this record has no `winner`".to_owned()))?;
     let measured = |(text, trial): &(String, Trial)| *text == winner && matches!(trial, Trial::Times(_));
-    if !trials.iter().any(measured) {
+    let ended = winner.is_empty() && trials.iter().all(|(_, trial)| matches!(trial, Trial::Failed(_)));
+    if !ended && !trials.iter().any(measured) {
         return Err((at, format!("the winner `{winner}` of this record has no times")));
     }
     records.put(Record { key, winner, trials });

@@ -6,8 +6,10 @@ use super::ahead::compiled;
 use super::key::text_of;
 use super::options::Tuner;
 use super::prune::{Qualities, reasons};
+use super::sets::Sets;
 use super::tuned::{Outcome, Tuned};
 use super::turns::{Way, in_turns};
+use super::within::Ended;
 use crate::error::{Error, Result};
 use crate::runtime::{Device, Times};
 
@@ -24,36 +26,40 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// The configuration that is estimated to be the fastest, if that is wished for and known.
     pub(super) fn estimated(&self, device: Device, state: &mut S, all: &[C]) -> Option<usize> {
         let describe = self.most.and(self.kernels.as_ref())?;
-        let all: Vec<Option<Qualities>> = compiled(device, state, all, describe).into_iter().map(Result::ok).collect();
+        let all: Vec<Option<Qualities>> =
+            compiled(device, state, all, describe, self.limit).into_iter().map(Result::ok).collect();
         let known: Vec<Qualities> = all.iter().map(|q| q.unwrap_or_default()).collect();
         let reasons = reasons(&known, None);
         let estimate = |at: &usize| known[*at].estimate;
         (0..known.len()).filter(|&at| reasons[at].is_none() && estimate(&at).is_some()).min_by_key(estimate)
     }
 
-    /// Tries all configurations.
+    /// Tries all configurations but those that are known to be no good, with the reason.
     #[track_caller]
     pub(super) fn tried(
         &self,
         device: Device,
         state: &mut S,
         all: Vec<C>,
-        notes: Vec<String>,
+        no_good: &[(String, String)],
         work: Work<'_, S, C>,
-    ) -> Result<Tuned<C>> {
+    ) -> Result<Tuned<C>, Ended> {
         let total = all.len();
-        let mut tuned = Tuned { notes, ..Tuned::nothing() };
-        let mut reasons = self.reasons(device, state, &all);
+        let mut tuned = Tuned::nothing();
+        let mut reasons = self.reasons(device, state, &all, no_good);
         let mut reference = None;
         let mut running: Vec<(usize, C)> = Vec::new();
+        let mut sets = Sets::new(device, state, self.copies.as_ref())?;
         for (number, configuration) in all.into_iter().enumerate() {
             if let Some(why) = reasons[number].take() {
                 self.tell(number + 1, total, &configuration, Outcome::LeftOut(&why));
                 tuned.left_out.push((configuration, why));
                 continue;
             }
-            self.restored(state)?;
-            match self.once(device, state, &configuration, &mut reference, work) {
+            self.doing(number + 1, total, &text_of(&configuration));
+            self.restored(&mut sets)?;
+            let once = || self.once(device, &mut sets, &configuration, &mut reference, work);
+            match self.attempt(device, &configuration, once)? {
                 Ok(()) => {
                     self.tell(number + 1, total, &configuration, Outcome::Runs);
                     running.push((number, configuration));
@@ -64,11 +70,14 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
                 }
             }
         }
-        let measured = self.measured(device, state, running, work, &mut tuned.failures);
-        self.restored(state)?;
+        let measured = self.measured(device, &mut sets, running, work, &mut tuned.failures);
+        self.done();
+        if !matches!(&measured, Err(Ended { stuck: Some(_), .. })) {
+            self.left_restored(&mut sets)?;
+        }
         let (all, winner) = measured?;
         if all.is_empty() {
-            return Err(none_runs(tuned.failures));
+            return Err(none_runs(tuned.failures).into());
         }
         tuned.winner = winner;
         for (done, (configuration, times)) in all.into_iter().enumerate() {
@@ -79,11 +88,14 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     }
 
     /// Why each configuration is not run.
-    fn reasons(&self, device: Device, state: &mut S, all: &[C]) -> Vec<Option<String>> {
-        let Some(describe) = &self.kernels else { return vec![None; all.len()] };
-        let known: Vec<Qualities> =
-            compiled(device, state, all, describe).into_iter().map(Result::unwrap_or_default).collect();
-        reasons(&known, self.most)
+    fn reasons(&self, device: Device, state: &mut S, all: &[C], no_good: &[(String, String)]) -> Vec<Option<String>> {
+        let stuck = |c: &C| no_good.iter().find(|(text, _)| *text == text_of(c)).map(|(_, why)| why.clone());
+        let stuck: Vec<Option<String>> = all.iter().map(stuck).collect();
+        let Some(describe) = &self.kernels else { return stuck };
+        self.doing(0, all.len(), "compiling");
+        let known = compiled(device, state, all, describe, self.limit);
+        let known: Vec<Qualities> = known.into_iter().map(Result::unwrap_or_default).collect();
+        stuck.into_iter().zip(reasons(&known, self.most)).map(|(stuck, reason)| stuck.or(reason)).collect()
     }
 
     /// Runs a configuration once, and compares its result with that of the first one.
@@ -91,15 +103,15 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     fn once(
         &self,
         device: Device,
-        state: &mut S,
+        sets: &mut Sets<'_, S>,
         configuration: &C,
         reference: &mut Option<(String, Vec<f64>)>,
         work: Work<'_, S, C>,
     ) -> Result<()> {
-        work(state, configuration)?;
+        work(sets.next(), configuration)?;
         device.synchronize()?;
         let Some((result, tolerance)) = &self.check else { return Ok(()) };
-        let numbers = result(state)?;
+        let numbers = result(sets.last())?;
         match reference {
             None => {
                 *reference = Some((text_of(configuration), numbers));
@@ -114,19 +126,22 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     fn measured(
         &self,
         device: Device,
-        state: &mut S,
+        sets: &mut Sets<'_, S>,
         running: Vec<(usize, C)>,
         work: Work<'_, S, C>,
         failures: &mut Vec<(C, Error)>,
-    ) -> Result<Ranked<C>> {
+    ) -> Result<Ranked<C>, Ended> {
         let stream = device.default_stream();
-        let restore = |state: &mut S| self.restored(state);
-        let measure = |state: &mut S, all: &[&C]| {
-            let ways: Vec<_> = all.iter().map(|&c| move |state: &mut S| work(state, c)).collect();
-            let ways: Vec<Way<'_, S>> = ways.iter().map(|way| way as _).collect();
-            in_turns(self.bench, &stream, state, &ways, &restore)
+        let restore = |sets: &mut Sets<'_, S>| self.restored(sets);
+        let measure = |sets: &mut Sets<'_, S>, all: &[&C]| {
+            let ways: Vec<_> = all.iter().map(|&c| move |sets: &mut Sets<'_, S>| work(sets.next(), c)).collect();
+            let ways: Vec<Way<'_, Sets<'_, S>>> = ways.iter().map(|way| way as _).collect();
+            in_turns(self.bench, &stream, sets, &ways, &restore, &|at, part| {
+                self.doing(at + 1, all.len(), &format!("measuring {}", text_of(all[at])));
+                self.attempt(device, all[at], part)
+            })
         };
-        let times = measure(state, &running.iter().map(|(_, c)| c).collect::<Vec<_>>())?;
+        let times = measure(sets, &running.iter().map(|(_, c)| c).collect::<Vec<_>>())?;
         let mut all = Vec::new();
         for ((number, configuration), times) in running.into_iter().zip(times) {
             match times {
@@ -138,7 +153,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         all.sort_by_key(|(_, _, times)| times.median());
         let winner = match &all[..] {
             [(first, a, _), (second, b, _), ..] => {
-                let again = measure(state, &[a, b])?;
+                let again = measure(sets, &[a, b])?;
                 match &again[..] {
                     [Ok(of_first), Ok(of_second)] => {
                         let [x, y] = [of_first, of_second].map(|times| times.median().as_secs_f64());

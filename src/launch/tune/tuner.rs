@@ -6,8 +6,10 @@ use super::keep::Known;
 use super::key::text_of;
 use super::options::Tuner;
 use super::record::{Record, Trial};
+use super::sets::Sets;
 use super::trying::none_runs;
 use super::tuned::{Chosen, Origin, Outcome, Tuned};
+use super::within::Ended;
 use crate::error::{Error, Result};
 use crate::runtime::{Device, Times};
 
@@ -40,16 +42,25 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let mut all = self.kept(configurations)?;
         let key = self.key(device, state, &all)?;
         let asked = key.as_ref().filter(|_| !self.afresh);
-        let Known { answer, notes } = self.known(asked, &all)?;
+        let Known { answer, notes, no_good } = self.known(asked, &all)?;
         if let Some((at, origin)) = answer {
             return Ok(Tuned::known(all.swap_remove(at), origin, notes));
         }
         let texts: Vec<String> = all.iter().map(text_of).collect();
-        let tuned = self.tried(device, state, all, notes, &work)?;
-        if let Some(key) = key {
-            self.keep_found(key, &texts, &tuned)?;
+        match self.tried(device, state, all, &no_good, &work) {
+            Ok(tuned) => {
+                if let Some(key) = key {
+                    self.keep_found(key, &texts, &tuned)?;
+                }
+                Ok(Tuned { notes, ..tuned })
+            }
+            Err(Ended { error, stuck }) => {
+                if let (Some(key), Some(stuck)) = (key, stuck) {
+                    self.keep_stuck(key, stuck, &error)?;
+                }
+                Err(error)
+            }
         }
-        Ok(tuned)
     }
 
     /// A configuration without a measurement: `explicit`, if there is one; else the winner of a record that is good
@@ -81,7 +92,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
         let mut all = self.kept(configurations)?;
         let key = self.key(device, state, &all)?;
-        let Known { answer, notes } = self.known(key.as_ref(), &all)?;
+        let Known { answer, notes, .. } = self.known(key.as_ref(), &all)?;
         let (at, origin) = answer.unwrap_or_else(|| match self.estimated(device, state, &all) {
             Some(at) => (at, Origin::Estimate),
             None => (0, Origin::Default),
@@ -113,11 +124,15 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         work: impl Fn(&mut S, &C) -> Result<()>,
     ) -> Result<Tuned<C>> {
         let stream = device.default_stream();
-        let mut tuned = self.searched(next, |configuration| {
-            self.restored(state)?;
-            self.bench.run(&stream, || work(state, configuration))
-        });
-        self.restored(state)?;
+        let mut sets = Sets::new(device, state, self.copies.as_ref())?;
+        let mut tuned = self
+            .searched(next, |configuration| {
+                self.restored(&mut sets)?;
+                let measure = || self.bench.run(&stream, || work(sets.next(), configuration));
+                self.attempt(device, configuration, measure)
+            })
+            .map_err(|ended| ended.error)?;
+        self.left_restored(&mut sets)?;
         if tuned.successes.is_empty() {
             return Err(none_runs(tuned.failures));
         }
@@ -141,14 +156,15 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// That of the first configuration, where the record has times of none.
     #[track_caller]
     pub fn replay(&self, record: &Record, next: impl FnMut(&[(C, Times)]) -> Option<C>) -> Result<Tuned<C>> {
-        let mut tuned = self.searched(next, |configuration| {
+        let measured = |configuration: &C| {
             let text = text_of(configuration);
             match record.trial(&text) {
                 Some(Trial::Times(times)) => Ok(Times::of(times.clone())),
                 Some(Trial::Failed(why) | Trial::LeftOut(why)) => Err(Error::argument(why)),
                 None => Err(Error::argument(format!("the record has no `{text}`"))),
             }
-        });
+        };
+        let mut tuned = self.searched(next, |c| Ok(measured(c))).map_err(|ended| ended.error)?;
         if tuned.successes.is_empty() {
             return Err(none_runs(tuned.failures));
         }
@@ -160,14 +176,15 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     fn searched(
         &self,
         mut next: impl FnMut(&[(C, Times)]) -> Option<C>,
-        mut measure: impl FnMut(&C) -> Result<Times>,
-    ) -> Tuned<C> {
+        mut measure: impl FnMut(&C) -> Result<Result<Times>, Ended>,
+    ) -> Result<Tuned<C>, Ended> {
         let mut tuned = Tuned::nothing();
         while let Some(configuration) =
             std::iter::from_fn(|| next(&tuned.successes)).find(|c| self.keep.iter().all(|keep| keep(c)))
         {
             let done = tuned.successes.len() + tuned.failures.len() + 1;
-            match measure(&configuration) {
+            self.doing(done, done, &text_of(&configuration));
+            match measure(&configuration)? {
                 Ok(times) => {
                     self.tell(done, done, &configuration, Outcome::Measured(&times));
                     tuned.successes.push((configuration, times));
@@ -178,7 +195,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
                 }
             }
         }
-        tuned
+        self.done();
+        Ok(tuned)
     }
 
     #[track_caller]

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use super::within::Ended;
 use crate::error::Result;
 use crate::runtime::{Bench, Stream, Times};
 
 /// Does the work on a state.
 pub(super) type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
+
+/// Does a part of the runs of one way, by its number: its times, or why it fails.
+pub(super) type Attempt<'a> = &'a dyn Fn(usize, &mut dyn FnMut() -> Result<Times>) -> Result<Result<Times>, Ended>;
 
 /// Turns that each candidate has at most.
 const TURNS: usize = 5;
@@ -15,14 +19,15 @@ const TURNS: usize = 5;
 /// Each part begins with what `restore` makes. A way that fails has no further turn.
 ///
 /// # Errors
-/// What restoring answers.
+/// What restoring answers, and what `attempt` ends the search for.
 pub(super) fn in_turns<S>(
     bench: Bench,
     stream: &Stream,
     state: &mut S,
     ways: &[Way<'_, S>],
     restore: &dyn Fn(&mut S) -> Result<()>,
-) -> Result<Vec<Result<Times>>> {
+    attempt: Attempt<'_>,
+) -> Result<Vec<Result<Times>>, Ended> {
     let runs = bench.num_runs();
     let turns = runs.clamp(1, TURNS);
     let mut all: Vec<Result<Vec<Duration>>> = ways.iter().map(|_| Ok(Vec::new())).collect();
@@ -34,7 +39,7 @@ pub(super) fn in_turns<S>(
             let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };
             let Ok(times) = &mut all[at] else { continue };
             restore(state)?;
-            match bench.run(stream, || ways[at](state)) {
+            match attempt(at, &mut || bench.run(stream, || ways[at](state)))? {
                 Ok(more) => times.extend(more.all()),
                 Err(error) => all[at] = Err(error),
             }

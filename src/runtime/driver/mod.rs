@@ -94,6 +94,8 @@ driver_table! {
     context_enable_peer = "cuCtxEnablePeerAccess"(other: CUcontext, flags: c_uint);
     /// Waits for all work of the current context.
     context_synchronize = "cuCtxSynchronize"();
+    /// Is all work of a stream done?
+    stream_query = "cuStreamQuery"(stream: CUstream);
     /// Makes a stream.
     stream_create = "cuStreamCreate"(stream: *mut CUstream, flags: c_uint);
     /// The context of a stream; of the null stream the current one.
@@ -132,6 +134,8 @@ driver_table! {
     event_record = "cuEventRecord"(event: CUevent, stream: CUstream);
     /// Waits for an event.
     event_synchronize = "cuEventSynchronize"(event: CUevent);
+    /// Is an event reached?
+    event_query = "cuEventQuery"(event: CUevent);
     /// Time between two recorded events.
     event_elapsed = "cuEventElapsedTime"(milliseconds: *mut f32, start: CUevent, end: CUevent);
     /// Makes a memory pool.
@@ -267,6 +271,18 @@ impl Driver {
         // SAFETY: the pointer is valid.
         unsafe { self.driver_version(&mut version) }?;
         Ok(version)
+    }
+
+    /// What an answer says about work: is it done?
+    ///
+    /// # Errors
+    /// Any other answer than that it is, or is not.
+    pub(crate) fn is_done(answer: Result<()>) -> Result<bool> {
+        match answer {
+            Ok(()) => Ok(true),
+            Err(Error::Driver { code, .. }) if code == "CUDA_ERROR_NOT_READY" => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// What a status means that was received elsewhere than as the answer of a call.

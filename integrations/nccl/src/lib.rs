@@ -1,0 +1,25 @@
+//! Kernels of cutlet on several GPUs, one process and one thread for all of them: each rank has a device, a stream and
+//! arrays of its own, and [`AllReduce`] adds arrays of all ranks up, by NCCL ([`Nccl`]) or on the host ([`OnHost`]).
+//!
+//! [`TensorParallel`] is what that is for: a multilayer perceptron whose weights are cut between ranks.
+//!
+//! ```
+//! use cutlet_nccl::{OnHost, Shape, TensorParallel};
+//!
+//! let ranks = OnHost::new(&[cutlet::Device::cpu(); 2])?;
+//! let mut layer = TensorParallel::new(ranks, Shape { tokens: 40, width: 64, hidden: 192 }, 1)?;
+//! layer.forward()?;
+//! assert_eq!(layer.output(0).to_vec()?, layer.output(1).to_vec()?);
+//! # Ok::<(), cutlet::Error>(())
+//! ```
+
+mod kernels;
+mod mlp;
+mod nccl;
+mod on_host;
+mod ranks;
+
+pub use mlp::{Shape, TensorParallel};
+pub use nccl::Nccl;
+pub use on_host::OnHost;
+pub use ranks::{AllReduce, Rank, Summed};

@@ -1,0 +1,148 @@
+//! A limit of time for what a thread waits for: events, streams and devices are asked again and again then, and no longer
+//! than that. Work on a GPU goes on all the same: nothing stops a kernel but the end of its process.
+
+use std::cell::Cell;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+thread_local! {
+    static CURRENT: Cell<Option<Deadline>> = const { Cell::new(None) };
+}
+
+/// Until when a thread waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    limit: Duration,
+    end: Instant,
+}
+
+/// Longest pause between two looks at what is waited for.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+
+impl Deadline {
+    /// That of the calling thread.
+    pub fn current() -> Option<Deadline> {
+        CURRENT.get()
+    }
+
+    /// What is left of it.
+    pub fn left(self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits until `done`, in pauses that grow.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; those of `done`.
+    pub fn wait(self, what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+        let mut pause = Duration::from_micros(10);
+        while !done()? {
+            let left = self.left();
+            if left.is_zero() {
+                return Err(self.missed(what));
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// What `work` gives, in a thread of its own, which goes on where it is too late.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; those of the work.
+    pub fn wait_apart(self, what: &str, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        let (done, result) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name(what.to_owned());
+        let spawned = thread.spawn(move || {
+            let _ = done.send(work());
+        });
+        spawned.map_err(|source| Error::Io { path: "a thread that waits".into(), source })?;
+        result.recv_timeout(self.left()).unwrap_or_else(|_| Err(self.missed(what)))
+    }
+
+    fn missed(self, what: &str) -> Error {
+        Error::TimedOut { what: what.to_owned(), limit: self.limit }
+    }
+}
+
+/// When what the calling thread does has to be done.
+pub(crate) fn launch_end() -> Option<Instant> {
+    Deadline::current().map(|deadline| deadline.end)
+}
+
+/// Does work that waits no longer than so; it is late also where it ends by itself, but later.
+///
+/// # Errors
+/// [`Error::TimedOut`]; those of the work.
+pub(crate) fn limited<X>(limit: Duration, what: &str, work: impl FnOnce() -> Result<X>) -> Result<X> {
+    /// Puts back what was before.
+    struct Restore(Option<Deadline>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let Some(end) = Instant::now().checked_add(limit) else { return work() };
+    let deadline = Deadline { limit, end };
+    let _restore = Restore(CURRENT.replace(Some(deadline)));
+    let made = work()?;
+    if deadline.left().is_zero() { Err(deadline.missed(what)) } else { Ok(made) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn waiting_ends() {
+        let never = limited(SOON, "the work", || Deadline::current().unwrap().wait("an event", || Ok(false)));
+        let Err(Error::TimedOut { what, limit }) = never else { panic!("{never:?}") };
+        assert_eq!((what.as_str(), limit), ("an event", SOON));
+        assert!(Deadline::current().is_none());
+        let mut looks = 0;
+        let third = || {
+            looks += 1;
+            Ok(looks == 3)
+        };
+        limited(Duration::from_secs(60), "the work", || Deadline::current().unwrap().wait("an event", third)).unwrap();
+        assert_eq!(looks, 3);
+    }
+
+    #[test]
+    fn waiting_in_another_thread_ends() {
+        let (release, held) = mpsc::channel::<()>();
+        let late = limited(SOON, "the work", || {
+            let hang = move || {
+                let _ = held.recv();
+                Ok(())
+            };
+            Deadline::current().unwrap().wait_apart("the device", hang)
+        });
+        assert!(matches!(late, Err(Error::TimedOut { .. })), "{late:?}");
+        drop(release);
+        limited(Duration::from_secs(60), "the work", || Deadline::current().unwrap().wait_apart("it", || Ok(())))
+            .unwrap();
+    }
+
+    #[test]
+    fn what_ends_late_is_late_and_limits_nest() {
+        let slow = || {
+            std::thread::sleep(SOON * 2);
+            Ok(())
+        };
+        let late = limited(SOON, "the work", slow);
+        assert_eq!(late.unwrap_err().to_string(), "the work is not done after 20ms");
+        limited(Duration::from_secs(60), "all", || {
+            let _ = limited(SOON, "a part", || Ok(()));
+            assert_eq!(Deadline::current().unwrap().limit, Duration::from_secs(60));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(limited(Duration::MAX, "all", || Ok(7)).unwrap(), 7);
+    }
+}
