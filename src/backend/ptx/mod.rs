@@ -164,7 +164,7 @@ fn build(
 /// The module with its loops rotated, if there are loops in which a product that runs on its own waits
 /// for another one.
 fn rotated(module: &Module, inference: &infer::Inference<'_>) -> Option<Module> {
-    let alone = |id: OpId| matches!(inference.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous());
+    let alone = |id: OpId| inference.runs_alone(id);
     if inference.products.keys().filter(|&&id| alone(id)).count() < 2 {
         return None;
     }

@@ -124,6 +124,11 @@ impl<'m> Inference<'m> {
         }
     }
 
+    /// Is this a product that runs on its own?
+    pub fn runs_alone(&self, id: OpId) -> bool {
+        matches!(self.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous())
+    }
+
     fn infer(&mut self, body: BlockId) {
         self.halves = halving::Halves::collect(self.module, body);
         self.collect_pointer_runs(body);

@@ -12,7 +12,7 @@ use crate::layout::SharedLayout;
 pub(super) const STEP_BYTES: i64 = 32;
 
 /// How one matrix stands in shared memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Staged {
     /// Contiguous along k (else along m or n)?
     pub along_k: bool,
