@@ -35,6 +35,7 @@ impl Inference<'_> {
                 Some(layout) => (layout.vector_len(k_axis), k_axis) > (layout.vector_len(other), other),
                 None => true,
             },
+            most_span: self.beside.most_span(module, value),
         };
         MmaPlan::new(&MmaRequest {
             extents,

@@ -36,6 +36,9 @@ pub struct OperandSpec {
     /// Are elements along k neighbours in shared memory (or those along m, n)? Best is what its producer
     /// has in consecutive registers, so that it is stored in long vectors; 8-bit operands like k better.
     pub k_contiguous: bool,
+    /// Most bytes of its rows in shared memory where k is not contiguous: 128, or fewer if they shall divide those of its
+    /// neighbours, too ([`MmaPlan::widened_by`](super::MmaPlan::widened_by)).
+    pub most_span: i64,
 }
 
 /// How one operand has to be brought.

@@ -8,7 +8,7 @@ use crate::target::Target;
 
 fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
     let [a, b, acc] = types;
-    let spec = |dtype, k_contiguous| OperandSpec { dtype, signed: true, k_contiguous };
+    let spec = |dtype, k_contiguous| OperandSpec { dtype, signed: true, k_contiguous, most_span: 128 };
     MmaRequest {
         extents,
         rank: if extents[0] > 1 { 3 } else { 2 },
