@@ -27,6 +27,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/in_order", in_order);
     suite.test("extents/scans", scans);
     each!(products: f16 f32);
+    each!(wide_products: f16 bf16 f8e4m3fn);
     suite.test("extents/batches", batches);
     suite.test("extents/blocks", blocks);
     suite.test("extents/control", control);
@@ -444,6 +445,40 @@ fn products<T: ct::element::MmaInput<T, f32>>(session: Session) -> Result<()> {
     Ok(())
 }
 
+/// Products of arrays that the copy engine knows, of which each one is as wide as an instruction may be, in both orders.
+fn wide_products<T: ct::element::MmaInput<T, f32>>(session: Session) -> Result<()> {
+    fn kernel<T: ct::element::MmaInput<T, f32>>(
+        a: Array<T, 2>,
+        b: Array<T, 2>,
+        y: ArrayMut<f32, 2>,
+        [m, n, k]: [usize; 3],
+    ) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+            ct::mma(a.load((i, step), [m, k]), b.load((step, j), [k, n]), sum)
+        });
+        y.store((i, j), sum);
+    }
+    let [m, n, k] = [208, 208, 112];
+    let data = [random::<T>(1, m * k, Spread::Whole(4)), random::<T>(2, n * k, Spread::Whole(4))];
+    let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [n, k])?);
+    let rows: Vec<T> = (0..n * k).map(|at| data[1][at % n * k + at / n]).collect();
+    let rows = session.array(&rows, [k, n])?;
+    for tile in [[128, 192, 64], [192, 96, 32], [64, 176, 96]] {
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        for by_columns in [false, true] {
+            let mut y = session.unwritten::<f32, 2>([m, n])?;
+            let b = if by_columns { b.transpose()? } else { rows.view() };
+            session.launch(kernel::<T>, grid, (&a, b, &mut y, Constant(tile)))?;
+            session.check(&format!("{tile:?}, by columns: {by_columns}"), &y, &|[i, j]| {
+                let terms = (0..k).map(|p| data[0][i * k + p].to_f64() * data[1][j * k + p].to_f64());
+                Want::exactly(terms.sum::<f64>() as f32)
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// Products of bytes in batches.
 fn batches(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 3>, b: Array<u8, 3>, y: ArrayMut<i32, 3>) {
@@ -633,8 +668,8 @@ fn attention(session: Session) -> Result<()> {
         });
         y.store((row, 0), sum / weight);
     }
-    for [m, n, d] in [[48, 64, 96], [16, 96, 80]] {
-        let [queries, keys] = [50, 100];
+    for [m, n, d] in [[48, 64, 96], [16, 96, 80], [64, 176, 64], [64, 48, 192]] {
+        let [queries, keys] = [50, 2 * n + 9];
         let data: Vec<Vec<f16>> = [(1, queries), (2, keys), (3, keys)]
             .map(|(seed, rows)| {
                 random::<f32>(seed, rows * d, Spread::Whole(8)).iter().map(|x| f16::from_f32(x / 8.0)).collect()
