@@ -681,7 +681,7 @@ fn attention(session: Session) -> Result<()> {
         let grid = [queries.div_ceil(m)];
         session.launch(kernel, grid, (&q?, &k?, &v?, &mut y, Constant([m, n, d])))?;
         let wide = |list: &[f16], row: usize| list[row * d..][..d].iter().map(|x| x.to_f64()).collect::<Vec<_>>();
-        session.check("attention", &y, &|[i, j]| {
+        let row = |i: usize| {
             let q = wide(&data[0], i);
             let scores: Vec<f64> = (0..keys)
                 .map(|row| wide(&data[1], row).iter().zip(&q).map(|(a, b)| a * b).sum::<f64>() * 0.125)
@@ -689,10 +689,14 @@ fn attention(session: Session) -> Result<()> {
             let most = scores.iter().copied().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
             let total: f64 = weights.iter().sum();
-            let value =
-                weights.iter().enumerate().map(|(row, w)| w * data[2][row * d + j].to_f64()).sum::<f64>() / total;
-            Want::Within { value, error: 2e-3 }
-        })?;
+            let mut sums = vec![0.0; d];
+            for (key, weight) in weights.iter().enumerate() {
+                sums.iter_mut().zip(wide(&data[2], key)).for_each(|(sum, v)| *sum += weight * v / total);
+            }
+            sums
+        };
+        let want: Vec<Vec<f64>> = (0..queries).map(row).collect();
+        session.check("attention", &y, &|[i, j]| Want::Within { value: want[i][j], error: 2e-3 })?;
     }
     Ok(())
 }

@@ -217,6 +217,9 @@ impl fmt::Display for Way {
                 if ragged { write!(f, "; tiles at the end element by element") } else { Ok(()) }
             }
             Way::Ahead { bytes, stages } => write!(f, "cp.async of {bytes} bytes into {stages} stages"),
+            Way::Streamed { boxes: 0, stages, .. } => {
+                write!(f, "TMA into {stages} stages by a producer, in the boxes of its neighbour")
+            }
             Way::Streamed { boxes, stages, blocks } => {
                 write!(f, "TMA into {stages} stages by a producer, boxes: {boxes}")?;
                 if blocks > 1 { write!(f, ", multicast over {blocks} blocks") } else { Ok(()) }

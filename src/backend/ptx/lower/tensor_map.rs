@@ -37,7 +37,11 @@ impl Lowering<'_> {
     /// 16 bytes, also where the array ends within one.
     pub fn tma_store_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
         let map = self.map_of(view, boxes, swizzle, false)?;
+        // Each element belongs to one place in one tile: stores of other warps do not meet it.
         let shape = ViewShape::of(self.module, view)?;
+        if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
+            return None;
+        }
         let fastest = shape.dim_map[contiguous_axis(self.module, &shape)?];
         let whole = shape.extent_divisor(self.module, &self.facts, fastest) * u64::from(map.element.bytes());
         whole.is_multiple_of(GRAIN).then_some(map)
