@@ -464,16 +464,17 @@ fn wide_products<T: ct::element::MmaInput<T, f32>>(session: Session) -> Result<(
     let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [n, k])?);
     let rows: Vec<T> = (0..n * k).map(|at| data[1][at % n * k + at / n]).collect();
     let rows = session.array(&rows, [k, n])?;
+    let numbers = data.each_ref().map(|list| list.iter().map(|x| x.to_f64()).collect::<Vec<f64>>());
+    let sum = |i: usize, j: usize| (0..k).map(|p| numbers[0][i * k + p] * numbers[1][j * k + p]).sum::<f64>() as f32;
+    let want: Vec<f32> = (0..m * n).map(|at| sum(at / n, at % n)).collect();
     for tile in [[128, 192, 64], [192, 96, 32], [64, 176, 96]] {
         let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
         for by_columns in [false, true] {
             let mut y = session.unwritten::<f32, 2>([m, n])?;
             let b = if by_columns { b.transpose()? } else { rows.view() };
             session.launch(kernel::<T>, grid, (&a, b, &mut y, Constant(tile)))?;
-            session.check(&format!("{tile:?}, by columns: {by_columns}"), &y, &|[i, j]| {
-                let terms = (0..k).map(|p| data[0][i * k + p].to_f64() * data[1][j * k + p].to_f64());
-                Want::exactly(terms.sum::<f64>() as f32)
-            })?;
+            session
+                .check(&format!("{tile:?}, by columns: {by_columns}"), &y, &|[i, j]| Want::exactly(want[i * n + j]))?;
         }
     }
     Ok(())

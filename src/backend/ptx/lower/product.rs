@@ -1,6 +1,7 @@
 //! Matrix products: operands into shared memory (or straight from registers), accumulator in place.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use super::ring::{Flight, Role};
@@ -98,9 +99,8 @@ impl Lowering<'_> {
         for (&id, plan) in members.iter().zip(&plans) {
             let [a, b, _] = module.op(id).operands[..] else { return Err("a product has three operands".to_owned()) };
             for (value, plan, is_left) in [(a, &plan.a, true), (b, &plan.b, false)] {
-                if !operands.contains_key(&(value, is_left)) {
-                    let brought = self.bring(value, plan)?;
-                    operands.insert((value, is_left), brought);
+                if let Entry::Vacant(place) = operands.entry((value, is_left)) {
+                    place.insert(self.bring(value, plan)?);
                 }
             }
         }
