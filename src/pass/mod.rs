@@ -5,6 +5,7 @@
 
 mod apart;
 mod bit_moves;
+mod bundle;
 mod canonicalize;
 mod cse;
 mod dce;
@@ -26,6 +27,7 @@ pub(crate) mod tests;
 
 pub use apart::run as apart;
 pub(crate) use bit_moves::with_reversals;
+pub(crate) use bundle::{Bundles, sums};
 pub use facts::{Facts, Range};
 pub(crate) use in_order::{commutes, with_order_kept};
 pub(crate) use inline_ptx::{as_meant, without_meanings};

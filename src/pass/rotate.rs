@@ -18,12 +18,17 @@
 //! asks for it, after that. Values are those of the loop as it was, bit for bit: the same operations on the
 //! same operands in another order.
 //!
+//! Either product may be several that belong together (`bundle`), each of the second ones with an accumulator of its own.
+//!
 //! Sound because the body has no effects but reads, so that its ops may change places within an iteration
 //! and loads that feed the moved product may come an iteration later; and because the peeled first
 //! iteration and the product after the loop stand in a branch that is taken when the loop runs at all.
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::bundle::{self, Bundles};
 use super::canonicalize::continues;
 use crate::dtype::DType;
 use crate::ir::table::Effect;
@@ -62,20 +67,30 @@ fn block(module: &mut Module, id: BlockId, wanted: &dyn Fn(OpId) -> bool) -> boo
 struct Turn {
     /// Ops that the first product needs, and that product.
     head: FxHashSet<OpId>,
-    /// The second product.
-    late: OpId,
-    /// The carried value that it makes.
-    position: usize,
+    /// The second product: all that belong together.
+    late: Rc<[OpId]>,
+    /// What it makes.
+    sums: Vec<Sum>,
     /// Ops that it needs and that can as well be computed an iteration later, in order.
     deferred: Vec<OpId>,
     /// Those of them that nothing else needs.
     moved: FxHashSet<OpId>,
     /// Values that it, or what is deferred, takes along to the next iteration, without the accumulator.
     carried: Vec<Value>,
-    /// Is its accumulator computed in the iteration itself (or comes from outside)?
-    accumulates: bool,
     /// Ops that overwrite an operand of a product that may still run: last.
     sunk: FxHashSet<OpId>,
+}
+
+/// Products that add up in turn, one or more.
+struct Sum {
+    /// The first of them.
+    first: OpId,
+    /// The result of the last one.
+    result: Value,
+    /// The carried value that this is.
+    position: usize,
+    /// Is the accumulator computed in the iteration itself (or comes from outside)?
+    accumulates: bool,
 }
 
 /// The body of a loop: its ops by value and by user.
@@ -162,48 +177,59 @@ fn is_scalar(module: &Module, value: Value) -> bool {
     matches!(module.ty(value), Type::Tile { shape, .. } if shape.iter().product::<i64>() == 1)
 }
 
+/// What products that belong together make, if each of their sums goes to the end of the body (`end`) and nowhere else.
+fn sums(body: &Body<'_>, late: &[OpId], end: OpId) -> Option<Vec<Sum>> {
+    let module = body.module;
+    let sum = |products: Vec<OpId>| {
+        let (first, last) = (products[0], products[products.len() - 1]);
+        let result = module.op(last).results[0];
+        let position = module.op(end).operands.iter().position(|&value| value == result)?;
+        (body.users(result) == [end]).then_some(Sum { first, result, position, accumulates: false })
+    };
+    bundle::sums(module, late).into_iter().map(sum).collect()
+}
+
 impl Turn {
     fn find(module: &Module, id: OpId, wanted: &dyn Fn(OpId) -> bool) -> Option<Turn> {
         let block = module.op(id).regions[0];
         let body = Body::of(module, block);
         let (args, ops) = (&module.block(block).args, &module.block(block).ops);
         let is_product = |id: OpId| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) && wanted(id);
-        let late = *ops.iter().rfind(|&&id| is_product(id))?;
-        let (end, result) = (*ops.last()?, module.op(late).results[0]);
-        if !body.is_plain() || body.users(result) != [end] {
-            return None;
-        }
-        let position = module.op(end).operands.iter().position(|&value| value == result)?;
-        let accumulated = args[position + 1];
-        let operands = module.op(late).operands.clone();
+        let bundles = Bundles::of(module, block, wanted);
+        let late = bundles.with(*ops.iter().rfind(|&&id| is_product(id))?);
+        let sums = if body.is_plain() { sums(&body, &late, *ops.last()?)? } else { return None };
+        let operands: Vec<Value> = late.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect();
         // The last of the products that the second one waits for, with what it needs itself.
-        let (before, _) = body.slice(&operands[..2]);
-        let early = *ops.iter().rfind(|id| before.contains(id) && is_product(**id))?;
-        let (head, needs) = body.slice(&module.op(early).results);
-        if needs.contains(&accumulated) {
+        let (before, _) = body.slice(&operands);
+        let early = bundles.with(*ops.iter().rfind(|id| before.contains(id) && is_product(**id))?);
+        let results: Vec<Value> = early.iter().map(|&id| module.op(id).results[0]).collect();
+        let (head, needs) = body.slice(&results);
+        if sums.iter().any(|sum| needs.contains(&args[sum.position + 1])) {
             return None;
         }
         let mut turn = Turn {
             head,
             late,
-            position,
+            sums,
             deferred: Vec::new(),
             moved: FxHashSet::default(),
             carried: Vec::new(),
-            accumulates: false,
             sunk: FxHashSet::default(),
         };
-        turn.operands(&body, &operands);
+        turn.operands(&body);
         turn.settle_moved(&body)?;
         turn.sink(&body);
         Some(turn)
     }
 
     /// Decides for each operand of the second product: from outside, deferred, or carried.
-    fn operands(&mut self, body: &Body<'_>, operands: &[Value]) {
+    fn operands(&mut self, body: &Body<'_>) {
         let module = body.module;
         let counter = module.block(body.block).args[0];
-        for (place, &operand) in operands.iter().enumerate() {
+        let factors = self.late.iter().flat_map(|&id| &module.op(id).operands[..2]).map(|&value| (value, None));
+        let starts = self.sums.iter().enumerate().map(|(index, sum)| (module.op(sum.first).operands[2], Some(index)));
+        let all: Vec<(Value, Option<usize>)> = factors.chain(starts).collect();
+        for (operand, sum) in all {
             let (ops, args) = body.slice(&[operand]);
             if ops.is_empty() && args.is_empty() {
                 continue;
@@ -212,8 +238,8 @@ impl Turn {
             if scalars && ops.iter().all(|&op| body.can_wait(op)) {
                 self.deferred.extend(ops);
                 self.carried.extend(args.into_iter().filter(|&arg| arg != counter));
-            } else if place == 2 {
-                self.accumulates = true;
+            } else if let Some(sum) = sum {
+                self.sums[sum].accumulates = true;
             } else {
                 self.carried.push(operand);
             }
@@ -229,7 +255,7 @@ impl Turn {
     /// Finds the deferred ops that go from their place; `None` if a load would then be made twice.
     fn settle_moved(&mut self, body: &Body<'_>) -> Option<()> {
         for &id in self.deferred.iter().rev() {
-            let goes = |user: &OpId| *user == self.late || self.moved.contains(user);
+            let goes = |user: &OpId| self.late.contains(user) || self.moved.contains(user);
             let op = body.module.op(id);
             if op.results.iter().all(|&result| body.users(result).iter().all(goes)) {
                 self.moved.insert(id);
@@ -245,7 +271,8 @@ impl Turn {
     fn sink(&mut self, body: &Body<'_>) {
         let module = body.module;
         for &value in &self.carried {
-            let Some(id) = body.maker(value).filter(|_| body.users(value) == [self.late]) else { continue };
+            let for_late = body.users(value).iter().all(|user| self.late.contains(user));
+            let Some(id) = body.maker(value).filter(|_| for_late) else { continue };
             let op = module.op(id);
             let bits = |value: Value| module.dtype(value).storage_bits();
             if op.code == Opcode::FToF && bits(value) < bits(op.operands[0]) {
@@ -291,7 +318,8 @@ impl Turn {
         for &op in ops.iter().filter(|op| self.stays(**op, &ops)) {
             emitter.copy(op, &mut values);
         }
-        let init = self.handed(emitter.module, &next, &values, values.resolve(args[self.position + 1]));
+        let begun: Vec<Value> = self.sums.iter().map(|sum| values.resolve(args[sum.position + 1])).collect();
+        let init = self.handed(emitter.module, &next, &values, &begun);
         let [first, last] = emitter.range(lower, upper, step);
 
         let turning = self.body(emitter.module, old, step);
@@ -301,9 +329,9 @@ impl Turn {
         emitter.ops.push(turned);
 
         let mut results = emitter.module.op(turned).results.clone();
-        let result = self.delayed(&mut emitter, args[0], last, &results);
+        let made = self.delayed(&mut emitter, args[0], last, &results);
         results.truncate(args.len() - 1);
-        results[self.position] = result;
+        self.sums.iter().zip(made).for_each(|(sum, result)| results[sum.position] = result);
         let end = emitter.module.add_op(Opcode::Yield, &[&results], vec![], vec![], &[], old.loc);
         emitter.ops.push(end);
         let done = emitter.ops;
@@ -313,22 +341,24 @@ impl Turn {
 
     /// Does an op of the body keep its iteration?
     fn stays(&self, op: OpId, ops: &[OpId]) -> bool {
-        op != self.late && !self.moved.contains(&op) && ops.last() != Some(&op)
+        !self.late.contains(&op) && !self.moved.contains(&op) && ops.last() != Some(&op)
     }
 
-    /// What an iteration hands to the next one: the old carried values, with the accumulator of the second product
-    /// (or, if it needs none, `otherwise`) in the place of its result, then what it takes along.
-    fn handed(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: Value) -> Vec<Value> {
+    /// What an iteration hands to the next one: the old carried values, with the accumulators of the second product
+    /// (or, if it needs none, `otherwise`) in the place of its results, then what it takes along.
+    fn handed(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: &[Value]) -> Vec<Value> {
         let mut all: Vec<Value> = next.iter().map(|&value| values.resolve(value)).collect();
-        let accumulator = module.op(self.late).operands[2];
-        all[self.position] = if self.accumulates { values.resolve(accumulator) } else { otherwise };
+        for (sum, &otherwise) in self.sums.iter().zip(otherwise) {
+            let accumulator = module.op(sum.first).operands[2];
+            all[sum.position] = if sum.accumulates { values.resolve(accumulator) } else { otherwise };
+        }
         all.extend(self.carried.iter().map(|&value| values.resolve(value)));
         all
     }
 
     /// The second product with what is deferred, for the iteration of which `counter` was the number and
-    /// that handed over these values; gives its result.
-    fn delayed(&self, emitter: &mut Emitter<'_>, argument: Value, counter: Value, handed: &[Value]) -> Value {
+    /// that handed over these values; gives its results.
+    fn delayed(&self, emitter: &mut Emitter<'_>, argument: Value, counter: Value, handed: &[Value]) -> Vec<Value> {
         let mut values = Substitution::new();
         values.replace(argument, counter);
         let taken = &handed[handed.len() - self.carried.len()..];
@@ -336,12 +366,14 @@ impl Turn {
         for &op in &self.deferred {
             emitter.copy(op, &mut values);
         }
-        // The accumulator may be an operand twice over: it has a place of its own.
-        let late = emitter.copy(self.late, &mut values);
-        if self.accumulates {
-            emitter.module.op_mut(late).operands[2] = handed[self.position];
+        for &id in &*self.late {
+            let late = emitter.copy(id, &mut values);
+            // The accumulator may be an operand twice over: it has a place of its own.
+            if let Some(sum) = self.sums.iter().find(|sum| sum.first == id && sum.accumulates) {
+                emitter.module.op_mut(late).operands[2] = handed[sum.position];
+            }
         }
-        emitter.module.op(late).results[0]
+        self.sums.iter().map(|sum| values.resolve(sum.result)).collect()
     }
 
     /// The body of the rotated loop.
@@ -355,7 +387,7 @@ impl Turn {
         let now = module.block(block).args.clone();
         let mut values = Substitution::new();
         for (index, (&arg, &new)) in args.iter().zip(&now).enumerate() {
-            if index != self.position + 1 {
+            if self.sums.iter().all(|sum| index != sum.position + 1) {
                 values.replace(arg, new);
             }
         }
@@ -364,8 +396,8 @@ impl Turn {
             emitter.copy(op, &mut values);
         }
         let previous = emitter.binary(Opcode::SubI, vec![Attr::Overflow(Overflow::None)], now[0], step);
-        let result = self.delayed(&mut emitter, args[0], previous, &now[1..]);
-        values.replace(args[self.position + 1], result);
+        let made = self.delayed(&mut emitter, args[0], previous, &now[1..]);
+        self.sums.iter().zip(&made).for_each(|(sum, &result)| values.replace(args[sum.position + 1], result));
         let rest = |op: &&OpId| self.stays(**op, &ops) && !self.head.contains(*op);
         let waiting = users_of(emitter.module, args[self.position + 1], &ops);
         for turn in [Turned::Beside, Turned::Behind, Turned::Last] {
@@ -382,7 +414,7 @@ impl Turn {
                 emitter.copy(op, &mut values);
             }
         }
-        let handed = self.handed(emitter.module, &next, &values, result);
+        let handed = self.handed(emitter.module, &next, &values, &made);
         let loc = emitter.module.op(end).loc;
         let end = emitter.module.add_op(Opcode::Continue, &[&handed], vec![], vec![], &[], loc);
         emitter.ops.push(end);

@@ -27,6 +27,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/in_order", in_order);
     suite.test("extents/scans", scans);
     each!(products: f16 f32);
+    each!(wide_products: f16 bf16 f8e4m3fn);
     suite.test("extents/batches", batches);
     suite.test("extents/blocks", blocks);
     suite.test("extents/control", control);
@@ -444,6 +445,41 @@ fn products<T: ct::element::MmaInput<T, f32>>(session: Session) -> Result<()> {
     Ok(())
 }
 
+/// Products of arrays that the copy engine knows, of which each one is as wide as an instruction may be, in both orders.
+fn wide_products<T: ct::element::MmaInput<T, f32>>(session: Session) -> Result<()> {
+    fn kernel<T: ct::element::MmaInput<T, f32>>(
+        a: Array<T, 2>,
+        b: Array<T, 2>,
+        y: ArrayMut<f32, 2>,
+        [m, n, k]: [usize; 3],
+    ) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+            ct::mma(a.load((i, step), [m, k]), b.load((step, j), [k, n]), sum)
+        });
+        y.store((i, j), sum);
+    }
+    let [m, n, k] = [208, 208, 112];
+    let data = [random::<T>(1, m * k, Spread::Whole(4)), random::<T>(2, n * k, Spread::Whole(4))];
+    let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [n, k])?);
+    let rows: Vec<T> = (0..n * k).map(|at| data[1][at % n * k + at / n]).collect();
+    let rows = session.array(&rows, [k, n])?;
+    let numbers = data.each_ref().map(|list| list.iter().map(|x| x.to_f64()).collect::<Vec<f64>>());
+    let sum = |i: usize, j: usize| (0..k).map(|p| numbers[0][i * k + p] * numbers[1][j * k + p]).sum::<f64>() as f32;
+    let want: Vec<f32> = (0..m * n).map(|at| sum(at / n, at % n)).collect();
+    for tile in [[128, 192, 64], [192, 96, 32], [64, 176, 96]] {
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        for by_columns in [false, true] {
+            let mut y = session.unwritten::<f32, 2>([m, n])?;
+            let b = if by_columns { b.transpose()? } else { rows.view() };
+            session.launch(kernel::<T>, grid, (&a, b, &mut y, Constant(tile)))?;
+            session
+                .check(&format!("{tile:?}, by columns: {by_columns}"), &y, &|[i, j]| Want::exactly(want[i * n + j]))?;
+        }
+    }
+    Ok(())
+}
+
 /// Products of bytes in batches.
 fn batches(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 3>, b: Array<u8, 3>, y: ArrayMut<i32, 3>) {
@@ -633,8 +669,8 @@ fn attention(session: Session) -> Result<()> {
         });
         y.store((row, 0), sum / weight);
     }
-    for [m, n, d] in [[48, 64, 96], [16, 96, 80]] {
-        let [queries, keys] = [50, 100];
+    for [m, n, d] in [[48, 64, 96], [16, 96, 80], [64, 176, 64], [64, 48, 192]] {
+        let [queries, keys] = [50, 2 * n + 9];
         let data: Vec<Vec<f16>> = [(1, queries), (2, keys), (3, keys)]
             .map(|(seed, rows)| {
                 random::<f32>(seed, rows * d, Spread::Whole(8)).iter().map(|x| f16::from_f32(x / 8.0)).collect()
@@ -646,7 +682,7 @@ fn attention(session: Session) -> Result<()> {
         let grid = [queries.div_ceil(m)];
         session.launch(kernel, grid, (&q?, &k?, &v?, &mut y, Constant([m, n, d])))?;
         let wide = |list: &[f16], row: usize| list[row * d..][..d].iter().map(|x| x.to_f64()).collect::<Vec<_>>();
-        session.check("attention", &y, &|[i, j]| {
+        let row = |i: usize| {
             let q = wide(&data[0], i);
             let scores: Vec<f64> = (0..keys)
                 .map(|row| wide(&data[1], row).iter().zip(&q).map(|(a, b)| a * b).sum::<f64>() * 0.125)
@@ -654,10 +690,14 @@ fn attention(session: Session) -> Result<()> {
             let most = scores.iter().copied().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
             let total: f64 = weights.iter().sum();
-            let value =
-                weights.iter().enumerate().map(|(row, w)| w * data[2][row * d + j].to_f64()).sum::<f64>() / total;
-            Want::Within { value, error: 2e-3 }
-        })?;
+            let mut sums = vec![0.0; d];
+            for (key, weight) in weights.iter().enumerate() {
+                sums.iter_mut().zip(wide(&data[2], key)).for_each(|(sum, v)| *sum += weight * v / total);
+            }
+            sums
+        };
+        let want: Vec<Vec<f64>> = (0..queries).map(row).collect();
+        session.check("attention", &y, &|[i, j]| Want::Within { value: want[i][j], error: 2e-3 })?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ options! {
         "kv-heads" kv_heads: Option<usize> = None,
         /// Length of the sequences.
         "seq" seq: Option<usize> = None,
-        /// Numbers of a query, key or value: a power of two.
+        /// Numbers of a query, key or value.
         "dim" dim: usize = 64,
         /// A query sees only the keys up to its own position.
         "causal" causal: bool = false,

@@ -109,7 +109,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let expanded = pass::without_scaled_products(module, false);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    let in_powers = pass::apart(module).map_err(Error::Unsupported)?;
+    let in_powers = pass::apart(module, true).map_err(Error::Unsupported)?;
     let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     build(module, entry, target, options).or_else(|problems| {
         if !options.tma {
@@ -128,7 +128,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
 #[doc(hidden)]
 pub fn rewritten(module: &Module) -> Module {
     let mut module = pass::without_scaled_products(module, false).unwrap_or_else(|| module.clone());
-    if let Ok(Some(cut)) = pass::apart(&module) {
+    if let Ok(Some(cut)) = pass::apart(&module, true) {
         module = cut;
     }
     if let Some(reloaded) = reload::reloaded(&module, module.entries[0].body, 1) {
@@ -164,7 +164,7 @@ fn build(
 /// The module with its loops rotated, if there are loops in which a product that runs on its own waits
 /// for another one.
 fn rotated(module: &Module, inference: &infer::Inference<'_>) -> Option<Module> {
-    let alone = |id: OpId| matches!(inference.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous());
+    let alone = |id: OpId| inference.runs_alone(id);
     if inference.products.keys().filter(|&&id| alone(id)).count() < 2 {
         return None;
     }

@@ -170,8 +170,9 @@ impl CodeRemarks {
         ))
     }
 
-    /// Notes the instructions of a matrix product: those among `lines` that multiply matrices.
-    pub(super) fn product(&mut self, module: &Module, id: OpId, lines: &[Line]) {
+    /// Notes the instructions of a matrix product, whose operands and result have these extents: those among `lines` that
+    /// multiply matrices.
+    pub(super) fn product(&mut self, module: &Module, id: OpId, shapes: [Vec<i64>; 3], lines: &[Line]) {
         if self.products.iter().any(|(known, _)| *known == id) {
             return;
         }
@@ -183,7 +184,6 @@ impl CodeRemarks {
             _ => ("fma".to_owned(), lines.iter().filter(|line| matches!(line, Line::Inst(_))).count()),
         };
         let op = module.op(id);
-        let shapes = [op.operands[0], op.operands[1], op.results[0]].map(|value| module.shape(value).to_vec());
         let product = Product { place: module.location(op.loc).cloned(), shapes, instruction, count: count as u32 };
         self.products.push((id, product));
     }
@@ -217,6 +217,9 @@ impl fmt::Display for Way {
                 if ragged { write!(f, "; tiles at the end element by element") } else { Ok(()) }
             }
             Way::Ahead { bytes, stages } => write!(f, "cp.async of {bytes} bytes into {stages} stages"),
+            Way::Streamed { boxes: 0, stages, .. } => {
+                write!(f, "TMA into {stages} stages by a producer, in the boxes of its neighbour")
+            }
             Way::Streamed { boxes, stages, blocks } => {
                 write!(f, "TMA into {stages} stages by a producer, boxes: {boxes}")?;
                 if blocks > 1 { write!(f, ", multicast over {blocks} blocks") } else { Ok(()) }

@@ -90,6 +90,14 @@ impl SharedMemory {
         Some(buffer)
     }
 
+    /// Makes the next buffers, of so many bytes in all, follow each other, if that is possible: then none of them lies
+    /// over another one.
+    pub fn begin_run(&mut self, bytes: u32) {
+        if self.next.next_multiple_of(PATTERN) + bytes > self.budget {
+            self.next = self.start;
+        }
+    }
+
     /// A buffer that is written next and dead once it has been read: one of those of earlier trips that nobody has
     /// touched since the last barrier, if there is one. Many trips in a row take turns with two buffers.
     pub fn allocate_for_trip(&mut self, bytes: u32) -> Option<Buffer> {

@@ -397,22 +397,22 @@ fn a_producer_streams_operands_of_products() {
 }
 
 /// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
-fn dependent_products(branch: bool) -> Module {
+fn dependent_products(branch: bool, keys: i64) -> Module {
     let mut k = Kernel::new("chain");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
     let output = k.array(DType::F32, 2, true);
     let ids = k.bids();
     let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
-    let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
-    let v = k.partition(&arrays[2], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, keys as i32], &[0, 1]);
+    let v = k.partition(&arrays[2], &[keys as i32, 64], &[0, 1]);
     let c = k.partition(&output, &[128, 64], &[0, 1]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let left = k.load(a, &[ids[0], zero]);
     let start = k.b.splat(DType::F32, 0, &[128, 64]);
-    let scores_start = k.b.splat(DType::F32, 0, &[128, 128]);
+    let scores_start = k.b.splat(DType::F32, 0, &[128, keys]);
     let int = k.tile(DType::I32, &[]);
     let (state, square, half) =
-        (k.tile(DType::F32, &[128, 64]), k.tile(DType::F32, &[128, 128]), k.tile(DType::F16, &[128, 128]));
+        (k.tile(DType::F32, &[128, 64]), k.tile(DType::F32, &[128, keys]), k.tile(DType::F16, &[128, keys]));
     let body = k.b.begin_block(&[int, state]);
     let args = k.b.module.block(body).args.clone();
     let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
@@ -450,8 +450,14 @@ fn dependent_products(branch: bool) -> Module {
 
 #[test]
 fn dependent_products_overlap_across_iterations() {
-    let compiled = check(&dependent_products(false)).pop().unwrap();
-    let text = &compiled.text;
+    for keys in [128, 96] {
+        let compiled = check(&dependent_products(false, keys)).pop().unwrap();
+        assert!(compiled.text.contains("m64n64k16"), "{}", compiled.text);
+        assert_overlapping(&compiled.text);
+    }
+}
+
+fn assert_overlapping(text: &str) {
     // The loop is the only place where a product runs on while the one before is waited for.
     let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let start = text[..both].rfind("\n$").unwrap();
@@ -471,7 +477,7 @@ fn dependent_products_overlap_across_iterations() {
 
 #[test]
 fn products_run_on_beside_a_branch_that_only_computes() {
-    let text = check(&dependent_products(true)).pop().unwrap().text;
+    let text = check(&dependent_products(true, 128)).pop().unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
     assert!(text[one..all].contains("neg.f32"), "the branch stands before the wait for the second product");

@@ -32,16 +32,19 @@ pub struct Cutter<'m> {
     /// The views of the boxes of a view.
     pub views: FxHashMap<Value, Rc<[Value]>>,
     problems: Vec<Diagnostic>,
+    /// Do reductions whose order does not matter combine boxes first (else each box is reduced first)?
+    pub in_strips: bool,
 }
 
 impl<'m> Cutter<'m> {
-    pub fn new(module: &'m mut Module) -> Cutter<'m> {
+    pub fn new(module: &'m mut Module, in_strips: bool) -> Cutter<'m> {
         Cutter {
             ops: Writer::new(module),
             values: Substitution::new(),
             cut: FxHashMap::default(),
             views: FxHashMap::default(),
             problems: Vec::new(),
+            in_strips,
         }
     }
 

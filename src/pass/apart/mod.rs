@@ -20,17 +20,19 @@ use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, Type};
 use emit::Cutter;
 
-/// A verified module with its tiles cut where their extents are not powers of two, if it has such tiles.
+/// A verified module with its tiles cut where their extents are not powers of two, if it has such tiles. `in_strips`:
+/// reductions whose order does not matter combine the boxes of a tile, and reduce one that is left; that pays where threads
+/// have neighbours of several boxes.
 ///
 /// # Errors
 /// Ops that cannot be done box by box, at the user's place.
-pub fn run(module: &Module) -> Result<Option<Module>, Vec<Diagnostic>> {
+pub fn run(module: &Module, in_strips: bool) -> Result<Option<Module>, Vec<Diagnostic>> {
     if !module.types().any(|(_, ty)| is_odd(ty)) {
         return Ok(None);
     }
     let mut module = module.clone();
     let bodies: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
-    let mut cutter = Cutter::new(&mut module);
+    let mut cutter = Cutter::new(&mut module, in_strips);
     bodies.into_iter().for_each(|body| dispatch::block(&mut cutter, body));
     cutter.finish()?;
     optimize(&mut module);

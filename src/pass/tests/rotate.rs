@@ -3,22 +3,31 @@
 use super::{optimize, random, well_formed};
 use crate::dtype::DType::{F32, I1, I32};
 use crate::ir::*;
-use crate::pass::rotate;
+use crate::pass::{apart, rotate};
 
-/// Elements of a tile as it is loaded and stored; matrices are 2 x 4, 4 x 2 and 2 x 2.
-const TILE: i64 = 8;
+/// Extents of matrices: rows and columns of a tile as it is loaded and stored. Others are the transposed one and the square
+/// of the rows.
+const EVEN: [i64; 2] = [2, 4];
+/// Columns that are cut.
+const ODD: [i64; 2] = [4, 3];
 
 struct Gen {
     b: Builder,
     state: u64,
     args: Vec<Value>,
     input: Value,
+    /// Extents of the matrices.
+    extents: [i64; 2],
 }
 
 const NONE: Attr = Attr::Overflow(Overflow::None);
 const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 
 impl Gen {
+    fn count(&self) -> i64 {
+        self.extents.iter().product()
+    }
+
     fn below(&mut self, bound: u64) -> u64 {
         self.state = self.state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.state >> 33) % bound
@@ -49,27 +58,31 @@ impl Gen {
         let ty = self.b.module.intern(ty);
         let id = self.b.op(Opcode::MakeTensorView, &[&[base], &[], &[]], vec![], vec![], &[ty]);
         let array = self.b.module.op(id).results[0];
-        let ty =
-            Type::PartitionView { tile: vec![TILE as i32], view: ty, dim_map: vec![0], padding: Some(Padding::Zero) };
+        let ty = Type::PartitionView {
+            tile: vec![self.count() as i32],
+            view: ty,
+            dim_map: vec![0],
+            padding: Some(Padding::Zero),
+        };
         let ty = self.b.module.intern(ty);
         self.b.simple(Opcode::MakePartitionView, &[array], vec![], ty)
     }
 
     /// A matrix of the input array, as floats.
     fn load(&mut self, place: Value, shape: &[i64]) -> Value {
-        let types = [Type::tile(I32, [TILE]), Type::Token].map(|ty| self.b.module.intern(ty));
+        let types = [Type::tile(I32, [self.count()]), Type::Token].map(|ty| self.b.module.intern(ty));
         let order = vec![Attr::MemOrder(MemOrder::Weak)];
         let id = self.b.op(Opcode::LoadView, &[&[self.input], &[place], &[]], order, vec![], &types);
         let tile = self.b.module.op(id).results[0];
         let floats = self.op(Opcode::IToF, &[tile], vec![Attr::Sign(Sign::Signed), NEAREST], F32);
-        let small = self.float(1.0 / 64.0, &[TILE]);
+        let small = self.float(1.0 / 64.0, &[self.count()]);
         let floats = self.op(Opcode::MulF, &[floats, small], vec![NEAREST], F32);
         let ty = self.b.module.intern(Type::tile(F32, shape));
         self.b.simple(Opcode::Reshape, &[floats], vec![], ty)
     }
 
     fn store(&mut self, view: Value, tile: Value, place: i32) {
-        let ty = self.b.module.intern(Type::tile(F32, [TILE]));
+        let ty = self.b.module.intern(Type::tile(F32, [self.count()]));
         let tile = self.b.simple(Opcode::Reshape, &[tile], vec![], ty);
         let token = self.b.module.intern(Type::Token);
         let place = self.int(place);
@@ -109,9 +122,10 @@ impl Gen {
 
     /// The body of the loop: gives the next values of the accumulator, a tile and a number.
     fn body(&mut self, counter: Value, [acc, tile, number]: [Value; 3], query: Value) -> [Value; 3] {
+        let extents = self.extents;
         let place = self.place(counter, number);
-        let left = self.load(place, &[2, 4]);
-        let zero = self.float(0.0, &[2, 2]);
+        let left = self.load(place, &extents);
+        let zero = self.float(0.0, &[extents[0]; 2]);
         let mut scores = self.mma(left, query, zero);
         if self.below(4) == 0 {
             scores = self.mma(tile, query, scores);
@@ -124,12 +138,12 @@ impl Gen {
             weights = self.branch(counter, weights);
         }
         let place = self.place(counter, number);
-        let value = if self.below(6) == 0 { left } else { self.load(place, &[2, 4]) };
+        let value = if self.below(6) == 0 { left } else { self.load(place, &extents) };
         let start = match self.below(5) {
             0 => acc,
             1 => self.float_op(acc, tile),
             2 => self.float_op(acc, acc),
-            3 => self.float(0.25, &[2, 4]),
+            3 => self.float(0.25, &extents),
             _ => value,
         };
         let acc = self.mma(weights, value, start);
@@ -141,17 +155,17 @@ impl Gen {
 }
 
 /// A kernel with one such loop, which only the seed decides.
-fn kernel(seed: u64) -> Module {
+fn kernel(seed: u64, extents: [i64; 2]) -> Module {
     let mut b = Builder::new();
     let params =
         [Type::ptr(I32), Type::ptr(I32), Type::ptr(F32), Type::scalar(I32), Type::scalar(I32), Type::scalar(I32)];
     let args = b.begin_entry("turning", &params);
-    let mut g = Gen { b, state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1, input: args[0], args };
+    let mut g = Gen { b, state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1, input: args[0], args, extents };
     g.input = g.view(g.args[0], I32);
     let output = g.view(g.args[2], F32);
     let one = g.int(1);
-    let query = g.load(one, &[4, 2]);
-    let (acc, tile) = (g.load(one, &[2, 4]), g.float(1.5, &[2, 4]));
+    let query = g.load(one, &[extents[1], extents[0]]);
+    let (acc, tile) = (g.load(one, &extents), g.float(1.5, &extents));
     let bound = |g: &mut Gen| match g.below(4) {
         0 => g.args[3],
         1 => g.args[5],
@@ -185,7 +199,7 @@ fn kernel(seed: u64) -> Module {
         if order[place] < 2 {
             g.store(output, result, order[place] as i32);
         } else {
-            let tile = g.load(result, &[2, 4]);
+            let tile = g.load(result, &extents);
             g.store(output, tile, 2);
         }
     }
@@ -193,39 +207,51 @@ fn kernel(seed: u64) -> Module {
     g.b.module
 }
 
+/// Rotates the loop of a module, and compares; false if it does not rotate.
+fn turns(module: &Module, seed: u64) -> bool {
+    let (mut module, expected, before) = (module.clone(), random::run(module), module.to_string());
+    if !rotate(&mut module, &|_| true) {
+        assert_eq!(module.to_string(), before, "seed {seed}");
+        return false;
+    }
+    well_formed(&module, &format!("seed {seed}, rotated"));
+    assert_eq!(random::run(&module), expected, "seed {seed}\n{before}\n{module}");
+    optimize(&mut module);
+    well_formed(&module, &format!("seed {seed}, rotated and optimized"));
+    assert_eq!(random::run(&module), expected, "seed {seed}, optimized\n{before}\n{module}");
+    true
+}
+
 #[test]
 fn rotated_loops_keep_their_meaning() {
     let mut rotated = 0;
     for seed in 0..600 {
-        let module = kernel(seed);
+        let module = kernel(seed, EVEN);
         well_formed(&module, &format!("seed {seed}"));
-        let expected = random::run(&module);
+        let mut optimized = module.clone();
+        optimize(&mut optimized);
         // As it is traced, and as a back end gets it.
-        for optimized in [false, true] {
-            let mut module = module.clone();
-            if optimized {
-                optimize(&mut module);
-            }
-            let before = module.to_string();
-            if !rotate(&mut module, &|_| true) {
-                assert_eq!(module.to_string(), before, "seed {seed}");
-                continue;
-            }
-            rotated += 1;
-            well_formed(&module, &format!("seed {seed}, rotated"));
-            assert_eq!(random::run(&module), expected, "seed {seed}\n{before}\n{module}");
-            optimize(&mut module);
-            well_formed(&module, &format!("seed {seed}, rotated and optimized"));
-            assert_eq!(random::run(&module), expected, "seed {seed}, optimized\n{before}\n{module}");
-        }
+        rotated += [module, optimized].iter().filter(|module| turns(module, seed)).count();
     }
     assert!(rotated > 600, "only {rotated} loops were rotated");
 }
 
 #[test]
+fn products_that_belong_together_turn_together() {
+    let mut rotated = 0;
+    for seed in 0..200 {
+        let module = apart(&kernel(seed, ODD), true).expect("boxes").expect("extents that are cut");
+        well_formed(&module, &format!("seed {seed}, cut"));
+        rotated += usize::from(turns(&module, seed));
+    }
+    assert!(rotated > 100, "only {rotated} loops were rotated");
+}
+
+#[test]
 fn loops_with_effects_stay() {
     // The first loop that is rotated no longer is once its body prints.
-    let mut module = (0..).map(kernel).find(|module| rotate(&mut module.clone(), &|_| true)).expect("a loop");
+    let mut module =
+        (0..).map(|seed| kernel(seed, EVEN)).find(|module| rotate(&mut module.clone(), &|_| true)).expect("a loop");
     let entry = module.entries[0].body;
     let mut loops = module.block(entry).ops.iter().filter(|&&op| module.op(op).code == Opcode::For);
     let body = module.op(*loops.next_back().expect("the loop")).regions[0];

@@ -140,6 +140,7 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     let tile = loop {
         let side = |random: &mut SmallRng, least: usize, most: usize| match random.random_range(0..12) {
             0 => 1 << random.random_range(0..8),
+            1 => *[24, 40, 48, 80, 96, 112, 160, 176, 192].choose(random).unwrap(),
             _ => 1 << random.random_range(least..=most),
         };
         let tile = match chained {

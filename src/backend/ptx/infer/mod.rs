@@ -18,6 +18,7 @@
 //! where it is used.
 
 mod access;
+mod beside;
 mod halves;
 mod halving;
 mod pieces;
@@ -84,6 +85,8 @@ pub struct Inference<'m> {
     halves: halving::Halves,
     /// Tiles that are taken apart.
     apart: Apart<'m>,
+    /// Right operands of products that are made side by side.
+    pub beside: beside::Beside,
     /// How often a value got another layout than it had.
     changes: usize,
 }
@@ -120,14 +123,21 @@ impl<'m> Inference<'m> {
             wishes: HashMap::new(),
             halves: halving::Halves::default(),
             apart: Apart::default(),
+            beside: beside::Beside::default(),
             changes: 0,
         }
+    }
+
+    /// Is this a product that runs on its own?
+    pub fn runs_alone(&self, id: OpId) -> bool {
+        matches!(self.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous())
     }
 
     fn infer(&mut self, body: BlockId) {
         self.halves = halving::Halves::collect(self.module, body);
         self.collect_pointer_runs(body);
         self.apart = Apart::of(self.module, body);
+        self.beside = beside::Beside::of(self.module, body);
         self.collect_accesses(body);
         self.place_pointer_runs();
         self.block(body);

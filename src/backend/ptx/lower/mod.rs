@@ -16,10 +16,11 @@
 //! * `own` — memory of the tile block's own;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
-//! * `product` — matrix products;
+//! * `product`, `bundle` — matrix products; those that are issued together;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
+//! * `neighbour` — tiles that lie side by side;
 //! * `roles`, `slice`, `ring` — warps that only load, for warps that only compute (sm_90a);
 //! * `cluster`, `differing` — pairs of tile blocks that share such loads.
 //!
@@ -30,6 +31,7 @@ mod assert;
 mod atomic;
 mod atomic_half;
 mod box_store;
+mod bundle;
 mod certain;
 mod cluster;
 mod control;
@@ -42,6 +44,7 @@ mod history;
 mod limit;
 mod listed;
 mod memory;
+mod neighbour;
 mod order;
 mod own;
 mod pieces;
@@ -86,7 +89,7 @@ use super::{pressure, whole_product};
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, ConstData, Elem, Entry, Global, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
-use crate::pass::Facts;
+use crate::pass::{Bundles, Facts};
 use crate::target::Target;
 
 /// Why an op could not be lowered: a sentence; the place is added by the caller.
@@ -125,6 +128,8 @@ pub struct Lowering<'m> {
     staged: HashMap<Value, Operand>,
     /// Loads whose elements their threads have in a stage.
     own_tiles: HashMap<OpId, pipeline::OwnTile>,
+    /// Products that are issued together.
+    bundles: Bundles,
     /// Products that may still be running, in the order in which they were issued.
     in_flight: Vec<ring::Flight>,
     /// Who is being lowered.
@@ -180,6 +185,7 @@ fn start<'m>(
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
+        bundles: Bundles::of(module, entry.body, &|id| inference.runs_alone(id)),
         in_flight: Vec::new(),
         role: ring::Role::All,
         rings: None,
@@ -331,16 +337,12 @@ impl<'m> Lowering<'m> {
     /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
     fn possible_occupancy(&self) -> Option<u32> {
         let inference = &self.inference;
-        let accumulator = |id: OpId| match inference.products.get(&id) {
-            Some(Ok(plan)) => plan.acc.num_registers() as u32,
-            _ => 0,
-        };
         let registers = inference.products.keys().map(|&id| {
             let operands = &self.module.op(id).operands[..2];
             let computed = operands.iter().filter(|&&operand| self.load_behind(operand).is_none());
             let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
             let behind = super::plan::products_behind(self.module, operands);
-            accumulator(id) + words + behind.into_iter().map(accumulator).sum::<u32>() + ring::SPARE_REGISTERS
+            self.accumulators(id) + words + self.accumulators_of(&behind) + ring::SPARE_REGISTERS
         });
         let registers = registers.max().unwrap_or(0);
         let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);

@@ -1,17 +1,20 @@
 //! Matrix products: operands into shared memory (or straight from registers), accumulator in place.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use super::ring::{Flight, Role};
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::Inference;
 use crate::backend::ptx::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
-use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, Source};
+use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, Part, Source};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, ConstData, Def, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
+use crate::ir::{Attr, AttrKind, Def, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
 use crate::layout::{Conversion, Layout};
+use crate::pass::sums;
 
 impl Inference<'_> {
     /// Plans a product, given where its operands are so far.
@@ -33,6 +36,7 @@ impl Inference<'_> {
                 Some(layout) => (layout.vector_len(k_axis), k_axis) > (layout.vector_len(other), other),
                 None => true,
             },
+            most_span: self.beside.most_span(module, value),
         };
         MmaPlan::new(&MmaRequest {
             extents,
@@ -51,6 +55,8 @@ impl Inference<'_> {
 enum Brought {
     Shared(Buffer),
     At(Operand),
+    /// In panels of so many rows, of which it has some.
+    Panels(Operand, i64),
     /// As f32 that have still to be rounded to tf32.
     Unrounded(Operand),
     Registers(Rc<[Operand]>),
@@ -60,6 +66,7 @@ impl Brought {
     fn source(&self) -> Source<'_> {
         match self {
             Brought::At(address) => Source::Shared(*address),
+            Brought::Panels(address, rows) => Source::Panels(*address, *rows),
             Brought::Unrounded(address) => Source::Unrounded(*address),
             Brought::Registers(slots) => Source::Registers(slots),
             Brought::Shared(_) => unreachable!("addresses are taken before the product"),
@@ -67,26 +74,89 @@ impl Brought {
     }
 }
 
+/// Operands on their way, by value and whether they are left ones: several products may have one.
+type Operands = HashMap<(Value, bool), Brought>;
+
 impl Lowering<'_> {
-    /// `mmaf`, `mmai`.
+    /// `mmaf`, `mmai`: all that belong together where the last one stands.
     pub fn product(&mut self, id: OpId) -> Lowered {
+        let members = self.bundles.with(id);
+        if members.last() != Some(&id) {
+            return Ok(());
+        }
+        if self.find_room_together(&members) {
+            return self.products(&members);
+        }
+        members.iter().try_for_each(|&member| self.products(&[member]))
+    }
+
+    /// Issues products together.
+    fn products(&mut self, members: &[OpId]) -> Lowered {
         let module = self.module;
-        let op = module.op(id);
-        let [a, b, acc] = op.operands[..] else { return Err("a product has three operands".to_owned()) };
-        let plan = self.inference.products.get(&id).cloned().ok_or("the product has no plan")??;
-        let left = self.bring(a, &plan.a)?;
-        let right = self.bring(b, &plan.b)?;
-        let from_zero = self.is_zero(acc);
-        let registers = if from_zero {
-            self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
-        } else {
-            self.accumulator(id, acc, &plan)?
-        };
-        let buffers: Vec<Buffer> = [&left, &right]
+        let plan = |id: &OpId| self.inference.products.get(id).cloned().ok_or("the product has no plan")?;
+        let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
+        let mut operands = Operands::new();
+        for (&id, plan) in members.iter().zip(&plans) {
+            let [a, b, _] = module.op(id).operands[..] else { return Err("a product has three operands".to_owned()) };
+            for (value, plan, is_left) in [(a, &plan.a, true), (b, &plan.b, false)] {
+                if let Entry::Vacant(place) = operands.entry((value, is_left)) {
+                    place.insert(self.bring(value, plan)?);
+                }
+            }
+        }
+        let mut registers: Vec<Vec<Reg>> = Vec::new();
+        for (&id, plan) in members.iter().zip(&plans) {
+            let acc = module.op(id).operands[2];
+            let before = members.iter().position(|&other| module.op(other).results[0] == acc);
+            registers.push(match before {
+                Some(before) => registers[before].clone(),
+                None if self.is_zero(acc) => self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers()),
+                None => self.accumulator(id, acc, plan)?,
+            });
+        }
+        self.meet_at(&mut operands, plans[0].is_asynchronous());
+        let order = self.issue_order(members, &plans);
+        let parts: Vec<Part<'_, MmaPlan>> = order
             .into_iter()
-            .filter_map(|b| if let Brought::Shared(b) = b { Some(*b) } else { None })
+            .map(|(member, widens)| {
+                let [a, b, acc] = [0, 1, 2].map(|position| module.op(members[member]).operands[position]);
+                let (left, right) = (operands[&(a, true)].source(), operands[&(b, false)].source());
+                let accumulate = !self.is_zero(acc);
+                Part { plan: &plans[member], left, right, acc: &registers[member], accumulate, widens }
+            })
             .collect();
-        if plan.is_asynchronous() && !buffers.is_empty() {
+        let thread = self.b.special(Special::TidX);
+        let thread = self.b.reg(thread, RegClass::B32);
+        let start = self.b.num_lines();
+        MmaPlan::lower_together(&mut self.b, thread, &parts);
+        let (first, last) = (members[0], members[members.len() - 1]);
+        self.remarks.product(module, first, self.whole_shapes(members), self.b.lines_from(start));
+        let releases = self.releases_of(last);
+        if plans.iter().all(MmaPlan::is_complete) {
+            self.give_back(&releases);
+        } else {
+            let results = sums(module, members).iter().map(|sum| module.op(sum[sum.len() - 1]).results[0]).collect();
+            let issued = self.b.num_lines();
+            self.in_flight.push(Flight { results, releases, issued, place: module.op(last).loc.0 });
+            if self.role == Role::Consumer {
+                // The one before is done by now, or nearly so, and its stage is wanted.
+                self.land(1);
+            }
+        }
+        for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
+            let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
+            let result = module.op(id).results[0];
+            self.tiles[result.index()] = Some(Tile { layout: plan.acc.clone(), slots: slots.into() });
+        }
+        Ok(())
+    }
+
+    /// Waits until what was written to shared memory can be read there, and takes its addresses.
+    fn meet_at(&mut self, operands: &mut Operands, asynchronous: bool) {
+        let shared = |brought: &Brought| if let Brought::Shared(buffer) = brought { Some(*buffer) } else { None };
+        let mut buffers: Vec<Buffer> = operands.values().filter_map(shared).collect();
+        buffers.sort_unstable_by_key(|buffer| buffer.offset);
+        if asynchronous && !buffers.is_empty() {
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
         for &buffer in &buffers {
@@ -97,41 +167,13 @@ impl Lowering<'_> {
         for &buffer in &buffers {
             self.shared.read(buffer);
         }
-        let thread = self.b.special(Special::TidX);
-        let thread = self.b.reg(thread, RegClass::B32);
-        let (left, right) = (self.address_of(left), self.address_of(right));
-        let start = self.b.num_lines();
-        if from_zero {
-            plan.lower_from_zero(&mut self.b, thread, left.source(), right.source(), &registers);
-        } else {
-            plan.lower(&mut self.b, thread, left.source(), right.source(), &registers);
-        }
-        self.remarks.product(module, id, self.b.lines_from(start));
-        if plan.is_complete() {
-            let releases = self.releases_of(id);
-            self.give_back(&releases);
-        } else {
-            let releases = self.releases_of(id);
-            let issued = self.b.num_lines();
-            self.in_flight.push(Flight { result: op.results[0], releases, issued, place: op.loc.0 });
-            if self.role == Role::Consumer {
-                // The one before is done by now, or nearly so, and its stage is wanted.
-                self.land(1);
-            }
-        }
-        let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
-        self.tiles[op.results[0].index()] = Some(Tile { layout: plan.acc.clone(), slots: slots.into() });
-        Ok(())
-    }
-
-    /// A shared operand by its address.
-    fn address_of(&mut self, brought: Brought) -> Brought {
-        match brought {
-            Brought::Shared(buffer) => {
+        let mut brought: Vec<&mut Brought> = operands.values_mut().collect();
+        brought.sort_unstable_by_key(|brought| shared(brought).map(|buffer| buffer.offset));
+        for brought in brought {
+            if let Brought::Shared(buffer) = brought {
                 let base = self.b.reg(Operand::Smem, RegClass::B32);
-                Brought::At(self.b.add(Ty::U32, base, buffer.offset))
+                *brought = Brought::At(self.b.add(Ty::U32, base, buffer.offset));
             }
-            other => other,
         }
     }
 
@@ -144,7 +186,11 @@ impl Lowering<'_> {
             self.await_load(load);
             let loaded = self.element_type(self.module.op(load).results[0]);
             let as_it_is = loaded == self.element_type(value) || self.is_streamed(load);
-            return Ok(if as_it_is { Brought::At(address) } else { Brought::Unrounded(address) });
+            return Ok(match self.place_in_stage(value).map(|place| place.rows) {
+                Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => Brought::Panels(address, rows),
+                _ if as_it_is => Brought::At(address),
+                _ => Brought::Unrounded(address),
+            });
         }
         let dtype = self.module.dtype(value);
         let layout = self.inference.natural_or_default(value);
@@ -192,17 +238,6 @@ impl Lowering<'_> {
         };
         let types = ScalarTypes { operands: &[from], result: to };
         slots.iter().map(|&slot| scalar::lower(&mut self.b, &op, types, &[slot]).map_err(|e| e.0)).collect()
-    }
-
-    /// Is this a constant tile of zeros?
-    fn is_zero(&self, value: Value) -> bool {
-        let Some(id) = self.module.defining_op(value) else { return false };
-        let op = self.module.op(id);
-        match op.code {
-            Opcode::Constant => matches!(op.const_data(), Some(ConstData::Splat(0))),
-            Opcode::Broadcast | Opcode::Reshape => self.is_zero(op.operands[0]),
-            _ => false,
-        }
     }
 
     /// Registers that hold the accumulator and take the result.

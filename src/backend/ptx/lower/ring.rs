@@ -18,6 +18,7 @@ use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::pass::sums;
 
 /// Registers of a producer thread once it has given up the others.
 const PRODUCER_REGISTERS: u32 = 24;
@@ -72,6 +73,16 @@ struct Ring {
     barriers: u32,
 }
 
+/// Where a streamed tile stands in a stage.
+pub struct Place {
+    /// The loads that it arrives with.
+    pub channel: usize,
+    /// Its first byte.
+    pub offset: u32,
+    /// Rows of its panels.
+    pub rows: i64,
+}
+
 /// Rings of a kernel and their state.
 pub struct Rings {
     pub roles: Roles,
@@ -97,11 +108,11 @@ pub enum Release {
     Carried(Reg, bool),
 }
 
-/// A product that may still be running.
+/// A product that may still be running, or several that were issued together.
 #[derive(Clone, Debug)]
 pub struct Flight {
     /// What it computes.
-    pub result: Value,
+    pub results: Vec<Value>,
     /// What it reads.
     pub releases: Vec<Release>,
     /// Lines of code before it was issued.
@@ -110,14 +121,14 @@ pub struct Flight {
     pub place: u32,
 }
 
-/// A product that stays in flight over the back edge of a loop, accumulating in place.
+/// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
 pub struct Orbit {
-    /// The carried value that it accumulates on.
-    pub argument: Value,
-    /// Its result, which is carried on.
-    result: Value,
-    /// The loop's result.
-    after: Value,
+    /// The carried values that it accumulates on.
+    arguments: Vec<Value>,
+    /// Its results, which are carried on.
+    results: Vec<Value>,
+    /// The loop's results.
+    after: Vec<Value>,
     /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
     releases: Vec<(Reg, bool)>,
     /// The user's place of the product.
@@ -246,8 +257,8 @@ impl Lowering<'_> {
     /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
     /// instructions may run on their own.
     pub fn blocks_of_roles(&self) -> u32 {
-        let plans = self.inference.products.values().flatten();
-        let least = plans.map(|plan| plan.acc.num_registers() as u32 + SPARE_REGISTERS).max().unwrap_or(0);
+        let products = self.inference.products.keys();
+        let least = products.map(|&id| self.accumulators(id) + SPARE_REGISTERS).max().unwrap_or(0);
         let wished = self.options.occupancy.unwrap_or(1).max(1);
         (1..=wished).rev().find(|&blocks| self.registers(blocks).0 >= least).unwrap_or(1)
     }
@@ -300,6 +311,15 @@ impl Lowering<'_> {
     /// Is this load the producer's?
     pub fn is_streamed(&self, id: OpId) -> bool {
         self.rings.as_ref().is_some_and(|rings| rings.roles.members.contains_key(&id))
+    }
+
+    /// Where the tile of a streamed load behind a value stands in a stage.
+    pub fn place_in_stage(&self, value: Value) -> Option<Place> {
+        let load = self.load_behind(value)?;
+        let roles = &self.rings.as_ref()?.roles;
+        let channel = *roles.members.get(&load)?;
+        let streamed = roles.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
+        Some(Place { channel, offset: streamed.offset, rows: streamed.rows })
     }
 
     /// A streamed load: the producer issues it, with the others of its channel; consumers learn where it will be.
@@ -506,7 +526,7 @@ impl Lowering<'_> {
 
     /// Waits for the product that computes this value, if it may be running.
     pub fn settle_value(&mut self, value: Value) {
-        if let Some(position) = self.in_flight.iter().position(|flight| flight.result == value) {
+        if let Some(position) = self.in_flight.iter().position(|flight| flight.results.contains(&value)) {
             self.land(self.in_flight.len() - 1 - position);
         }
     }
@@ -527,16 +547,13 @@ impl Lowering<'_> {
             let this = module.op(product);
             let asynchronous = matches!(this.code, Opcode::MmaF | Opcode::MmaI)
                 && matches!(self.inference.products.get(&product), Some(Ok(plan)) if !plan.is_complete());
-            if !asynchronous || self.use_counts[this.results[0].index()] != 1 {
+            if !asynchronous || self.bundles.last(product) != product {
                 continue;
             }
-            let argument = this.operands[2];
-            let position = module.block(body).args.iter().position(|&arg| arg == argument);
-            let carried = module.op(exit).operands.iter().position(|&value| value == this.results[0]);
-            let (Some(position), Some(carried)) = (position, carried) else { continue };
-            if position != carried + 1 || self.use_counts[argument.index()] != 1 {
-                continue;
-            }
+            let members = self.bundles.with(product);
+            let places: Option<Vec<(Value, Value, usize)>> =
+                sums(module, &members).iter().map(|sum| self.carried_sum(sum, body, exit)).collect();
+            let Some(places) = places else { continue };
             let rings = self.rings.as_ref().expect("rings");
             let channels = rings.roles.channels.iter().enumerate().filter(|(_, channel)| channel.last == product);
             let channels: Vec<usize> = channels.map(|(index, _)| index).collect();
@@ -544,10 +561,22 @@ impl Lowering<'_> {
             let paired: Vec<bool> = paired.collect();
             let releases =
                 paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired)).collect();
-            let (result, place) = (this.results[0], this.loc.0);
-            orbits.push(Orbit { argument, result, after: op.results[carried], releases, place });
+            let arguments = places.iter().map(|&(argument, ..)| argument).collect();
+            let results = places.iter().map(|&(_, result, _)| result).collect();
+            let after = places.iter().map(|&(.., carried)| op.results[carried]).collect();
+            orbits.push(Orbit { arguments, results, after, releases, place: this.loc.0 });
         }
         orbits
+    }
+
+    /// The carried value that products add up on in place, from iteration to iteration, their sum, and its position.
+    fn carried_sum(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<(Value, Value, usize)> {
+        let module = self.module;
+        let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
+        let position = module.block(body).args.iter().position(|&arg| arg == argument)?;
+        let carried = module.op(exit).operands.iter().position(|&value| value == result)?;
+        let once = |value: Value| self.use_counts[value.index()] == 1;
+        (position == carried + 1 && once(argument) && once(result)).then_some((argument, result, carried))
     }
 
     /// Does a branch contain a `continue` of the loop around it?
@@ -563,17 +592,17 @@ impl Lowering<'_> {
 
     /// At the head of a loop: the products of the iteration before may still be running.
     pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
-        self.in_flight = orbits.iter().map(|orbit| orbit.flight(orbit.argument)).collect();
+        self.in_flight = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
     }
 
     /// At the end of a body: notes what is to be given back in the next iteration.
     pub fn close_orbits(&mut self, orbits: &[Orbit]) {
-        let known = |flight: &Flight| orbits.iter().any(|orbit| orbit.result == flight.result);
+        let known = |flight: &Flight| orbits.iter().any(|orbit| orbit.results == flight.results);
         if !self.in_flight.iter().all(known) {
             self.settle();
         }
         for orbit in orbits {
-            let flight = self.in_flight.iter().find(|flight| flight.result == orbit.result);
+            let flight = self.in_flight.iter().find(|flight| flight.results == orbit.results);
             let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
             for (place, &(register, _)) in orbit.releases.iter().enumerate() {
                 match releases.get(place) {
@@ -587,13 +616,13 @@ impl Lowering<'_> {
 
     /// After a loop: the products of its last iteration may still be running.
     pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
-        self.in_flight = orbits.iter().map(|orbit| orbit.flight(orbit.after)).collect();
+        self.in_flight = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
     }
 }
 
 impl Orbit {
-    fn flight(&self, result: Value) -> Flight {
+    fn flight(&self, results: &[Value]) -> Flight {
         let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
-        Flight { result, releases, issued: usize::MAX, place: self.place }
+        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
     }
 }

@@ -20,7 +20,7 @@ use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, OpId, Opcode, Padding, Rounding, Type, Value};
+use crate::ir::{BlockId, Module, OpId, Opcode, Rounding, Value};
 use crate::layout::{Conversion, Layout};
 
 /// Most threads of a tile block.
@@ -109,9 +109,12 @@ pub struct Streamed {
     pub offset: u32,
     /// What the copy engine is told.
     pub map: TensorMap,
-    /// The parts of its tile.
+    /// The parts of its tile, and of those that stand with it; none of a tile that stands with another one.
     pub boxes: Vec<Box>,
     bytes: u32,
+    /// Rows of the panels that it stands in.
+    pub rows: i64,
+    feed: Feed,
 }
 
 /// A box that the copy engine moves at once.
@@ -144,6 +147,7 @@ pub struct Structure {
 }
 
 /// A candidate: the products that it feeds, and how they want it.
+#[derive(Clone)]
 struct Feed {
     products: Vec<OpId>,
     panels: Panels,
@@ -151,6 +155,8 @@ struct Feed {
     axes: [usize; 2],
     /// The array has f32, the products want tf32.
     rounded: bool,
+    /// Do instructions read it where it is, in panels of any number of rows?
+    direct: bool,
     bytes: u32,
 }
 
@@ -206,18 +212,22 @@ impl Lowering<'_> {
             roles.slice.extend(slice.ops);
             roles.carried.extend(slice.carried);
             let block = self.op_blocks[load.index()]?;
-            let key = (block, feed.products.clone());
+            // Products that are issued together are done with what they read at the same time.
+            let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.bundles.last(product)).collect();
+            products.dedup();
+            let key = (block, products.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
                 keys.push(key);
-                let (last, early) = self.lifetime(block, &feed.products, &structure);
+                let (last, early) = self.lifetime(block, &products, &structure);
                 roles.channels.push(Channel { block, loads: Vec::new(), stage_bytes: 0, ring: 0, last, early });
                 keys.len() - 1
             });
-            let channel = &mut roles.channels[index];
-            let offset = channel.stage_bytes;
-            channel.stage_bytes += feed.bytes.next_multiple_of(ALIGN);
-            channel.loads.push(Streamed { load, offset, map, boxes, bytes: feed.bytes });
+            let (bytes, rows) = (feed.bytes, feed.panels.rows);
+            roles.channels[index].loads.push(Streamed { load, offset: 0, map, boxes, bytes, rows, feed });
             roles.members.insert(load, index);
+        }
+        for channel in &mut roles.channels {
+            self.place_loads(channel, pairs);
         }
         let in_loop = |channel: &Channel| self.loop_of(channel.block, &structure).is_some();
         (roles.channels.iter().any(in_loop) && self.choose_stages(body, &mut roles, &structure)).then_some(roles)
@@ -264,7 +274,11 @@ impl Lowering<'_> {
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
-                        let this = Feed { rounded, ..self.operand_feed(user, operand, is_left, &axes, value)? };
+                        let this = Feed {
+                            rounded,
+                            direct: !operand.rounds,
+                            ..self.operand_feed(user, operand, is_left, &axes, value)?
+                        };
                         match &mut feed {
                             None => feed = Some(this),
                             Some(feed) if feed.wants_the_same(&this) => feed.products.push(user),
@@ -296,7 +310,8 @@ impl Lowering<'_> {
         let (k, other) = if is_left { (last, last - 1) } else { (last - 1, last) };
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
-        Some(Feed { products: vec![product], panels, axes: [axes[contiguous]?, axes[rows]?], rounded: false, bytes })
+        let axes = [axes[contiguous]?, axes[rows]?];
+        Some(Feed { products: vec![product], panels, axes, rounded: false, direct: true, bytes })
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
@@ -305,21 +320,23 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
-        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
         let shape = ViewShape::of(module, view)?;
         let [contiguous, rows] = feed.axes;
-        if !self.is_steady(load)
-            || !matches!(padding, None | Some(Padding::Zero))
-            || contiguous_axis(module, &shape) != Some(contiguous)
-        {
+        if !self.is_steady(load) || contiguous_axis(module, &shape) != Some(contiguous) {
             return None;
         }
         let Panels { span, rows: count, count: panels, .. } = feed.panels;
         let row = span / i64::from(shape.elem.storage_bits() / 8);
-        let mut high = count.min(BOX_ROWS);
-        if halved && panels * (count / high) == 1 && high % (2 * PATTERN_ROWS) == 0 {
-            high /= 2;
-        }
+        let parts = |least: i64| {
+            let fits = |parts: &i64| {
+                let high = count / parts;
+                count % parts == 0 && high <= BOX_ROWS && (*parts == 1 || high % PATTERN_ROWS == 0)
+            };
+            (least..=count / PATTERN_ROWS).find(fits)
+        };
+        let fewest = parts(1)?;
+        let pair = if halved && panels * fewest == 1 { parts(2).filter(|parts| parts % 2 == 0) } else { None };
+        let high = count / pair.unwrap_or(fewest);
         let mut extents = vec![1; shape.tile.len()];
         extents[contiguous] = row;
         extents[rows] = high;
@@ -339,6 +356,64 @@ impl Lowering<'_> {
             }
         }
         Some((map, boxes))
+    }
+
+    /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their array along the rows of
+    /// panels become panels of all their rows, which are copied together.
+    fn place_loads(&self, channel: &mut Channel, pairs: Option<&Pairs>) {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (index, load) in channel.loads.iter().enumerate() {
+            let fits = |group: &&mut Vec<usize>| {
+                let first = &channel.loads[group[0]];
+                let before: i64 = group.iter().map(|&other| channel.loads[other].rows).sum();
+                let alike = Panels { rows: first.rows, ..load.feed.panels } == first.feed.panels
+                    && (first.feed.axes, first.feed.rounded) == (load.feed.axes, load.feed.rounded);
+                let axis = load.feed.axes[1];
+                // The tiles of all of them do not overlap with those at the next index.
+                let step =
+                    ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
+                alike
+                    && first.feed.direct
+                    && load.feed.direct
+                    && step.is_some_and(|step| before + load.rows <= step)
+                    && self.lies_behind(load.load, first.load, axis, before)
+            };
+            match groups.iter_mut().find(fits) {
+                Some(group) => group.push(index),
+                None => groups.push(vec![index]),
+            }
+        }
+        let mut end = 0;
+        for group in groups {
+            let first = &channel.loads[group[0]];
+            let span = first.feed.panels.span;
+            let rows = group.iter().map(|&index| channel.loads[index].rows).sum();
+            let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
+            let whole = Feed { panels: Panels { rows, ..first.feed.panels }, ..first.feed.clone() };
+            let halved = pairs.is_some_and(|pairs| pairs.may_share(first.load));
+            let together = if group.len() > 1 { self.boxes_of(first.load, &whole, halved) } else { None };
+            let mut offset = u32::next_multiple_of(end, (PATTERN_ROWS * span) as u32);
+            for (number, &index) in group.iter().enumerate() {
+                let load = &mut channel.loads[index];
+                load.offset = offset;
+                match &together {
+                    Some((map, _)) => {
+                        offset += (load.rows * span) as u32;
+                        (load.rows, load.bytes, load.boxes) = (rows, 0, Vec::new());
+                        load.map = map.clone();
+                    }
+                    None if number + 1 < group.len() => offset = (offset + load.bytes).next_multiple_of(ALIGN),
+                    None => offset += load.bytes,
+                }
+            }
+            if let Some((_, boxes)) = together {
+                let first = &mut channel.loads[group[0]];
+                (first.bytes, first.boxes) = (bytes, boxes);
+                offset = first.offset + bytes;
+            }
+            end = offset;
+        }
+        channel.stage_bytes = end.next_multiple_of(ALIGN);
     }
 
     /// The last op of a block that these products stand in, and whether one is in a region of its own.
@@ -509,15 +584,8 @@ impl Lowering<'_> {
             let op = module.op(id);
             match op.code {
                 Opcode::MmaF | Opcode::MmaI => {
-                    let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
-                    let mut bytes = 0;
-                    for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
-                        let fetched = self.load_behind(operand).is_some_and(fetched);
-                        if !fetched && !self.comes_in_registers(operand, plan) {
-                            bytes += plan.shared.bytes().next_multiple_of(ALIGN as usize) as u32;
-                        }
-                    }
-                    operands = operands.max(bytes);
+                    let fetched = |value| self.load_behind(value).is_some_and(fetched);
+                    operands = operands.max(self.operand_bytes(&self.bundles.with(id), &fetched));
                 }
                 Opcode::StoreView | Opcode::AtomicRedView => {
                     let value = stored(op);
@@ -564,7 +632,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn comes_in_registers(&self, operand: Value, plan: &OperandPlan) -> bool {
+    /// Bytes of a buffer for an operand.
+    pub fn buffer_bytes(&self, plan: &OperandPlan) -> u32 {
+        plan.shared.bytes().next_multiple_of(ALIGN as usize) as u32
+    }
+
+    /// Does an operand need no shared memory?
+    pub fn comes_in_registers(&self, operand: Value, plan: &OperandPlan) -> bool {
         let (Some(wanted), Some(natural)) = (&plan.registers, self.inference.natural(operand)) else { return false };
         matches!(
             Conversion::plan(&natural, wanted, plan.dtype.storage_bits(), 0),

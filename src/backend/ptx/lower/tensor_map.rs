@@ -1,6 +1,6 @@
 //! Views that the bulk copy engine can move: their tensor maps, and the coordinates of their tiles.
 //!
-//! A partition view qualifies when its array is one of the entry's (so that the launch can describe it) and
+//! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that the launch can describe it) and
 //! what the launch promises about it is enough for every array of that form: the address and all strides
 //! but one are multiples of 16 bytes, the other one is 1. What only the numbers of a launch decide
 //! (an extent of 0, say) is for the launch, which has another kernel for it.
@@ -23,10 +23,12 @@ use crate::ir::{Opcode, Padding, Type, Value};
 const FIRST_ARCH: u32 = 90;
 
 impl Lowering<'_> {
-    /// The map through which boxes of this partition view are loaded, if it qualifies. `boxes`: extents in
+    /// The map through which boxes of the tiles of this view are loaded, if it qualifies. `boxes`: extents in
     /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
     pub fn tma_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
-        let Type::PartitionView { padding, .. } = self.module.ty(view) else { return None };
+        let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(view) else {
+            return None;
+        };
         matches!(padding, None | Some(Padding::Zero)).then_some(())?;
         self.map_of(view, boxes, swizzle, round_tf32)
     }
@@ -35,7 +37,11 @@ impl Lowering<'_> {
     /// 16 bytes, also where the array ends within one.
     pub fn tma_store_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
         let map = self.map_of(view, boxes, swizzle, false)?;
+        // Each element belongs to one place in one tile: stores of other warps do not meet it.
         let shape = ViewShape::of(self.module, view)?;
+        if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
+            return None;
+        }
         let fastest = shape.dim_map[contiguous_axis(self.module, &shape)?];
         let whole = shape.extent_divisor(self.module, &self.facts, fastest) * u64::from(map.element.bytes());
         whole.is_multiple_of(GRAIN).then_some(map)
@@ -46,7 +52,7 @@ impl Lowering<'_> {
         if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
             return None;
         }
-        let shape = ViewShape::of(module, view).filter(ViewShape::is_partition)?;
+        let shape = ViewShape::of(module, view).filter(|shape| shape.sparse.is_none())?;
         let element = map_element(shape.elem, round_tf32)?;
         let base = module.op(shape.tensor).group(0)[0];
         if shape.tile.len() > MAX_RANK || !self.facts.divisor(base).is_multiple_of(GRAIN) {

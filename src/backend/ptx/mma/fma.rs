@@ -241,6 +241,7 @@ impl FmaPlan {
             trips.emit(b, bases, |b, [base_a, base_b]| {
                 let mut feeds = [(left, base_a, &self.left), (right, base_b, &self.right)].map(
                     |(source, base, side)| match source {
+                        Source::Panels(..) => unreachable!("panels are for descriptors"),
                         Source::Shared(_) | Source::Unrounded(_) => {
                             Feed::Shared(Cursor::new(b, base, thread, &side.thread_places()))
                         }

@@ -172,6 +172,7 @@ impl<'a> Feed<'a> {
                 From::Shared(Cursor::new(b, base, thread, &fragments.thread_places()))
             }
             Source::Registers(values) => From::Registers(values),
+            Source::Panels(..) => unreachable!("panels are for descriptors"),
         };
         Feed { fragments, from, unrounded: matches!(source, Source::Unrounded(_)), outside }
     }

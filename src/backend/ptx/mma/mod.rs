@@ -5,6 +5,9 @@
 //! stays in its registers. Tensor cores do every type but f32 (`wgmma` on sm_90a where the extents allow,
 //! else `mma.sync`), which is summed by FMA in IEEE arithmetic, in the order of k.
 //!
+//! Products whose instructions run on their own are issued together where they belong together
+//! ([`MmaPlan::lower_together`]): as one group, and as wide instructions where their right operands are neighbours.
+//!
 //! Who calls it brings the operands: in shared memory, written through
 //! [`crate::layout::SharedLayout::accesses`] of the plan's layout and behind a barrier, or in registers
 //! of the plan's register layout. Knows layouts and the builder; nothing of the IR but element types.
@@ -22,7 +25,7 @@ mod tensor;
 mod tests;
 mod wgmma;
 
-pub use request::{MmaRequest, OperandPlan, OperandSpec, Panels, Source};
+pub use request::{MmaRequest, OperandPlan, OperandSpec, Panels, Part, Source};
 
 use super::builder::Builder;
 use super::inst::Reg;
@@ -95,24 +98,46 @@ impl MmaPlan {
     ///
     /// Every thread of the block has to come here together.
     pub fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        assert_eq!(acc.len(), self.acc.num_registers(), "accumulator registers");
-        match &self.kind {
-            Kind::Tensor(plan) => plan.lower(b, thread, left, right, acc),
-            Kind::Fma(plan) => plan.lower(b, thread, left, right, acc),
-            Kind::Wgmma(plan) => plan.lower(b, thread, left, right, acc, true),
-        }
+        MmaPlan::lower_together(b, thread, &[Part { plan: self, left, right, acc, accumulate: true, widens: false }]);
     }
 
     /// Emits `acc = a × b`, as [`MmaPlan::lower`] on an accumulator of zeros that nothing has written.
     pub fn lower_from_zero(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        if let Kind::Wgmma(plan) = &self.kind {
-            assert_eq!(acc.len(), self.acc.num_registers(), "accumulator registers");
-            return plan.lower(b, thread, left, right, acc, false);
+        MmaPlan::lower_together(b, thread, &[Part { plan: self, left, right, acc, accumulate: false, widens: false }]);
+    }
+
+    /// Emits products that belong together, as [`MmaPlan::lower`] and [`MmaPlan::lower_from_zero`] do each of them, in
+    /// order. Those that run on their own are one group: one wait is for all.
+    pub fn lower_together(b: &mut Builder, thread: Reg, parts: &[Part<'_, MmaPlan>]) {
+        let mut running = Vec::new();
+        for part in parts {
+            assert_eq!(part.acc.len(), part.plan.acc.num_registers(), "accumulator registers");
+            if let Kind::Wgmma(plan) = &part.plan.kind {
+                let Part { left, right, acc, accumulate, widens, .. } = *part;
+                running.push(Part { plan: &**plan, left, right, acc, accumulate, widens });
+                continue;
+            }
+            if !part.accumulate {
+                part.acc.iter().for_each(|&register| b.mov_to(register, 0));
+            }
+            match &part.plan.kind {
+                Kind::Tensor(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
+                Kind::Fma(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
+                Kind::Wgmma(_) => unreachable!("those run on their own"),
+            }
         }
-        for &register in acc {
-            b.mov_to(register, 0);
+        if !running.is_empty() {
+            wgmma::lower_together(b, thread, &running);
         }
-        self.lower(b, thread, left, right, acc);
+    }
+
+    /// Bytes from the start of the right operand of this product to that of another one that may widen it
+    /// ([`Part::widens`]), in panels of so many rows; `None` if it may not.
+    pub fn widened_by(&self, other: &MmaPlan, rows: i64) -> Option<i64> {
+        match (&self.kind, &other.kind) {
+            (Kind::Wgmma(plan), Kind::Wgmma(other)) => plan.widened_by(other, rows),
+            _ => None,
+        }
     }
 
     /// One line for people: instruction and warps.

@@ -1,6 +1,6 @@
 //! What a product is asked for, and what it wants of its operands.
 
-use super::super::inst::Operand;
+use super::super::inst::{Operand, Reg};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 use crate::target::Target;
@@ -36,6 +36,9 @@ pub struct OperandSpec {
     /// Are elements along k neighbours in shared memory (or those along m, n)? Best is what its producer
     /// has in consecutive registers, so that it is stored in long vectors; 8-bit operands like k better.
     pub k_contiguous: bool,
+    /// Most bytes of its rows in shared memory where k is not contiguous: 128, or fewer if they shall divide those of its
+    /// neighbours, too ([`MmaPlan::widened_by`](super::MmaPlan::widened_by)).
+    pub most_span: i64,
 }
 
 /// How one operand has to be brought.
@@ -78,6 +81,9 @@ pub struct Panels {
 pub enum Source<'a> {
     /// At this address in shared memory (B32), in the place that [`OperandPlan::shared`] says.
     Shared(Operand),
+    /// As [`Source::Shared`], as part of an array whose [`OperandPlan::panels`] have so many rows: the operand's begin at
+    /// this address. Only for what instructions read where it is (not where [`OperandPlan::rounds`]).
+    Panels(Operand, i64),
     /// As [`Source::Shared`], but f32 that become tf32 on their way, rounded to nearest even; only where
     /// [`OperandPlan::rounds`].
     Unrounded(Operand),
@@ -86,11 +92,28 @@ pub enum Source<'a> {
     Registers(&'a [Operand]),
 }
 
+/// One of the products that are issued together.
+#[derive(Debug)]
+pub struct Part<'a, P> {
+    /// How it is computed.
+    pub plan: &'a P,
+    /// The operands.
+    pub left: Source<'a>,
+    pub right: Source<'a>,
+    /// The registers of its accumulator.
+    pub acc: &'a [Reg],
+    /// Without this the accumulator counts as zero, and nothing has written it.
+    pub accumulate: bool,
+    /// Its columns go on where those of the part before end: the left operand is that one's, and the right one stands
+    /// as far behind that one's as [`super::MmaPlan::widened_by`] says.
+    pub widens: bool,
+}
+
 impl Source<'_> {
     /// The address of an operand in shared memory.
     pub(super) fn address(&self) -> Option<Operand> {
         match self {
-            Source::Shared(address) | Source::Unrounded(address) => Some(*address),
+            Source::Shared(address) | Source::Panels(address, _) | Source::Unrounded(address) => Some(*address),
             Source::Registers(_) => None,
         }
     }

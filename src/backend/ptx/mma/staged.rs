@@ -12,7 +12,7 @@ use crate::layout::SharedLayout;
 pub(super) const STEP_BYTES: i64 = 32;
 
 /// How one matrix stands in shared memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Staged {
     /// Contiguous along k (else along m or n)?
     pub along_k: bool,
@@ -29,7 +29,7 @@ impl Staged {
     pub fn new(spec: &OperandSpec, along_k: bool, other: i64, k: i64) -> Option<Staged> {
         let size = i64::from(spec.dtype.storage_bits() / 8);
         let (row, rows) = if along_k { (k, other) } else { (other, k) };
-        let span = (row * size).min(128);
+        let span = (row * size).min(if along_k { 128 } else { spec.most_span });
         (span >= 32 && rows >= 8).then_some(Staged { along_k, span, rows, size })
     }
 
@@ -90,7 +90,18 @@ impl Staged {
         order.extend(0..last - 1);
         let stride = if other == last { 1 } else { shape[last] as u32 };
         let lanes = [stride, 2 * stride, 4 * stride];
-        SharedLayout::swizzled(shape, &order, self.size as usize, 16, &lanes)
+        let row = self.span / self.size;
+        if self.span == 128 || shape[contiguous] == row {
+            return SharedLayout::swizzled(shape, &order, self.size as usize, 16, &lanes);
+        }
+        // Rows that are shorter than they might be: an axis of panels of its own.
+        let mut parted = shape.to_vec();
+        parted.splice(contiguous..=contiguous, [shape[contiguous] / row, row]);
+        let behind = |axis: usize| if axis > contiguous { axis + 1 } else { axis };
+        let mut order = vec![contiguous + 1, behind(other), contiguous];
+        order.extend(0..last - 1);
+        let parted = SharedLayout::swizzled(&parted, &order, self.size as usize, 16, &lanes);
+        SharedLayout { shape: shape.to_vec(), ..parted }
     }
 
     /// The low word of the descriptor of part `part` of a matrix at `base`; parts have `count` rows or columns.

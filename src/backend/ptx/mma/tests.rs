@@ -9,7 +9,7 @@ use crate::target::Target;
 
 fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
     let [a, b, acc] = types;
-    let spec = |dtype, k_contiguous| OperandSpec { dtype, signed: true, k_contiguous };
+    let spec = |dtype, k_contiguous| OperandSpec { dtype, signed: true, k_contiguous, most_span: 128 };
     MmaRequest {
         extents,
         rank: if extents[0] > 1 { 3 } else { 2 },
@@ -167,6 +167,91 @@ impl Run {
         }
         block.conflicts
     }
+}
+
+/// Products of one left operand with neighbours of these columns in shared memory, as one.
+fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
+    let (m, n) = (128, widths.iter().sum::<i64>());
+    let size = i64::from(types[1].storage_bits() / 8);
+    let unit = widths.iter().min().unwrap() * size;
+    let plan = |&width: &i64| {
+        let mut request = accelerated(types, [1, m, width, k], 8, [true, along_k]);
+        request.fast = true;
+        request.b.most_span = unit.min(128);
+        MmaPlan::new(&request).expect("a plan")
+    };
+    let plans: Vec<MmaPlan> = widths.iter().map(plan).collect();
+    let rows = if along_k { n } else { k };
+    let span = plans[0].b.panels.expect("panels").span;
+    let mut b = Builder::new(Target::SM_90A, "product", 256);
+    let accs: Vec<Vec<Reg>> = plans.iter().map(|plan| b.fresh_vec(RegClass::F32, plan.acc.num_registers())).collect();
+    let thread = b.special(Special::TidX).reg();
+    let mut start = RIGHT_BASE as i64;
+    let mut parts = Vec::new();
+    for (index, (plan, acc)) in plans.iter().zip(&accs).enumerate() {
+        if index > 0 {
+            start += plans[index - 1].widened_by(plan, rows).expect("a wider product");
+        }
+        let (left, right) = (Source::Shared(Operand::from(0u32)), Source::Panels(Operand::from(start as u32), rows));
+        parts.push(Part { plan, left, right, acc, accumulate: false, widens: index > 0 });
+    }
+    MmaPlan::lower_together(&mut b, thread, &parts);
+    MmaPlan::wait(&mut b, 0);
+    let function = b.finish();
+    let issued = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::Wgmma { .. }, .. }));
+    assert_eq!(function.lines.iter().filter(issued).count() as i64, k * size / 32, "one instruction for each step");
+
+    let value = |seed: i64, i: i64| (((i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) >> 40) & 3) as f64 - 1.0;
+    let ty = number_type(types[1], true);
+    let mut block = Block::new(&function, 4 * RIGHT_BASE);
+    let mut put = |at: usize, code: u64| {
+        block.shared[at..at + size as usize].copy_from_slice(&code.to_le_bytes()[..size as usize]);
+    };
+    for i in 0..m * k {
+        put(plans[0].a.shared.offset(i as u32) as usize, encode(number_type(types[0], true), value(0, i)));
+    }
+    for i in 0..n * k {
+        // Panels of swizzled rows, one panel behind the other.
+        let (column, along) = (i / k, i % k);
+        let (row, place) = if along_k { (column, along * size) } else { (along, column * size) };
+        let plain = place / span * rows * span + row * span + place % span;
+        let swizzled = plain ^ (plain >> 3 & (span - 16));
+        put(RIGHT_BASE + swizzled as usize, encode(ty, value(7, i)));
+    }
+    block.run(&function);
+    let mut first = 0;
+    for (plan, (acc, width)) in plans.iter().zip(accs.iter().zip(widths)) {
+        for thread in 0..256 {
+            for (r, &reg) in acc.iter().enumerate() {
+                let element = i64::from(plan.acc.element(r, thread % 32, thread / 32));
+                let (row, column) = (element / width, first + element % width);
+                let want: f64 = (0..k).map(|i| value(0, row * k + i) * value(7, column * k + i)).sum();
+                assert_eq!(decode(Ty::F32, block.get(thread, reg)), want, "{types:?} {widths:?} {row}, {column}");
+            }
+        }
+        first += width;
+    }
+}
+
+#[test]
+fn neighbours_are_one_wide_product() {
+    use DType::*;
+    for (types, k) in
+        [([F16, F16, F32], 128), ([BF16, BF16, F32], 64), ([TF32, TF32, F32], 64), ([F8E4M3FN, F8E5M2, F32], 256)]
+    {
+        for widths in [&[128, 64][..], &[64, 32], &[128, 32, 16], &[64, 16], &[16, 8], &[128, 64, 32]] {
+            check_wide(types, widths, true, k);
+        }
+    }
+    for widths in [&[128, 64][..], &[64, 32], &[128, 32], &[128, 64, 32]] {
+        check_wide([F16, F16, F32], widths, false, 32);
+        check_wide([BF16, BF16, F32], widths, false, 128);
+    }
+    // What is no neighbour, or would be wider than an instruction.
+    let plan = |n, along_k| MmaPlan::new(&accelerated([F16, F16, F32], [1, 128, n, 64], 8, [true, along_k])).unwrap();
+    assert!(plan(256, true).widened_by(&plan(64, true), 320).is_none());
+    assert!(plan(64, true).widened_by(&plan(64, false), 64).is_none());
+    assert!(plan(64, false).widened_by(&plan(32, false), 64).is_none(), "rows of other lengths");
 }
 
 const TYPES: [[DType; 3]; 9] = {

@@ -4,19 +4,21 @@
 //! from shared memory (`staged`), the left one from there or from registers (`left`). What it cannot read
 //! where it stands, elements of other than 16 bits that are not contiguous along k, goes through registers;
 //! if that is the right operand, the transposed product is computed. The instructions run on their own:
-//! [`WgmmaPlan::lower`] closes their groups and the caller waits for them before it reads the accumulator or
+//! [`lower_together`] closes their groups and the caller waits for them before it reads the accumulator or
 //! reuses shared memory.
+//!
+//! An instruction may have any multiple of eight columns up to 256, and its results are those of instructions with
+//! fewer columns one behind the other. So products of one left operand with neighbours in shared memory are one
+//! instruction of as many columns as they have together.
 //!
 //! Sums of 8-bit floats keep 13 bits behind the leading one of their largest term. Unless that is allowed,
 //! at most [`APART`] of k are summed apart and added to the accumulator in f32; then the groups are waited
 //! for here.
 
-use std::collections::VecDeque;
-
 use super::super::builder::Builder;
 use super::super::inst::*;
 use super::left::{Gather, Left, ROWS, Rows, Strides};
-use super::request::{MmaRequest, OperandPlan, OperandSpec, Planned, Source, of_rank};
+use super::request::{MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
 use super::staged::{STEP_BYTES, Staged};
 use crate::dtype::DType;
 use crate::layout::Layout;
@@ -210,43 +212,54 @@ impl WgmmaPlan {
         (start..start + width / 2).map(|index| acc[place(index)]).collect()
     }
 
-    /// Does [`WgmmaPlan::lower`] wait for its instructions?
+    /// Does [`lower_together`] wait for its instructions?
     pub fn is_complete(&self) -> bool {
         self.apart.is_some()
     }
 
-    /// Issues the product; see [`super::MmaPlan::lower`]. Its groups are closed, not waited for. Without `accumulate`
-    /// the accumulator counts as zero and need not be written before.
-    pub fn lower(
-        &self,
-        b: &mut Builder,
-        thread: Reg,
-        left: Source<'_>,
-        right: Source<'_>,
-        acc: &[Reg],
-        accumulate: bool,
-    ) {
+    /// Batches and steps in order.
+    fn order(&self) -> Vec<(i64, i64)> {
+        (0..self.batch).flat_map(|batch| (0..self.counts[2]).map(move |step| (batch, step))).collect()
+    }
+
+    /// See [`super::MmaPlan::widened_by`].
+    pub fn widened_by(&self, other: &WgmmaPlan, rows: i64) -> Option<i64> {
+        let form = |plan: &WgmmaPlan| {
+            let [left, right] = plan.staged;
+            let alone = plan.swapped || plan.left.gathered || plan.apart.is_some() || plan.batch > 1;
+            let one = !alone && plan.groups[1] == 1 && plan.counts[1] == 1;
+            one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.span)))
+        };
+        let right = Staged { rows, ..self.staged[1] };
+        let whole = right.divides(self.columns) && self.columns + other.columns <= MOST_COLUMNS;
+        (whole && form(self)? == form(other)?).then(|| right.other(self.columns))
+    }
+
+    fn run<'a>(&'a self, b: &mut Builder, thread: Reg, part: &Part<'a, WgmmaPlan>) -> Run<'a> {
         let group = b.shr(Ty::U32, thread, 7u32);
         // The same in all lanes of a warp: descriptors may live in uniform registers.
         let group = b.shfl(ShflMode::Idx, group, 0u32);
         let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
         let along_columns = b.shr(Ty::U32, group, self.groups[0].ilog2());
-        let (left, right) = if self.swapped { (right, left) } else { (left, right) };
+        let (left, right) = if self.swapped { (part.right, part.left) } else { (part.left, part.right) };
+        let mut staged = self.staged;
+        for (staged, source) in staged.iter_mut().zip([left, right]) {
+            if let Source::Panels(_, rows) = source {
+                staged.rows = rows;
+            }
+        }
         let feed = match left {
-            Source::Shared(base) if !self.left.gathered => {
-                Feed::Descriptor(self.staged[0].base(b, base, along_rows, ROWS))
+            Source::Shared(base) | Source::Panels(base, _) if !self.left.gathered => {
+                Feed::Descriptor(staged[0].base(b, base, along_rows, ROWS))
             }
             Source::Shared(base) => Feed::Gather(Gather::new(b, &self.left, base, thread, false)),
             Source::Unrounded(base) => Feed::Gather(Gather::new(b, &self.left, base, thread, true)),
             Source::Registers(slots) => Feed::Slots(slots),
+            Source::Panels(..) => unreachable!("what threads gather stands alone"),
         };
-        let Source::Shared(base) = right else { unreachable!("the right operand of wgmma is in shared memory") };
-        let right = self.staged[1].base(b, base, along_columns, self.columns * self.counts[1]);
-        let mut run = Run { plan: self, feed, right, acc, accumulate };
-        match self.apart {
-            Some(width) => run.apart(b, width),
-            None => run.through(b),
-        }
+        let right = right.address().expect("the right operand of wgmma is in shared memory");
+        let right = staged[1].base(b, right, along_columns, self.columns * self.counts[1]);
+        Run { plan: self, staged, feed, right, accs: vec![(self, part.acc)], accumulate: part.accumulate }
     }
 
     /// One line for people.
@@ -267,6 +280,39 @@ impl WgmmaPlan {
     }
 }
 
+/// Issues products; see [`super::MmaPlan::lower_together`]. Their groups are closed, not waited for.
+pub(super) fn lower_together<'a>(b: &mut Builder, thread: Reg, parts: &[Part<'a, WgmmaPlan>]) {
+    let mut runs: Vec<Run<'a>> = Vec::new();
+    for part in parts {
+        let plan = part.plan;
+        let columns = |run: &Run<'_>| run.accs.iter().map(|(plan, _)| plan.columns).sum::<i64>();
+        match runs.last_mut() {
+            Some(run) if part.widens && columns(run) + plan.columns <= MOST_COLUMNS => run.accs.push((plan, part.acc)),
+            _ => runs.push(plan.run(b, thread, part)),
+        }
+    }
+    if runs.iter().any(Run::is_alone) {
+        for mut run in runs {
+            match run.plan.apart {
+                Some(width) => run.apart(b, width),
+                None => run.through(b),
+            }
+        }
+        return;
+    }
+    // What comes in registers is packed before the first instruction, since nothing may write such registers between them.
+    let words: Vec<Vec<_>> = runs.iter_mut().map(|run| run.packed(b)).collect();
+    b.wgmma_fence();
+    for (run, words) in runs.iter_mut().zip(words) {
+        let mut words = words.into_iter();
+        for (batch, step) in run.plan.order() {
+            let left = words.next().unwrap_or_else(|| run.left(b, batch, step));
+            run.issue_step(b, &left, (batch, step));
+        }
+    }
+    b.wgmma_commit();
+}
+
 /// Where the left operand comes from.
 enum Feed<'a> {
     /// Low word of the descriptor.
@@ -278,10 +324,13 @@ enum Feed<'a> {
 /// A product while it is emitted.
 struct Run<'a> {
     plan: &'a WgmmaPlan,
+    /// How the operands stand.
+    staged: [Staged; 2],
     feed: Feed<'a>,
     /// Low word of the right operand's descriptor.
     right: Operand,
-    acc: &'a [Reg],
+    /// The accumulators, one beside the other: that of the plan, and those of products that widen it.
+    accs: Vec<(&'a WgmmaPlan, &'a [Reg])>,
     accumulate: bool,
 }
 
@@ -289,7 +338,7 @@ impl Run<'_> {
     /// The left operand of each instruction along the rows: a descriptor or four words.
     fn left(&mut self, b: &mut Builder, batch: i64, step: i64) -> Vec<Vec<Reg>> {
         let plan = self.plan;
-        let staged = plan.staged[0];
+        let staged = self.staged[0];
         let blocks = 0..plan.counts[0];
         match &mut self.feed {
             Feed::Descriptor(low) => {
@@ -309,54 +358,62 @@ impl Run<'_> {
     /// One instruction of a batch and step: `d` has the columns from `first` on.
     fn issue(&self, b: &mut Builder, left: &[Reg], (batch, step): (i64, i64), first: i64, d: &[Reg], add: bool) {
         let plan = self.plan;
-        let staged = plan.staged[1];
+        let staged = self.staged[1];
         let offset = batch * plan.matrix_bytes[1] + staged.step(step) + staged.other(first);
         let right = staged.descriptor(b, self.right, offset);
-        let trans = (!plan.staged[0].along_k, !staged.along_k);
+        let trans = (!self.staged[0].along_k, !staged.along_k);
         b.wgmma(2 * d.len() as u32, plan.types, d, left, right, Operand::from(add), trans);
     }
 
-    /// Straight into the accumulator. Words that are read from shared memory for a step arrive while the
-    /// step before runs; those that come in registers are packed before the first instruction, since nothing
-    /// may write such registers between them.
-    fn through(&mut self, b: &mut Builder) {
+    /// Does it wait for instructions itself?
+    fn is_alone(&self) -> bool {
+        self.plan.apart.is_some() || matches!(self.feed, Feed::Gather(_))
+    }
+
+    /// The left operands of all steps, where they come in registers.
+    fn packed(&mut self, b: &mut Builder) -> Vec<Vec<Vec<Reg>>> {
+        match self.feed {
+            Feed::Slots(_) => self.plan.order().into_iter().map(|(batch, step)| self.left(b, batch, step)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The instructions of a batch and step, straight into the accumulator.
+    fn issue_step(&self, b: &mut Builder, left: &[Vec<Reg>], (batch, step): (i64, i64)) {
         let plan = self.plan;
-        let [blocks, across, steps] = plan.counts;
-        let gathers = matches!(self.feed, Feed::Gather(_));
-        let order: Vec<(i64, i64)> = (0..plan.batch).flat_map(|batch| (0..steps).map(move |k| (batch, k))).collect();
-        let ahead = if matches!(self.feed, Feed::Slots(_)) { order.len() } else { 1 };
-        let mut ready: VecDeque<_> = order[..ahead].iter().map(|&(batch, step)| self.left(b, batch, step)).collect();
-        for (position, &(batch, step)) in order.iter().enumerate() {
-            let left = match ready.pop_front() {
-                Some(left) => left,
-                None => self.left(b, batch, step),
-            };
-            if position == 0 || gathers {
-                b.wgmma_fence();
+        for i in 0..plan.counts[0] {
+            for j in 0..plan.counts[1] {
+                let results = |(plan, acc): &(&WgmmaPlan, &[Reg])| plan.results(acc, [batch, i, j], 0, plan.columns);
+                let d: Vec<Reg> = self.accs.iter().flat_map(results).collect();
+                let add = self.accumulate || step > 0;
+                self.issue(b, &left[i as usize], (batch, step), j * plan.columns, &d, add);
             }
-            for i in 0..blocks {
-                for j in 0..across {
-                    let d = plan.results(self.acc, [batch, i, j], 0, plan.columns);
-                    let add = self.accumulate || step > 0;
-                    self.issue(b, &left[i as usize], (batch, step), j * plan.columns, &d, add);
-                }
-            }
-            if gathers && position + 1 < order.len() {
-                b.wgmma_commit();
-                let (batch, step) = order[position + 1];
-                ready.push_back(self.left(b, batch, step));
+        }
+    }
+
+    /// Straight into the accumulator, by words that threads read from shared memory: those of a step arrive while the
+    /// step before runs.
+    fn through(&mut self, b: &mut Builder) {
+        let order = self.plan.order();
+        let mut ready = Some(self.left(b, order[0].0, order[0].1));
+        for (position, &at) in order.iter().enumerate() {
+            let left = ready.take().expect("words for each step");
+            b.wgmma_fence();
+            self.issue_step(b, &left, at);
+            b.wgmma_commit();
+            if let Some(&(batch, step)) = order.get(position + 1) {
+                ready = Some(self.left(b, batch, step));
                 // The words of the step before that are free to be written.
                 b.wgmma_wait(1);
             }
         }
-        b.wgmma_commit();
     }
 
     /// Runs of k apart from the accumulator, `width` columns at a time.
     fn apart(&mut self, b: &mut Builder, width: i64) {
         let plan = self.plan;
         let [blocks, across, steps] = plan.counts;
-        let run = APART * plan.staged[0].size / STEP_BYTES;
+        let (run, acc) = (APART * plan.staged[0].size / STEP_BYTES, self.accs[0].1);
         let sums = b.fresh_vec(RegClass::F32, width as usize / 2);
         for batch in 0..plan.batch {
             for first in (0..steps).step_by(run as usize) {
@@ -365,7 +422,7 @@ impl Run<'_> {
                 for i in 0..blocks {
                     for column in (0..across * plan.columns).step_by(width as usize) {
                         let at = [batch, i, column / plan.columns];
-                        let acc = plan.results(self.acc, at, column % plan.columns, width);
+                        let acc = plan.results(acc, at, column % plan.columns, width);
                         // The first run of a product from zero is its accumulator.
                         let fresh = !self.accumulate && first == 0;
                         let d = if fresh { &acc } else { &sums };

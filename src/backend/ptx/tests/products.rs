@@ -170,3 +170,32 @@ fn matrices_of_a_batch_are_streamed() {
         assert!(old.contains("cp.async.cg") && !old.contains("ld.global"), "{old}");
     }
 }
+
+#[test]
+fn products_of_any_extent_are_wide_instructions() {
+    use DType::*;
+    const HALF: [DType; 3] = [F16, F16, F32];
+    const BYTE: [DType; 3] = [F8E4M3FN, F8E4M3FN, F32];
+    const FLOAT: [DType; 3] = [F32, TF32, F32];
+    for (types, tile, by_columns, shape, count, boxes) in [
+        (HALF, [128, 192, 64], false, "m64n192k16", 4, 4),
+        (HALF, [128, 192, 64], true, "m64n192k16", 4, 2),
+        (HALF, [128, 96, 64], false, "m64n96k16", 8, 4),
+        ([BF16, BF16, F32], [128, 176, 128], true, "m64n176k16", 8, 4),
+        (HALF, [64, 80, 64], true, "m64n80k16", 4, 2),
+        // Along k the right operand is copied as a whole; the left one as it is cut, into rows of its own.
+        (HALF, [128, 128, 176], false, "m64n128k16", 11, 6),
+        (HALF, [128, 160, 96], false, "m64n160k16", 6, 7),
+        (HALF, [192, 128, 64], true, "m64n", 8, 2),
+        (FLOAT, [128, 192, 32], true, "m64n192k8", 4, 2),
+        (BYTE, [128, 192, 128], true, "m64n192k32", 4, 2),
+    ] {
+        let [_, new] = Product { by_columns, fast: types == BYTE, ..Product::new(types, tile) }.code();
+        assert_streamed(&new);
+        assert_eq!(new.matches("wgmma.mma_async").count(), count, "{tile:?}: {new}");
+        assert_eq!(new.matches(shape).count(), count, "{tile:?}: {new}");
+        assert_eq!(new.matches("wgmma.commit_group").count(), 1, "one group: {new}");
+        assert_eq!(new.matches("mbarrier.arrive.expect_tx").count(), 1, "all arrive together: {new}");
+        assert_eq!(new.matches("mbarrier::complete_tx").count(), boxes, "{tile:?}: {new}");
+    }
+}
