@@ -445,4 +445,8 @@ ops! {
     // ends know of them (see `pass/inline_ptx`). One with fewer operands has the last of them again.
     InlinePtx 1000 "inline_ptx" 255 => attrs(&[attr(K::Text, "text")])
         operands(&[one("a"), one("b"), one("c"), one("meaning")]);
+    // Ours as well: the elements at positions along an axis, of those outside the nearest one; and how many elements
+    // there are of each number from 0 on. Tile IR gets them as other ops (see `pass/lookup`).
+    Gather 1001 "gather" 255 => attrs(&[attr(K::Dim, "dim")]) operands(&[one("source"), one("positions")]);
+    Histogram 1002 "histogram" 255 => operands(&[one("source")]);
 }

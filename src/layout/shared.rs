@@ -231,6 +231,22 @@ impl Side {
         Side { thread, round, replicated, accesses }
     }
 
+    /// The accesses with which the threads of a layout put a tile into shared memory in the order of its elements, or
+    /// load it from there; in so many rounds, a power of two, of one part of the tile behind the other each.
+    pub(crate) fn in_order(layout: &Layout, element_bytes: usize, rounds: usize) -> Side {
+        let bits = layout.num_elements().ilog2();
+        let within = bits - rounds.ilog2();
+        let bases = |of: &dyn Fn(u32) -> u32| (0..bits).map(of).collect::<Vec<u32>>();
+        let offset_bases = bases(&|bit| if bit < within { (element_bytes as u32) << bit } else { 0 });
+        let round_bases = bases(&|bit| if bit < within { 0 } else { 1 << (bit - within) });
+        let registers = Span::of(layout.register_images());
+        let threads = [layout.lane_images(), layout.warp_images()].concat();
+        let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(within);
+        let is_shared = |image: &u32| registers.contains(*image) && threads.iter().all(|thread| thread & image == 0);
+        let vector: Vec<u32> = (0..longest).map(|bit| 1 << bit).take_while(is_shared).collect();
+        Side::new(layout, &vector, element_bytes, &offset_bases, &round_bases)
+    }
+
     /// Wavefronts of all accesses beyond the least possible number, one for every 128 bytes of a warp's
     /// access; elements have `element_bytes`.
     ///
@@ -316,6 +332,30 @@ mod tests {
             assert_eq!(shared.offset((batch * 16 + row) * 256 + column), want);
         }
         assert_eq!(shared.bytes(), 2 * 16 * 256 * 2);
+    }
+
+    #[test]
+    fn tiles_in_order_in_rounds() {
+        let columns = Layout::blocked(&[16, 64], &[0, 1], 2, 4);
+        for (layout, vector) in [(Layout::blocked(&[16, 64], &[1, 0], 8, 2), 4), (columns, 1)] {
+            for rounds in [1, 4] {
+                let side = Side::in_order(&layout, 4, rounds);
+                assert!(side.accesses.iter().all(|access| access.registers.len() == vector));
+                let mut places = std::collections::BTreeSet::new();
+                for thread in 0..1u32 << side.thread.len() {
+                    for access in &side.accesses {
+                        let place = (linear::apply(&side.thread, thread) ^ access.xor) + access.offset;
+                        let round = linear::apply(&side.round, thread) as usize ^ access.round;
+                        for (i, &register) in access.registers.iter().enumerate() {
+                            let flat = layout.element(register, thread as usize & 31, thread as usize >> 5) as usize;
+                            assert_eq!(flat * 4, round * (4096 / rounds) + place as usize + i * 4);
+                            places.insert(flat);
+                        }
+                    }
+                }
+                assert_eq!(places.len(), 1024);
+            }
+        }
     }
 
     #[test]

@@ -1,23 +1,56 @@
 //! Elements of a tile by index tiles, and how many elements there are of each number.
 
-use super::construct::{arange, scalar, zeros};
-use super::control::for_each;
-use super::select;
+use super::construct::extents;
+use crate::dtype::DType;
 use crate::element::{Int, Whole};
-use crate::ir::Type;
-use crate::tile::{Handle, Scalar, Tile, at_place, here, record};
+use crate::ir::table::Effect;
+use crate::ir::{Attr, Opcode, Type};
+use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
 
-/// Elements that are looked at in one turn of a loop.
-const TURN: usize = 32;
-/// Comparisons of a histogram in one turn.
-const COMPARED: usize = 4096;
+impl Trace {
+    fn gather_along(&mut self, place: Place, tile: Raw, dtype: DType, axis: usize, index: Raw) -> Raw {
+        self.at(place);
+        let (own, result) = (self.shape(tile), self.shape(index));
+        let ty = Type::tile(dtype, result.as_slice());
+        let (Some(source), Some(positions)) = (self.usable(tile, place), self.usable(index, place)) else {
+            return self.poison(ty);
+        };
+        let fits = axis < own.len() && (0..own.len()).all(|d| d == axis || own[d] == result[d]);
+        if !fits {
+            let message = format!("`gather` along axis {axis} of a tile of shape {own:?} by positions of {result:?}");
+            let way_out = "the extents along the other axes must be equal: use `broadcast_to`";
+            return self.fail(place, ty, message, &[way_out]);
+        }
+        if !self.admits(place, Effect::Pure, own.len()) {
+            return self.poison(ty);
+        }
+        let value = self.put(Opcode::Gather, &[source, positions], vec![Attr::Dim(axis as u32)], dtype, &result);
+        self.raw(value)
+    }
+
+    fn histogram(&mut self, place: Place, numbers: Raw, bins: usize) -> Raw {
+        self.at(place);
+        let shape = extents([bins]);
+        if !self.legal_shape(place, "histogram", &shape) {
+            return self.poison(Type::tile(DType::I32, [1]));
+        }
+        let ty = Type::tile(DType::I32, shape.as_slice());
+        let Some(numbers) = self.usable(numbers, place) else { return self.poison(ty) };
+        if !self.admits(place, Effect::Pure, 1) {
+            return self.poison(ty);
+        }
+        let value = self.put(Opcode::Histogram, &[numbers], vec![], DType::I32, &shape);
+        self.raw(value)
+    }
+}
 
 impl<T: Whole, const R: usize> Tile<T, R> {
     /// The elements at these positions along an axis: element `[i, j]` of `x.gather(1, index)` is element
     /// `[i, index[i, j]]` of `x`. Positions outside of the tile mean the nearest one inside. The extents of `index` along
     /// the other axes are those of the tile.
     ///
-    /// The work grows with the product of the two extents along the axis; for tables from memory there is
+    /// On the ptx back end threads that hold what is asked for hand it over, or all look it up in shared memory; on the
+    /// tileir back end the work grows with the product of the two extents along the axis. For tables from memory there is
     /// [`Array::gather`](crate::Array::gather).
     ///
     /// ```
@@ -39,59 +72,17 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn gather<I: Int>(self, axis: usize, index: Tile<I, R>) -> Tile<T, R> {
-        let (place, own, result) = (here(), self.shape(), index.shape());
-        let fits = axis < R && (0..R).all(|d| d == axis || own[d] == result[d]);
-        if !fits {
-            return Tile::from_raw(record(|t| {
-                let message =
-                    format!("`gather` along axis {axis} of a tile of shape {own:?} by positions of {result:?}");
-                let way_out = "the extents along the other axes must be equal: use `broadcast_to`";
-                t.fail(place, Type::tile(T::DTYPE, t.shape(index.raw())), message, &[way_out])
-            }));
-        }
-        at_place(place, || gathered(self, axis, index))
+        let place = here();
+        let index = at_place(place, || index.cast_saturating::<i32>());
+        Tile::from_raw(record(|t| t.gather_along(place, self.raw(), T::DTYPE, axis, index.raw())))
     }
-}
-
-/// The elements at positions, in turns.
-fn gathered<T: Whole, I: Int, const R: usize>(tile: Tile<T, R>, axis: usize, index: Tile<I, R>) -> Tile<T, R> {
-    let (own, result) = (tile.shape(), index.shape());
-    let count = own[axis];
-    let turn = (1 << count.trailing_zeros()).min(TURN);
-    let mut shape = own;
-    shape[axis] = turn;
-    let at = index.cast_saturating::<i32>().clamp(0, count - 1);
-    let bits: Vec<Tile<bool, R>> = (0..turn.trailing_zeros()).map(|bit| ((at >> bit as i32) & 1).eq(1)).collect();
-    let which = at >> turn.trailing_zeros() as i32;
-    let take = |number: Scalar<i32>, found: Tile<T, R>| {
-        let mut place = [scalar(0); R];
-        place[axis] = number;
-        let part = tile.extract(place, shape);
-        let mut one = shape;
-        one[axis] = 1;
-        let element = |number: usize| {
-            let mut place = [0; R];
-            place[axis] = number;
-            part.extract(place, one).broadcast_to(result)
-        };
-        // Each bit of the position halves what is left.
-        let mut left: Vec<Tile<T, R>> = (0..turn).map(element).collect();
-        for &bit in &bits {
-            left = left.chunks(2).map(|pair| select(bit, pair[1], pair[0])).collect();
-        }
-        select(which.eq(number), left[0], found)
-    };
-    if count == turn {
-        return take(scalar(0), zeros(result));
-    }
-    for_each(0..count / turn, zeros(result), take)
 }
 
 impl<I: Int, const R: usize> Tile<I, R> {
-    /// How many elements there are of each number from 0 to before `bins`, a power of two. Others are not counted.
+    /// How many elements there are of each number from 0 to before `bins`. Others are not counted.
     ///
-    /// Each element is compared with each number; where there are many, [`atomic_add`](crate::ArrayMut::atomic_add)
-    /// counts them in memory.
+    /// On the ptx back end the tile block counts in its shared memory; on the tileir back end each element is compared
+    /// with each number. Counts of many tiles are put together in memory by [`atomic_add`](crate::ArrayMut::atomic_add).
     ///
     /// ```
     /// use cutlet as ct;
@@ -110,20 +101,8 @@ impl<I: Int, const R: usize> Tile<I, R> {
     #[track_caller]
     #[must_use]
     pub fn histogram(self, bins: usize) -> Tile<i32, 1> {
-        at_place(here(), || counted(self, bins))
+        let place = here();
+        let numbers = at_place(place, || self.cast_saturating::<i32>());
+        Tile::from_raw(record(|t| t.histogram(place, numbers.raw(), bins)))
     }
-}
-
-/// How many there are of each number, in turns.
-fn counted<I: Int, const R: usize>(tile: Tile<I, R>, bins: usize) -> Tile<i32, 1> {
-    let count = tile.len();
-    let most = 1 << (COMPARED / bins.max(1)).max(1).ilog2();
-    let turn = (1usize << count.trailing_zeros()).min(most);
-    let all = tile.cast_saturating::<i32>().reshape([count]);
-    let numbers = arange(bins, 0, 1).unsqueeze(0);
-    let add = |turns: Tile<i32, 1>, part: Tile<i32, 1>| turns + part.unsqueeze(1).eq(numbers).count(0).reshape([bins]);
-    if count == turn {
-        return add(zeros([bins]), all);
-    }
-    for_each(0..count / turn, zeros([bins]), |number, counts| add(counts, all.extract(number, [turn])))
 }

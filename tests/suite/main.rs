@@ -46,6 +46,7 @@ mod inline_ptx;
 mod integer;
 mod large;
 mod lines;
+mod lookup;
 #[path = "../../benches/kernels/measure/mod.rs"]
 mod measure;
 mod memory;
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
     numbers::register(&mut suite);
     philox::register(&mut suite);
     sort::register(&mut suite);
+    lookup::register(&mut suite);
     complex::register(&mut suite);
     composed::register(&mut suite);
     large::register(&mut suite);

@@ -1,10 +1,9 @@
-//! Sorting within tiles, the largest elements, elements by index tiles, histograms.
+//! Sorting within tiles, the largest elements.
 
 use std::cmp::Ordering;
 
 use anyhow::Result;
 use cutlet as ct;
-use cutlet::element::Whole;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random, specials};
@@ -23,8 +22,6 @@ pub fn register(suite: &mut Suite) {
     each!(positions: f32 i64 u16);
     each!(by_key: f32 u8);
     each!(top: f32 bf16 i32 u16);
-    each!(gather: f64 f32 bf16 i8 i32 u64 bool);
-    each!(histogram: i8 i32 i64 u8 u32);
 }
 
 /// -0 before +0, NaNs last.
@@ -185,47 +182,4 @@ fn top<T: ct::Sorted>(session: Session) -> Result<()> {
     };
     session.check("largest", &y, &|[i, j]| Want::exactly(found(i, j).0))?;
     session.check("positions", &at, &|[i, j]| Want::exactly(found(i, j).1))
-}
-
-/// Along both axes, from tables shorter and longer than a turn, also by positions outside.
-fn gather<T: Whole>(session: Session) -> Result<()> {
-    fn kernel<T: Whole>(
-        x: Array<T, 2>,
-        rows: Array<i64, 2>,
-        columns: Array<i16, 2>,
-        y: ArrayMut<T, 2>,
-        z: ArrayMut<T, 2>,
-    ) {
-        let x = x.load((0, 0), [8, 128]);
-        y.store((0, 0), x.gather(1, columns.load((0, 0), [8, 64])));
-        z.store((0, 0), x.gather(0, rows.load((0, 0), [32, 128])));
-    }
-    let data = random::<T>(7, 8 * 128, Spread::Any);
-    let columns = random::<i16>(8, 8 * 64, Spread::Between(-20.0, 150.0));
-    let mut rows = random::<i64>(9, 32 * 128, Spread::Between(-2.0, 10.0));
-    (rows[5], rows[700]) = (i64::MIN, 1 << 40);
-    let (dx, dr, dc) =
-        (session.array(&data, [8, 128])?, session.array(&rows, [32, 128])?, session.array(&columns, [8, 64])?);
-    let (mut y, mut z) = (session.unwritten::<T, 2>([8, 64])?, session.unwritten::<T, 2>([32, 128])?);
-    session.launch(kernel::<T>, [1], (&dx, &dr, &dc, &mut y, &mut z))?;
-    session.check("columns", &y, &|[i, j]| {
-        Want::SameBits(data[128 * i + columns[64 * i + j].clamp(0, 127) as usize].to_bits())
-    })?;
-    session
-        .check("rows", &z, &|[i, j]| Want::SameBits(data[128 * rows[128 * i + j].clamp(0, 7) as usize + j].to_bits()))
-}
-
-fn histogram<T: Int>(session: Session) -> Result<()> {
-    fn kernel<T: Int>(x: Array<T, 2>, y: ArrayMut<i32, 2>) {
-        let i = ct::bid(0);
-        y.store((i, 0), x.load((i, 0), [16, 64]).histogram(32).unsqueeze(0));
-    }
-    let mut data = random::<T>(10, 32 * 64, Spread::Whole(40));
-    data.iter_mut().step_by(5).zip(random::<T>(11, 500, Spread::Any)).for_each(|(x, any)| *x = any);
-    let x = session.array(&data, [32, 64])?;
-    let mut y = session.unwritten::<i32, 2>([2, 32])?;
-    session.launch(kernel::<T>, [2], (&x, &mut y))?;
-    session.check("counts", &y, &|[i, bin]| {
-        Want::exactly(data[1024 * i..][..1024].iter().filter(|&&x| value(x) == bin as i128).count() as i32)
-    })
 }

@@ -211,6 +211,10 @@ impl Machine<'_> {
             O::Broadcast => shape::broadcast(&marks[0], &dims(0), &self.dims(result)),
             O::Permute => shape::permute(&marks[0], &dims(0), op.permutation()),
             O::Cat => shape::cat([&marks[0], &marks[1]], [&dims(0), &dims(1)], op.dim() as usize),
+            O::Gather => {
+                let moved = shape::gather([&marks[0], words(1)], [&dims(0), &dims(1)], op.dim() as usize);
+                either(&moved, &marks[1])
+            }
             O::Extract | O::Insert => self.part(op, &marks)?,
             O::Reduce | O::Scan => self.along(op, &marks, result),
             O::LoadPtr => self.padded(op, &marks),

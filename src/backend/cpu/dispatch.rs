@@ -40,7 +40,9 @@ impl<'p> Machine<'p> {
                 | O::Permute
                 | O::Cat
                 | O::Extract
-                | O::Insert => self.movement(id, op)?,
+                | O::Insert
+                | O::Gather
+                | O::Histogram => self.movement(id, op)?,
                 O::Reduce | O::Scan | O::MmaF | O::MmaI | O::MmaFScaled => self.combination(id, op)?,
                 _ => self.beside_tiles(id, op)?,
             },
@@ -233,6 +235,15 @@ impl<'p> Machine<'p> {
                 let start = shape::block_start(&to, &block, &self.indices(op.group(2), Unsigned))?;
                 let mut words = self.take_words(id, 1);
                 shape::insert(&mut words, &to, self.tile(op.operands[0]), &block, start);
+                self.put(op, words)
+            }
+            O::Gather => {
+                let shapes = [self.dims(op.operands[0]), self.dims(op.results[0])];
+                let words = shape::gather(self.pair(op), [&shapes[0], &shapes[1]], op.dim() as usize);
+                self.put(op, words)
+            }
+            O::Histogram => {
+                let words = shape::histogram(self.tile(op.operands[0]), self.count(op.results[0]));
                 self.put(op, words)
             }
 

@@ -1,4 +1,4 @@
-//! Ops that move elements: broadcast, permute, cat, extract, insert, and slicing along an axis.
+//! Ops that move elements: broadcast, permute, cat, extract, insert, gather, and slicing along an axis; histograms.
 
 use super::value::{Word, Words, each_width};
 
@@ -106,6 +106,29 @@ pub(super) fn insert(target: &mut Words, to: &[usize], source: &Words, block: &[
     each_width!(target, list => {
         write_box(list, start, block, &strides, Word::of(source));
     });
+}
+
+/// The elements of `source` at positions along `dim`: the nearest one where a position is outside.
+pub(super) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2], dim: usize) -> Words {
+    let (length, count) = (from[dim], to[dim]);
+    let inner: usize = from[dim + 1..].iter().product();
+    let place = |(i, &position): (usize, &u32)| {
+        let at = (position as i32).clamp(0, length as i32 - 1) as usize;
+        (i / (count * inner) * length + at) * inner + i % inner
+    };
+    let positions = u32::of(positions).iter().enumerate();
+    each_width!(source, list => Word::list(positions.map(|position| list[place(position)]).collect()))
+}
+
+/// How many elements there are of each number from 0 to before `bins`.
+pub(super) fn histogram(source: &Words, bins: usize) -> Words {
+    let mut counts = vec![0u32; bins];
+    u32::of(source).iter().filter_map(|&number| usize::try_from(number).ok()).for_each(|number| {
+        if let Some(count) = counts.get_mut(number) {
+            *count += 1;
+        }
+    });
+    Word::list(counts)
 }
 
 /// `count` positions along the axis in the middle of `outer × length × inner`: first, first + step, ….

@@ -6,7 +6,9 @@
 //! load next, or takes pieces that are not aligned, 32 bytes are better: fewer threads do the sums of addresses, and
 //! each has more under way. Work in which threads meet (reductions, changes of layout) wants 32 bytes a thread (128 where
 //! a reduction has to keep the order), and blocks that are small enough for several to share a multiprocessor: while one
-//! waits at a barrier the others go on. Matrix products count by their accumulator. Of products that wait for each other
+//! waits at a barrier the others go on. There a block that moves its tiles once, as one that reduces a row does, has them in
+//! registers while it lives: if those of all blocks of a multiprocessor are too few bytes to keep its share of the memory busy,
+//! fewer threads that hold more let more blocks in. Matrix products count by their accumulator. Of products that wait for each other
 //! the accumulators are held at the same time; then a warp should have rows of its own, so that nothing of what lies
 //! between the products moves between warps.
 
@@ -33,6 +35,13 @@ const SCATTERED_BYTES: u64 = 32;
 
 /// Bytes of a tile that a thread holds where threads meet.
 const MEETING_BYTES: u64 = 32;
+
+/// Warps and blocks that a multiprocessor takes.
+const RESIDENT: [u64; 2] = [64, 32];
+
+/// Bytes that the blocks of a multiprocessor together should move in the life of one: a block that reduces lives for
+/// somewhat more than 2 us, and the share of one multiprocessor of an H200 is 36 bytes a nanosecond.
+const UNDER_WAY: u64 = 96 << 10;
 
 /// Most warps of a block whose threads meet, unless a thread would hold more than `CROWDED_BYTES`.
 const MEETING_WARPS: u64 = 16;
@@ -67,9 +76,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
         (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP)).next_power_of_two().clamp(4, most)
     } else if sizes.meets() {
-        let each = if sizes.in_order { CROWDED_BYTES } else { MEETING_BYTES };
-        let wanted = warps_for(sizes.largest, each).min(MEETING_WARPS);
-        wanted.max(warps_for(sizes.largest, CROWDED_BYTES))
+        sizes.meeting_warps()
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
@@ -134,6 +141,8 @@ struct Sizes {
     accumulators: u64,
     /// Rows of the largest accumulator that waits for another one.
     rows: u64,
+    /// Bytes that all accesses together move, if none of them is in a loop.
+    moved: Option<u64>,
     /// How often a tile is taken apart into halves, bytes of the largest such tile, and whether halves are selected.
     halvings: u64,
     halved: u64,
@@ -148,8 +157,19 @@ struct Sizes {
 
 impl Sizes {
     fn of(module: &Module, body: BlockId) -> Sizes {
-        let mut sizes = Sizes::default();
-        module.walk(body, &mut |id| sizes.add(module, module.op(id)));
+        let mut sizes = Sizes { moved: Some(0), ..Sizes::default() };
+        let mut repeated = HashSet::new();
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            if matches!(op.code, Opcode::For | Opcode::Loop) {
+                op.regions.iter().for_each(|&region| module.walk(region, &mut |inner| repeated.extend([inner])));
+            }
+            sizes.add(module, op);
+            let is_access = matches!(op.code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite);
+            if is_access && repeated.contains(&id) {
+                sizes.moved = None;
+            }
+        });
         sizes
     }
 
@@ -180,7 +200,8 @@ impl Sizes {
         }
         let is_half = |value| module.defining_op(value).is_some_and(|id| halved_bit(module, module.op(id)).is_some());
         self.carries |= op.code == Opcode::Select && is_half(op.operands[1]) && is_half(op.operands[2]);
-        if matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert) {
+        let moves = matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert);
+        if moves || matches!(op.code, Opcode::Gather | Opcode::Histogram) {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);
         }
         self.scattered |= op.address().is_some() && is_scattered(module, op);
@@ -199,7 +220,25 @@ impl Sizes {
             self.accessed = self.accessed.max(bytes);
             self.fewest = Some(self.fewest.map_or(count, |fewest| fewest.min(count)));
             self.most = self.most.max(count);
+            self.moved = self.moved.map(|moved| moved + bytes);
         }
+    }
+
+    /// Warps of a block whose threads meet.
+    fn meeting_warps(&self) -> u64 {
+        let least = warps_for(self.largest, CROWDED_BYTES);
+        if self.in_order {
+            return least;
+        }
+        let mut warps = warps_for(self.largest, MEETING_BYTES).min(MEETING_WARPS).max(least).next_power_of_two();
+        let [most_warps, most_blocks] = RESIDENT;
+        while let Some(moved) = self.moved
+            && warps / 2 >= least.max(most_warps / most_blocks)
+            && most_warps / warps * moved < UNDER_WAY
+        {
+            warps /= 2;
+        }
+        warps
     }
 
     /// Do threads need elements that other threads hold? Also where accesses differ in size: a small tile

@@ -70,6 +70,9 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let expanded = pass::without_scaled_products(module, true);
     let module = expanded.as_ref().unwrap_or(module);
     let mut module = pass::apart(module, false).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());
+    if let Some(expanded) = pass::without_lookups(&module) {
+        module = expanded;
+    }
     if let Some(ordered) = pass::with_order_kept(&module).map_err(Error::Unsupported)? {
         module = ordered;
     }

@@ -192,6 +192,8 @@ impl Parser<'_> {
             | Opcode::Cat
             | Opcode::Extract
             | Opcode::Insert
+            | Opcode::Gather
+            | Opcode::Histogram
             | Opcode::Select
             | Opcode::PowI
             | Opcode::MmaF
@@ -297,6 +299,7 @@ impl Parser<'_> {
             | Opcode::Offset
             | Opcode::MakePartitionView
             | Opcode::MakeStridedView
+            | Opcode::Histogram
             | Opcode::MakeGatherScatterView => {
                 let operands = self.values()?;
                 let types = self.result_types()?;
@@ -308,7 +311,7 @@ impl Parser<'_> {
                 let types = self.result_types()?;
                 self.plain(code, &operands, vec![Attr::Permutation(order)], &types)
             }
-            Opcode::Cat => {
+            Opcode::Cat | Opcode::Gather => {
                 let operands = self.values()?;
                 let dim = vec![Attr::Dim(self.number_named("dim")?)];
                 let types = self.result_types()?;

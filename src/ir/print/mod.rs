@@ -255,7 +255,7 @@ impl<'m> Printer<'m> {
             }
             Opcode::Assume => put!(self, " {}, {operands} : {results}", predicate(op)),
             Opcode::Assert => put!(self, " {operands}, {} : {}", quoted(text(op)), self.types(&op.operands)),
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Pack | Opcode::Unpack => {
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Pack | Opcode::Unpack | Opcode::Histogram => {
                 put!(self, " {operands} : {} -> {results}", self.types(&op.operands));
             }
             Opcode::Offset => put!(self, " {operands} : {} -> {results}", self.types(&op.operands)),
@@ -263,7 +263,7 @@ impl<'m> Printer<'m> {
                 let order = join(op.permutation(), ", ");
                 put!(self, " {operands} [{order}] : {} -> {results}", self.types(&op.operands));
             }
-            Opcode::Cat => {
+            Opcode::Cat | Opcode::Gather => {
                 put!(self, " {operands} dim = {} : {} -> {results}", op.dim(), self.types(&op.operands));
             }
             Opcode::Extract => {

@@ -188,6 +188,8 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Cat => shape::cat(rule),
         Opcode::Extract => shape::extract(rule),
         Opcode::Insert => shape::insert(rule),
+        Opcode::Gather => shape::gather(rule),
+        Opcode::Histogram => shape::histogram(rule),
         Opcode::Iota => shape::iota(rule),
         Opcode::Permute => shape::permute(rule),
         Opcode::Reshape => shape::reshape(rule),

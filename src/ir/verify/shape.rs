@@ -77,6 +77,27 @@ pub(super) fn insert(rule: &OpRule) -> Rule {
     block_indices(rule, rule.op.operand_group("indices"), whole.len())
 }
 
+pub(super) fn gather(rule: &OpRule) -> Rule {
+    let [source, positions] = [rule.op.operands[0], rule.op.operands[1]];
+    rule.same_elem(source, rule.result())?;
+    let (from, at, to) = (rule.tile(source)?.1, rule.tile(positions)?.1, rule.tile(rule.result())?.1);
+    rule.all_of(&[positions], &Type::tile(DType::I32, at))?;
+    let dim = rule.op.dim() as usize;
+    demand(dim < from.len(), || format!("dimension {dim} of tiles of rank {}", from.len()))?;
+    let fits = from.len() == at.len() && (0..from.len()).all(|d| d == dim || from[d] == at[d]);
+    demand(fits && at == to, || {
+        between(rule, &format!("the result must be as the positions, whose extents differ along dimension {dim} alone"))
+    })
+}
+
+pub(super) fn histogram(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    let (from, to) = (rule.tile(source)?.1, rule.tile(result)?.1);
+    rule.all_of(&[source], &Type::tile(DType::I32, from))?;
+    rule.all_of(&[result], &Type::tile(DType::I32, to))?;
+    demand(to.len() == 1, || rule.expected(result, "a tile of rank 1"))
+}
+
 pub(super) fn iota(rule: &OpRule) -> Rule {
     match rule.ty(rule.result()) {
         Type::Tile { elem: Elem::Num(dtype), shape } if dtype.is_int() && *dtype != DType::I4 && shape.len() == 1 => {

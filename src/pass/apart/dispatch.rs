@@ -35,6 +35,8 @@ fn op(cutter: &mut Cutter<'_>, id: OpId) {
         Opcode::Cat => cutter.join_tiles(&op),
         Opcode::Extract => cutter.extract_tile(&op),
         Opcode::Insert => cutter.insert_tile(&op),
+        Opcode::Gather => cutter.gather(&op),
+        Opcode::Histogram => cutter.histogram(&op),
         Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => cutter.view(&op),
         Opcode::GetIndexSpaceShape => cutter.index_space(&op),
         Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => cutter.access(&op),

@@ -3,7 +3,7 @@
 //! An extent is cut into the powers of two that it is the sum of, the largest one first (`cut`); a value becomes one value
 //! for each box of the grid that the cuts of its extents make, and each op as many as its boxes need. Loops and branches
 //! carry the boxes one by one (`control`); boxes of views are views of their own (`access`); reductions and scans go from box
-//! to box in order (`fold`); what moves elements takes boxes apart and puts them together (`shape`, `piece`). Back ends that
+//! to box in order (`fold`); what moves elements takes boxes apart and puts them together (`shape`, `piece`), or looks into each of them (`lookup`). Back ends that
 //! know powers of two alone run this before all else; the interpreter takes tiles as they are.
 
 mod access;
@@ -12,6 +12,7 @@ mod cut;
 mod dispatch;
 mod emit;
 mod fold;
+mod lookup;
 mod piece;
 mod shape;
 

@@ -345,7 +345,7 @@ impl Cutter<'_> {
     }
 
     /// A tile that is made box by box, from where each one starts and its extents.
-    fn each_box(&mut self, op: &Op, mut make: impl FnMut(&mut Self, &[i64], &[i64]) -> Value) {
+    pub fn each_box(&mut self, op: &Op, mut make: impl FnMut(&mut Self, &[i64], &[i64]) -> Value) {
         let grid = Grid::of(&self.ops.shape(op.results[0]));
         let boxes: Vec<Value> =
             grid.places().iter().map(|place| make(self, &grid.starts(place), &grid.extents(place))).collect();

@@ -135,8 +135,15 @@ impl<'m> Analysis<'m> {
             Opcode::GetTileBlockId => Some(Known::any(bits).meet(0, self.most_blocks(op, result) - 1)),
             Opcode::GetNumTileBlocks => Some(Known::any(bits).meet(1, self.most_blocks(op, result))),
             Opcode::Assume => Some(assume(op, operand(0)?)),
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Extract | Opcode::MakeTensorView => {
-                operand(0)
+            Opcode::Broadcast
+            | Opcode::Reshape
+            | Opcode::Permute
+            | Opcode::Extract
+            | Opcode::Gather
+            | Opcode::MakeTensorView => operand(0),
+            Opcode::Histogram => {
+                let count = self.module.shape(op.operands[0]).iter().product();
+                Some(Known::any(bits).meet(0, count))
             }
             Opcode::Cat | Opcode::Insert => Some(operand(0)?.join(operand(1)?)),
             Opcode::Select => match self.facts.constant(op.operands[0]) {

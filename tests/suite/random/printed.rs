@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 #[allow(unused_variables, unused_parens, unused_braces)]
-fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3fn, input_f8e5m2, input_f8e8m0fnu): (Array<f32, 2>, Array<f16, 2>, Array<bf16, 2>, Array<f64, 2>, Array<tf32, 2>, Array<f8e4m3fn, 2>, Array<f8e5m2, 2>, Array<f8e8m0fnu, 2>), (input_i8, input_i16, input_i32, input_i64, input_u8, input_u16, input_u32, input_u64): (Array<i8, 2>, Array<i16, 2>, Array<i32, 2>, Array<i64, 2>, Array<u8, 2>, Array<u16, 2>, Array<u32, 2>, Array<u64, 2>), (input_bool,): (Array<bool, 2>,), (output_f32, output_f16, output_bf16, output_f64, output_tf32, output_f8e4m3fn, output_f8e5m2, output_i8): (ArrayMut<f32, 2>, ArrayMut<f16, 2>, ArrayMut<bf16, 2>, ArrayMut<f64, 2>, ArrayMut<tf32, 2>, ArrayMut<f8e4m3fn, 2>, ArrayMut<f8e5m2, 2>, ArrayMut<i8, 2>), (output_i16, output_i32, output_i64, output_u8, output_u16, output_u32, output_u64, output_bool): (ArrayMut<i16, 2>, ArrayMut<i32, 2>, ArrayMut<i64, 2>, ArrayMut<u8, 2>, ArrayMut<u16, 2>, ArrayMut<u32, 2>, ArrayMut<u64, 2>, ArrayMut<bool, 2>), (packed_input_u1, packed_input_i2, packed_input_u3, packed_input_u4, packed_input_f4e2m1, packed_input_i5, packed_input_f6e3m2, packed_input_i7): (ct::PackedArray<ct::u1, 2>, ct::PackedArray<ct::i2, 2>, ct::PackedArray<ct::u3, 2>, ct::PackedArray<ct::u4, 2>, ct::PackedArray<ct::f4e2m1, 2>, ct::PackedArray<ct::i5, 2>, ct::PackedArray<ct::f6e3m2, 2>, ct::PackedArray<ct::i7, 2>), (packed_output_u1, packed_output_i2, packed_output_u3, packed_output_u4, packed_output_f4e2m1, packed_output_i5, packed_output_f6e3m2, packed_output_i7): (ct::PackedArrayMut<ct::u1, 2>, ct::PackedArrayMut<ct::i2, 2>, ct::PackedArrayMut<ct::u3, 2>, ct::PackedArrayMut<ct::u4, 2>, ct::PackedArrayMut<ct::f4e2m1, 2>, ct::PackedArrayMut<ct::i5, 2>, ct::PackedArrayMut<ct::f6e3m2, 2>, ct::PackedArrayMut<ct::i7, 2>)) {
+fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3fn, input_f8e5m2, input_f8e8m0fnu): (Array<f32, 2>, Array<f16, 2>, Array<bf16, 2>, Array<f64, 2>, Array<tf32, 2>, Array<f8e4m3fn, 2>, Array<f8e5m2, 2>, Array<f8e8m0fnu, 2>), (input_i8, input_i16, input_i32, input_i64, input_u8, input_u16, input_u32, input_u64): (Array<i8, 2>, Array<i16, 2>, Array<i32, 2>, Array<i64, 2>, Array<u8, 2>, Array<u16, 2>, Array<u32, 2>, Array<u64, 2>), (input_bool,): (Array<bool, 2>,), (output_f32, output_f16, output_bf16, output_f64, output_tf32, output_f8e4m3fn, output_f8e5m2, output_f8e8m0fnu): (ArrayMut<f32, 2>, ArrayMut<f16, 2>, ArrayMut<bf16, 2>, ArrayMut<f64, 2>, ArrayMut<tf32, 2>, ArrayMut<f8e4m3fn, 2>, ArrayMut<f8e5m2, 2>, ArrayMut<f8e8m0fnu, 2>), (output_i8, output_i16, output_i32, output_i64, output_u8, output_u16, output_u32, output_u64): (ArrayMut<i8, 2>, ArrayMut<i16, 2>, ArrayMut<i32, 2>, ArrayMut<i64, 2>, ArrayMut<u8, 2>, ArrayMut<u16, 2>, ArrayMut<u32, 2>, ArrayMut<u64, 2>), (output_bool,): (ArrayMut<bool, 2>,), (packed_input_u1, packed_input_i2, packed_input_u3, packed_input_u4, packed_input_f4e2m1, packed_input_i5, packed_input_f6e3m2, packed_input_i7): (ct::PackedArray<ct::u1, 2>, ct::PackedArray<ct::i2, 2>, ct::PackedArray<ct::u3, 2>, ct::PackedArray<ct::u4, 2>, ct::PackedArray<ct::f4e2m1, 2>, ct::PackedArray<ct::i5, 2>, ct::PackedArray<ct::f6e3m2, 2>, ct::PackedArray<ct::i7, 2>), (packed_output_u1, packed_output_i2, packed_output_u3, packed_output_u4, packed_output_f4e2m1, packed_output_i5, packed_output_f6e3m2, packed_output_i7): (ct::PackedArrayMut<ct::u1, 2>, ct::PackedArrayMut<ct::i2, 2>, ct::PackedArrayMut<ct::u3, 2>, ct::PackedArrayMut<ct::u4, 2>, ct::PackedArrayMut<ct::f4e2m1, 2>, ct::PackedArrayMut<ct::i5, 2>, ct::PackedArrayMut<ct::f6e3m2, 2>, ct::PackedArrayMut<ct::i7, 2>)) {
     let at = [ct::bid(0), ct::bid(1)];
     let corner = ([at[0] * 8, at[1] * 32],);
     let v0 = input_f32.load([at[0] + 0i32, at[1] + 0i32], [8usize, 32usize]);
@@ -261,230 +261,232 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v243 = v19.repeat([1 << 1usize, 1 << 1usize]);
     let v244 = v235.repeat_interleave(0usize, 2);
     let v245 = v16.interleave(v16, 0usize);
-    let v246 = ct::cat([v218, v217], 1usize);
-    let v247 = { let [a, b] = v185.split(1usize); ct::cat([a, v185, b], 1usize) };
-    let v248 = ct::stack([v99, v99], 1usize).reshape([16usize, 32usize]);
-    let (v249, v250) = { let [rows, columns] = v109.shape(); let [a, b] = v109.reshape([rows / 2, 2, columns]).unstack(1); (a, b) };
-    let (v251, v252) = { let [a, b] = v158.split(0usize); (a, b) };
-    let (v253, v254) = { let [_, a, _, b] = v57.split(1usize); (a, b) };
-    let v255 = { let number = v230.item(); let last = (1 << 1usize) - 1; if 1usize == 0 { v70.extract((number, (1 << 3usize) - 1), [4usize, 4usize]) } else { v70.extract((last, number), [4usize, 4usize]) } };
-    let v256 = { let number = v242.item(); let [rows, columns] = v101.shape(); let part = v101.extract([0, 0], [rows >> 0usize, columns >> 0usize]); let last = (1 << 0usize) - 1; if 1usize == 0 { v101.insert((number, (1 << 0usize) - 1), part) } else { v101.insert((last, number), part) } };
-    let v257 = v252.get((v231.item(), v230.item())).to_tile::<2>();
-    let v258 = v242.set((v242.item(), v230.item()), v242.item());
-    let v259 = if 0usize == 2 { v74.sum (..) } else { v74.sum (0usize) };
-    let v260 = if 0usize == 2 { v144.prod (..) } else { v144.prod (0usize) };
-    let v261 = if 2usize == 2 { v213.reduce_max (..) } else { v213.reduce_max (2usize) };
-    let v262 = if 1usize == 2 { v222.reduce_min (..) } else { v222.reduce_min (1usize) };
-    let v263 = if 0usize == 2 { v23.reduce_xor (..) } else { v23.reduce_xor (0usize) };
-    let v264 = if 2usize == 2 { v263.reduce_and (..) } else { v263.reduce_and (2usize) };
-    let v265 = if 1usize == 2 { v260.reduce_or (..) } else { v260.reduce_or (1usize) };
-    let v266 = if 2usize == 2 { v42.reduce_max_nan (..) } else { v42.reduce_max_nan (2usize) };
-    let v267 = if 2usize == 2 { v35.reduce_min_nan (..) } else { v35.reduce_min_nan (2usize) };
-    let v268 = { let v205 = ct::select(v205.isnan(), ct::ones::< f16, 2 > (v205.shape()), v205); if 2usize == 2 { v205.reduce_max (..) } else { v205.reduce_max (2usize) } };
-    let v269 = { let v268 = ct::select(v268.isnan(), ct::ones::< f16, 2 > (v268.shape()), v268); if 1usize == 2 { v268.reduce_min (..) } else { v268.reduce_min (1usize) } };
-    let v270 = if 1usize == 2 { v245.any(..) } else { v245.any(1usize) };
-    let v271 = if 2usize == 2 { v91.all(..) } else { v91.all(2usize) };
-    let v272 = if 2usize == 2 { v245.count(..) } else { v245.count(2usize) };
-    let v273 = if 0usize == 2 { v206.sum_as::<u8>(..) } else { v206.sum_as::<u8>(0usize) };
-    let v274 = if 0usize == 2 { v113.prod_as::<i64>(..) } else { v113.prod_as::<i64>(0usize) };
-    let v275 = if 2usize == 2 { v228.sum_as::<f32>(..) } else { v228.cast::<f32>().sum(2usize) };
-    let v276 = if 1usize == 2 { v275.argmax (..) } else { v275.argmax (1usize) };
-    let v277 = if 0usize == 2 { v225.argmin (..) } else { v225.argmin (0usize) };
-    let v278 = if 0usize == 2 { v269.argmax_nan (..) } else { v269.argmax_nan (0usize) };
-    let v279 = if 2usize == 2 { v275.argmin_nan (..) } else { v275.argmin_nan (2usize) };
-    let (v280, v281) = if 1usize == 2 { v203.argmax_with_value (..) } else { v203.argmax_with_value (1usize) };
-    let (v282, v283) = if 2usize == 2 { v227.argmin_with_value (..) } else { v227.argmin_with_value (2usize) };
-    let v284 = { let last = |a: Scalar<u8>, b: Scalar<u8>| b.ne(<u8 as Element>::from_f64(0.0)).select(b, a); let zero = <u8 as Element>::from_f64(0.0); if 0usize == 2 { v201.reduce(.., zero, last) } else { v201.reduce(0usize, zero, last) } };
-    let v285 = { let zero = <i32 as Element>::from_f64(0.0); if 0usize == 2 { ct::reduce(v282, .., zero, |a, b| a + b + a * b) } else { ct::reduce(v282, 0usize, zero, |a, b| a + b + a * b) } };
-    let (v286, v287) = { let identity = (<i32 as Element>::from_f64(1.0), <i32 as Element>::from_f64(0.0)); if 0usize == 2 { ct::reduce((v279, v279), .., identity, |(a, b), (c, d)| (a * c, c * b + d)) } else { ct::reduce((v279, v279), 0usize, identity, |(a, b), (c, d)| (a * c, c * b + d)) } };
-    let v288 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [0usize]; v229.cumsum_with (0usize, options) };
-    let v289 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [3usize]; v234.cumprod_with (0usize, options) };
-    let v290 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [2usize]; v247.cummax_with (0usize, options) };
-    let v291 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [3usize]; v230.cummin_with (0usize, options) };
-    let v292 = { let v103 = ct::select(v103.isnan(), ct::ones::<f16, 2>(v103.shape()), v103); if 1usize == 1 { v103.cummax_with(0usize, ct::ScanOptions::new().reverse()) } else { v103.cummax(0usize) } };
-    let v293 = { let v55 = ct::select(v55.isnan(), ct::ones::<f64, 2>(v55.shape()), v55); if 1usize == 1 { v55.cummin_with(0usize, ct::ScanOptions::new().reverse()) } else { v55.cummin(0usize) } };
-    let v294 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][3usize]; v284.cast::<f32>().cumsum_with(1usize, options) };
-    let v295 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][2usize]; let zero = <u8 as Element>::from_f64(0.0); v241.scan_with(0usize, zero, |a, b| b.ne(zero).select(b, a), options) };
-    let (v296, v297) = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][1usize]; let identity = (<i32 as Element>::from_f64(1.0), <i32 as Element>::from_f64(0.0)); ct::scan_with((v263, v277), 0usize, identity, |(a, b), (c, d)| (a * c, c * b + d), options) };
-    let v298 = input_u64.load([at[0] + (-1i32), at[1] + 0i32], [8usize, 32usize]);
-    let v299 = input_f64.load([(v285.item() & 3) - 1, at[1]], [8usize, 32usize]);
-    let v300 = input_bool.load_scalar(at).to_tile::<2>();
-    let v301 = { let padding = [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf][0usize]; input_bf16.load_with([at[0] + 0i32, at[1] + 0i32], [8usize, 32usize], ct::LoadOptions::new().padding(padding)) };
-    let v302 = { let options = ct::LoadOptions::new().latency(3).allow_tma(0usize == 1); input_f64.load_with([at[0] + (-1i32), at[1]], [8usize, 32usize], options) };
-    let v303 = input_bf16.load_with([at[1] + 1i32, at[0]], [32usize, 8usize], ct::LoadOptions::new().order([1, 0]));
-    let v304 = { let low = <u8 as Element>::from_f64(63.0); input_f8e4m3fn.gather((v147 & low, v295 & low)) };
-    let v305 = input_tf32.gather((v286, v287));
-    let v306 = { let options = ct::GatherOptions::new().mask(v300).padding(<i8 as Element>::from_f64(0i32 as f64)); input_i8.gather_with(((v297 & 63) - 5, (v20 & 63) - 5), options) };
-    let v307 = input_f32.gather((v264 & 63, (-1i32)..(-1i32) + 16));
-    let v308 = input_bool.gather::<2>((v276.item() & 15, ct::span((v291.item() & 63) - 8, 8)));
-    let v309 = input_f8e5m2.entry((v278.item() & 31, (v291.item() & 31) - 1)).load().to_tile::<2>();
-    let v310 = input_u8.tiles([8usize, 32usize]).step([39usize, 5usize]).load([at[0] + (-1i32), at[1] + 1i32]);
-    let v311 = input_bf16.tiles([8usize, 32usize]).padding(Padding::NegInf).load([at[0] + 1i32, at[1] + 1i32]);
-    let v312 = input_f8e5m2.tiles([32usize, 8usize]).order([1, 0]).load([at[1], at[0]]);
-    let v313 = input_f16.load((ct::at((v289.item() & 63) - 5), ct::at(22i32)), [8usize, 32usize]);
-    let v314 = input_bf16.load((ct::at(at[0] * [8usize, 32usize][0] + 5i32), ct::at(at[1] * [8usize, 32usize][1] + 5i32)), [8usize, 32usize]);
-    let v315 = input_f32.load((ct::at((v25 & 127).reshape([[8usize, 32usize][0]]) - 3), at[1]), [8usize, 32usize]);
-    let v316 = input_f8e5m2.load((at[0], ct::at((v24 & 127).reshape([[8usize, 32usize][1]]) - 3)), [8usize, 32usize]);
-    let v317 = input_u16.slice(1usize, 22usize..22usize.max(11usize)).load(at, [8usize, 32usize]);
-    let v318 = { let first = v282.item() & 31; input_f32.slice(0usize, first..first + 0i32).load(at, [8usize, 32usize]) };
-    let v319 = input_f32.step(0, 1usize).step(1, 3usize).load(at, [8usize, 32usize]);
-    let v320 = input_i16.step(1, v234.item() & 3).load(at, [8usize, 32usize]);
-    let v321 = input_u16.index_axis(0, (v231.item() & 15) - 1).load(at[1], [[1usize, 32usize][1]]).unsqueeze(0);
-    let v322 = { let turned = if 0usize == 0 { input_bool.transpose() } else { input_bool.permute([1, 0]) }; turned.load([at[1] + 1i32, at[0]], [32usize, 8usize]) };
-    let v323 = input_f8e5m2.reshape::<1>(input_f8e5m2.extent(0) * input_f8e5m2.extent(1)).load(at[1] + 7i32, [[1usize, 32usize][1]]).unsqueeze(0);
-    let v324 = { let view = input_u32.tiles([4usize, 8usize]).step([2, 4usize]); ct::for_each(view.along(1), ct::zeros::<u32, 2>([4usize, 8usize]), |j, sum| sum * <u32 as Element>::from_f64(3.0) + view.load([at[0], j])) };
-    let v325 = { let view = input_u8.tiles([8usize, 16usize]); ct::for_each(view.indices(), ct::zeros::<u8, 2>([8usize, 16usize]), |at, sum| sum + view.load(at)) };
-    output_i16.store(at, v75.broadcast_to([8usize, 32usize]));
-    { let options = ct::StoreOptions::new().latency(2).allow_tma(false); output_i16.store_with(at, v75.broadcast_to([8usize, 32usize]), options) };
-    { let turned = v257.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_i64.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
-    output_i64.store([at[0], at[1] * 2 + 1i32], v274.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2]));
-    { let first = at[1] * [8usize, 32usize][1] + (v286.item() & ([8usize, 32usize][1] as i32 / 2 - 1)); output_i32.store((at[0], ct::at(first)), v278.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2])) };
-    { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + (v264.item() & 63)) % [8usize, 32usize][0]; output_u8.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v265.broadcast_to([8usize, 32usize])) };
-    { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (21usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (56usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i32.scatter((rows, columns), v264.broadcast_to([8usize, 32usize])) };
-    { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (41usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::ScatterOptions::new().mask(v223.broadcast_to([8usize, 32usize])); output_f16.scatter_with((rows, columns), v269.broadcast_to([8usize, 32usize]), options) };
-    { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v242.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_i32.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v291.broadcast_to([8usize, 32usize])) };
-    { let column = at[1] * [8usize, 32usize][1] + (v258.item() & ([8usize, 32usize][1] as i32 - 1)); output_f16.entry((at[0] * [8usize, 32usize][0], column)).store(v268.item()) };
-    output_f8e5m2.store_scalar([at[0] * [8usize, 32usize][0], at[1] * [8usize, 32usize][1] + 59usize % [8usize, 32usize][1]], v309.item());
-    let v326 = output_i32.load(at, [8usize, 32usize]);
-    let v327 = { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (6usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (31usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i32.gather((rows, columns)) };
-    let v328 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (47usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v16.broadcast_to([8usize, 32usize])); output_u32.atomic_add_with ((rows, columns), v155.broadcast_to([8usize, 32usize]), options) };
-    let v329 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (31usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v300.broadcast_to([8usize, 32usize])); output_u32.atomic_sub_with ((rows, columns), v328.broadcast_to([8usize, 32usize]), options) };
-    let v330 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (50usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v300.broadcast_to([8usize, 32usize])); output_i32.atomic_max_with ((rows, columns), v10.broadcast_to([8usize, 32usize]), options) };
-    let v331 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (46usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v93.broadcast_to([8usize, 32usize])); output_i64.atomic_min_with ((rows, columns), v125.broadcast_to([8usize, 32usize]), options) };
-    let v332 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (49usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v271.broadcast_to([8usize, 32usize])); output_i64.atomic_and_with ((rows, columns), v107.broadcast_to([8usize, 32usize]), options) };
-    let v333 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (22usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v271.broadcast_to([8usize, 32usize])); output_i32.atomic_or_with ((rows, columns), v330.broadcast_to([8usize, 32usize]), options) };
-    let v334 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (20usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v223.broadcast_to([8usize, 32usize])); output_i32.atomic_xor_with ((rows, columns), v291.broadcast_to([8usize, 32usize]), options) };
-    let v335 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (15usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v271.broadcast_to([8usize, 32usize])); output_i32.atomic_xchg_with ((rows, columns), v333.broadcast_to([8usize, 32usize]), options) };
-    let v336 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (40usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v300.broadcast_to([8usize, 32usize])); output_f32.atomic_xchg_with((rows, columns), v267.broadcast_to([8usize, 32usize]), options) };
-    let v337 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (26usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let here = output_i32.gather((rows, columns)); let expected = ct::select((ct::indices([8usize, 32usize], 1) & 1).eq(0), here, v335.broadcast_to([8usize, 32usize])); let options = ct::AtomicOptions::new().mask(v90.broadcast_to([8usize, 32usize])).acq_rel(ct::Scope::Device); let old = output_i32.atomic_cas_with((rows, columns), expected, v333.broadcast_to([8usize, 32usize]), options); ct::select(v90.broadcast_to([8usize, 32usize]), old, ct::zeros::<i32, 2>([8usize, 32usize])) };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i64.atomic_add_with ((rows, columns), v203.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_sub_with ((rows, columns), v330.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_u32.atomic_max_with ((rows, columns), v328.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_min_with ((rows, columns), v234.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i64.atomic_and_with ((rows, columns), v257.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_or_with ((rows, columns), v231.broadcast_to([8usize, 32usize]), options); };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_u32.atomic_xor_with ((rows, columns), v329.broadcast_to([8usize, 32usize]), options); };
-    let v338 = output_i32.entry((corner.0[0], corner.0[1] + (v242.item() & 3))).atomic_add(v291.item()).to_tile::<2>();
-    let v339 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (25usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_u32.gather_with((rows, columns), ct::GatherOptions::new().acquire (ct::Scope::Device)) };
-    let v340 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (30usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_u32.gather_with((rows, columns), ct::GatherOptions::new().relaxed (ct::Scope::System)) };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (30usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_i64.scatter_with((rows, columns), v11.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().release (ct::Scope::Device)) };
-    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (60usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_u32.scatter_with((rows, columns), v340.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().relaxed (ct::Scope::Block)) };
-    let v341 = { let options = ct::GatherOptions::new().acquire(ct::Scope::Device); output_i64.entry((corner.0[0], corner.0[1] + (v258.item() & 3))).load_with(options).to_tile::<2>() };
-    { let options = ct::ScatterOptions::new().release(ct::Scope::Device); output_i64.entry((corner.0[0], corner.0[1] + (v230.item() & 3))).store_with(v257.item(), options) };
-    let v346 = ct::if_else(v322.any(..).item(), || {
-        v320
+    let v246 = v218.gather(1usize, (v232 & 31).broadcast_to([8usize, 32usize]) - 3);
+    let v247 = v194.gather(1usize, v194);
+    let v248 = (v65 & <i16 as Element>::from_f64(31.0)).histogram(16).unsqueeze(0);
+    let v249 = ct::cat([v100, v100], 1usize);
+    let v250 = { let [a, b] = v239.split(0usize); ct::cat([a, v109, b], 0usize) };
+    let v251 = ct::stack([v56, v92], 2usize).reshape([8usize, 16usize]);
+    let (v252, v253) = { let [rows, columns] = v27.shape(); let [a, b] = v27.reshape([rows / 2, 2, columns]).unstack(1); (a, b) };
+    let (v254, v255) = { let [a, b] = v198.split(1usize); (a, b) };
+    let (v256, v257) = { let [_, a, _, b] = v84.split(1usize); (a, b) };
+    let v258 = { let number = v242.item(); let last = (1 << 0usize) - 1; if 1usize == 0 { v254.extract((number, (1 << 0usize) - 1), [8usize, 4usize]) } else { v254.extract((last, number), [8usize, 4usize]) } };
+    let v259 = { let number = v242.item(); let [rows, columns] = v165.shape(); let part = v130.extract([0, 0], [rows >> 3usize, columns >> 3usize]); let last = (1 << 3usize) - 1; if 0usize == 0 { v165.insert((number, (1 << 3usize) - 1), part) } else { v165.insert((last, number), part) } };
+    let v260 = v210.get((v242.item(), v230.item())).to_tile::<2>();
+    let v261 = v58.set((v242.item(), v232.item()), v231.item());
+    let v262 = if 1usize == 2 { v260.sum (..) } else { v260.sum (1usize) };
+    let v263 = if 1usize == 2 { v254.prod (..) } else { v254.prod (1usize) };
+    let v264 = if 2usize == 2 { v133.reduce_max (..) } else { v133.reduce_max (2usize) };
+    let v265 = if 2usize == 2 { v217.reduce_min (..) } else { v217.reduce_min (2usize) };
+    let v266 = if 1usize == 2 { v261.reduce_xor (..) } else { v261.reduce_xor (1usize) };
+    let v267 = if 0usize == 2 { v204.reduce_and (..) } else { v204.reduce_and (0usize) };
+    let v268 = if 1usize == 2 { v231.reduce_or (..) } else { v231.reduce_or (1usize) };
+    let v269 = if 0usize == 2 { v28.reduce_max_nan (..) } else { v28.reduce_max_nan (0usize) };
+    let v270 = if 1usize == 2 { v108.reduce_min_nan (..) } else { v108.reduce_min_nan (1usize) };
+    let v271 = { let v235 = ct::select(v235.isnan(), ct::ones::< f64, 2 > (v235.shape()), v235); if 2usize == 2 { v235.reduce_max (..) } else { v235.reduce_max (2usize) } };
+    let v272 = { let v271 = ct::select(v271.isnan(), ct::ones::< f64, 2 > (v271.shape()), v271); if 1usize == 2 { v271.reduce_min (..) } else { v271.reduce_min (1usize) } };
+    let v273 = if 0usize == 2 { v223.any(..) } else { v223.any(0usize) };
+    let v274 = if 0usize == 2 { v273.all(..) } else { v273.all(0usize) };
+    let v275 = if 2usize == 2 { v274.count(..) } else { v274.count(2usize) };
+    let v276 = if 2usize == 2 { v223.sum_as::<u8>(..) } else { v223.sum_as::<u8>(2usize) };
+    let v277 = if 0usize == 2 { v267.prod_as::<i64>(..) } else { v267.prod_as::<i64>(0usize) };
+    let v278 = if 1usize == 2 { v264.sum_as::<f32>(..) } else { v264.cast::<f32>().sum(1usize) };
+    let v279 = if 0usize == 2 { v272.argmax (..) } else { v272.argmax (0usize) };
+    let v280 = if 0usize == 2 { v224.argmin (..) } else { v224.argmin (0usize) };
+    let v281 = if 1usize == 2 { v35.argmax_nan (..) } else { v35.argmax_nan (1usize) };
+    let v282 = if 1usize == 2 { v278.argmin_nan (..) } else { v278.argmin_nan (1usize) };
+    let (v283, v284) = if 0usize == 2 { v222.argmax_with_value (..) } else { v222.argmax_with_value (0usize) };
+    let (v285, v286) = if 1usize == 2 { v24.argmin_with_value (..) } else { v24.argmin_with_value (1usize) };
+    let v287 = { let last = |a: Scalar<i32>, b: Scalar<i32>| b.ne(<i32 as Element>::from_f64(0.0)).select(b, a); let zero = <i32 as Element>::from_f64(0.0); if 2usize == 2 { v281.reduce(.., zero, last) } else { v281.reduce(2usize, zero, last) } };
+    let v288 = { let zero = <u64 as Element>::from_f64(0.0); if 0usize == 2 { ct::reduce(v164, .., zero, |a, b| a + b + a * b) } else { ct::reduce(v164, 0usize, zero, |a, b| a + b + a * b) } };
+    let (v289, v290) = { let identity = (<i8 as Element>::from_f64(1.0), <i8 as Element>::from_f64(0.0)); if 0usize == 2 { ct::reduce((v210, v8), .., identity, |(a, b), (c, d)| (a * c, c * b + d)) } else { ct::reduce((v210, v8), 0usize, identity, |(a, b), (c, d)| (a * c, c * b + d)) } };
+    let v291 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [3usize]; v290.cumsum_with (1usize, options) };
+    let v292 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [2usize]; v241.cumprod_with (0usize, options) };
+    let v293 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [1usize]; v263.cummax_with (0usize, options) };
+    let v294 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()] [3usize]; v267.cummin_with (1usize, options) };
+    let v295 = { let v252 = ct::select(v252.isnan(), ct::ones::<f16, 2>(v252.shape()), v252); if 0usize == 1 { v252.cummax_with(1usize, ct::ScanOptions::new().reverse()) } else { v252.cummax(1usize) } };
+    let v296 = { let v271 = ct::select(v271.isnan(), ct::ones::<f64, 2>(v271.shape()), v271); if 0usize == 1 { v271.cummin_with(0usize, ct::ScanOptions::new().reverse()) } else { v271.cummin(0usize) } };
+    let v297 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][2usize]; v190.cast::<f64>().cumsum_with(0usize, options) };
+    let v298 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][0usize]; let zero = <u8 as Element>::from_f64(0.0); v294.scan_with(1usize, zero, |a, b| b.ne(zero).select(b, a), options) };
+    let (v299, v300) = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][0usize]; let identity = (<u8 as Element>::from_f64(1.0), <u8 as Element>::from_f64(0.0)); ct::scan_with((v298, v298), 1usize, identity, |(a, b), (c, d)| (a * c, c * b + d), options) };
+    let v301 = input_f8e8m0fnu.load([at[0] + (-1i32), at[1] + 1i32], [8usize, 32usize]);
+    let v302 = input_i32.load([(v287.item() & 3) - 1, at[1]], [8usize, 32usize]);
+    let v303 = input_f8e4m3fn.load_scalar(at).to_tile::<2>();
+    let v304 = { let padding = [Padding::Zero, Padding::NegZero, Padding::NaN, Padding::PosInf, Padding::NegInf][0usize]; input_f16.load_with([at[0] + (-1i32), at[1] + 1i32], [8usize, 32usize], ct::LoadOptions::new().padding(padding)) };
+    let v305 = { let options = ct::LoadOptions::new().latency(3).allow_tma(1usize == 1); input_f8e5m2.load_with([at[0] + (-1i32), at[1]], [8usize, 32usize], options) };
+    let v306 = input_u8.load_with([at[1] + 1i32, at[0]], [32usize, 8usize], ct::LoadOptions::new().order([1, 0]));
+    let v307 = { let low = <i16 as Element>::from_f64(63.0); input_f16.gather((v211 & low, v215 & low)) };
+    let v308 = input_f32.gather((v287, v230));
+    let v309 = { let options = ct::GatherOptions::new().mask(v274).padding(<f16 as Element>::from_f64(7i32 as f64)); input_f16.gather_with(((v287 & 63) - 5, (v243 & 63) - 5), options) };
+    let v310 = input_i32.gather((v286 & 63, 9i32..9i32 + 16));
+    let v311 = input_bf16.gather::<2>((v282.item() & 15, ct::span((v279.item() & 63) - 8, 8)));
+    let v312 = input_i16.entry((v282.item() & 31, (v282.item() & 31) - 1)).load().to_tile::<2>();
+    let v313 = input_f64.tiles([8usize, 32usize]).step([22usize, 14usize]).load([at[0] + 2i32, at[1] + (-1i32)]);
+    let v314 = input_f64.tiles([8usize, 32usize]).padding(Padding::NegInf).load([at[0] + (-1i32), at[1] + 0i32]);
+    let v315 = input_i32.tiles([32usize, 8usize]).order([1, 0]).load([at[1], at[0]]);
+    let v316 = input_f8e8m0fnu.load((ct::at((v287.item() & 63) - 5), ct::at(2i32)), [8usize, 32usize]);
+    let v317 = input_f64.load((ct::at(at[0] * [8usize, 32usize][0] + 1i32), ct::at(at[1] * [8usize, 32usize][1] + (-6i32))), [8usize, 32usize]);
+    let v318 = input_f8e4m3fn.load((ct::at((v281 & 127).reshape([[8usize, 32usize][0]]) - 3), at[1]), [8usize, 32usize]);
+    let v319 = input_tf32.load((at[0], ct::at((v286 & 127).reshape([[8usize, 32usize][1]]) - 3)), [8usize, 32usize]);
+    let v320 = input_i64.slice(1usize, 18usize..18usize.max(72usize)).load(at, [8usize, 32usize]);
+    let v321 = { let first = v287.item() & 31; input_i8.slice(0usize, first..first + 28i32).load(at, [8usize, 32usize]) };
+    let v322 = input_u8.step(0, 3usize).step(1, 2usize).load(at, [8usize, 32usize]);
+    let v323 = input_u32.step(1, v268.item() & 3).load(at, [8usize, 32usize]);
+    let v324 = input_f8e4m3fn.index_axis(0, (v275.item() & 15) - 1).load(at[1], [[1usize, 32usize][1]]).unsqueeze(0);
+    let v325 = { let turned = if 1usize == 0 { input_tf32.transpose() } else { input_tf32.permute([1, 0]) }; turned.load([at[1] + 1i32, at[0]], [32usize, 8usize]) };
+    let v326 = input_i16.reshape::<1>(input_i16.extent(0) * input_i16.extent(1)).load(at[1] + (-1i32), [[1usize, 32usize][1]]).unsqueeze(0);
+    let v327 = { let view = input_u16.tiles([4usize, 8usize]).step([2, 8usize]); ct::for_each(view.along(1), ct::zeros::<u16, 2>([4usize, 8usize]), |j, sum| sum * <u16 as Element>::from_f64(3.0) + view.load([at[0], j])) };
+    let v328 = { let view = input_u32.tiles([8usize, 16usize]); ct::for_each(view.indices(), ct::zeros::<u32, 2>([8usize, 16usize]), |at, sum| sum + view.load(at)) };
+    output_f32.store(at, v308.broadcast_to([8usize, 32usize]));
+    { let options = ct::StoreOptions::new().latency(2).allow_tma(false); output_f8e4m3fn.store_with(at, v318.broadcast_to([8usize, 32usize]), options) };
+    { let turned = v311.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_bf16.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
+    output_i8.store([at[0], at[1] * 2 + 0i32], v228.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2]));
+    { let first = at[1] * [8usize, 32usize][1] + (v275.item() & ([8usize, 32usize][1] as i32 / 2 - 1)); output_u16.store((at[0], ct::at(first)), v265.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2])) };
+    { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + (v268.item() & 63)) % [8usize, 32usize][0]; output_tf32.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v319.broadcast_to([8usize, 32usize])) };
+    { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (22usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (4usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i32.scatter((rows, columns), v227.broadcast_to([8usize, 32usize])) };
+    { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (47usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::ScatterOptions::new().mask(v16.broadcast_to([8usize, 32usize])); output_u8.scatter_with((rows, columns), v148.broadcast_to([8usize, 32usize]), options) };
+    { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v282.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_f8e4m3fn.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v303.broadcast_to([8usize, 32usize])) };
+    { let column = at[1] * [8usize, 32usize][1] + (v231.item() & ([8usize, 32usize][1] as i32 - 1)); output_i16.entry((at[0] * [8usize, 32usize][0], column)).store(v312.item()) };
+    output_f8e4m3fn.store_scalar([at[0] * [8usize, 32usize][0], at[1] * [8usize, 32usize][1] + 24usize % [8usize, 32usize][1]], v303.item());
+    let v329 = output_i32.load(at, [8usize, 32usize]);
+    let v330 = { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (34usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (7usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_u8.gather((rows, columns)) };
+    let v331 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (38usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v274.broadcast_to([8usize, 32usize])); output_i32.atomic_add_with ((rows, columns), v232.broadcast_to([8usize, 32usize]), options) };
+    let v332 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (24usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v274.broadcast_to([8usize, 32usize])); output_i32.atomic_sub_with ((rows, columns), v331.broadcast_to([8usize, 32usize]), options) };
+    let v333 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (30usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v273.broadcast_to([8usize, 32usize])); output_i32.atomic_max_with ((rows, columns), v332.broadcast_to([8usize, 32usize]), options) };
+    let v334 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (53usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v223.broadcast_to([8usize, 32usize])); output_u64.atomic_min_with ((rows, columns), v207.broadcast_to([8usize, 32usize]), options) };
+    let v335 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (48usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v91.broadcast_to([8usize, 32usize])); output_i32.atomic_and_with ((rows, columns), v282.broadcast_to([8usize, 32usize]), options) };
+    let v336 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (48usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v273.broadcast_to([8usize, 32usize])); output_i32.atomic_or_with ((rows, columns), v231.broadcast_to([8usize, 32usize]), options) };
+    let v337 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (24usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v223.broadcast_to([8usize, 32usize])); output_i32.atomic_xor_with ((rows, columns), v279.broadcast_to([8usize, 32usize]), options) };
+    let v338 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (48usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v274.broadcast_to([8usize, 32usize])); output_i32.atomic_xchg_with ((rows, columns), v230.broadcast_to([8usize, 32usize]), options) };
+    let v339 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (5usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::AtomicOptions::new().mask(v274.broadcast_to([8usize, 32usize])); output_f64.atomic_xchg_with((rows, columns), v317.broadcast_to([8usize, 32usize]), options) };
+    let v340 = { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (0usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let here = output_i32.gather((rows, columns)); let expected = ct::select((ct::indices([8usize, 32usize], 1) & 1).eq(0), here, v335.broadcast_to([8usize, 32usize])); let options = ct::AtomicOptions::new().mask(v273.broadcast_to([8usize, 32usize])).acq_rel(ct::Scope::Device); let old = output_i32.atomic_cas_with((rows, columns), expected, v287.broadcast_to([8usize, 32usize]), options); ct::select(v273.broadcast_to([8usize, 32usize]), old, ct::zeros::<i32, 2>([8usize, 32usize])) };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_add_with ((rows, columns), v234.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_sub_with ((rows, columns), v340.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_max_with ((rows, columns), v283.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_min_with ((rows, columns), v275.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_and_with ((rows, columns), v331.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_or_with ((rows, columns), v282.broadcast_to([8usize, 32usize]), options); };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0) / 2; let columns = at [1] * [8usize, 32usize] [1] + ct::indices([8usize, 32usize], 1) / 4; let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device); output_i32.atomic_xor_with ((rows, columns), v231.broadcast_to([8usize, 32usize]), options); };
+    let v341 = output_i32.entry((corner.0[0], corner.0[1] + (v282.item() & 3))).atomic_add(v230.item()).to_tile::<2>();
+    let v342 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (34usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_u32.gather_with((rows, columns), ct::GatherOptions::new().acquire (ct::Scope::Device)) };
+    let v343 = { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (48usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_i64.gather_with((rows, columns), ct::GatherOptions::new().relaxed (ct::Scope::System)) };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (58usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_i32.scatter_with((rows, columns), v332.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().release (ct::Scope::Device)) };
+    { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (39usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_i32.scatter_with((rows, columns), v340.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().relaxed (ct::Scope::Block)) };
+    let v344 = { let options = ct::GatherOptions::new().acquire(ct::Scope::Device); output_i64.entry((corner.0[0], corner.0[1] + (v287.item() & 3))).load_with(options).to_tile::<2>() };
+    { let options = ct::ScatterOptions::new().release(ct::Scope::Device); output_i64.entry((corner.0[0], corner.0[1] + (v341.item() & 3))).store_with(v344.item(), options) };
+    let v351 = ct::if_else(v91.any(..).item(), || {
+        let v345 = ct::NarrowTile::< ct::f5e1m3, 2 >::from_codes(v165).cast::< u8 > ();
+        let v346 = ct::NarrowTile::< ct::f6e4m1, 2 >::from_codes(v159).cast::< i16 > ();
+        let v347 = ct::select(v16, v60, v215);
+        v225
     }, || {
-        let v342 = ct::select(v300, v289, v283);
-        let v343 = { let _ = 1usize; ct::zeros::<f32, 2>([8usize, 32usize]) };
-        let v344 = v56.broadcast_to([8usize, 8usize]);
-        let v345 = { let low = <u32 as Element>::from_f64(63.0); input_i16.gather((v339 & low, v329 & low)) };
-        v71
+        let v348 = { let v320 = v320 & < i64 as Element >::from_bits((1 << (< i64 as Element >::DTYPE.bits() - 1)) - 1); { v344 / v320 } };
+        let v349 = { let v341 = v341 & < i32 as Element >::from_bits((1 << (< i32 as Element >::DTYPE.bits() - 1)) - 1); { v243 % v341 } };
+        let v350 = { let _ = 1usize; ct::from_fn([8usize, 32usize], |[i, j]| i.ge(2).select(5i32 * i + j, j.min(i) - 5i32)) };
+        v225
     });
-    ct::if_then(v245.any(..).item(), || {
-        let v347 = ct::NarrowTile::< ct::f4e2m1, 2 >::from_codes(v183).cast::< u16 > ();
-        let v348 = v346 * v9;
-        let v349 = { let [m, k] = v196.shape(); let (a, b) = ((v196 & 3).cast::<f8e4m3fn>(), (v310 & 3).cast::<f8e4m3fn>().transpose()); let scales = |shape: [usize; 2]| (ct::indices(shape, 0) % 2 + 1).cast::<f8e8m0fnu>(); ct::mma_scaled(a, scales([m, k / 32]), b, scales([k / 32, m]), ct::zeros::<f32, 2>([m, m])) };
-        output_i16.store(at, v64.broadcast_to([8usize, 32usize]));
+    ct::if_then(v94.any(..).item(), || {
+        output_i32.store_scalar([at[0] * [8usize, 32usize][0], at[1] * [8usize, 32usize][1] + 16usize % [8usize, 32usize][1]], v234.item());
     });
-    let v354 = ct::for_each(..ct::bid(0) + 0, v30, |i, v350| {
-        let v351 = i.cast::<i32>().to_tile::<2>();
-        let v352 = ct::NarrowTile::< ct::i4, 2 >::from_codes(v151).cast_narrow::< ct::f3e1m1 > ().codes();
-        let v353 = v169.ge (v177);
-        v52
+    let (v356, v357) = ct::for_each(..ct::bid(0) + 2, (v13, v351), |i, (v352, v353)| {
+        let v354 = i.cast::<i32>().to_tile::<2>();
+        let v355 = v207.cast_narrow::< ct::f5e2m2 > ().codes();
+        (v247, v353)
     });
-    let v360 = ct::for_each(ct::range(0i32, ct::scalar(2147483647i32) - (v285.item() & 3)).step(ct::scalar(1073741824i32) + (v291.item() & 1)), v20, |i, v355| {
-        let v356 = i.cast::<i32>().to_tile::<2>();
-        let v357 = output_f32.load(at, [8usize, 32usize]);
-        let v358 = { let number = v231.item(); let [rows, columns] = v357.shape(); let part = v237.extract([0, 0], [rows >> 3usize, columns >> 3usize]); let last = (1 << 3usize) - 1; if 1usize == 0 { v357.insert((number, (1 << 3usize) - 1), part) } else { v357.insert((last, number), part) } };
-        { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v286.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_i16.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v215.broadcast_to([8usize, 32usize])) };
-        let v359 = v274.funnel_shr(v251, v251);
-        v19
+    let v363 = ct::for_each(ct::range(5i32, ct::scalar(2i32) - (v230.item() & 3)).step(ct::scalar(-1i32) + (v230.item() & 1)), v63, |i, v358| {
+        let v359 = i.cast::<i32>().to_tile::<2>();
+        let (v360, v361) = { let identity = (<u8 as Element>::from_f64(1.0), <u8 as Element>::from_f64(0.0)); if 1usize == 2 { ct::reduce((v201, v306), .., identity, |(a, b), (c, d)| (a * c, c * b + d)) } else { ct::reduce((v201, v306), 1usize, identity, |(a, b), (c, d)| (a * c, c * b + d)) } };
+        let v362 = ct::select(v273, v26, v26);
+        v358
     });
-    let (v367, v368, v369) = ct::for_each(ct::range(ct::scalar(9223372036854775801i64), ct::scalar(9223372036854775801i64)).step(3i64), (v328, v124, v99), |i, (v361, v362, v363)| {
-        let v364 = i.cast::<i32>().to_tile::<2>();
-        let v365 = v138.cast_narrow::< ct::f6e1m4 > ().codes();
-        let v366 = { let v298 = v298 & < u64 as Element >::from_bits((1 << (< u64 as Element >::DTYPE.bits() - 1)) - 1); { v207.floor_div(v298) } };
-        (v361, v187, v304)
+    let (v369, v370, v371) = ct::for_each(ct::range(ct::scalar(9223372036854775801i64), ct::scalar(9223372036854775804i64)).step(3i64), (v134, v143, v63), |i, (v364, v365, v366)| {
+        let v367 = i.cast::<i32>().to_tile::<2>();
+        let v368 = v188.bitcast::< f64 > ();
+        { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + (v367.item() & 63)) % [8usize, 32usize][0]; output_u8.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v130.broadcast_to([8usize, 32usize])) };
+        (v364, v365, v63)
     });
-    let v376 = ct::for_each(ct::range(ct::scalar(4294967288u32), ct::scalar(4294967291u32)).step(2), v175, |i, v370| {
-        let v371 = i.cast::<i32>().to_tile::<2>();
-        let v372 = output_u32.load(at, [8usize, 32usize]);
-        let v373 = { let (a, b) = ((v165 & < u8 as Element >::from_f64(3.0)).cast::< f8e4m3fn > (), (v17 & 3).cast::< f8e4m3fn > ()); ct::mma(a, b, ct::zeros::< f32, 2 > ([v165.shape()[0], v17.shape()[1]])) };
-        let v374 = { let zero = <u64 as Element>::from_f64(0.0); if 0usize == 2 { ct::reduce(v298, .., zero, |a, b| a + b + a * b) } else { ct::reduce(v298, 0usize, zero, |a, b| a + b + a * b) } };
-        let v375 = if 2usize == 2 { v261.sum_as::<f32>(..) } else { v261.cast::<f32>().sum(2usize) };
-        v201
+    let (v377, v378) = ct::for_each(ct::range(ct::scalar(4294967288u32), ct::scalar(4294967289u32)).step(3), (v318, v371), |i, (v372, v373)| {
+        let v374 = i.cast::<i32>().to_tile::<2>();
+        { let turned = v256.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_i32.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
+        let v375 = input_u16.gather((v341 & 63, (-1i32)..(-1i32) + 16));
+        let v376 = { let _ = 2usize; ct::full::<u8, 2>([1usize, 32usize], <u8 as Element>::from_f64(3i32 as f64)) };
+        (v372, v320)
     });
-    let v381 = ct::for_each(ct::range(2, 4).step(2).rev(), v248, |i, v377| {
-        let v378 = i.cast::<i32>().to_tile::<2>();
-        let v379 = ct::stack([v24, v24], 0usize).reshape([64usize, 1usize]);
-        let v380 = { let last = |a: Scalar<u8>, b: Scalar<u8>| b.ne(<u8 as Element>::from_f64(0.0)).select(b, a); let zero = <u8 as Element>::from_f64(0.0); if 0usize == 2 { v138.reduce(.., zero, last) } else { v138.reduce(0usize, zero, last) } };
-        v377
+    let v385 = ct::for_each(ct::range(3, 5).step(2).rev(), v293, |i, v379| {
+        let v380 = i.cast::<i32>().to_tile::<2>();
+        let v381 = ct::select(v274, v122, v122);
+        let v382 = input_i32.load([(v268.item() & 3) - 1, at[1]], [8usize, 32usize]);
+        let v383 = { let plain = ct::ScanOptions::new(); let options = [plain, plain.reverse(), plain.exclusive(), plain.reverse().exclusive()][0usize]; let zero = <i16 as Element>::from_f64(0.0); v236.scan_with(0usize, zero, |a, b| b.ne(zero).select(b, a), options) };
+        let v384 = { let last = |a: Scalar<u8>, b: Scalar<u8>| b.ne(<u8 as Element>::from_f64(0.0)).select(b, a); let zero = <u8 as Element>::from_f64(0.0); if 2usize == 2 { v276.reduce(.., zero, last) } else { v276.reduce(2usize, zero, last) } };
+        v293
     });
-    let (v386, v387) = ct::for_each(ct::range(0, ct::bid(1) + 1).unroll(2).stages(3), (v296, v175), |i, (v382, v383)| {
-        let v384 = i.cast::<i32>().to_tile::<2>();
-        let v385 = ct::select(v91, v159, v145);
-        (v277, v383)
+    let v390 = ct::for_each(ct::range(0, ct::bid(1) + 0).unroll(2).stages(3), v25, |i, v386| {
+        let v387 = i.cast::<i32>().to_tile::<2>();
+        let v388 = v30.min(v308);
+        let v389 = v111.repeat([1 << 2usize, 1 << 2usize]);
+        v386
     });
-    let v392 = ct::for_each_while(ct::range(2147483643i32, ct::scalar(2147483647i32) - (v283.item() & 3)).step(ct::scalar(1073741824i32) + (v338.item() & 1)), v368, |i, v388| {
-        let v389 = i.cast::<i32>().to_tile::<2>();
-        let v390 = input_u8.load_with([at[1] + 1i32, at[0]], [32usize, 8usize], ct::LoadOptions::new().order([1, 0]));
-        let v391 = v388.cast_narrow::< ct::i6 > ().codes();
-        (!v271.any(..).item(), v192)
+    let (v395, v396) = ct::for_each_while(ct::range(2147483646i32, ct::scalar(2147483647i32) - (v234.item() & 3)).step(ct::scalar(0i32) + (v341.item() & 1)), (v225, v306), |i, (v391, v392)| {
+        let v393 = i.cast::<i32>().to_tile::<2>();
+        packed_output_f4e2m1.store(at, v393.broadcast_to([8usize, 32usize]).cast_narrow::< ct::f4e2m1 > ());
+        let v394 = v278.repeat_interleave(1usize, 2);
+        (!v114.any(..).item(), (v391, v189))
     });
-    let (v398, v399) = ct::for_each_flow(..3, (v264, v95), |i, (v393, v394), flow| {
-        let v395 = i.cast::<i32>().to_tile::<2>();
-        { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v291.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_i32.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v386.broadcast_to([8usize, 32usize])) };
-        { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (62usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (16usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i32.scatter((rows, columns), v338.broadcast_to([8usize, 32usize])) };
-        let v396 = if 2usize == 2 { v310.reduce_max (..) } else { v310.reduce_max (2usize) };
-        { let options = ct::ScatterOptions::new().release(ct::Scope::Device); output_i32.entry((corner.0[0], corner.0[1] + (v285.item() & 3))).store_with(v289.item(), options) };
-        flow.break_if(v322.any(..).item(), (v278, v394));
-        flow.continue_if(v322.any(..).item(), (v278, v394));
-        { let rows = at [0] * [8usize, 32usize] [0] + ct::indices([8usize, 32usize], 0); let columns = at [1] * [8usize, 32usize] [1] + (ct::indices([8usize, 32usize], 1) ^ (40usize % (1 << [8usize, 32usize] [1].trailing_zeros())) as i32); output_u64.scatter_with((rows, columns), v15.broadcast_to([8usize, 32usize]), ct::ScatterOptions::new().release (ct::Scope::Device)) };
-        let v397 = { let _ = 1usize; let top = 1u64 << (<u16 as Element>::DTYPE.bits() - 1); ct::full::<u16, 2>([8usize, 32usize], <u16 as Element>::from_bits([top, top + 1, u64::MAX, top - 1, top - 2][3usize])) };
-        (v338, v52)
+    let v402 = ct::for_each_flow(..1, v243, |i, v397, flow| {
+        let v398 = i.cast::<i32>().to_tile::<2>();
+        let v399 = ct::select(v114, v114, v114);
+        let v400 = v179.cast_narrow::< ct::f5e1m3 > ().codes();
+        flow.break_if(v93.any(..).item(), v397);
+        flow.continue_if(v223.any(..).item(), v397);
+        let v401 = input_u64.tiles([8usize, 32usize]).step([5usize, 39usize]).load([at[0] + 0i32, at[1] + 0i32]);
+        v243
     });
-    let (_, (v408, v409, v410)) = ct::loop_flow((ct::scalar(0), (v11, v82, v44)), |(i, (v400, v401, v402)), flow| {
-        flow.break_if(i.ge(0), (i, (v400, v401, v402)));
-        let v403 = i.cast::<i32>().to_tile::<2>();
-        let v404 = v339.ne (v14);
-        flow.break_if(v91.any(..).item(), (i, (v203, v401, v46)));
-        let v405 = ct::NarrowTile::< ct::f8e5m3fnu, 2 >::from_codes(v142).cast::< u32 > ();
-        let v406 = !v338;
-        let v407 = v294.ne (v402);
-        { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (24usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::ScatterOptions::new().mask(v91.broadcast_to([8usize, 32usize])); output_bool.scatter_with((rows, columns), v271.broadcast_to([8usize, 32usize]), options) };
-        (i + 1, (v400, v20, v37))
+    let (_, (v412, v413, v414)) = ct::loop_flow((ct::scalar(0), (v220, v281, v339)), |(i, (v403, v404, v405)), flow| {
+        flow.break_if(i.ge(1), (i, (v403, v404, v405)));
+        let v406 = i.cast::<i32>().to_tile::<2>();
+        let v407 = ct::select(v91, v330, v126);
+        { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v287.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_u8.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v135.broadcast_to([8usize, 32usize])) };
+        let v408 = output_f32.load(at, [8usize, 32usize]);
+        flow.break_if(v245.any(..).item(), (i, (v403, v281, v3)));
+        { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (52usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (39usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i16.scatter((rows, columns), v221.broadcast_to([8usize, 32usize])) };
+        let v409 = if 1usize == 2 { v403.sum (..) } else { v403.sum (1usize) };
+        let v410 = input_f32.load_scalar(at).to_tile::<2>();
+        let v411 = packed_input_i7.load([at [0] + (-1i32), at [1] + 1i32], [8usize, 32usize]).cast::< u8 > ();
+        (i + 1, (v200, v404, v3))
     });
-    let (_, v416) = ct::while_loop((ct::scalar(0), v334), |(i, v411)| {
-        let v412 = i.cast::<i32>().to_tile::<2>();
-        let v413 = ct::select(v300, v409, v82);
-        let v414 = { let low = <u8 as Element>::from_f64(63.0); input_bool.gather((v368 & low, v240 & low)) };
-        i.lt(2) & v223.any(..).item()
-    }, |(i, v411)| {
-        let v412 = i.cast::<i32>().to_tile::<2>();
-        let v413 = ct::select(v300, v409, v82);
-        let v414 = { let low = <u8 as Element>::from_f64(63.0); input_bool.gather((v368 & low, v240 & low)) };
-        let v415 = input_u32.slice(1usize, 37usize..37usize.max(71usize)).load(at, [8usize, 32usize]);
-        (i + 1, v337)
+    let (_, (v425, v426, v427)) = ct::while_loop((ct::scalar(0), (v396, v213, v300)), |(i, (v415, v416, v417))| {
+        let v418 = i.cast::<i32>().to_tile::<2>();
+        let (v419, v420) = { let [_, a, _, b] = v211.split(0usize); (a, b) };
+        i.lt(0) & v274.any(..).item()
+    }, |(i, (v415, v416, v417))| {
+        let v418 = i.cast::<i32>().to_tile::<2>();
+        let (v419, v420) = { let [_, a, _, b] = v211.split(0usize); (a, b) };
+        let v421 = v184.gt (v138);
+        let v422 = output_u32.load(at, [8usize, 32usize]);
+        let v423 = { let last = |a: Scalar<i32>, b: Scalar<i32>| b.ne(<i32 as Element>::from_f64(0.0)).select(b, a); let zero = <i32 as Element>::from_f64(0.0); if 0usize == 2 { v329.reduce(.., zero, last) } else { v329.reduce(0usize, zero, last) } };
+        let v424 = if 2usize == 2 { v331.sum_as::<i8>(..) } else { v331.sum_as::<i8>(2usize) };
+        (i + 1, (v240, v213, v300))
     });
-    let v417 = { let (a, b) = (v283.item(), v285.item()); b.gt(3).select(a + <i32 as Element>::from_f64(1.0), a ^ b.cast::<i32>()).to_tile::<2>() };
-    ct::return_if((ct::bid(1usize) % 3).eq(0i32));
-    ct::return_if((v291.item() & <i32 as Element>::from_f64(7.0)).eq(<i32 as Element>::from_f64(5.0)));
-    output_f32.store(at, v336.broadcast_to([8usize, 32usize]));
-    output_f16.store(at, v313.broadcast_to([8usize, 32usize]));
-    output_bf16.store(at, v314.broadcast_to([8usize, 32usize]));
-    output_f64.store(at, v302.broadcast_to([8usize, 32usize]));
-    output_tf32.store(at, v305.broadcast_to([8usize, 32usize]));
-    output_f8e4m3fn.store(at, v369.broadcast_to([8usize, 32usize]));
-    output_f8e5m2.store(at, v323.broadcast_to([8usize, 32usize]));
-    output_i8.store(at, v262.broadcast_to([8usize, 32usize]));
-    output_i16.store(at, v346.broadcast_to([8usize, 32usize]));
-    output_i32.store(at, v417.broadcast_to([8usize, 32usize]));
-    output_i64.store(at, v408.broadcast_to([8usize, 32usize]));
-    output_u8.store(at, v310.broadcast_to([8usize, 32usize]));
-    output_u16.store(at, v321.broadcast_to([8usize, 32usize]));
-    output_u32.store(at, v367.broadcast_to([8usize, 32usize]));
-    output_u64.store(at, v298.broadcast_to([8usize, 32usize]));
-    output_bool.store(at, v300.broadcast_to([8usize, 32usize]));
+    let v428 = { let (a, b) = (v276.item(), v287.item()); b.gt(3).select(a + <u8 as Element>::from_f64(1.0), a ^ b.cast::<u8>()).to_tile::<2>() };
+    ct::return_if((ct::bid(0usize) % 3).eq(2i32));
+    ct::return_if((v234.item() & <i32 as Element>::from_f64(7.0)).eq(<i32 as Element>::from_f64(5.0)));
+    output_f32.store(at, v308.broadcast_to([8usize, 32usize]));
+    output_f16.store(at, v307.broadcast_to([8usize, 32usize]));
+    output_bf16.store(at, v208.broadcast_to([8usize, 32usize]));
+    output_f64.store(at, v414.broadcast_to([8usize, 32usize]));
+    output_tf32.store(at, v319.broadcast_to([8usize, 32usize]));
+    output_f8e4m3fn.store(at, v377.broadcast_to([8usize, 32usize]));
+    output_f8e5m2.store(at, v305.broadcast_to([8usize, 32usize]));
+    output_f8e8m0fnu.store(at, v316.broadcast_to([8usize, 32usize]));
+    output_i8.store(at, v321.broadcast_to([8usize, 32usize]));
+    output_i16.store(at, v326.broadcast_to([8usize, 32usize]));
+    output_i32.store(at, v413.broadcast_to([8usize, 32usize]));
+    output_i64.store(at, v378.broadcast_to([8usize, 32usize]));
+    output_u8.store(at, v428.broadcast_to([8usize, 32usize]));
+    output_u16.store(at, v356.broadcast_to([8usize, 32usize]));
+    output_u32.store(at, v412.broadcast_to([8usize, 32usize]));
+    output_u64.store(at, v334.broadcast_to([8usize, 32usize]));
+    output_bool.store(at, v274.broadcast_to([8usize, 32usize]));
 }
 
 /// The bits of what the kernel stores.
@@ -561,6 +563,9 @@ pub fn run(device: ct::Device) -> ct::Result<Vec<Vec<u64>>> {
     let bits: &[u64] = &[0x64, 0x3e, 0xd4, 0x8d, 0xc6, 0x4c, 0x5c, 0xc2, 0x8c, 0x8e, 0x14, 0x82, 0x5, 0x92, 0x33, 0x94, 0x2, 0x97, 0xa1, 0xb3, 0x86, 0xc5, 0xbe, 0xe3, 0x63, 0xa3, 0x7d, 0x72, 0xb6, 0xb9, 0xed, 0xf6, 0xd6, 0x76, 0xb4, 0x35, 0xc7, 0xc2, 0xb8, 0xf5, 0x84, 0x94, 0x3a, 0x3a, 0x38];
     let data: Vec<f8e5m2> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
     let mut output_f8e5m2 = device.array(&data, [9, 5])?;
+    let bits: &[u64] = &[0xbe, 0xff, 0xb4, 0xc4, 0x80, 0x7f, 0x80, 0x7f, 0x7f, 0x7d, 0x75, 0xbb, 0x78, 0xe, 0x1, 0x27, 0x0, 0xcd, 0x8f, 0x8, 0x81, 0x74, 0x78, 0x9a, 0x49, 0x91, 0xdf, 0x75, 0x7d, 0xa5, 0x2a, 0x1, 0xfe, 0x9c, 0xd5, 0xfd, 0x7f, 0x80, 0xab, 0xfa, 0xfe, 0x7c, 0x0, 0xfd, 0x40];
+    let data: Vec<f8e8m0fnu> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
+    let mut output_f8e8m0fnu = device.array(&data, [9, 5])?;
     let bits: &[u64] = &[0x81, 0x19, 0x81, 0x55, 0x6c, 0x23, 0x2, 0x61, 0xc2, 0x18, 0xdc, 0xff, 0xfe, 0x7f, 0x86, 0x2f, 0x7f, 0x1, 0x58, 0x3c, 0x7f, 0x45, 0x43, 0x80, 0xc2, 0x1, 0xd0, 0xbe, 0x1, 0x5d, 0x7f, 0x25, 0xbd, 0xed, 0xfb, 0x0, 0x63, 0x0, 0xeb, 0x1b, 0x64, 0xfe, 0x4, 0xe4, 0x22];
     let data: Vec<i8> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
     let mut output_i8 = device.array(&data, [9, 5])?;
@@ -636,6 +641,6 @@ pub fn run(device: ct::Device) -> ct::Result<Vec<Vec<u64>>> {
     let codes: &[u8] = &[2, 28, 72, 126, 58, 127, 83, 30, 1, 114, 2, 127, 113, 108, 25, 90, 101, 62, 86, 127, 43, 14, 78, 36, 1, 61, 45, 69, 19, 32, 115, 82, 114, 49, 27, 119, 15, 77, 0, 67, 1, 103, 71, 92, 98];
     let data: Vec<ct::i7> = codes.iter().map(|&code| ct::Narrow::from_code(code)).collect();
     let mut packed_output_i7 = device.packed(&data, [9, 5])?;
-    ct::launch(kernel, [2, 1], ((&input_f32, &input_f16, &input_bf16, &input_f64, &input_tf32, &input_f8e4m3fn, &input_f8e5m2, &input_f8e8m0fnu), (&input_i8, &input_i16, &input_i32, &input_i64, &input_u8, &input_u16, &input_u32, &input_u64), (&input_bool,), (&mut output_f32, &mut output_f16, &mut output_bf16, &mut output_f64, &mut output_tf32, &mut output_f8e4m3fn, &mut output_f8e5m2, &mut output_i8), (&mut output_i16, &mut output_i32, &mut output_i64, &mut output_u8, &mut output_u16, &mut output_u32, &mut output_u64, &mut output_bool), (&packed_input_u1, &packed_input_i2, &packed_input_u3, &packed_input_u4, &packed_input_f4e2m1, &packed_input_i5, &packed_input_f6e3m2, &packed_input_i7), (&mut packed_output_u1, &mut packed_output_i2, &mut packed_output_u3, &mut packed_output_u4, &mut packed_output_f4e2m1, &mut packed_output_i5, &mut packed_output_f6e3m2, &mut packed_output_i7)))?;
-    Ok(vec![output_f32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bf16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_tf32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e4m3fn.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e5m2.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bool.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), packed_output_u1.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_i2.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_u3.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_u4.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_f4e2m1.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_i5.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_f6e3m2.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_i7.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect()])
+    ct::launch(kernel, [2, 1], ((&input_f32, &input_f16, &input_bf16, &input_f64, &input_tf32, &input_f8e4m3fn, &input_f8e5m2, &input_f8e8m0fnu), (&input_i8, &input_i16, &input_i32, &input_i64, &input_u8, &input_u16, &input_u32, &input_u64), (&input_bool,), (&mut output_f32, &mut output_f16, &mut output_bf16, &mut output_f64, &mut output_tf32, &mut output_f8e4m3fn, &mut output_f8e5m2, &mut output_f8e8m0fnu), (&mut output_i8, &mut output_i16, &mut output_i32, &mut output_i64, &mut output_u8, &mut output_u16, &mut output_u32, &mut output_u64), (&mut output_bool,), (&packed_input_u1, &packed_input_i2, &packed_input_u3, &packed_input_u4, &packed_input_f4e2m1, &packed_input_i5, &packed_input_f6e3m2, &packed_input_i7), (&mut packed_output_u1, &mut packed_output_i2, &mut packed_output_u3, &mut packed_output_u4, &mut packed_output_f4e2m1, &mut packed_output_i5, &mut packed_output_f6e3m2, &mut packed_output_i7)))?;
+    Ok(vec![output_f32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bf16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_tf32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e4m3fn.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e5m2.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_f8e8m0fnu.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_i64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u8.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u16.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u32.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_u64.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), output_bool.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect(), packed_output_u1.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_i2.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_u3.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_u4.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_f4e2m1.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_i5.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_f6e3m2.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect(), packed_output_i7.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect()])
 }

@@ -21,6 +21,7 @@ mod access;
 mod beside;
 mod halves;
 mod halving;
+mod lookup;
 mod pieces;
 mod pointer;
 mod repack;
@@ -32,11 +33,12 @@ use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis, stored};
 pub use halving::halved_bit;
+pub use lookup::{Across, Handing};
 pub use pieces::{block_layout, block_number, doubled, doubled_in_registers, in_order};
 pub use pointer::{mask_of, pointers_of};
 pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
 use run::PointerRun;
-pub use scan::{AxisBit, ScanOrder};
+pub use scan::{AxisBit, ScanOrder, axis_bits};
 
 use super::apart::Apart;
 use super::mma::MmaPlan;
@@ -177,11 +179,14 @@ impl<'m> Inference<'m> {
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
+            Opcode::Gather if position > 0 => of(op.results[0]),
+            Opcode::Gather => self.accesses.get(&id).cloned(),
             Opcode::StoreView if position > 0 => self.list_in(id, op.group(1)[0]),
             Opcode::StoreView
             | Opcode::AtomicRedView
             | Opcode::Reduce
             | Opcode::Scan
+            | Opcode::Histogram
             | Opcode::LoadPtr
             | Opcode::StorePtr => self.accesses.get(&id).cloned(),
             code if code.is_elementwise() => of(op.results[0]),
@@ -354,6 +359,8 @@ impl<'m> Inference<'m> {
             Opcode::Pack | Opcode::Unpack => self.repack(id),
             Opcode::Extract => self.extract(id),
             Opcode::Insert => self.insert(id),
+            Opcode::Gather => self.gather(id),
+            Opcode::Histogram => self.histogram(id),
             Opcode::MmaF | Opcode::MmaI => {
                 let plan = self.plan_product(id);
                 let layout = match &plan {

@@ -134,57 +134,82 @@ impl Lowering<'_> {
         owner: Option<Reg>,
     ) -> Lowered<Rc<[Operand]>> {
         let buffer = self.allocate(plan.bytes)?;
-        let dtype = vector::shared_type(dtype);
-        let store_base = self.linear_in_thread(&plan.store.thread);
-        let load_base = self.linear_in_thread(&plan.load.thread);
-        let store_round = self.linear_in_thread(&plan.store.round);
-        let load_round = self.linear_in_thread(&plan.load.round);
         let owner = owner.or_else(|| self.owner_of(plan.store.replicated));
         let mut result = vec![Operand::Imm(0); count];
         for round in 0..plan.rounds {
-            if self.shared.write(buffer) {
-                self.barrier();
-                self.shared.write(buffer);
-            }
-            for access in plan.store.accesses.iter().filter(|a| takes_part(&plan.store, a.round, round)) {
-                let values: Vec<Operand> = access.registers.iter().map(|&register| slots[register]).collect();
-                let addr = self.shared_place(buffer, store_base, access.xor, access.offset);
-                let guard = self.in_round(store_round, access.round, round, owner);
-                vector::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), guard);
-            }
-            if self.shared.read(buffer) {
-                self.barrier();
-                self.shared.read(buffer);
-            }
-            for access in plan.load.accesses.iter().filter(|a| takes_part(&plan.load, a.round, round)) {
-                let addr = self.shared_place(buffer, load_base, access.xor, access.offset);
-                let run = access.registers.len();
-                let values = match self.in_round(load_round, access.round, round, None) {
-                    None => vector::load(&mut self.b, Space::Shared, dtype, run, &addr, MemMods::default(), None),
-                    Some(guard) => {
-                        let fresh = vector::load(
-                            &mut self.b,
-                            Space::Shared,
-                            dtype,
-                            run,
-                            &addr,
-                            MemMods::default(),
-                            Some((guard, 0)),
-                        );
-                        let class = repr::class(dtype);
-                        let old = access.registers.iter().map(|&register| result[register]);
-                        old.zip(fresh).map(|(old, new)| self.b.select(class, guard, new, old)).collect()
-                    }
-                };
-                for (&register, value) in access.registers.iter().zip(values) {
-                    result[register] = value;
-                }
-                for &(held, copy) in &access.copies {
-                    result[copy] = result[held];
-                }
-            }
+            self.begin_write(buffer);
+            self.store_side(buffer, dtype, slots, &plan.store, round, owner);
+            self.begin_read(buffer);
+            self.load_side(buffer, dtype, &mut result, &plan.load, round);
         }
         Ok(result.into())
+    }
+
+    /// Notes a write of a buffer, behind a barrier where one is needed.
+    pub fn begin_write(&mut self, buffer: Buffer) {
+        if self.shared.write(buffer) {
+            self.barrier();
+            self.shared.write(buffer);
+        }
+    }
+
+    /// Notes a read of a buffer, behind a barrier where one is needed.
+    pub fn begin_read(&mut self, buffer: Buffer) {
+        if self.shared.read(buffer) {
+            self.barrier();
+            self.shared.read(buffer);
+        }
+    }
+
+    /// The stores of a round, by `owner` alone if there is one.
+    pub fn store_side(
+        &mut self,
+        buffer: Buffer,
+        dtype: DType,
+        slots: &[Operand],
+        side: &Side,
+        round: usize,
+        owner: Option<Reg>,
+    ) {
+        let dtype = vector::shared_type(dtype);
+        let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
+        for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
+            let values: Vec<Operand> = access.registers.iter().map(|&register| slots[register]).collect();
+            let addr = self.shared_place(buffer, base, access.xor, access.offset);
+            let guard = self.in_round(own_round, access.round, round, owner);
+            vector::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), guard);
+        }
+    }
+
+    /// The loads of a round, into slots of `result`.
+    pub fn load_side(&mut self, buffer: Buffer, dtype: DType, result: &mut [Operand], side: &Side, round: usize) {
+        let dtype = vector::shared_type(dtype);
+        let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
+        for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
+            let addr = self.shared_place(buffer, base, access.xor, access.offset);
+            let guard = self.in_round(own_round, access.round, round, None);
+            let old: Vec<Operand> = access.registers.iter().map(|&register| result[register]).collect();
+            let values = self.loaded(dtype, &addr, guard, &old);
+            for (&register, value) in access.registers.iter().zip(values) {
+                result[register] = value;
+            }
+            for &(held, copy) in &access.copies {
+                result[copy] = result[held];
+            }
+        }
+    }
+
+    /// A run of elements of shared memory; where `guard` does not hold, what was there before.
+    pub fn loaded(&mut self, dtype: DType, addr: &Addr, guard: Option<Reg>, old: &[Operand]) -> Vec<Operand> {
+        let otherwise = guard.map(|guard| (guard, 0));
+        let new = vector::load(&mut self.b, Space::Shared, dtype, old.len(), addr, MemMods::default(), otherwise);
+        match guard {
+            None => new,
+            Some(guard) => {
+                let class = repr::class(dtype);
+                old.iter().zip(new).map(|(&old, new)| self.b.select(class, guard, new, old)).collect()
+            }
+        }
     }
 
     /// A trip through shared memory whose addresses are sums: registers count in the immediate part.
@@ -198,19 +223,13 @@ impl Lowering<'_> {
         let buffer = self.shared.allocate_for_trip(plan.bytes as u32).ok_or("shared memory is full")?;
         let dtype = vector::shared_type(dtype);
         let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
-        if self.shared.write(buffer) {
-            self.barrier();
-            self.shared.write(buffer);
-        }
+        self.begin_write(buffer);
         for (registers, offset) in &plan.store.accesses {
             let values: Vec<Operand> = registers.iter().map(|&register| slots[register]).collect();
             let addr = self.shared_place(buffer, store, 0, *offset);
             vector::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }
-        if self.shared.read(buffer) {
-            self.barrier();
-            self.shared.read(buffer);
-        }
+        self.begin_read(buffer);
         let mut result = vec![Operand::Imm(0); count];
         for (registers, offset) in &plan.load.accesses {
             let addr = self.shared_place(buffer, load, 0, *offset);

@@ -15,6 +15,7 @@
 //! * `convert` — layout changes through registers, shuffles or shared memory;
 //! * `own` — memory of the tile block's own;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
+//! * `lookup` — elements by their positions; counts of numbers;
 //! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product`, `bundle` — matrix products; those that are issued together;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
@@ -43,6 +44,7 @@ mod hint;
 mod history;
 mod limit;
 mod listed;
+mod lookup;
 mod memory;
 mod neighbour;
 mod order;
@@ -481,6 +483,8 @@ impl<'m> Lowering<'m> {
             Pack | Unpack => self.repack(id),
             Extract => self.extract(id),
             Insert => self.insert(id),
+            Gather => self.gather_tile(id),
+            Histogram => self.histogram(id),
             For => self.for_loop(id),
             Loop => self.endless_loop(id),
             If => self.branches(id),

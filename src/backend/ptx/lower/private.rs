@@ -115,10 +115,7 @@ impl Lowering<'_> {
                 self.defer(id);
             }
         }
-        self.each_in_turn(private.bytes() / 16, 16, &mut |this, offset| {
-            let addr = this.b.address(Operand::Smem, offset).plus(i64::from(buffer.offset));
-            this.b.st_vec(Space::Shared, Ty::B32, &addr, &[Operand::Imm(0); 4], MemMods::default());
-        });
+        self.clear(Buffer { bytes: private.bytes(), ..buffer });
         self.barrier();
         Ok(())
     }
@@ -374,7 +371,7 @@ impl Lowering<'_> {
 
     /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
     /// offset of the part.
-    fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
+    pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
         let threads = self.inference.num_warps as u32 * WARP;
         let tid = self.b.special(Special::TidX);
         let first = self.b.mul(Ty::U32, tid, bytes);

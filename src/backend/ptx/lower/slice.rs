@@ -102,7 +102,8 @@ impl<'a, 'm> Slicer<'a, 'm> {
             }
             Opcode::LoadView if self.lowering.is_steady(id) => self.computed(id),
             // In these all threads of a block take part.
-            Opcode::Reduce | Opcode::Scan | Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
+            Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
+            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
             code if code.spec().effect == Effect::Pure => self.computed(id),
             _ => self.failed = true,
         }

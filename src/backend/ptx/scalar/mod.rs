@@ -103,6 +103,8 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         | MakeStridedView
         | AtomicRedView
         | Insert
+        | Gather
+        | Histogram
         | GdcLaunchDependents
         | GdcWait
         | MemoryFenceAlias

@@ -182,6 +182,16 @@ fn shapes() {
     fine(&cat(1, &[2, 8]));
     refused(&cat(0, &[2, 8]), "add up");
     refused(&cat(2, &[2, 8]), "dimension 2");
+    let gather =
+        |dim, at: Type, to: &[i64]| binary(Opcode::Gather, vec![Attr::Dim(dim)], t(F32, &[2, 4]), at, t(F32, to));
+    fine(&gather(1, t(I32, &[2, 16]), &[2, 16]));
+    refused(&gather(0, t(I32, &[2, 16]), &[2, 16]), "along dimension 0 alone");
+    refused(&gather(1, t(I32, &[2, 16]), &[2, 8]), "as the positions");
+    refused(&gather(1, t(I64, &[2, 4]), &[2, 4]), "must be tile<2x4xi32>");
+    refused(&gather(2, t(I32, &[2, 4]), &[2, 4]), "dimension 2");
+    fine(&unary(Opcode::Histogram, vec![], t(I32, &[2, 4]), t(I32, &[16])));
+    refused(&unary(Opcode::Histogram, vec![], t(I8, &[4]), t(I32, &[16])), "must be tile<4xi32>");
+    refused(&unary(Opcode::Histogram, vec![], t(I32, &[4]), t(I32, &[4, 4])), "rank 1");
     let iota = |ty| run(&[], Opcode::Iota, &[], vec![], &[ty]);
     fine(&iota(t(I8, &[256])));
     refused(&iota(t(I8, &[512])), "do not fit i8");

@@ -131,4 +131,31 @@ pub const OPS: &[Op] = &[
         let of = |n: usize| if n.is_multiple_of(2) { &a } else { &b };
         e.build(|i, j| if axis == 0 { of(i).at(i / 2, j) } else { of(j).at(i, j / 2) })
     } },
+    op! { "gather in a tile" in "shapes", 4; args [Of(whole), Stretches(i32s)]; numbers [(0, 1)]; same;
+    [T: arrays] |x: Tile<T, 2>, y: Tile<i32, 2>; axis: usize; shape: Shape| { x.gather(axis, (y & 31).broadcast_to(shape) - 3) }
+    |e| {
+        let (a, at) = (e.arg(0), e.arg(1));
+        picked_within(e, &a, |i, j| (at.stretched(i, j).int() & 31) - 3)
+    } },
+    op! { "gather by itself" in "shapes", 2; args [Of(ints)]; numbers [(0, 1)]; same;
+    [T: ints] |x: Tile<T, 2>; axis: usize;| { x.gather(axis, x) }
+    |e| {
+        let a = e.arg(0);
+        picked_within(e, &a, |i, j| a.at(i, j).int())
+    } },
+    op! { "histogram" in "shapes", 3; args [Of(ints)]; numbers [];
+    |_, _, _| Some(vec![Form::new(Kind::I32, [1, 16])]);
+    [T: ints] |x: Tile<T, 2>;;| { (x & <T as Element>::from_f64(31.0)).histogram(16).unsqueeze(0) }
+    |e| {
+        let a = e.arg(0);
+        let count = |bin: usize| a.data.iter().filter(|x| x.int() & 31 == bin as i128).count();
+        e.build(|_, bin| Number::Int(count(bin) as i128))
+    } },
 ];
+
+/// The elements of a tile at positions along the axis of the step, or the nearest ones.
+fn picked_within(e: &Eval<'_, '_>, a: &Values, position: impl Fn(usize, usize) -> i128) -> Vec<Values> {
+    let axis = e.n(0) as usize;
+    let inside = |i: usize, j: usize| position(i, j).clamp(0, a.shape[axis] as i128 - 1) as usize;
+    e.build(|i, j| if axis == 0 { a.at(inside(i, j), j) } else { a.at(i, inside(i, j)) })
+}

@@ -1,0 +1,174 @@
+//! Layouts of elements that are looked up by their positions, and of numbers that are counted.
+
+use super::{AxisBit, Inference, axis_bits};
+use crate::ir::OpId;
+use crate::layout::Layout;
+
+/// How the lanes of a warp hand each other the elements at positions along an axis.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Handing {
+    /// The lane or register bit of each bit of the position, from the lowest on.
+    pub bits: Vec<AxisBit>,
+    /// For each slot of the result the slot in which the elements of its line stand that have no register bits.
+    pub lines: Vec<usize>,
+}
+
+/// What two barriers and the wait for shared memory cost, in instructions.
+const TRIP: usize = 40;
+
+impl Handing {
+    /// Where each line along the axis lies in one warp, and the positions are asked for in that warp by the lanes of that
+    /// line.
+    pub fn of(source: &Layout, result: &Layout, axis: usize) -> Option<Handing> {
+        let bits = axis_bits(source, axis)?;
+        let [from, to] = [source, result].map(|layout| Across::of(layout.shape(), axis));
+        let is_alike = |own: &[u32], other: &[u32]| own.iter().zip(other).all(|(&a, &b)| from.line(a) == to.line(b));
+        let warps = bits.iter().any(|bit| matches!(bit, AxisBit::Warp(_)));
+        let fits = !warps
+            && is_alike(source.lane_images(), result.lane_images())
+            && is_alike(source.warp_images(), result.warp_images());
+        if !fits {
+            return None;
+        }
+        let along = register_bits(&bits).map(|(_, bit)| 1 << bit).sum::<usize>();
+        let firsts: Vec<usize> = (0..source.num_registers()).filter(|slot| slot & along == 0).collect();
+        let line = |slot| {
+            let wanted = to.line(result.element(slot, 0, 0));
+            firsts.iter().copied().find(|&first| from.line(source.element(first, 0, 0)) == wanted)
+        };
+        let lines = (0..result.num_registers()).map(line).collect::<Option<Vec<usize>>>()?;
+        Some(Handing { bits, lines })
+    }
+
+    /// Is that cheaper than shared memory, for elements of so many words?
+    pub fn pays(&self, words: usize, source_slots: usize) -> bool {
+        let slots = self.lines.len();
+        let candidates = 1usize << register_bits(&self.bits).count();
+        let exchanges = if self.lanes().next().is_some() { candidates } else { 0 };
+        (2 * exchanges + candidates - 1) * words * slots <= 2 * words * (slots + source_slots) + TRIP
+    }
+
+    /// Bits of the position that lanes tell apart, with their lane bits.
+    pub fn lanes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let lane = |(position, bit): (usize, &AxisBit)| match bit {
+            AxisBit::Lane(lane) => Some((position, *lane)),
+            _ => None,
+        };
+        self.bits.iter().enumerate().filter_map(lane)
+    }
+
+    /// Bits of the position that registers tell apart, with their register bits.
+    pub fn registers(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        register_bits(&self.bits)
+    }
+}
+
+fn register_bits(bits: &[AxisBit]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let register = |(position, bit): (usize, &AxisBit)| match bit {
+        AxisBit::Register(register) => Some((position, *register)),
+        _ => None,
+    };
+    bits.iter().enumerate().filter_map(register)
+}
+
+/// The lines of a tile along an axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Across {
+    /// Elements of the axes behind it.
+    pub inner: u32,
+    extent: u32,
+}
+
+impl Across {
+    /// Of a tile of this shape.
+    pub fn of(shape: &[i64], axis: usize) -> Across {
+        Across { inner: shape[axis + 1..].iter().product::<i64>() as u32, extent: shape[axis] as u32 }
+    }
+
+    /// The number of the line of an element.
+    pub fn line(self, flat: u32) -> u32 {
+        flat / (self.inner * self.extent) * self.inner + flat % self.inner
+    }
+
+    /// The first element of a line.
+    pub fn first(self, line: u32) -> u32 {
+        line / self.inner * self.inner * self.extent + line % self.inner
+    }
+
+    fn position(self, flat: u32) -> u32 {
+        flat / self.inner % self.extent
+    }
+}
+
+/// A layout of a tile of this shape whose lines along the axis lie as those of another tile do.
+fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
+    let [from, to] = [source.shape(), shape].map(|shape| Across::of(shape, axis));
+    let moved = |&image: &u32| {
+        let position = from.position(image);
+        to.first(from.line(image)) + if position < to.extent { position * to.inner } else { 0 }
+    };
+    let list = |images: &[u32]| images.iter().map(moved).collect::<Vec<u32>>();
+    let mut registers = list(source.register_images());
+    registers.retain(|&image| image != 0);
+    let more = (from.extent.ilog2()..to.extent.ilog2()).map(|bit| to.inner << bit);
+    registers.extend(more);
+    Layout::new(shape, registers, list(source.lane_images()), list(source.warp_images()))
+}
+
+impl Inference<'_> {
+    /// `gather`: the tile as it is, the result as the positions are; where those may be anywhere, beside the tile.
+    pub(super) fn gather(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let (source, positions) = (op.operands[0], op.operands[1]);
+        let held = self.natural_or_default(source).canonical();
+        let wanted = self.natural(positions).map(|layout| layout.canonical());
+        let layout = wanted.unwrap_or_else(|| beside(&held, module.shape(positions), op.dim() as usize));
+        self.set(op.results[0], layout);
+        self.accesses.insert(id, held);
+    }
+
+    /// `histogram`: the numbers as they are, each of them once but for whole threads.
+    pub(super) fn histogram(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let (source, result) = (op.operands[0], op.results[0]);
+        let held = self.natural(source).map(|layout| layout.canonical()).filter(|layout| {
+            let threads = layout.lane_images().iter().chain(layout.warp_images());
+            layout.replication() == 1 << threads.filter(|&&image| image == 0).count()
+        });
+        let held = held.unwrap_or_else(|| self.default_layout(source));
+        self.set(result, self.default_layout(result));
+        self.accesses.insert(id, held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_one_warp_are_handed_over() {
+        let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
+        let handing = Handing::of(&rows, &rows, 1).unwrap();
+        assert_eq!(handing.lanes().collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
+        assert_eq!((handing.registers().count(), &handing.lines[..]), (0, &[0, 1][..]));
+        assert!(handing.pays(1, 2));
+        assert_eq!(Handing::of(&rows, &rows, 0), None, "warps tell rows apart");
+        // Of 16 candidates for each element shared memory is cheaper.
+        let long = Layout::blocked(&[4, 512], &[1, 0], 16, 4);
+        assert!(!Handing::of(&long, &long, 1).unwrap().pays(1, 16));
+        let columns = Layout::blocked(&[8, 32], &[0, 1], 8, 1);
+        let handing = Handing::of(&columns, &columns, 0).unwrap();
+        assert_eq!((handing.lanes().count(), handing.registers().count()), (0, 3));
+    }
+
+    #[test]
+    fn results_lie_beside_their_lines() {
+        let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
+        for extent in [1, 8, 32, 128] {
+            let result = beside(&rows, &[8, extent], 1);
+            assert!(result.covers() && Handing::of(&rows, &result, 1).is_some());
+        }
+        assert!(beside(&rows, &[8, 32], 1).is_same(&rows));
+    }
+}
