@@ -13,8 +13,7 @@
 //! ```
 //!
 //! so that the products of an iteration do not depend on each other and the work between them can overlap
-//! with the second one, on machines whose products run on their own. What needs nothing of the second product comes before what
-//! does, whatever their order was: it is the work that runs beside it. Not part of the pipeline: a back end
+//! with the second one, on machines whose products run on their own. Not part of the pipeline: a back end
 //! asks for it, after that. Values are those of the loop as it was, bit for bit: the same operations on the
 //! same operands in another order.
 //!
@@ -399,18 +398,8 @@ impl Turn {
         let made = self.delayed(&mut emitter, args[0], previous, &now[1..]);
         self.sums.iter().zip(&made).for_each(|(sum, &result)| values.replace(args[sum.position + 1], result));
         let rest = |op: &&OpId| self.stays(**op, &ops) && !self.head.contains(*op);
-        let waiting = users_of(emitter.module, args[self.position + 1], &ops);
-        for turn in [Turned::Beside, Turned::Behind, Turned::Last] {
-            let now = |op: &&OpId| {
-                turn == if self.sunk.contains(*op) {
-                    Turned::Last
-                } else if waiting.contains(*op) {
-                    Turned::Behind
-                } else {
-                    Turned::Beside
-                }
-            };
-            for &op in ops.iter().filter(rest).filter(now) {
+        for sunk in [false, true] {
+            for &op in ops.iter().filter(rest).filter(|op| self.sunk.contains(op) == sunk) {
                 emitter.copy(op, &mut values);
             }
         }
@@ -422,29 +411,6 @@ impl Turn {
         module.block_mut(block).ops = done;
         block
     }
-}
-
-/// Where an op of the old body stands in the rotated one, after its products were issued.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turned {
-    /// It needs nothing of the second product and runs beside it.
-    Beside,
-    /// It waits for the second product.
-    Behind,
-    /// It overwrites what the second product has read.
-    Last,
-}
-
-/// The ops among these that need a value, be it through others.
-fn users_of(module: &Module, value: Value, ops: &[OpId]) -> FxHashSet<OpId> {
-    let (mut values, mut users) = (FxHashSet::from_iter([value]), FxHashSet::default());
-    for &op in ops {
-        if inputs(module, op).iter().any(|input| values.contains(input)) {
-            values.extend(&module.op(op).results);
-            users.insert(op);
-        }
-    }
-    users
 }
 
 /// A list of ops in the making.
