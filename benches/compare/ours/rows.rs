@@ -274,7 +274,7 @@ where
         let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128).then_some(NO_HINTS.occupancy(2));
         for hints in [NO_HINTS].into_iter().chain(two).chain(warps) {
             let most = multiprocessors * hints.occupancy.unwrap_or(1) as usize;
-            let blocks = blocks(tiles, most, causal);
+            let blocks = blocks(tiles, most, seq, causal);
             let label = product_label(tile, hints);
             // Fewer heads at a time take less of the cache, but are more alike in what they have to do.
             let fewer = (causal && tile == [128, 128] && section > 1).then_some(section / 2);

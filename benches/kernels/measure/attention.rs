@@ -102,7 +102,7 @@ where
         let (k, v) = (device.array(&host_k, kv_shape)?, device.array(&host_v, kv_shape)?);
         Ok((device.array(&host_q, shape)?, k, v, device.zeros::<T, 4>(shape)?))
     })?;
-    let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), causal);
+    let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), seq, causal);
     let time = rotation.time(&options, |(q, k, v, out)| {
         options.launch(blocks).launch(kernel, ((&*q, &*k, &*v), out, (scale, section), Constant(form)))
     })?;

@@ -465,8 +465,7 @@ impl Lowering<'_> {
             return false;
         }
         let wanted: Vec<u32> = (0..roles.rings.len()).map(|ring| self.stages_of_ring(roles, ring)).collect();
-        // A second stage of what an outer loop loads comes first: with it the next round begins while this one ends.
-        for (repeats, limit) in [(Repeats::Outer, 2), (Repeats::Inner, AHEAD_STAGES), (Repeats::Inner, u32::MAX)] {
+        for (repeats, limit) in [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, 2), (Repeats::Inner, u32::MAX)] {
             let mut grown = true;
             while std::mem::take(&mut grown) {
                 for (index, &wanted) in wanted.iter().enumerate() {
