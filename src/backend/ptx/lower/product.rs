@@ -69,11 +69,11 @@ impl Brought {
 
 impl Lowering<'_> {
     /// `mmaf`, `mmai`.
-    pub fn product(&mut self, id: OpId) -> Lowered {
+    pub fn product(&mut self, id: OpId, gives: &[u32]) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let [a, b, acc] = op.operands[..] else { return Err("a product has three operands".to_owned()) };
-        let plan = self.inference.products.get(&id).cloned().ok_or("the product has no plan")??;
+        let plan = self.context.inference.products.get(&id).cloned().ok_or("the product has no plan")??;
         let left = self.bring(a, &plan.a)?;
         let right = self.bring(b, &plan.b)?;
         let from_zero = self.is_zero(acc);
@@ -108,10 +108,10 @@ impl Lowering<'_> {
         }
         self.remarks.product(module, id, self.b.lines_from(start));
         if plan.is_complete() {
-            let releases = self.releases_of(id);
+            let releases = self.releases_of(gives);
             self.give_back(&releases);
         } else {
-            let releases = self.releases_of(id);
+            let releases = self.releases_of(gives);
             let issued = self.b.num_lines();
             self.in_flight.push(Flight { result: op.results[0], releases, issued, place: op.loc.0 });
             if self.role == Role::Consumer {
@@ -138,16 +138,16 @@ impl Lowering<'_> {
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
     fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
-        if let Some(load) = self.load_behind(value)
+        if let Some(load) = self.context.load_behind(value)
             && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
         {
             self.await_load(load);
-            let loaded = self.element_type(self.module.op(load).results[0]);
-            let as_it_is = loaded == self.element_type(value) || self.is_streamed(load);
+            let loaded = self.context.element_type(self.module.op(load).results[0]);
+            let as_it_is = loaded == self.context.element_type(value) || self.is_streamed(load);
             return Ok(if as_it_is { Brought::At(address) } else { Brought::Unrounded(address) });
         }
         let dtype = self.module.dtype(value);
-        let layout = self.inference.natural_or_default(value);
+        let layout = self.context.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
         let slots = if dtype == plan.dtype { slots } else { self.exact_cast(&slots, dtype, plan.dtype)? };
         let bits = plan.dtype.storage_bits();
@@ -213,7 +213,7 @@ impl Lowering<'_> {
         let class = repr::class(self.module.dtype(acc));
         let own = self.tiles[acc.index()].as_ref().filter(|tile| tile.layout.is_same(&plan.acc));
         let own = own.map(|tile| tile.slots.clone());
-        let in_place = own.is_some() && self.use_counts[acc.index()] == 1 && self.is_exclusive(id, acc);
+        let in_place = own.is_some() && self.context.use_counts[acc.index()] == 1 && self.is_exclusive(id, acc);
         let slots = match own {
             // Products that run on their own add up in order: what is still on its way may be added to.
             Some(slots) if in_place && plan.is_asynchronous() => slots,
@@ -230,12 +230,12 @@ impl Lowering<'_> {
 
     /// Is the value in registers that no other value shares, made in the block of this op?
     fn is_exclusive(&self, id: OpId, value: Value) -> bool {
-        let here = self.op_blocks[id.index()];
+        let here = self.context.op_blocks[id.index()];
         match self.module.def(value) {
             Def::Arg(block, _) => Some(block) == here,
             Def::Result(op, _) => {
                 let is_product = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
-                is_product && self.op_blocks[op.index()] == here
+                is_product && self.context.op_blocks[op.index()] == here
             }
         }
     }

@@ -81,6 +81,15 @@ impl Product {
     }
 }
 
+/// Kernels with products of some types and sizes.
+pub fn modules() -> Vec<Module> {
+    let (f16, i8) = ([DType::F16, DType::F16, DType::F32], [DType::I8, DType::I8, DType::I32]);
+    let of = |(types, tile)| Product::new(types, tile).module();
+    [(f16, [128, 256, 64]), (f16, [64, 64, 256]), (f16, [16, 8, 16]), (TF32, [128, 128, 32]), (i8, [128, 128, 128])]
+        .map(of)
+        .into()
+}
+
 const TF32: [DType; 3] = [DType::F32, DType::TF32, DType::F32];
 
 /// Operands come by the copy engine alone, and nothing waits for all warps in the loop.
