@@ -28,6 +28,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/scans", scans);
     each!(products: f16 f32);
     each!(wide_products: f16 bf16 f8e4m3fn);
+    suite.test("extents/uneven_bytes", uneven_bytes);
     suite.test("extents/batches", batches);
     suite.test("extents/blocks", blocks);
     suite.test("extents/control", control);
@@ -475,6 +476,37 @@ fn wide_products<T: ct::element::MmaInput<T, f32>>(session: Session) -> Result<(
             session.launch(kernel::<T>, grid, (&a, b, &mut y, Constant(tile)))?;
             session
                 .check(&format!("{tile:?}, by columns: {by_columns}"), &y, &|[i, j]| Want::exactly(want[i * n + j]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that are negated on their way to a product whose terms are cut into pieces: the pieces may go to the tensor cores in
+/// different ways, with different threads for the rows of the sum.
+fn uneven_bytes(session: Session) -> Result<()> {
+    fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
+        let j = ct::bid(0);
+        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<i32, 2>([m, n]), |step, sum| {
+            ct::mma(-a.load((0, step), [m, k]), b.load((step, j), [k, n]), sum)
+        });
+        y.store((0, j), sum + sum.reduce_max(1));
+    }
+    let [m, n] = [40, 200];
+    for k in [40, 136, 400] {
+        let data = [random::<i8>(1, m * k, Spread::Whole(4)), random::<i8>(2, n * k, Spread::Whole(4))];
+        let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [n, k])?);
+        let term = |i: usize, j: usize, p: usize| -i32::from(data[0][i * k + p]) * i32::from(data[1][j * k + p]);
+        let sums: Vec<i32> = (0..m * n).map(|at| (0..k).map(|p| term(at / n, at % n, p)).sum()).collect();
+        for tile in [[128, 96, 192], [64, 96, 160], [128, 64, 96]] {
+            let mut y = session.unwritten::<i32, 2>([m, n])?;
+            session.launch(kernel, [n.div_ceil(tile[1])], (&a, b.transpose()?, &mut y, Constant(tile)))?;
+            session.check(&format!("{k}, {tile:?}"), &y, &|[i, j]| {
+                // Columns beyond the array are sums of nothing.
+                let first = j / tile[1] * tile[1];
+                let inside = &sums[i * n + first..i * n + (first + tile[1]).min(n)];
+                let most = inside.iter().copied().chain((first + tile[1] > n).then_some(0)).max().unwrap_or(0);
+                Want::exactly(sums[i * n + j] + most)
+            })?;
         }
     }
     Ok(())

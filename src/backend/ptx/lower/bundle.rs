@@ -38,6 +38,20 @@ impl Lowering<'_> {
         bytes
     }
 
+    /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
+    /// give its rows to other threads than one that does not.
+    pub fn add_up_in_place(&self, members: &[OpId]) -> bool {
+        let layout = |id: &OpId| match self.inference.products.get(id) {
+            Some(Ok(plan)) => Some(&plan.acc),
+            _ => None,
+        };
+        let alike = |pair: &[OpId]| match (layout(&pair[0]), layout(&pair[1])) {
+            (Some(before), Some(after)) => before.is_same(after),
+            _ => false,
+        };
+        sums(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
+    }
+
     /// May the operands of these products be in shared memory at the same time? Then they will not lie over each other.
     pub fn find_room_together(&mut self, members: &[OpId]) -> bool {
         let bytes = self.operand_bytes(members, &|value| self.is_fetched(value));

@@ -84,7 +84,7 @@ impl Lowering<'_> {
         if members.last() != Some(&id) {
             return Ok(());
         }
-        if self.find_room_together(&members) {
+        if self.add_up_in_place(&members) && self.find_room_together(&members) {
             return self.products(&members);
         }
         members.iter().try_for_each(|&member| self.products(&[member]))
@@ -157,7 +157,9 @@ impl Lowering<'_> {
         let mut buffers: Vec<Buffer> = operands.values().filter_map(shared).collect();
         buffers.sort_unstable_by_key(|buffer| buffer.offset);
         if asynchronous && !buffers.is_empty() {
+            // Each thread's fence comes before the threads meet: a meeting before it proves nothing to the tensor cores.
             self.b.fence_proxy(ProxyFence::AsyncShared);
+            self.barrier();
         }
         for &buffer in &buffers {
             if self.shared.read(buffer) {

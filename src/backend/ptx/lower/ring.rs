@@ -551,6 +551,9 @@ impl Lowering<'_> {
                 continue;
             }
             let members = self.bundles.with(product);
+            if !self.add_up_in_place(&members) {
+                continue;
+            }
             let places: Option<Vec<(Value, Value, usize)>> =
                 sums(module, &members).iter().map(|sum| self.carried_sum(sum, body, exit)).collect();
             let Some(places) = places else { continue };

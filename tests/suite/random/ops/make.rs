@@ -2,6 +2,7 @@
 
 use super::row::*;
 use super::{Forms, Step, Typing};
+use crate::format::Real;
 
 /// One element, a tile, a row or a column of one: by the first number.
 fn sized(typing: &mut Typing, step: &Step, _: &[Form]) -> Forms {
@@ -80,7 +81,7 @@ pub const OPS: &[Op] = &[
         let k = e.step.kind;
         e.build(|_, j| match element(k, e.n(1) + e.n(2) * j as i64) {
             Number::Int(x) => k.wrapped(x),
-            x => x,
+            Number::Float(x) => k.rounded(Real::exact(x)),
         })
     } },
     op! { "indices" in "made", 4; args [] kinds i32s; numbers [(1, 1), (0, 1)]; sized;
