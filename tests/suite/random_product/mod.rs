@@ -110,7 +110,11 @@ fn run(session: Session, seed: u64) -> Result<()> {
             match seed % 17 {
                 $($number => {
                     let limits = Limits { accumulators: $accumulators, narrow: stringify!($c) != stringify!($o) };
-                    let product = generate(seed, limits);
+                    let mut product = generate(seed, limits);
+                    // tileiras 13.5 fails, without a reason, on some products of such extents by several blocks.
+                    if session.through_tile_ir() && product.form.tile.iter().any(|extent| !extent.is_power_of_two()) {
+                        product.hints.num_ctas = None;
+                    }
                     check::<$s, $q, $a, $b, $c, $o>(session, seed, &product, $largest).with_context(|| {
                         format!("random product {seed} (CUTLET_RANDOM_SEED={seed}): {} {product:?}",
                             stringify!($s $q as $a $b, $c to $o))
