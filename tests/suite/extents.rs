@@ -498,6 +498,10 @@ fn uneven_bytes(session: Session) -> Result<()> {
         let term = |i: usize, j: usize, p: usize| -i32::from(data[0][i * k + p]) * i32::from(data[1][j * k + p]);
         let sums: Vec<i32> = (0..m * n).map(|at| (0..k).map(|p| term(at / n, at % n, p)).sum()).collect();
         for tile in [[128, 96, 192], [64, 96, 160], [128, 64, 96]] {
+            // tileiras takes long, and of each kernel all that is to be seen there is that it takes it.
+            if session.through_tile_ir() && session.only_compiles() && (k, tile) != (40, [128, 64, 96]) {
+                continue;
+            }
             let mut y = session.unwritten::<i32, 2>([m, n])?;
             session.launch(kernel, [n.div_ceil(tile[1])], (&a, b.transpose()?, &mut y, Constant(tile)))?;
             session.check(&format!("{k}, {tile:?}"), &y, &|[i, j]| {
