@@ -35,6 +35,7 @@ mod dependent;
 mod elementwise;
 mod examples;
 mod extents;
+mod extents_product;
 mod float;
 mod flow;
 mod format;
@@ -137,6 +138,7 @@ fn main() -> ExitCode {
     lines::register(&mut suite);
     examples::register(&mut suite);
     extents::register(&mut suite);
+    extents_product::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);
     let mut trials = suite.trials();

@@ -100,7 +100,7 @@ fn check<T: Element>(
                 let expected = |at: [usize; 2]| {
                     let here = at[axis];
                     // Long lines are compared here and there.
-                    if length > 256 && !here.is_multiple_of(61) && here + 3 < length && here > 40 {
+                    if length > 1024 / one_in(4) && !here.is_multiple_of(61) && here + 3 < length && here > 40 {
                         return Want::Open;
                     }
                     let place = if reverse { length - 1 - here } else { here };
