@@ -24,6 +24,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("atomic_store/no_axes", no_axes);
     suite.test("atomic_store/promised", promised);
     suite.test("atomic_store/then_read", then_read);
+    suite.test("atomic_store/then_stored", then_stored);
 }
 
 const TILE: [usize; 2] = [8, 32];
@@ -203,4 +204,22 @@ fn then_read(session: Session) -> Result<()> {
     let (mut y, mut out) = (session.unwritten::<f32, 2>([48, 64])?, session.unwritten::<f32, 2>([64, 48])?);
     session.launch(then_read_kernel, [3], (&x, &mut y, &mut out))?;
     session.check("read", &out, &|[j, i]| Want::exactly(data[64 * i + j] + 1.0))
+}
+
+fn then_stored_kernel(x: Array<i64, 2>, y: ArrayMut<i64, 2>) {
+    let at = (ct::bid(0), ct::bid(1));
+    let tile = x.load(at, [4, 64]);
+    let rows = at.0 * 4 + ct::indices([4, 64], 0) / 2;
+    let columns = at.1 * 64 + ct::indices([4, 64], 1) / 4;
+    y.atomic_add((rows, columns), tile);
+    y.store(at, tile);
+}
+
+/// What a block stores lies over what it has added, by other threads.
+fn then_stored(session: Session) -> Result<()> {
+    let data = random::<i64>(31, 8 * 128, Spread::Any);
+    let x = session.array(&data, [8, 128])?;
+    let mut y = session.device().zeros::<i64, 2>([8, 128])?;
+    session.launch(then_stored_kernel, [2, 2], (&x, &mut y))?;
+    session.check("stored", &y, &|[i, j]| Want::exactly(data[128 * i + j]))
 }

@@ -5,8 +5,8 @@ use super::rewrite::rewrite_blocks;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, CmpOrder, CmpPred, ConstData, Entry, Flag, Loc, Module, OpId, Opcode, Rounding, Sign, Substitution, Type,
-    TypeId, Value,
+    Attr, CmpOrder, CmpPred, ConstData, Entry, Flag, Loc, Module, OpId, Opcode, Overflow, Rounding, Sign, Substitution,
+    Type, TypeId, Value,
 };
 use crate::pass::{Facts, Range};
 
@@ -21,6 +21,8 @@ pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) {
             Opcode::ShlI | Opcode::ShrI => edit.shift(id, facts, &mut values),
             Opcode::DivI | Opcode::RemI => edit.division(id, facts, &mut values),
             Opcode::FToI => edit.conversion(id, &mut values),
+            Opcode::AbsI => edit.magnitude(id, facts, &mut values),
+            Opcode::Cat => edit.repetition(id),
             _ => edit.out.push(id),
         }
     });
@@ -89,6 +91,37 @@ impl Edit<'_> {
         let shifted = self.module.renew_result(id);
         let chosen = self.select(fits, shifted, zero);
         values.replace(op.results[0], chosen);
+    }
+
+    /// The smallest number has no counterpart and stays as it is, where `tileiras` takes no magnitude for negative.
+    fn magnitude(&mut self, id: OpId, facts: &Facts, values: &mut Substitution) {
+        let (source, result) = (self.module.op(id).operands[0], self.module.op(id).results[0]);
+        let least = i64::MIN >> (64 - self.module.dtype(source).bits());
+        if facts.range(source).is_some_and(|range| range.lo > least) {
+            return self.out.push(id);
+        }
+        let ty = self.module.ty_id(source);
+        let zero = self.splat(ty, 0);
+        let negated = self.add(Opcode::SubI, &[zero, source], vec![Attr::Overflow(Overflow::None)], ty);
+        let larger = self.add(Opcode::MaxI, &[source, negated], vec![Attr::Sign(Sign::Signed)], ty);
+        values.replace(result, larger);
+    }
+
+    /// What is joined with itself along an axis of one is stretched, for which `tileiras` moves nothing.
+    fn repetition(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let axis = op.attrs.iter().find_map(|attr| match attr {
+            Attr::Dim(axis) => Some(*axis as usize),
+            _ => None,
+        });
+        let (first, second) = (op.operands[0], op.operands[1]);
+        if first == second && axis.is_some_and(|axis| self.module.shape(first)[axis] == 1) {
+            let op = self.module.op_mut(id);
+            op.code = Opcode::Broadcast;
+            op.operands.truncate(1);
+            op.attrs.clear();
+        }
+        self.out.push(id);
     }
 
     /// Remainders have the sign of the dividend, also by zero.

@@ -173,6 +173,20 @@ fn no_division_by_zero_is_left() {
     assert_eq!(divisions, 2);
 }
 
+/// The smallest number is its own magnitude, which is negative: `tileiras` takes none for negative.
+#[test]
+fn no_magnitude_is_left_of_what_may_be_the_smallest_number() {
+    let text = "entry @k(%a: tile<i32>, %c: tile<4x1xi32>) {\n  %m = absi %a : tile<i32>\n  %b = absi %m : tile<i32>\n  \
+                %r = cat %c, %c dim = 1 : tile<4x1xi32>, tile<4x1xi32> -> tile<4x2xi32>\n  \
+                %s = cat %r, %r dim = 1 : tile<4x2xi32>, tile<4x2xi32> -> tile<4x4xi32>\n  \
+                print_tko \"%d %d\", %b, %s\n  return\n}";
+    let mut module = Module::parse("k", text).expect("a kernel");
+    legalize(&mut module, Guards::Kernel);
+    let text = module.to_string();
+    assert!(!text.contains("absi"), "{text}");
+    assert_eq!((text.matches("= broadcast ").count(), text.matches("= cat ").count()), (1, 1), "{text}");
+}
+
 #[test]
 fn floats_that_do_not_fit() {
     let values =

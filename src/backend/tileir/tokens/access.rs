@@ -122,6 +122,27 @@ impl Accesses {
         self.touched(id).iter().find(|(s, _)| *s == set).map_or(Touch::default(), |(_, touch)| *touch)
     }
 
+    /// Loads and stores of tiles in sets that the entry also writes element by element.
+    pub fn tiles_beside_elements(&self, module: &Module, entry: &Entry) -> Vec<OpId> {
+        let mut by_element = FxHashSet::default();
+        let mut tiles = Vec::new();
+        module.walk(entry.body, &mut |id| {
+            let op = module.op(id);
+            if !op.regions.is_empty() || self.fences.contains(&id) && access(module, op).is_none() {
+                return;
+            }
+            for &(set, touch) in self.touched(id) {
+                match op.code {
+                    Opcode::LoadView | Opcode::StoreView => tiles.push((set, id)),
+                    _ if touch.writes => drop(by_element.insert(set)),
+                    _ => {}
+                }
+            }
+        });
+        tiles.retain(|(set, _)| by_element.contains(set));
+        tiles.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Does each iteration of this `for` touch tiles of the set that no other iteration touches?
     ///
     /// So when every access goes through one partition of one array, with an index that is the same

@@ -11,7 +11,9 @@
 //! * a loop carries one token for a set whose iterations conflict. If it only reads the set, or each
 //!   iteration has tiles of its own, the iterations do not wait for each other, and there is a
 //!   token only if somebody waits for the whole loop;
-//! * acquires, releases and fences are ordered against everything.
+//! * acquires, releases and fences are ordered against everything;
+//! * tiles of memory that the same entry writes element by element do not go through the copy engine, which `tileiras` lets
+//!   run ahead of such writes.
 //!
 //! Relies on a verified module. Tokens that ops had before are replaced.
 
@@ -25,7 +27,7 @@ use rustc_hash::FxHashMap;
 use self::access::{Accesses, Set, Touch};
 use super::grid;
 use crate::ir::table::Arity;
-use crate::ir::{BlockId, Entry, Loc, Module, OpId, Opcode, Type, TypeId, Value};
+use crate::ir::{Attr, BlockId, Entry, HintValue, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 use crate::pass::Facts;
 
 /// Gives the memory ops of every entry the tokens that make their program order hold in Tile IR.
@@ -38,10 +40,31 @@ pub fn order_memory(module: &mut Module) {
 
 fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
     let accesses = Accesses::of(module, entry);
+    for id in accesses.tiles_beside_elements(module, entry) {
+        keep_from_copy_engine(module, id);
+    }
     let facts = grid::facts(module, entry);
     let state = vec![Order::default(); accesses.num_sets];
     let mut stage = Stage { module, accesses, facts, token, fresh: None, entry: entry.body, loc: entry.loc };
     stage.block(entry.body, state, &Context::default());
+}
+
+/// What threads write element by element, atomics foremost, the copy engine does not see in time for all that a token says:
+/// `tileiras` orders the threads and forgets the engine. Accesses of tiles there are by threads, too.
+fn keep_from_copy_engine(module: &mut Module, id: OpId) {
+    let op = module.op_mut(id);
+    let allowed = ("allow_tma".to_string(), HintValue::Bool(false));
+    let own = op.attrs.iter_mut().find_map(|attr| match attr {
+        Attr::Hints(Hints(lists)) => lists.iter_mut().find(|(key, _)| key == "default").map(|(_, list)| list),
+        _ => None,
+    });
+    match own {
+        Some(list) => {
+            list.retain(|(key, _)| *key != allowed.0);
+            list.push(allowed);
+        }
+        None => op.set_attr(Attr::Hints(Hints(vec![("default".to_string(), vec![allowed])]))),
+    }
 }
 
 /// What accesses of a set wait for.

@@ -424,6 +424,25 @@ fn an_address_of_unknown_origin_may_be_any() {
     assert!(text.contains("load_ptr_tko weak %arg0 token="), "{text}");
 }
 
+/// Tiles beside atomics of the same array, and beside those of another one.
+#[test]
+fn tiles_of_memory_that_is_written_by_element_keep_from_the_copy_engine() {
+    let view = |base: &str| {
+        format!(
+            "  %v = make_tensor_view {base}, shape = [], strides = [] : tensor_view<64xf32, strides=[1]>\n  \
+             %w = make_partition_view %v : partition_view<tile=(8), tensor_view<64xf32, strides=[1]>>\n"
+        )
+    };
+    let add = "  %old, %t = atomic_rmw_tko relaxed device %a, addf, %x : tile<ptr<f32>>, tile<f32> -> tile<f32>, token\n";
+    let store = "  %i = constant <i32: 0> : tile<i32>\n  %z = constant <f32: 0.0> : tile<8xf32>\n  \
+                 %s = store_view_tko weak %z, %w[%i] : tile<8xf32>, \
+                 partition_view<tile=(8), tensor_view<64xf32, strides=[1]>>, tile<i32> -> token";
+    let same = ordered_text(&[add, &view("%a"), store].concat());
+    assert!(same.contains("allow_tma = false"), "{same}");
+    let other = ordered_text(&[add, &view("%b"), store].concat());
+    assert!(!other.contains("allow_tma"), "{other}");
+}
+
 #[test]
 fn injective_stores_beside_other_indices_are_carried() {
     // Each iteration reads what the one before wrote.
