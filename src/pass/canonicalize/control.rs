@@ -1,6 +1,6 @@
 //! Branches and loops: what constants decide.
 
-use super::{Walk, rules::splat};
+use super::{Walk, int, rules::splat};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Module, Op, OpId, Opcode, Value};
 
@@ -49,6 +49,9 @@ impl Walk<'_> {
                 }
             },
             Opcode::Loop => {
+                if let Some(left) = self.left_at_once(&op) {
+                    return self.stand_in(&op.results, &left);
+                }
                 let args = self.module.block(op.regions[0]).args.clone();
                 self.invariant(op.regions[0], &args, &op.operands, &[]);
             }
@@ -84,6 +87,52 @@ impl Walk<'_> {
             let handed = self.module.op(last).operands.clone();
             self.stand_in(results, &handed);
         }
+    }
+
+    /// What a loop gives that is left in its first round, before it has done anything.
+    fn left_at_once(&self, op: &Op) -> Option<Vec<Value>> {
+        let args = &self.module.block(op.regions[0]).args;
+        let initial = |value: Value| {
+            let value = args.iter().position(|&arg| arg == value).map_or(value, |place| op.operands[place]);
+            self.values.resolve(value)
+        };
+        let mut decided = Vec::new();
+        for &id in &self.module.block(op.regions[0]).ops {
+            let inner = self.module.op(id);
+            match inner.code {
+                Opcode::Constant => {}
+                Opcode::CmpI => {
+                    let [a, b] = [inner.operands[0], inner.operands[1]].map(initial);
+                    let bits =
+                        int::binary(inner, self.module.dtype(a), splat(self.module, a)?, splat(self.module, b)?)?;
+                    decided.push((inner.results[0], bits));
+                }
+                Opcode::If => {
+                    let (_, bits) = *decided.iter().find(|(value, _)| *value == inner.operands[0])?;
+                    match self.module.block(inner.regions[usize::from(bits & 1 == 0)]).ops[..] {
+                        [] if inner.results.is_empty() => {}
+                        [end] => match self.module.op(end).code {
+                            Opcode::Yield if inner.results.is_empty() => {}
+                            Opcode::Break => {
+                                let end = self.module.op(end);
+                                let given: Vec<Value> = end.operands.iter().map(|&value| initial(value)).collect();
+                                return Some(given).filter(|given| self.come_before(op, given));
+                            }
+                            _ => return None,
+                        },
+                        _ => return None,
+                    }
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Is none of these values made in the body of a loop?
+    fn come_before(&self, op: &Op, values: &[Value]) -> bool {
+        let ops = &self.module.block(op.regions[0]).ops;
+        values.iter().all(|&value| self.module.defining_op(value).is_none_or(|id| !ops.contains(&id)))
     }
 
     /// Does every iteration end at the end of the body?

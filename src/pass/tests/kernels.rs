@@ -181,6 +181,28 @@ fn loops_that_run_never_or_once_dissolve() {
     assert!(counting(4, 6).iter().any(|line| line.contains("= for ")));
 }
 
+/// A loop that counts from `first` to 0 and is left where its head says so.
+fn leaving(first: i64) -> String {
+    let text = format!(
+        "entry @k(%a: tile<i32>) {{\n  %first = constant <i32: {first}> : tile<i32>\n  %end = constant <i32: 0> : tile<i32>\n  \
+         %one = constant <i32: 1> : tile<i32>\n  \
+         %r = loop iter_values(%i = %first, %v = %a) : tile<i32>, tile<i32> -> tile<i32> {{\n    \
+         %c = cmpi less_than %i, %end, signed : tile<i32> -> tile<i1>\n    if %c {{\n    }} else {{\n      break %v : tile<i32>\n    }}\n    \
+         print_tko \"%d\", %i : tile<i32>\n    %n = addi %i, %one : tile<i32>\n    \
+         continue %n, %n : tile<i32>, tile<i32>\n  }}\n  print_tko \"%d\", %r : tile<i32>\n  return\n}}"
+    );
+    let mut module = Module::parse("k", &text).unwrap_or_else(|problem| panic!("{problem}"));
+    optimize(&mut module);
+    module.to_string()
+}
+
+#[test]
+fn loops_that_are_left_at_once_dissolve() {
+    let text = leaving(0);
+    assert!(!text.contains("loop") && text.contains("print_tko \"%d\", %arg0"), "{text}");
+    assert!(leaving(-1).contains("loop"));
+}
+
 #[test]
 fn equal_ops_merge_and_loads_do_until_memory_changes() {
     let mut k = kernel(&[Type::ptr(I32), Type::scalar(I32)]);

@@ -122,7 +122,8 @@ impl Accesses {
         self.touched(id).iter().find(|(s, _)| *s == set).map_or(Touch::default(), |(_, touch)| *touch)
     }
 
-    /// Loads and stores of tiles in sets that the entry also writes element by element.
+    /// Loads and stores of tiles in sets that the entry also writes element by element. (Sums of tiles into views go
+    /// through the copy engine as well, in order.)
     pub fn tiles_beside_elements(&self, module: &Module, entry: &Entry) -> Vec<OpId> {
         let mut by_element = FxHashSet::default();
         let mut tiles = Vec::new();
@@ -134,6 +135,7 @@ impl Accesses {
             for &(set, touch) in self.touched(id) {
                 match op.code {
                     Opcode::LoadView | Opcode::StoreView => tiles.push((set, id)),
+                    Opcode::AtomicRedView => {}
                     _ if touch.writes => drop(by_element.insert(set)),
                     _ => {}
                 }

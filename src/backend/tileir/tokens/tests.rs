@@ -433,7 +433,8 @@ fn tiles_of_memory_that_is_written_by_element_keep_from_the_copy_engine() {
              %w = make_partition_view %v : partition_view<tile=(8), tensor_view<64xf32, strides=[1]>>\n"
         )
     };
-    let add = "  %old, %t = atomic_rmw_tko relaxed device %a, addf, %x : tile<ptr<f32>>, tile<f32> -> tile<f32>, token\n";
+    let add =
+        "  %old, %t = atomic_rmw_tko relaxed device %a, addf, %x : tile<ptr<f32>>, tile<f32> -> tile<f32>, token\n";
     let store = "  %i = constant <i32: 0> : tile<i32>\n  %z = constant <f32: 0.0> : tile<8xf32>\n  \
                  %s = store_view_tko weak %z, %w[%i] : tile<8xf32>, \
                  partition_view<tile=(8), tensor_view<64xf32, strides=[1]>>, tile<i32> -> token";
