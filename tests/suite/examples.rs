@@ -150,6 +150,10 @@ fn check(session: Session, name: &str, sizes: &[&str]) -> Result<()> {
         }
         // Examples launch by themselves.
         Session::InterpretTileIr(_) | Session::Interpret(_) => Ok(()),
+        Session::Assemble(target, Demand::Noted) => [element, sizes].into_iter().try_for_each(|sizes| {
+            let text = String::from_utf8(emitted("ptx", target, sizes)?)?;
+            ptxas::assemble(&text, &target.to_string(), Demand::Noted)
+        }),
         Session::Assemble(target, _) => {
             let lines = [element, &["--lines"]].concat();
             let (plain, ptx) = (emitted("ptx", target, element)?, emitted("ptx", target, &lines)?);

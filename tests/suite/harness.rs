@@ -23,6 +23,7 @@ use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 use crate::ptxas::{self, Demand};
 use crate::runner::{Completion, Trial};
+use crate::sums;
 use crate::tileiras;
 
 /// One way to run a test.
@@ -455,6 +456,9 @@ impl Suite {
         let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
         let sample: usize = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let tests: Vec<Test> = self.tests.into_iter().step_by(sample.max(1)).collect();
+        if sums::wanted() {
+            return tests.into_iter().flat_map(sum_trials).collect();
+        }
         let mut trials = Vec::new();
         for Test { name, demand, alone, body } in tests {
             let trial = |way: &str, session: Option<Session>| {
@@ -513,6 +517,15 @@ impl Suite {
         }
         trials
     }
+}
+
+/// A test for every target, which only compiles and compares the sums of what it compiled.
+fn sum_trials(test: Test) -> impl Iterator<Item = Trial> {
+    ASSEMBLED.into_iter().map(move |target| {
+        let (body, name) = (test.body.clone(), format!("sums_{target}::{}", test.name));
+        let session = Session::Assemble(target.parse().expect("a target"), Demand::Noted);
+        Trial::new(name.clone(), move || sums::checked(&name, || body(session)).map(|()| Completion::Completed))
+    })
 }
 
 /// Set in a process that runs one test alone.
