@@ -90,6 +90,7 @@ fn emit(session: Session) -> Result<()> {
     has(&["ir"], "load_view_tko")?;
     has(&["tileir", "--target", "sm_100"], "entry @vadd(")?;
     has(&["ptx", "--target", "sm_80"], ".target sm_80")?;
+    has(&["schedule"], "program all")?;
     has(&["tilebc"], "\u{7f}TileIR")?;
     // The sum of vectors is traced as it stays; of rows, equal numbers become one.
     start("softmax", &["--output", &path.display().to_string(), "--emit", "passes"])?;
