@@ -98,6 +98,12 @@ impl Lowering<'_> {
                 }
             }
         }
+        if !self.shared.let_go() {
+            let free = self.shared.free();
+            return Err(format!(
+                "{bytes} bytes of shared memory are needed for operands, {free} are there: use smaller tiles"
+            ));
+        }
         let mut registers: Vec<Vec<Reg>> = Vec::new();
         for (&id, plan) in members.iter().zip(&plans) {
             let acc = module.op(id).operands[2];
@@ -219,6 +225,7 @@ impl Lowering<'_> {
             self.shared.write(buffer);
         }
         self.write_shared(&slots, &layout, plan, buffer);
+        self.shared.hold(buffer);
         Ok(Brought::Shared(buffer))
     }
 

@@ -192,6 +192,15 @@ fn matrices_of_a_batch_are_streamed() {
 }
 
 #[test]
+fn operands_that_do_not_find_room_are_refused() {
+    let doubles = Product::new([DType::F64, DType::F64, DType::F64], [128, 128, 64]).module();
+    compile(&doubles, Target::SM_80, &CompileOptions::default()).unwrap();
+    let less = "sm_86".parse().unwrap();
+    let error = compile(&doubles, less, &CompileOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("131072 bytes of shared memory are needed for operands"), "{error}");
+}
+
+#[test]
 fn products_of_any_extent_are_wide_instructions() {
     use DType::*;
     const HALF: [DType; 3] = [F16, F16, F32];
