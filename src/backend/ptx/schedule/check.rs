@@ -7,6 +7,7 @@
 //! * *given back*: a stage that is taken is given back once, in the same body, when nothing uses it any more, or by the
 //!   product that carries it into the next iteration;
 //! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
+//! * *filled*: boxes fill the bytes of stages that products read, each once (`stands`);
 //! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
 //! * what strips, copies ahead, products that are issued together and quiet branches ask for (`forms`).
 
@@ -30,6 +31,9 @@ impl Context<'_> {
         let wanted: &[Acts] = if schedule.roles.is_some() { &[Acts::Math, Acts::Load] } else { &[Acts::All] };
         if acts != wanted {
             return Err(format!("the agents are {acts:?} instead of {wanted:?}"));
+        }
+        if let Some(roles) = &schedule.roles {
+            self.check_stages(body, roles)?;
         }
         let mut ways = Vec::new();
         for agent in &schedule.agents {

@@ -11,7 +11,7 @@
 //! * `strips`, `runs` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `budget` — registers and warps;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `forms` — what has to hold of any schedule.
+//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `forms`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
@@ -41,6 +41,7 @@ mod room;
 mod runs;
 mod slice;
 mod stages;
+mod stands;
 mod streams;
 mod strips;
 mod structure;

@@ -10,6 +10,7 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 pub const BLOCKS: u32 = 2;
 
 /// What the blocks of a pair share.
+#[derive(Clone)]
 pub struct Pairs {
     /// Loads that may be the same in both blocks, and those of their indices that decide it.
     pub shared: HashMap<OpId, Vec<Value>>,

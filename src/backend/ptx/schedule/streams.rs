@@ -7,6 +7,7 @@ use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 
 /// What is streamed.
+#[derive(Clone)]
 pub struct Roles {
     /// Loads that arrive together, in program order.
     pub channels: Vec<Channel>,
@@ -38,6 +39,7 @@ impl Roles {
 }
 
 /// Loads that arrive together.
+#[derive(Clone)]
 pub struct Channel {
     /// The block that they stand in.
     pub block: BlockId,
@@ -79,6 +81,7 @@ pub enum Repeats {
 }
 
 /// A load that the producer makes.
+#[derive(Clone)]
 pub struct Streamed {
     /// The op.
     pub load: OpId,
@@ -105,7 +108,7 @@ pub struct Place {
 }
 
 /// A box that the copy engine moves at once.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Box {
     /// Its first element in the tile, by tile dimension.
     pub place: Vec<i64>,

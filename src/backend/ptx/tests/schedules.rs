@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::clusters::PAIRS;
 use super::*;
-use crate::backend::ptx::schedule::{Context, Multiply, Orbit, Schedule, Step};
+use crate::backend::ptx::schedule::{Context, Multiply, Orbit, Roles, Schedule, Step};
 use crate::backend::ptx::{build_with, lower};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
@@ -257,6 +257,39 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
     others
 }
 
+/// Rings and channels that are wrong in place of these.
+fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    let Some(roles) = &schedule.roles else { return mutants };
+    let mut with = |what, change: &dyn Fn(&mut Roles)| {
+        let mut changed = Roles::clone(roles);
+        change(&mut changed);
+        mutants.push((what, Schedule { roles: Some(Rc::new(changed)), ..schedule.clone() }));
+    };
+    for (at, channel) in roles.channels.iter().enumerate() {
+        with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
+        with("a ring has no stages", &|roles| roles.rings[channel.ring].stages = 0);
+        with("stages of a ring are too small", &|roles| roles.rings[channel.ring].stage_bytes -= 1024);
+        for load in 0..channel.loads.len() {
+            with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].offset += channel.stage_bytes);
+            if channel.loads[load].boxes.is_empty() {
+                with("a neighbour stands elsewhere", &|roles| roles.channels[at].loads[load].offset += 1024);
+            }
+            with("other bytes are announced", &|roles| roles.channels[at].loads[load].bytes += 16);
+            with("a panel has other rows", &|roles| roles.channels[at].loads[load].rows += 8);
+            with("a load is of another channel", &|roles| {
+                *roles.members.get_mut(&channel.loads[load].load).unwrap() += 1
+            });
+            for place in 0..channel.loads[load].boxes.len() {
+                with("a box is left out", &|roles| drop(roles.channels[at].loads[load].boxes.remove(place)));
+                with("a box stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[place].at += 128);
+                with("a box brings another part", &|roles| roles.channels[at].loads[load].boxes[place].place[0] += 8);
+            }
+        }
+    }
+    mutants
+}
+
 /// Groups of products that are wrong in place of this one.
 fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(&'static str, Multiply)) {
     let mut with = |what, change: &dyn Fn(&mut Multiply)| {
@@ -347,7 +380,8 @@ fn the_checker_refuses_every_change() {
     each_schedule(|name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
-        for (what, mutant) in mutants(context, schedule).into_iter().step_by(1 + steps / 200) {
+        let changed = mutants(context, schedule).into_iter().step_by(1 + steps / 200);
+        for (what, mutant) in changed.chain(roles_instead(schedule)) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match context.check_schedule(body, &mutant) {
