@@ -3,7 +3,7 @@
 use super::choices::Launch;
 use super::compile::{Form, optimise, optimise_watched};
 use super::hints::check_hints;
-use super::ptx::generate;
+use super::ptx::{generate, schedule};
 use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
@@ -124,7 +124,73 @@ where
     Launch::new(1).code_ptx(kernel, args, target)
 }
 
+/// What the threads of a kernel do for a target, step by step, before it becomes PTX: which warps run which program, and how
+/// each op is done. The text is for people and may change. Arguments as for [`code_ir`].
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+///     y.store([ct::bid(0)], x.load([ct::bid(0)], [1 << 14]) * 2.0);
+/// }
+///
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let text = ct::code_schedule(double, (x, x.mutable()), ct::Target::SM_90A)?;
+/// // Tiles of so many elements go a few registers at a time.
+/// assert!(text.contains("strip as L0, 8 slots a piece"), "{text}");
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`code_ptx`].
+///
+/// # Panics
+/// As [`code_ptx`].
+#[track_caller]
+pub fn code_schedule<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    Launch::new(1).code_schedule(kernel, args, target)
+}
+
 impl Launch<'_> {
+    /// [`code_schedule`] with the hints of this launch. Its grid does not matter.
+    ///
+    /// # Errors
+    /// As [`code_ptx`].
+    ///
+    /// # Panics
+    /// As [`code_ptx`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let hints = ct::Hints::new().num_warps(8);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// let text = ct::Launch::new(1).hints(hints).code_schedule(double, (x.mutable(),), ct::Target::SM_80)?;
+    /// assert!(text.contains("agent all: warps 0..8"), "{text}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn code_schedule<K, A, P>(&self, kernel: K, args: A, target: Target) -> Result<String>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        self.schedule_of(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
+    }
+
+    #[track_caller]
+    fn schedule_of(&self, call: &Call<'_>, target: Target) -> Result<String> {
+        check_hints(self.hints)?;
+        let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
+        schedule(&traced_as(call, form)?.0, target, self.hints, true)
+    }
+
     /// [`code_ptx`] with the hints of this launch. Its grid does not matter.
     ///
     /// # Errors

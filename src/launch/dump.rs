@@ -6,7 +6,7 @@ use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 
-/// The files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.ptx`, `NAME.cubin`, `NAME.log`.
+/// The files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.schedule`, `NAME.ptx`, `NAME.cubin`, `NAME.log`.
 ///
 /// NAME is the kernel's name and eight digits of a hash of its module, so that specialisations of one
 /// kernel do not overwrite each other.
@@ -24,6 +24,11 @@ impl Dump {
         });
         let hash = || ContentKey::of(&[text(module).as_bytes(), salt.as_bytes()]).hex();
         Dump { stem: folder.map(|folder| PathBuf::from(folder).join(format!("{kernel}-{}", &hash()[..8]))) }
+    }
+
+    /// Does anybody want the files?
+    pub fn is_wanted(&self) -> bool {
+        self.stem.is_some()
     }
 
     /// Writes the module.

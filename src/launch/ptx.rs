@@ -22,14 +22,23 @@ use crate::target::Target;
 
 /// Generates PTX; `tma`: the kernel may take tensor maps.
 pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
-    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, .. } = hints;
-    let lines = wants_lines(hints);
-    let options = CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma, lines };
-    let code = ptx::compile(module, target, &options)?;
+    let code = ptx::compile(module, target, &options(hints, tma))?;
     if let Some(what) = code.remarks.overfull(OVERFULL) {
         say_once(&code.entry, &what);
     }
     Ok(code)
+}
+
+/// The schedule that PTX is generated from, as text.
+pub(super) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
+    let options = CompileOptions { schedule: true, ..options(hints, tma) };
+    Ok(ptx::compile(module, target, &options)?.schedule)
+}
+
+fn options(hints: Hints, tma: bool) -> CompileOptions {
+    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, .. } = hints;
+    let lines = wants_lines(hints);
+    CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma, lines, schedule: false }
 }
 
 /// So many times as many registers needed as there are is said unasked.
@@ -69,16 +78,20 @@ pub(super) fn compile(
     dump: &Dump,
 ) -> Result<GpuCode> {
     let mut stages = Stages::default();
+    let mut used = hints;
     let mut code = stages.time("code", || generate(module, gpu.target(), hints, tma))?;
     let load = |code: &ptx::Compiled| assembled(name, gpu, (&code.text, &code.entry), config(code), assembly(hints));
     let (mut kernel, mut cubin) = stages.time("assembler", || load(&code))?;
     if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
         // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
-        let hints = Hints { occupancy: Some(1), ..hints };
-        code = stages.time("code again", || generate(module, gpu.target(), hints, tma))?;
+        used.occupancy = Some(1);
+        code = stages.time("code again", || generate(module, gpu.target(), used, tma))?;
         (kernel, cubin) = stages.time("assembler again", || load(&code))?;
     }
     dump.write("layout", code.layout.as_bytes())?;
+    if dump.is_wanted() {
+        dump.write("schedule", schedule(module, gpu.target(), used, tma)?.as_bytes())?;
+    }
     dump.write("ptx", code.text.as_bytes())?;
     if !cubin.bytes.is_empty() {
         dump.write("cubin", &cubin.bytes)?;

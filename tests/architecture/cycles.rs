@@ -265,6 +265,38 @@ fn no_two_files_of_a_room_need_each_other() {
     assert!(circles.is_empty(), "what both sides need moves to a file of its own:\n{}", circles.join("\n"));
 }
 
+/// Rooms of the ptx back end, and what of it each may need.
+const PTX_ROOMS: &[(&str, &[&str])] = &[
+    ("inst", &[]),
+    ("builder", &["inst", "emit"]),
+    ("scalar", &["builder", "inst", "whole_product"]),
+    // A model of its instructions runs functions.
+    ("mma", &["builder", "emit", "inst", "scalar"]),
+    ("infer", &["apart", "mma"]),
+    // What is decided before there are instructions.
+    ("schedule", &["infer", "mma", "options", "plan", "shared", "tensor_map"]),
+];
+
+#[test]
+fn rooms_of_the_ptx_back_end_know_what_they_may() {
+    let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let mut faults = Vec::new();
+    for (room, allowed) in PTX_ROOMS {
+        let within = |file: &Name, room: &str| file.starts_with(&name_of(&["backend", "ptx", room]));
+        let files: Vec<&Name> = tree.0.keys().filter(|file| within(file, room)).collect();
+        assert!(!files.is_empty(), "no room {room}");
+        for file in files {
+            let needs =
+                tree.needs(file).into_iter().filter(|(other, _)| other.starts_with(&name_of(&["backend", "ptx"])));
+            let unknown =
+                needs.filter(|(other, _)| !within(other, room) && !allowed.iter().any(|known| within(other, known)));
+            faults
+                .extend(unknown.map(|(other, path)| format!("{} needs {} ({path})", file.join("/"), other.join("/"))));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn circles_are_found() {
     let tree = |files: &[(&str, &str)]| {

@@ -90,6 +90,7 @@ fn emit(session: Session) -> Result<()> {
     has(&["ir"], "load_view_tko")?;
     has(&["tileir", "--target", "sm_100"], "entry @vadd(")?;
     has(&["ptx", "--target", "sm_80"], ".target sm_80")?;
+    has(&["schedule"], "program all")?;
     has(&["tilebc"], "\u{7f}TileIR")?;
     // The sum of vectors is traced as it stays; of rows, equal numbers become one.
     start("softmax", &["--output", &path.display().to_string(), "--emit", "passes"])?;
@@ -150,6 +151,10 @@ fn check(session: Session, name: &str, sizes: &[&str]) -> Result<()> {
         }
         // Examples launch by themselves.
         Session::InterpretTileIr(_) | Session::Interpret(_) => Ok(()),
+        Session::Assemble(target, Demand::Noted) => [element, sizes].into_iter().try_for_each(|sizes| {
+            let text = String::from_utf8(emitted("ptx", target, sizes)?)?;
+            ptxas::assemble(&text, &target.to_string(), Demand::Noted)
+        }),
         Session::Assemble(target, _) => {
             let lines = [element, &["--lines"]].concat();
             let (plain, ptx) = (emitted("ptx", target, element)?, emitted("ptx", target, &lines)?);

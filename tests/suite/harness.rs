@@ -23,6 +23,7 @@ use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 use crate::ptxas::{self, Demand};
 use crate::runner::{Completion, Trial};
+use crate::sums;
 use crate::tileiras;
 
 /// One way to run a test.
@@ -170,7 +171,10 @@ impl Session {
                 }
             }
             Session::Assemble(target, demand) => {
-                let ptx = launch.code_ptx(kernel, args, target)?;
+                let ptx = match launch.code_ptx(kernel, args, target) {
+                    Err(error) if is_too_small(target, &error) => return Ok(()),
+                    ptx => ptx?,
+                };
                 ptxas::assemble(&ptx, &target.to_string(), demand)
             }
         }
@@ -455,6 +459,9 @@ impl Suite {
         let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
         let sample: usize = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let tests: Vec<Test> = self.tests.into_iter().step_by(sample.max(1)).collect();
+        if sums::wanted() {
+            return tests.into_iter().flat_map(sum_trials).collect();
+        }
         let mut trials = Vec::new();
         for Test { name, demand, alone, body } in tests {
             let trial = |way: &str, session: Option<Session>| {
@@ -513,6 +520,22 @@ impl Suite {
         }
         trials
     }
+}
+
+/// Does a kernel need more shared memory for operands than this target has? Tiles of tests are for targets that have most.
+fn is_too_small(target: Target, error: &cutlet::Error) -> bool {
+    let cutlet::Error::Unsupported(problems) = error else { return false };
+    let room = |p: &cutlet::Diagnostic| p.message.contains("bytes of shared memory are needed for operands");
+    target.arch < 90 && problems.iter().all(room)
+}
+
+/// A test for every target, which only compiles and compares the sums of what it compiled.
+fn sum_trials(test: Test) -> impl Iterator<Item = Trial> {
+    ASSEMBLED.into_iter().map(move |target| {
+        let (body, name) = (test.body.clone(), format!("sums_{target}::{}", test.name));
+        let session = Session::Assemble(target.parse().expect("a target"), Demand::Noted);
+        Trial::new(name.clone(), move || sums::checked(&name, || body(session)).map(|()| Completion::Completed))
+    })
 }
 
 /// Set in a process that runs one test alone.

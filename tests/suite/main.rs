@@ -9,6 +9,7 @@
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMES=file`
 //! notes the seconds that each test took. `CUTLET_SUITE_TIMEOUT=seconds` ends the
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
+//! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
 //!
 //! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for two of the four, unless other
 //! sizes of the same ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
@@ -26,6 +27,7 @@ mod boxes;
 mod cast;
 mod chains;
 mod compare;
+mod compared;
 mod complex;
 mod composed;
 mod control;
@@ -74,6 +76,7 @@ mod scan;
 mod scratch;
 mod shape;
 mod sort;
+mod sums;
 mod sweep;
 mod table;
 #[path = "../../src/temporary.rs"]
@@ -139,13 +142,20 @@ fn main() -> ExitCode {
     examples::register(&mut suite);
     extents::register(&mut suite);
     extents_product::register(&mut suite);
+    compared::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);
     let mut trials = suite.trials();
     harness::watch();
-    trials.extend(random::trials());
-    trials.push(Trial::new("reference::formats", || format::self_check().map(|()| Completion::Completed)));
+    if !sums::wanted() {
+        trials.extend(random::trials());
+        trials.push(Trial::new("reference::formats", || format::self_check().map(|()| Completion::Completed)));
+    }
     let status = runner::run(trials);
+    if let Err(error) = sums::finish() {
+        eprintln!("{error:#}");
+        return ExitCode::FAILURE;
+    }
     harness::report_skipped();
     sweep::report();
     status

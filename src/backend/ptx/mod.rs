@@ -32,6 +32,7 @@ mod reload;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
+mod schedule;
 mod shared;
 mod source;
 pub mod tensor_map;
@@ -87,6 +88,8 @@ pub struct Compiled {
     pub assertions: Vec<Assertion>,
     /// The register layouts, as text for people.
     pub layout: String,
+    /// What the threads do, step by step, as text for people, if it was wanted.
+    pub schedule: String,
     /// What became of the kernel, for people.
     pub remarks: CodeRemarks,
 }
@@ -145,20 +148,33 @@ fn build(
     target: Target,
     options: &CompileOptions,
 ) -> std::result::Result<Compiled, Vec<Diagnostic>> {
+    let name = symbol(&entry.name);
+    build_with(module, entry, target, options, &mut |module, entry, inference| {
+        lower::lower(module, entry, inference, &name, options)
+    })
+}
+
+/// Gives `then` the module as it is lowered, with its layouts.
+fn build_with<T>(
+    module: &Module,
+    entry: &Entry,
+    target: Target,
+    options: &CompileOptions,
+    then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T,
+) -> T {
     let warps = plan::num_warps(module, entry.body, options);
-    if let Some(module) = reload::reloaded(module, entry.body, warps) {
+    let inferred = |module: &Module, then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T| {
         let entry = &module.entries[0];
-        let inference = infer::Inference::run(&module, entry, target, warps);
-        return lower::lower(&module, entry, inference, &symbol(&entry.name), options);
+        then(module, entry, infer::Inference::run(module, entry, target, warps))
+    };
+    if let Some(module) = reload::reloaded(module, entry.body, warps) {
+        return inferred(&module, then);
     }
     let inference = infer::Inference::run(module, entry, target, warps);
-    let name = symbol(&entry.name);
-    if let Some(module) = rotated(module, &inference) {
-        let entry = &module.entries[0];
-        let inference = infer::Inference::run(&module, entry, target, warps);
-        return lower::lower(&module, entry, inference, &name, options);
+    match rotated(module, &inference) {
+        Some(module) => inferred(&module, then),
+        None => then(module, entry, inference),
     }
-    lower::lower(module, entry, inference, &name, options)
 }
 
 /// The module with its loops rotated, if there are loops in which a product that runs on its own waits

@@ -18,6 +18,8 @@ pub struct CompileOptions {
     pub tma: bool,
     /// Does the text name the user's lines? They change nothing else.
     pub lines: bool,
+    /// Is the schedule wanted as text, too?
+    pub schedule: bool,
 }
 
 impl Default for CompileOptions {
@@ -30,6 +32,7 @@ impl Default for CompileOptions {
             code_limit: None,
             tma: true,
             lines: false,
+            schedule: false,
         }
     }
 }

@@ -48,6 +48,9 @@ pub struct SharedMemory {
     wait_for_bulk: bool,
     /// Are there bulk stores in this kernel?
     has_bulk: bool,
+    /// Buffers that have to stay as they are for now, and whether one did not.
+    held: Vec<Buffer>,
+    overlaid: bool,
 }
 
 impl SharedMemory {
@@ -64,6 +67,8 @@ impl SharedMemory {
             bulk: Vec::new(),
             wait_for_bulk: false,
             has_bulk: false,
+            held: Vec::new(),
+            overlaid: false,
         }
     }
 
@@ -87,7 +92,19 @@ impl SharedMemory {
         self.next = offset + bytes;
         self.high = self.high.max(self.next);
         self.trips.retain(|trip| !trip.overlaps(buffer));
+        self.overlaid |= self.held.iter().any(|held| held.overlaps(buffer));
         Some(buffer)
+    }
+
+    /// What was written to a buffer is read later: none that comes before [`SharedMemory::let_go`] should lie over it.
+    pub fn hold(&mut self, buffer: Buffer) {
+        self.held.push(buffer);
+    }
+
+    /// Ends that for all of them; false if another buffer does lie over one.
+    pub fn let_go(&mut self) -> bool {
+        self.held.clear();
+        !std::mem::take(&mut self.overlaid)
     }
 
     /// Makes the next buffers, of so many bytes in all, follow each other, if that is possible: then none of them lies

@@ -2,6 +2,7 @@
 
 mod clusters;
 mod products;
+mod schedules;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -41,6 +41,8 @@ choice! {
         Ir = "ir",
         /// The Tile IR as it was traced, and what each pass changes of it.
         Passes = "passes",
+        /// What the threads do, step by step.
+        Schedule = "schedule",
         /// PTX.
         Ptx = "ptx",
         /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
@@ -171,6 +173,7 @@ impl Options {
             Some(Emit::Ir) => cutlet::code_ir(kernel, args)?.into_bytes(),
             Some(Emit::Passes) => changes(&cutlet::code_passes(kernel, args)?).into_bytes(),
             Some(Emit::Ptx) => self.launch(1).code_ptx(kernel, args, self.target)?.into_bytes(),
+            Some(Emit::Schedule) => self.launch(1).code_schedule(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tileir) => cutlet::code_tiled(kernel, args, self.target)?.into_bytes(),
             Some(Emit::Tilebc) => {
                 self.launch(1).export(kernel, args, self.target, Format::TileIr(self.bytecode_version))?.bytes

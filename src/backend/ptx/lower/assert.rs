@@ -23,12 +23,12 @@ impl Lowering<'_> {
         if self.always_holds(condition) {
             return Ok(());
         }
-        let layout = self.inference.natural_or_default(condition);
+        let layout = self.context.inference.natural_or_default(condition);
         let holds = self.get(condition, &layout)?;
         // Before the branch: bringing them may take all threads.
         let mut values: Vec<Rc<[Operand]>> = Vec::with_capacity(args.len());
         for &arg in args {
-            values.push(match self.inference.num_elements(arg) {
+            values.push(match self.context.inference.num_elements(arg) {
                 1 => vec![self.scalar(arg)?; holds.len()].into(),
                 _ => self.get(arg, &layout)?,
             });
@@ -39,7 +39,8 @@ impl Lowering<'_> {
         self.b.bra_if(all, false, done, false);
         // The first element of this thread that is false, and what belongs to it.
         let first = self.b.fresh(RegClass::B32);
-        let shown: Vec<Reg> = args.iter().map(|&arg| self.b.fresh(repr::class(self.element_type(arg)))).collect();
+        let shown: Vec<Reg> =
+            args.iter().map(|&arg| self.b.fresh(repr::class(self.context.element_type(arg)))).collect();
         for (slot, &hold) in holds.iter().enumerate().rev() {
             let hold = self.b.reg(hold, RegClass::Pred);
             let offset = layout.element(slot, 0, 0);
@@ -50,7 +51,7 @@ impl Lowering<'_> {
             }
         }
         let element = self.b.xor(Ty::B32, thread, first);
-        let dtypes: Vec<DType> = args.iter().map(|&arg| self.element_type(arg)).collect();
+        let dtypes: Vec<DType> = args.iter().map(|&arg| self.context.element_type(arg)).collect();
         let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect();
         self.note(element, &shown, done)?;
         self.b.place(done);

@@ -29,7 +29,7 @@ impl Lowering<'_> {
         }
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(Self::replica_bits(&layout));
-        let is_read = self.is_result_read(id);
+        let is_read = self.context.is_result_read(id);
         let ordering = Ordering::of(op);
         let carries =
             !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
@@ -61,7 +61,7 @@ impl Lowering<'_> {
             return Err("an atomic op without a mode".to_owned());
         };
         let value = op.group(2)[0];
-        let dtype = self.element_type(value);
+        let dtype = self.context.element_type(value);
         form(*mode, dtype)?;
         let layout = self.access_layout(id)?;
         let slots = self.get(value, &layout)?;

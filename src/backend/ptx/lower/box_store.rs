@@ -16,14 +16,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::tensor_map::box_order;
 use super::thread::AxisBits;
-use super::{Lowered, Lowering, history, vector};
+use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::schedule::{box_order, is_unknown};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
@@ -96,7 +96,7 @@ impl Lowering<'_> {
             match op.code {
                 Opcode::LoadView | Opcode::StoreView => {
                     let view = op.operand_group("view")[0];
-                    unknown |= history::is_unknown(module, view);
+                    unknown |= is_unknown(module, view);
                     let store = if op.code == Opcode::StoreView { self.box_store(id) } else { None };
                     match store {
                         Some(store) => drop(stores.insert(id, store)),
@@ -117,18 +117,18 @@ impl Lowering<'_> {
         let op = module.op(id);
         let (value, view) = (op.group(0)[0], op.group(1)[0]);
         let weak = matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)));
-        if !weak || !self.allows_copy_engine(id) {
+        if !weak || !self.context.allows_copy_engine(id) {
             return None;
         }
-        let layout = self.inference.natural(value)?;
-        let coalesced = self.inference.accesses.get(&id)?;
+        let layout = self.context.inference.natural(value)?;
+        let coalesced = self.context.inference.accesses.get(&id)?;
         let shape = ViewShape::of(module, view)?;
         let size = shape.elem.storage_bits() / 8;
         let bytes = layout.num_registers() * size as usize;
         if bytes < LEAST_BYTES_PER_THREAD {
             return None;
         }
-        let run = self.inference.run_length(&shape, &layout) * size as usize;
+        let run = self.context.inference.run_length(&shape, &layout) * size as usize;
         let moves = matches!(Conversion::plan(&layout, coalesced, 8 * size, 0)?, Conversion::Shared(_));
         if !moves && (!layout.is_same(coalesced) || run >= WIDE_RUN) {
             // Nothing has to move between threads, or not much.
@@ -139,7 +139,7 @@ impl Lowering<'_> {
         if !moves && run >= tile.row_bytes() {
             return None;
         }
-        let map = self.tma_store_map(view, &tile.boxes, tile.swizzle)?;
+        let map = self.context.tma_store_map(view, &tile.boxes, tile.swizzle)?;
         let writes = tile.writes(&layout)?;
         let root = module.base(view);
         Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root, by_warp: None })
@@ -152,8 +152,9 @@ impl Lowering<'_> {
         if self.box_stores.is_empty() {
             return;
         }
+        self.context.boxed = self.box_stores.keys().copied().collect();
         for (id, store) in &self.box_stores {
-            self.inference.accesses.insert(*id, store.layout.clone());
+            self.context.inference.accesses.insert(*id, store.layout.clone());
         }
     }
 
@@ -193,9 +194,9 @@ impl Lowering<'_> {
             let Some(tile) = BoxedTile::of_warps(&store.layout, &store.axes, size).filter(|_| alone) else { continue };
             let Some(writes) = tile.writes(&store.layout) else { continue };
             let view = self.module.op(id).group(1)[0];
-            let Some(map) = self.tma_store_map(view, &tile.boxes, tile.swizzle) else { continue };
-            let warps = self.inference.num_warps as u32;
-            let room = self.room_for_stages().saturating_sub(others + 2 * ALIGN) / warps;
+            let Some(map) = self.context.tma_store_map(view, &tile.boxes, tile.swizzle) else { continue };
+            let warps = self.context.inference.num_warps as u32;
+            let room = self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * ALIGN) / warps;
             let Some(mut parts) = fitting(&tile, room, SMALL_PART / warps) else { continue };
             // Places of warps are powers of two apart.
             parts.slots = 1 << parts.slots.ilog2();
@@ -222,8 +223,14 @@ impl Lowering<'_> {
         }
     }
 
+    /// `store_view_tko`, by the engine if there is room for its boxes.
+    pub fn send_view(&mut self, id: OpId) -> Lowered {
+        let store = self.box_stores[&id].clone();
+        if self.store_boxes(id, &store)? { Ok(()) } else { self.store_view(id) }
+    }
+
     /// A store by the engine; false where shared memory is too short for it.
-    pub fn store_boxes(&mut self, id: OpId, store: &BoxStore) -> Lowered<bool> {
+    fn store_boxes(&mut self, id: OpId, store: &BoxStore) -> Lowered<bool> {
         if let Some(outbox) = &store.by_warp {
             return self.store_by_warps(id, store, outbox).map(|()| true);
         }
@@ -299,7 +306,7 @@ impl Lowering<'_> {
             self.b.bar_warp_sync();
             self.issue_part(store, &coords, issues, part, place, warp);
         }
-        let boxes = self.inference.num_warps as u32 * (store.tile.bytes() / store.tile.box_bytes());
+        let boxes = self.context.inference.num_warps as u32 * (store.tile.bytes() / store.tile.box_bytes());
         self.remarks.access(self.module, id, op.group(0)[0], Way::Boxes { boxes });
         Ok(())
     }
@@ -339,7 +346,7 @@ impl Lowering<'_> {
         let partition = self.partition(view)?;
         let mut issues = issuer;
         for (axis, &index) in indices.iter().enumerate() {
-            if self.facts.inside(self.module, view, axis, index) {
+            if self.context.inference.facts.inside(self.module, view, axis, index) {
                 continue;
             }
             let wide = partition.tensor.wide;

@@ -75,7 +75,7 @@ impl Lowering<'_> {
     fn comparison(&self, value: Value, bound: Value, signed: bool) -> Option<Comparison> {
         let bound = self.uniform(bound).filter(|&bound| self.module.dtype(bound) == DType::I32)?;
         let small = |largest: i64| largest < i64::from(i16::MAX);
-        match self.facts.range(value).filter(|range| range.lo >= 0 && small(range.hi)) {
+        match self.context.inference.facts.range(value).filter(|range| range.lo >= 0 && small(range.hi)) {
             Some(range) => {
                 Some(Comparison::Range { largest: range.hi, bound, ty: if signed { Ty::S32 } else { Ty::U32 } })
             }
@@ -111,16 +111,16 @@ impl Lowering<'_> {
     /// Leaves the elementwise ops that nothing but this op uses, of its block, to where this one is lowered.
     pub fn defer(&mut self, id: OpId) {
         let module = self.module;
-        let Some(block) = self.op_blocks[id.index()] else { return };
+        let Some(block) = self.context.op_blocks[id.index()] else { return };
         let mut uses: HashMap<Value, u32> = HashMap::new();
         module.op(id).operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
         let before = module.block(block).ops.iter().rev().skip_while(|&&other| other != id).skip(1);
         for &other in before {
             let op = module.op(other);
             let [result] = *op.results else { continue };
-            let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.use_counts[result.index()]);
-            if is_ours && op.code.is_elementwise() && self.inference.source(result) == Source::Concrete {
-                self.deferred.insert(other);
+            let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.context.use_counts[result.index()]);
+            if is_ours && op.code.is_elementwise() && self.context.inference.source(result) == Source::Concrete {
+                self.context.deferred.insert(other);
                 op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
             }
         }
@@ -135,7 +135,7 @@ impl Lowering<'_> {
                 Some(op) => pending.extend(&self.module.op(op).operands),
                 // What is free needs no exchange wherever it is computed.
                 None if matches!(self.module.ty(value), Type::Tile { .. })
-                    && self.inference.source(value) != Source::Free =>
+                    && self.context.inference.source(value) != Source::Free =>
                 {
                     self.get(value, layout)?;
                 }
@@ -146,7 +146,7 @@ impl Lowering<'_> {
     }
 
     fn deferred_op(&self, value: Value) -> Option<OpId> {
-        self.module.defining_op(value).filter(|id| self.deferred.contains(id))
+        self.module.defining_op(value).filter(|id| self.context.deferred.contains(id))
     }
 
     /// The slots of a value, computed here as far as it was deferred.

@@ -11,45 +11,22 @@
 //! Whether a load is shared may depend on the place: the producer computes the indices of its tile for the peer, too
 //! (the *mirrored* ops), and compares.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::control::{counter_type, unsigned};
-use super::differing::{Differing, known_at_entry};
 use super::ring::Role;
-use super::roles::{Box, Roles, Streamed};
-use super::tensor_map::box_order;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::LoadRoute;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::schedule::{BLOCKS, Box, Pairs, Roles, Streamed, box_order};
 use crate::dtype::DType;
-use crate::ir::{BlockId, Flag, OpId, Opcode, Value};
+use crate::ir::{BlockId, Flag, OpId, Value};
 use crate::layout::Layout;
 
-/// Tile blocks of a cluster.
-pub const BLOCKS: u32 = 2;
 /// Mask of the blocks that a shared box is written to: both.
 const BOTH: u32 = 0b11;
-
-/// What the blocks of a pair share.
-pub struct Pairs {
-    /// Loads that may be the same in both blocks, and those of their indices that decide it.
-    shared: HashMap<OpId, Vec<Value>>,
-    /// Ops that the producer computes for the peer, too.
-    mirrored: HashSet<OpId>,
-    /// Outermost loops that do not start alike.
-    loops: Vec<OpId>,
-    /// Ops that their bounds come from.
-    bounds: HashSet<OpId>,
-}
-
-impl Pairs {
-    /// May both blocks need the tile of this load?
-    pub fn may_share(&self, load: OpId) -> bool {
-        self.shared.contains_key(&load)
-    }
-}
 
 /// What the producer knows of its peer.
 #[derive(Default)]
@@ -65,78 +42,6 @@ pub struct Peer {
 }
 
 impl Lowering<'_> {
-    /// The roles of the warps, in pairs of blocks where that is wished and possible.
-    pub fn plan_paired_roles(&mut self, body: BlockId) -> Option<Roles> {
-        let roles = self.plan_roles(body, None);
-        if self.options.num_ctas.unwrap_or(1) < BLOCKS {
-            return roles;
-        }
-        let paired = match &roles {
-            Some(roles) => self.pairs_of(body, roles),
-            None => Err("no load is streamed"),
-        };
-        let paired = paired.and_then(|pairs| self.paired_roles(body, pairs).ok_or("no load has two boxes"));
-        match paired {
-            Ok(paired) => Some(paired),
-            Err(reason) => {
-                self.remarks.alone = Some(reason);
-                roles
-            }
-        }
-    }
-
-    /// What pairs of blocks share, or why they share nothing.
-    fn pairs_of(&self, body: BlockId, roles: &Roles) -> Result<Pairs, &'static str> {
-        let module = self.module;
-        let differing = Differing::of(module, body);
-        let mut pairs =
-            Pairs { shared: HashMap::new(), mirrored: HashSet::new(), loops: Vec::new(), bounds: HashSet::new() };
-        for &id in &roles.slice {
-            let op = module.op(id);
-            let in_step = match op.code {
-                Opcode::For if differing.any(op.group(1)) || differing.any(op.group(2)) => false,
-                Opcode::For if differing.any(op.group(0)) => {
-                    pairs.loops.push(id);
-                    let mut bounds = (0..3).map(|group| op.group(group)[0]);
-                    self.op_blocks[id.index()] == Some(body)
-                        && differing.mirror(op.group(0)[0], &mut pairs.mirrored)
-                        && bounds.all(|bound| known_at_entry(module, body, bound, &mut pairs.bounds))
-                }
-                Opcode::If => !differing.any(&op.operands),
-                _ => true,
-            };
-            if !in_step {
-                return Err("the way of a block depends on its place");
-            }
-        }
-        pairs.loops.sort_unstable();
-        for &load in roles.members.keys() {
-            let op = module.op(load);
-            let deciding: Vec<Value> =
-                op.group(1).iter().copied().filter(|value| differing.values.contains(value)).collect();
-            let mut ops = HashSet::new();
-            let known = deciding.iter().all(|&index| !differing.always(index) && differing.mirror(index, &mut ops));
-            if known && !differing.any(op.group(0)) {
-                pairs.mirrored.extend(ops);
-                pairs.shared.insert(load, deciding);
-            }
-        }
-        if pairs.shared.is_empty() { Err("no load is the same in two blocks") } else { Ok(pairs) }
-    }
-
-    /// The roles with two boxes at least of what is shared.
-    fn paired_roles(&self, body: BlockId, mut pairs: Pairs) -> Option<Roles> {
-        let mut roles = self.plan_roles(body, Some(&pairs))?;
-        let loads = || roles.channels.iter().flat_map(|channel| &channel.loads);
-        pairs.shared.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
-        for channel in &roles.channels {
-            roles.rings[channel.ring].paired |= channel.loads.iter().any(|load| pairs.may_share(load.load));
-        }
-        let any = !pairs.shared.is_empty();
-        roles.pairs = Some(pairs);
-        any.then_some(roles)
-    }
-
     fn pairs(&self) -> Option<&Pairs> {
         self.rings.as_ref().and_then(|rings| rings.roles.pairs.as_ref())
     }
@@ -196,7 +101,7 @@ impl Lowering<'_> {
         let (own, other) = self.both(op.group(0)[0])?;
         let apart = self.b.sub(ty, other, own);
         let counter = self.b.add(ty, counter, apart);
-        let layout = Layout::replicated(&[], self.inference.num_warps);
+        let layout = Layout::replicated(&[], self.context.inference.num_warps);
         self.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
         self.compare(&[arg])
     }

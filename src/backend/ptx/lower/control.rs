@@ -12,6 +12,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::{BodyId, For, LayoutId, Loop};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -36,9 +37,6 @@ pub struct Mark {
     thread: usize,
 }
 
-/// Registers up to which a value is converted ahead of a loop that uses it in another layout.
-const HOISTED_SLOTS: usize = 32;
-
 impl Lowering<'_> {
     /// Notes what is known now.
     pub fn mark(&self) -> Mark {
@@ -51,9 +49,9 @@ impl Lowering<'_> {
         self.thread.truncate(mark.thread);
     }
 
-    fn region(&mut self, block: BlockId) {
+    fn region(&mut self, body: BodyId) {
         let mark = self.mark();
-        self.block(block);
+        self.body(body);
         self.release(mark);
         if !self.loops.last().is_some_and(|frame| frame.flies_on) {
             self.settle();
@@ -70,11 +68,11 @@ impl Lowering<'_> {
         if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.role_needs(value) {
             return None;
         }
-        let layout = match self.inference.layout(value) {
+        let layout = match self.context.inference.layout(value) {
             Some(layout) => layout.clone(),
-            None => self.inference.default_layout(value),
+            None => self.context.inference.default_layout(value),
         };
-        let class = repr::class(self.element_type(value));
+        let class = repr::class(self.context.element_type(value));
         let registers = self.b.fresh_vec(class, layout.num_registers());
         Some((layout, registers))
     }
@@ -123,57 +121,22 @@ impl Lowering<'_> {
     pub fn enter_loop(&mut self, body: BlockId) {
         self.settle();
         let mut accesses = Vec::new();
-        self.module.walk(body, &mut |id| accesses.extend(self.access_of(id)));
-        self.memory.may_have_happened(accesses);
+        self.module.walk(body, &mut |id| accesses.extend(self.context.access_of(id)));
+        self.memory.may_have_happened(&self.context.written, accesses);
         self.shared.unknown();
         self.expect_box_stores(body);
     }
 
-    /// Converts what the loop uses from outside in another layout once, before it.
-    fn hoist(&mut self, body: BlockId) -> Lowered {
-        let module = self.module;
-        let mut inside = HashSet::new();
-        let mut wanted = Vec::new();
-        let inference = &self.inference;
-        inside.extend(module.block(body).args.iter().copied());
-        module.walk(body, &mut |id| {
-            let op = module.op(id);
-            inside.extend(op.results.iter().copied());
-            for &region in &op.regions {
-                inside.extend(module.block(region).args.iter().copied());
-            }
-            let layout = match op.code {
-                Opcode::Reduce | Opcode::Scan | Opcode::StoreView | Opcode::AtomicRedView => {
-                    inference.accesses.get(&id).cloned()
-                }
-                code if code.is_elementwise() && inference.source(op.results[0]) == Source::Concrete => {
-                    inference.layout(op.results[0]).cloned()
-                }
-                _ => None,
-            };
-            if let Some(layout) = layout {
-                for &operand in &op.operands {
-                    let tile = matches!(module.ty(operand), Type::Tile { .. });
-                    if tile && module.shape(operand) == layout.shape() {
-                        wanted.push((operand, layout.clone()));
-                    }
-                }
-            }
-        });
-        for (value, layout) in wanted {
-            if inside.contains(&value) || self.inference.source(value) == Source::Free {
-                continue;
-            }
-            if layout.num_registers() <= HOISTED_SLOTS {
-                self.get(value, &layout)?;
-            }
-        }
-        Ok(())
+    /// Has values in further layouts from here on.
+    fn bring_all(&mut self, values: &[(Value, LayoutId)]) -> Lowered {
+        let schedule = Rc::clone(&self.schedule);
+        values.iter().try_for_each(|&(value, to)| self.get(value, schedule.layout(to)).map(drop))
     }
 
     /// `for`.
-    pub fn for_loop(&mut self, id: OpId) -> Lowered {
+    pub fn for_loop(&mut self, plan: &For) -> Lowered {
         let module = self.module;
+        let id = plan.op;
         let op = module.op(id);
         let body = op.regions[0];
         let args = &module.block(body).args;
@@ -181,31 +144,27 @@ impl Lowering<'_> {
         let lower = self.scalar(op.group(0)[0])?;
         let upper = self.scalar(op.group(1)[0])?;
         let step = self.scalar(op.group(2)[0])?;
-        let streams = self.role == Role::Producer;
-        if !streams {
-            self.hoist(body)?;
-        }
+        self.bring_all(&plan.hoisted)?;
         let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.fixed(arg)).collect();
         self.assign(&carried, op.group(3))?;
         let counter = self.b.copy(lower, ty.class());
-        let pipeline = if streams { None } else { self.pipeline_of(id) };
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
-        let running = match pipeline {
-            Some(pipeline) => Some(self.start_pipeline(id, pipeline, counter, upper, step, ty)?),
+        let running = match &plan.ahead {
+            Some(ahead) => Some(self.start_pipeline(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
         self.enter_loop(body);
-        let orbits = self.orbits_of(id);
+        let orbits = self.start_orbits(id, &plan.orbits);
         let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
         self.b.bra_if(enter, true, end, true);
-        let turning = Turning { body, carried: &carried, counter, ty, upper, step, head, end };
-        let plain = !streams && running.is_none() && orbits.is_empty();
+        let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
+        let plain = self.role != Role::Producer && running.is_none() && orbits.is_empty();
         let rounds = if plain { self.rounds_of(id, step, ty) } else { None };
         if let Some(rounds) = &rounds {
             self.rounds(rounds, &turning);
         }
         self.b.place(head);
-        if rounds.is_some() || self.stays_rolled(id) {
+        if rounds.is_some() || self.context.stays_rolled(id) {
             self.b.pragma("nounroll");
         }
         self.single(args[0], counter.into());
@@ -223,7 +182,7 @@ impl Lowering<'_> {
         }
         let flies_on = !orbits.is_empty() || running.is_some() && self.role == Role::All;
         self.loops.push(Frame { op: Opcode::For, next: Some((carried.clone(), next)), exit: None, flies_on });
-        self.region(body);
+        self.region(plan.body);
         self.loops.pop();
         if !orbits.is_empty() {
             self.close_orbits(&orbits);
@@ -254,8 +213,9 @@ impl Lowering<'_> {
     }
 
     /// One round of a `for` that nothing runs ahead of or behind: the counter and carried values are in registers.
-    pub fn plain_round(&mut self, body: BlockId, counter: Reg, carried: &[Option<Fixed>]) {
-        let args = &self.module.block(body).args;
+    pub fn plain_round(&mut self, turning: &Turning<'_>) {
+        let &Turning { block, body, counter, carried, .. } = turning;
+        let args = &self.module.block(block).args;
         self.single(args[0], counter.into());
         for (&arg, fixed) in args[1..].iter().zip(carried) {
             self.bind(arg, fixed);
@@ -271,14 +231,12 @@ impl Lowering<'_> {
     }
 
     /// `loop`.
-    pub fn endless_loop(&mut self, id: OpId) -> Lowered {
+    pub fn endless_loop(&mut self, plan: &Loop) -> Lowered {
         let module = self.module;
-        let op = module.op(id);
+        let op = module.op(plan.op);
         let body = op.regions[0];
         let args = &module.block(body).args;
-        if self.role != Role::Producer {
-            self.hoist(body)?;
-        }
+        self.bring_all(&plan.hoisted)?;
         let carried: Vec<Option<Fixed>> = args.iter().map(|&arg| self.fixed(arg)).collect();
         self.assign(&carried, op.group(0))?;
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
@@ -295,7 +253,7 @@ impl Lowering<'_> {
             exit: Some((results, end)),
             flies_on: false,
         });
-        self.region(body);
+        self.region(plan.body);
         self.loops.pop();
         self.b.place(end);
         self.enter_loop(body);
@@ -303,22 +261,6 @@ impl Lowering<'_> {
             self.bind(result, fixed);
         }
         Ok(())
-    }
-
-    /// Are there two branches that only compute, so that products may run on beside them?
-    fn is_quiet(&self, id: OpId) -> bool {
-        let regions = &self.module.op(id).regions;
-        let mut quiet = regions.len() == 2;
-        for &region in regions {
-            self.module.walk(region, &mut |inner| {
-                quiet &= match self.module.op(inner).code {
-                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
-                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
-                    code => code.is_elementwise(),
-                };
-            });
-        }
-        quiet
     }
 
     /// Waits for the products whose results the branches of an op read.
@@ -329,7 +271,7 @@ impl Lowering<'_> {
         }
         while let Some(value) = pending.pop() {
             self.settle_value(value);
-            if self.inference.source(value) != Source::Concrete
+            if self.context.inference.source(value) != Source::Concrete
                 && let Some(maker) = self.module.defining_op(value)
             {
                 pending.extend(&self.module.op(maker).operands);
@@ -353,11 +295,10 @@ impl Lowering<'_> {
     }
 
     /// `if`.
-    pub fn branches(&mut self, id: OpId) -> Lowered {
+    pub fn branches(&mut self, id: OpId, arms: &[BodyId], flies_on: bool) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
-        let flies_on = self.is_quiet(id);
         if flies_on {
             self.settle_inputs(id);
         } else {
@@ -372,7 +313,7 @@ impl Lowering<'_> {
         let flying = self.in_flight.clone();
         let mut after = None;
         let mut first = (0, Vec::new());
-        for (index, &region) in op.regions.iter().enumerate() {
+        for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
                 first = (first.0, std::mem::replace(&mut self.in_flight, flying.clone()));
                 self.b.place(otherwise);
@@ -380,9 +321,9 @@ impl Lowering<'_> {
                     Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
             }
             self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), flies_on });
-            self.region(region);
+            self.region(arm);
             self.loops.pop();
-            if index == 0 && op.regions.len() > 1 {
+            if index == 0 && arms.len() > 1 {
                 first.0 = self.b.num_lines();
                 self.b.bra(end, true);
             }
@@ -392,7 +333,7 @@ impl Lowering<'_> {
         }
         if let Some((shared, memory)) = after {
             self.shared.join(&shared);
-            self.memory.join(memory);
+            self.memory.join(&self.context.written, memory);
         }
         self.b.place(end);
         for (&result, fixed) in op.results.iter().zip(&results) {

@@ -15,12 +15,12 @@ impl Lowering<'_> {
     /// A concrete elementwise op, in its own layout; a free one waits until it is asked for.
     pub fn elementwise(&mut self, id: OpId) -> Lowered {
         let result = self.module.op(id).results[0];
-        if self.inference.source(result) == Source::Free {
+        if self.context.inference.source(result) == Source::Free {
             return Ok(());
         }
-        let layout = match self.inference.layout(result) {
+        let layout = match self.context.inference.layout(result) {
             Some(layout) => layout.clone(),
-            None => Layout::replicated(self.module.shape(result), self.inference.num_warps),
+            None => Layout::replicated(self.module.shape(result), self.context.inference.num_warps),
         };
         let slots = self.elementwise_slots(id, &layout)?;
         self.tiles[result.index()] = Some(Tile { layout, slots });
@@ -43,8 +43,8 @@ impl Lowering<'_> {
         if op.code == Opcode::Offset {
             return self.offset(id, operands, count);
         }
-        let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.element_type(v)).collect();
-        let types = ScalarTypes { operands: &dtypes, result: self.element_type(op.results[0]) };
+        let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.context.element_type(v)).collect();
+        let types = ScalarTypes { operands: &dtypes, result: self.context.element_type(op.results[0]) };
         let mut known: HashMap<Vec<OperandKey>, Operand> = HashMap::new();
         let mut slots: Vec<Operand> = Vec::with_capacity(count);
         let args = |slot: usize| -> Vec<Operand> { operands.iter().map(|slots| slots[slot]).collect() };

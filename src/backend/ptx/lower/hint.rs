@@ -1,42 +1,11 @@
-//! What loops and accesses say about themselves.
+//! What accesses say about caches.
 
 use super::Lowering;
 use super::order::Ordering;
 use crate::backend::ptx::inst::{CacheHint, Space};
-use crate::ir::{Attr, AttrKind, HintValue, OpId};
-
-/// Fewest stages of loads that are copied ahead.
-const LEAST_STAGES: u32 = 2;
+use crate::ir::OpId;
 
 impl Lowering<'_> {
-    fn hint(&self, id: OpId, key: &str) -> Option<&HintValue> {
-        let Some(Attr::Hints(hints)) = self.module.op(id).attr(AttrKind::Hints) else { return None };
-        hints.get("default", key)
-    }
-
-    fn hinted_number(&self, id: OpId, key: &str) -> Option<u32> {
-        match self.hint(id, key) {
-            Some(&HintValue::Int(number)) => u32::try_from(number).ok(),
-            _ => None,
-        }
-    }
-
-    /// Stages that are wished for the loads of a loop.
-    pub fn stages_of(&self, id: OpId) -> Option<u32> {
-        self.hinted_number(id, "stages").or(self.options.stages)
-    }
-
-    /// Stages for loads that say how long they take: as many as the longest one says.
-    pub fn stages_by_latency(&self, loads: impl IntoIterator<Item = OpId>) -> Option<u32> {
-        let latencies = loads.into_iter().filter_map(|load| self.hinted_number(load, "latency"));
-        latencies.max().map(|latency| latency.max(LEAST_STAGES))
-    }
-
-    /// May the bulk copy engine do this access?
-    pub fn allows_copy_engine(&self, id: OpId) -> bool {
-        !matches!(self.hint(id, "allow_tma"), Some(HintValue::Bool(false)))
-    }
-
     /// How long caches should keep what an access to global memory touches, as an instruction of its order can say it.
     pub fn cache_hint(&self, id: OpId) -> CacheHint {
         if self.data_space != Space::Global {
@@ -44,7 +13,7 @@ impl Lowering<'_> {
         }
         // By number as the front end's `Cache`.
         let is_weak = Ordering::of(self.module.op(id)).is_weak();
-        match (self.hinted_number(id, "cache"), is_weak) {
+        match (self.context.hinted_number(id, "cache"), is_weak) {
             (Some(0), _) | (Some(3), false) => CacheHint::EvictFirst,
             (Some(1), _) => CacheHint::EvictLast,
             (Some(2), _) | (Some(4), false) => CacheHint::NoAllocate,
@@ -52,15 +21,5 @@ impl Lowering<'_> {
             (Some(4), true) => CacheHint::Cg,
             _ => CacheHint::None,
         }
-    }
-
-    /// Rounds of a loop that are to stand one after another.
-    pub fn hinted_rounds(&self, id: OpId) -> Option<u32> {
-        self.hinted_number(id, "unroll")
-    }
-
-    /// Must the assembler leave the rounds of a loop one by one?
-    pub fn stays_rolled(&self, id: OpId) -> bool {
-        self.hinted_rounds(id) == Some(1)
     }
 }

@@ -8,7 +8,7 @@ use crate::backend::ptx::infer::ViewShape;
 use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, Reg, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
-use crate::ir::{OpId, Type, Value};
+use crate::ir::Value;
 use crate::layout::Layout;
 
 /// The positions of a thread's elements along a dimension.
@@ -29,12 +29,6 @@ impl List {
 }
 
 impl Lowering<'_> {
-    /// Is this an access to elements at listed positions?
-    pub fn is_listed(&self, id: OpId) -> bool {
-        let view = self.module.op(id).operand_group("view");
-        matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
-    }
-
     /// The positions of the elements of each thread along the dimension that has them listed.
     pub fn list(
         &mut self,

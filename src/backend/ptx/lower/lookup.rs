@@ -25,12 +25,12 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
         let axis = op.dim() as usize;
-        let held = self.inference.accesses[&id].clone();
-        let layout = self.inference.layout(result).cloned().ok_or("a result without a layout")?;
+        let held = self.context.inference.accesses[&id].clone();
+        let layout = self.context.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let slots = self.get(source, &held)?;
         let at = self.get(positions, &layout)?.to_vec();
         let at = self.kept_inside(positions, at, self.module.shape(source)[axis]);
-        let dtype = self.element_type(source);
+        let dtype = self.context.element_type(source);
         let words = dtype.storage_bits().div_ceil(32) as usize;
         let handing = Handing::of(&held, &layout, axis).filter(|handing| handing.pays(words, slots.len()));
         let values = match handing {
@@ -43,7 +43,7 @@ impl Lowering<'_> {
 
     /// Positions from 0 to below `extent`: of those outside the nearest one.
     fn kept_inside(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
-        let range = self.facts.range(positions);
+        let range = self.context.inference.facts.range(positions);
         if range.is_some_and(|range| range.lo >= 0 && range.hi < extent) {
             return at;
         }
@@ -177,8 +177,8 @@ impl Lowering<'_> {
     pub fn histogram(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let held = self.inference.accesses[&id].clone();
-        let layout = self.inference.layout(result).cloned().ok_or("a result without a layout")?;
+        let held = self.context.inference.accesses[&id].clone();
+        let layout = self.context.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let numbers = self.get(source, &held)?;
         let (buffer, rounds, copies) = self.counters(held.num_elements(), layout.num_elements())?;
         let part = layout.num_elements() / rounds;
@@ -188,7 +188,8 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let copy = self.b.and(Ty::B32, tid, copies as u32 - 1);
         let copy = self.b.mul(Ty::U32, copy, row as u32);
-        let is_inside = self.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
+        let is_inside =
+            self.context.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
         let mut counts = vec![Operand::Imm(0); layout.num_registers()];
         for round in 0..rounds {
             self.begin_write(buffer);

@@ -91,12 +91,8 @@ impl Lowering<'_> {
 
     /// `store_view_tko`.
     pub fn store_view(&mut self, id: OpId) -> Lowered {
-        if let Some(store) = self.box_stores.get(&id).cloned()
-            && self.store_boxes(id, &store)?
-        {
-            return Ok(());
-        }
-        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
+        let layout =
+            self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let op = self.module.op(id);
         let slots = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
@@ -107,23 +103,17 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
-    pub fn is_steady(&self, load: OpId) -> bool {
-        let op = self.module.op(load);
-        Ordering::of(op).is_weak() && self.memory.is_read_only(self.module, op.group(0)[0])
-    }
-
     /// What all vectors of a load share; orders it after earlier stores.
     pub fn begin_load(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
-        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
+        let layout = self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
         let view = op.group(0)[0];
-        let shape = ViewShape::at(self.module, &self.facts, view, op.group(1));
+        let shape = ViewShape::at(self.module, &self.context.inference.facts, view, op.group(1));
         let shift = shape.filter(|_| Ordering::of(op).is_weak());
         let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
         self.order(id);
-        access.mods.nc = self.data_space == Space::Global && self.is_steady(id);
+        access.mods.nc = self.data_space == Space::Global && self.context.is_steady(id);
         access.mods.cache = self.cache_hint(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
@@ -132,7 +122,8 @@ impl Lowering<'_> {
     /// What all vectors of a store share; orders it after earlier accesses.
     pub fn begin_store(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
-        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
+        let layout =
+            self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
         self.order(id);
         access.mods.cache = self.cache_hint(id);
@@ -185,7 +176,8 @@ impl Lowering<'_> {
     /// What all vectors of a reduction into an array share; orders it after earlier accesses.
     pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
-        let layout = self.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
+        let layout =
+            self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
         let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
         self.order(id);
         access.owner = self.owner_of(Self::replica_bits(&layout));
@@ -207,7 +199,8 @@ impl Lowering<'_> {
         };
         let is_promised = |axis: usize| promised.get(axis) == Some(&true);
         let partition = self.partition(view)?;
-        let shape = ViewShape::at(module, &self.facts, view, indices).ok_or("only views of tiles can be accessed")?;
+        let shape = ViewShape::at(module, &self.context.inference.facts, view, indices)
+            .ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
         let ty = tensor.index_type();
         let (mut limits, mut inside) = (Vec::new(), Vec::new());
@@ -278,8 +271,11 @@ impl Lowering<'_> {
         let mut vector = 1;
         let mut ragged = None;
         if let Some(axis) = contiguous {
-            vector = shape.vector(module, &self.facts, axis).min(layout.vector_len(axis)).min(layout.num_registers());
-            let divisor = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]);
+            vector = shape
+                .vector(module, &self.context.inference.facts, axis)
+                .min(layout.vector_len(axis))
+                .min(layout.num_registers());
+            let divisor = shape.extent_divisor(module, &self.context.inference.facts, shape.dim_map[axis]);
             if vector > 1 && divisor < vector as u64 && !is_promised(axis) {
                 ragged = Some(axis);
             }

@@ -1,6 +1,6 @@
 //! Lowering: ops on whole tiles become instructions of one thread.
 //!
-//! [`Lowering`] walks the entry in program order. A tile value is a list of operands, one for each
+//! [`Lowering`] walks the schedule of the entry (`step`). A tile value is a list of operands, one for each
 //! register slot of its layout (`value`); ops are lowered family by family:
 //!
 //! * `value` — materialising a value in the layout a user asks for;
@@ -11,19 +11,18 @@
 //! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
 //!   memory; masks that hold for all elements of a thread;
 //! * `order` — accesses that other tile blocks see in order;
-//! * `strip`, `run` — long elementwise runs piece by piece, and where they are;
+//! * `strip` — long elementwise runs piece by piece;
 //! * `convert` — layout changes through registers, shuffles or shared memory;
-//! * `own` — memory of the tile block's own;
+//! * `own`, `global` — memory of the tile block's own; global arrays;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `lookup` — elements by their positions; counts of numbers;
 //! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
-//! * `product`, `bundle` — matrix products; those that are issued together;
+//! * `product` — matrix products;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
-//! * `neighbour` — tiles that lie side by side;
-//! * `roles`, `slice`, `ring` — warps that only load, for warps that only compute (sm_90a);
-//! * `cluster`, `differing` — pairs of tile blocks that share such loads.
+//! * `ring` — warps that only load, for warps that only compute (sm_90a);
+//! * `cluster` — pairs of tile blocks that share such loads.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
@@ -32,21 +31,18 @@ mod assert;
 mod atomic;
 mod atomic_half;
 mod box_store;
-mod bundle;
 mod certain;
 mod cluster;
 mod control;
 mod convert;
-mod differing;
 mod elementwise;
-mod exits;
+mod global;
 mod hint;
 mod history;
 mod limit;
 mod listed;
 mod lookup;
 mod memory;
-mod neighbour;
 mod order;
 mod own;
 mod pieces;
@@ -59,13 +55,11 @@ mod product;
 mod reduce;
 mod repack;
 mod ring;
-mod roles;
 mod rounds;
-mod run;
 mod scan;
 mod scan_warps;
 mod shifted;
-mod slice;
+mod step;
 mod strip;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
 mod tensor_map;
@@ -81,17 +75,17 @@ use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, ProxyFence, RegClass, Space, Ty};
+use super::inst::{Operand, ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
+use super::schedule::{Acts, Context, Schedule};
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use super::{pressure, whole_product};
 use crate::error::Diagnostic;
-use crate::ir::{Attr, AttrKind, BlockId, ConstData, Elem, Entry, Global, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
-use crate::pass::{Bundles, Facts};
 use crate::target::Target;
 
 /// Why an op could not be lowered: a sentence; the place is added by the caller.
@@ -109,7 +103,9 @@ pub struct Tile {
 /// State of the lowering of one entry.
 pub struct Lowering<'m> {
     module: &'m Module,
-    inference: Inference<'m>,
+    context: Context<'m>,
+    /// What is lowered.
+    schedule: Rc<Schedule>,
     b: Builder,
     /// Concrete values, by value index.
     tiles: Vec<Option<Tile>>,
@@ -123,15 +119,11 @@ pub struct Lowering<'m> {
     data_space: Space,
     /// The array whose atomics the block combines first.
     private: Option<private::Private>,
-    /// Ops that are lowered where they are used.
-    deferred: HashSet<OpId>,
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
     /// Loads whose elements their threads have in a stage.
     own_tiles: HashMap<OpId, pipeline::OwnTile>,
-    /// Products that are issued together.
-    bundles: Bundles,
     /// Products that may still be running, in the order in which they were issued.
     in_flight: Vec<ring::Flight>,
     /// Who is being lowered.
@@ -140,21 +132,17 @@ pub struct Lowering<'m> {
     rings: Option<ring::Rings>,
     /// The other tile block of a pair.
     peer: cluster::Peer,
-    options: CompileOptions,
-    facts: Rc<Facts>,
     /// Stores that the bulk copy engine does.
     box_stores: HashMap<OpId, box_store::BoxStore>,
     /// Arrays that may have been stored to by it.
     boxes_stored: HashSet<Value>,
+    params: Vec<ParamKind>,
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
     thread: thread::ThreadCache,
     /// The parameter that names the note of a failed assertion, in a kernel that has some, and these so far.
     failure: Option<Operand>,
     assertions: Vec<Assertion>,
-    use_counts: Vec<u32>,
-    /// The block that each op stands in.
-    op_blocks: Vec<Option<BlockId>>,
     errors: Vec<Diagnostic>,
     /// There is too much code: no more is made. And that has been said.
     gave_up: bool,
@@ -179,34 +167,30 @@ fn start<'m>(
         cached: value::Cache::default(),
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
-        memory: history::History::of(module, entry.body),
+        memory: history::History::default(),
+        schedule: Rc::default(),
         own: HashMap::new(),
         data_space: Space::Global,
         private: None,
-        deferred: HashSet::new(),
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
-        bundles: Bundles::of(module, entry.body, &|id| inference.runs_alone(id)),
         in_flight: Vec::new(),
         role: ring::Role::All,
         rings: None,
         peer: cluster::Peer::default(),
-        options: *options,
-        facts: Rc::clone(&inference.facts),
         box_stores: HashMap::new(),
         boxes_stored: HashSet::new(),
+        params: Vec::new(),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),
         failure: None,
         assertions: Vec::new(),
-        use_counts: use_counts(module, entry.body),
-        op_blocks: op_blocks(module, entry.body),
         errors: Vec::new(),
         gave_up: false,
         gave_up_said: false,
         remarks: CodeRemarks::default(),
-        inference,
+        context: Context::new(module, entry, inference, options),
     }
 }
 
@@ -218,42 +202,21 @@ pub fn lower<'m>(
     name: &str,
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let target = inference.target;
-    let mut lowering = start(module, entry, inference, name, options);
-    lowering.options.occupancy = lowering.possible_occupancy();
-    lowering.b.come_from(entry.loc.0);
-    let mut params = lowering.params(entry);
-    lowering.reserve_own(entry.body);
-    lowering.start_box_stores(entry.body);
-    let roles = lowering.plan_roles_within_wish(entry.body);
-    // Without a number of blocks, ptxas may save registers for more of them than is good.
-    let blocks = lowering.options.occupancy.unwrap_or(1);
-    lowering.b.function().min_blocks = Some(blocks);
-    match roles {
-        Some(roles) => {
-            if let Err(message) = lowering.with_roles(entry.body, roles) {
-                lowering.errors.push(Diagnostic::new(message, None));
-            }
-        }
-        None => {
-            lowering.place_box_stores(None);
-            if let Err(message) = lowering.start_private(entry.body) {
-                lowering.errors.push(Diagnostic::new(message, None));
-            }
-            lowering.block(entry.body);
-        }
-    }
+    let mut lowering = lowered(module, entry, inference, name, options);
     if !lowering.errors.is_empty() {
         return Err(lowering.errors);
     }
+    let mut params = std::mem::take(&mut lowering.params);
     params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
-    let layout = lowering.layout_text(entry.body);
+    let target = lowering.context.inference.target;
+    let layout = lowering.context.layout_text(entry.body);
+    let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
     let (shared_bytes, cluster) = (lowering.shared.used(), lowering.cluster());
     let assertions = lowering.assertions;
-    let (mut remarks, warps) = (lowering.remarks, lowering.inference.num_warps as u32);
-    let multiplies = !lowering.inference.products.is_empty();
+    let (mut remarks, warps) = (lowering.remarks, lowering.context.inference.num_warps as u32);
+    let multiplies = !lowering.context.inference.products.is_empty();
     let generic = lowering.data_space == Space::Generic;
-    let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.options.occupancy);
+    let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.context.options.occupancy);
     let mut function: Function = lowering.b.finish();
     whole_product::merge(&mut function);
     // Products plan their registers themselves: for one block.
@@ -272,7 +235,7 @@ pub fn lower<'m>(
     if options.lines {
         function.source = Some(SourceLines::of(module, function.places()));
     }
-    let text = emit::module(target, &globals(module), &[function]);
+    let text = emit::module(target, &global::globals(module), &[function]);
     Ok(Compiled {
         text,
         entry: name.to_owned(),
@@ -283,8 +246,46 @@ pub fn lower<'m>(
         params,
         assertions,
         layout,
+        schedule,
         remarks,
     })
+}
+
+/// The state after the last op.
+pub fn lowered<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    let mut lowering = start(module, entry, inference, name, options);
+    lowering.context.options.occupancy = lowering.context.possible_occupancy();
+    lowering.b.come_from(entry.loc.0);
+    lowering.params = lowering.entry_params(entry);
+    lowering.reserve_own(entry.body);
+    lowering.start_box_stores(entry.body);
+    let (roles, alone) = lowering.context.plan_roles_within_wish(entry.body, &lowering.shared);
+    lowering.remarks.alone = alone;
+    // Without a number of blocks, ptxas may save registers for more of them than is good.
+    let blocks = lowering.context.options.occupancy.unwrap_or(1);
+    lowering.b.function().min_blocks = Some(blocks);
+    match roles {
+        Some(roles) => {
+            if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
+                lowering.errors.push(Diagnostic::new(message, None));
+            }
+        }
+        None => {
+            lowering.place_box_stores(None);
+            if let Err(message) = lowering.start_private(entry.body) {
+                lowering.errors.push(Diagnostic::new(message, None));
+            }
+            lowering.plan(entry.body, None);
+            lowering.run(Acts::All);
+        }
+    }
+    lowering
 }
 
 /// Registers that a kernel with generic addresses gets beyond those that it needs.
@@ -296,65 +297,27 @@ fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u3
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
-/// The globals of a module as bytes.
-fn globals(module: &Module) -> Vec<emit::GlobalArray> {
-    let one = |global: &Global| {
-        let ty = module.type_of(global.ty);
-        let (count, bytes) = (ty.shape().iter().product::<i64>() as usize, ty.dtype().storage_bits().div_ceil(8));
-        let words: Vec<u64> = match &global.value {
-            ConstData::Splat(word) => vec![*word; count],
-            ConstData::Dense(words) => words.to_vec(),
-        };
-        let bytes_of = |word: u64| word.to_le_bytes().into_iter().take(bytes as usize);
-        let align = u32::try_from(global.alignment).unwrap_or(1).max(bytes);
-        emit::GlobalArray { align, bytes: words.into_iter().flat_map(bytes_of).collect() }
-    };
-    module.globals.iter().map(one).collect()
-}
-
-fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
-    let mut counts = vec![0; module.num_values()];
-    module.walk(body, &mut |op| {
-        for operand in &module.op(op).operands {
-            counts[operand.index()] += 1;
-        }
-    });
-    counts
-}
-
-fn op_blocks(module: &Module, body: BlockId) -> Vec<Option<BlockId>> {
-    let mut blocks = vec![None; module.num_ops()];
-    let mut pending = vec![body];
-    while let Some(block) = pending.pop() {
-        for &op in &module.block(block).ops {
-            blocks[op.index()] = Some(block);
-            pending.extend(&module.op(op).regions);
-        }
+#[cfg(test)]
+impl<'m> Lowering<'m> {
+    /// Was there nothing that could not be lowered?
+    pub fn is_right(&self) -> bool {
+        self.errors.is_empty()
     }
-    blocks
+
+    pub fn context(&self) -> &Context<'m> {
+        &self.context
+    }
+
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
 }
 
 impl<'m> Lowering<'m> {
-    /// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
-    /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
-    fn possible_occupancy(&self) -> Option<u32> {
-        let inference = &self.inference;
-        let registers = inference.products.keys().map(|&id| {
-            let operands = &self.module.op(id).operands[..2];
-            let computed = operands.iter().filter(|&&operand| self.load_behind(operand).is_none());
-            let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
-            let behind = super::plan::products_behind(self.module, operands);
-            self.accumulators(id) + words + self.accumulators_of(&behind) + ring::SPARE_REGISTERS
-        });
-        let registers = registers.max().unwrap_or(0);
-        let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);
-        self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
-    }
-
     /// Declares the entry parameters and loads them.
-    fn params(&mut self, entry: &Entry) -> Vec<ParamKind> {
+    fn entry_params(&mut self, entry: &Entry) -> Vec<ParamKind> {
         let args = &self.module.block(entry.body).args;
-        let layout = Layout::replicated(&[], self.inference.num_warps);
+        let layout = Layout::replicated(&[], self.context.inference.num_warps);
         let mut kinds = Vec::new();
         for (index, &arg) in args.iter().enumerate() {
             let Type::Tile { elem, .. } = self.module.ty(arg) else { continue };
@@ -377,38 +340,6 @@ impl<'m> Lowering<'m> {
         kinds
     }
 
-    /// Lowers the ops of a block in order; a failed one is reported and skipped.
-    fn block(&mut self, block: BlockId) {
-        let module = self.module;
-        let ops = &module.block(block).ops;
-        if self.role == ring::Role::Producer {
-            for &id in ops.iter().filter(|&&id| self.producer_runs(id)).collect::<Vec<_>>() {
-                if let Err(message) = self.op(id).and_then(|()| self.mirror(id)) {
-                    self.report(id, message);
-                }
-            }
-            return;
-        }
-        let mut strips = self.strips(ops);
-        let mut next = 0;
-        while next < ops.len() {
-            if let Some(strip) = strips.at(next) {
-                if let Err(message) = self.strip(&strip) {
-                    self.report(strip.ops[0], message);
-                    let results = strip.ops.iter().flat_map(|&id| &module.op(id).results);
-                    results.for_each(|&result| self.poison(result));
-                }
-                next += strip.ops.len();
-                continue;
-            }
-            if let Err(message) = self.op(ops[next]) {
-                self.report(ops[next], message);
-            }
-            self.after_op(ops[next]);
-            next += 1;
-        }
-    }
-
     fn report(&mut self, id: OpId, message: String) {
         let op = self.module.op(id);
         // That there is too much code is said once, of the op that it came to; all others fail, too.
@@ -424,19 +355,22 @@ impl<'m> Lowering<'m> {
     /// Gives a failed op's result some value, so that the rest can be checked too.
     fn poison(&mut self, value: Value) {
         if matches!(self.module.ty(value), Type::Tile { .. }) && self.tiles[value.index()].is_none() {
-            let layout = self.inference.layout(value).cloned();
-            let layout = layout.unwrap_or_else(|| self.inference.default_layout(value));
+            let layout = self.context.inference.layout(value).cloned();
+            let layout = layout.unwrap_or_else(|| self.context.inference.default_layout(value));
             let slots = vec![Operand::Imm(0); layout.num_registers()].into();
             self.tiles[value.index()] = Some(Tile { layout, slots });
         }
     }
 
+    /// Refuses what is too much for the assembler.
+    fn check(&mut self, id: OpId) -> Lowered {
+        self.check_length(self.module.op(id))?;
+        self.check_registers(id)
+    }
+
+    /// An op that is a part of a step.
     fn op(&mut self, id: OpId) -> Lowered {
-        let op = self.module.op(id);
-        if !matches!(op.code, Opcode::Break | Opcode::Continue | Opcode::Yield | Opcode::Return) {
-            self.check_length(op)?;
-            self.check_registers(id)?;
-        }
+        self.check(id)?;
         self.for_op(id, |lowering| lowering.lower_op(id))
     }
 
@@ -452,8 +386,6 @@ impl<'m> Lowering<'m> {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {
-            _ if self.deferred.contains(&id) => Ok(()),
-            FToF if self.is_fetched(op.results[0]) => Ok(()),
             // Elementwise ops, and the free and virtual ones, which are computed where they are used.
             AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
             | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF
@@ -465,9 +397,6 @@ impl<'m> Lowering<'m> {
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
-            LoadView if self.is_streamed(id) => self.streamed_load(id),
-            LoadView if self.staged.contains_key(&op.results[0]) => Ok(()),
-            LoadView if self.is_own(id) => self.load_own(id),
             LoadView => self.load_view(id),
             StoreView => self.store_view(id),
             LoadPtr => self.load_ptr(id),
@@ -476,7 +405,6 @@ impl<'m> Lowering<'m> {
             AtomicCas => self.atomic_cas(id),
             AtomicRedView => self.atomic_red_view(id),
             MakeToken | JoinTokens => Ok(()),
-            MmaF | MmaI => self.product(id),
             Reduce => self.reduce(id),
             Scan => self.scan(id),
             Cat => self.cat(id),
@@ -485,10 +413,6 @@ impl<'m> Lowering<'m> {
             Insert => self.insert(id),
             Gather => self.gather_tile(id),
             Histogram => self.histogram(id),
-            For => self.for_loop(id),
-            Loop => self.endless_loop(id),
-            If => self.branches(id),
-            Break | Continue | Yield | Return => self.terminator(id),
             Print => self.print(id),
             GdcWait | GdcLaunchDependents => {
                 self.dependent_launch(op.code);
@@ -503,6 +427,9 @@ impl<'m> Lowering<'m> {
             Assert => self.assertion(id),
             GetGlobal => self.global(op),
             Alloca => self.own_memory(id),
+            For | Loop | If | Break | Continue | Yield | Return | MmaF | MmaI => {
+                Err("an op that is a step of its own stands within another one".to_owned())
+            }
             MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
                 Err("the ptx back end has no lowering for this op".to_owned())
             }
@@ -521,16 +448,6 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Shared memory for stages, so that as many blocks as wished fit on a multiprocessor.
-    fn room_for_stages(&self) -> u32 {
-        // Each block takes a kilobyte more than it sees.
-        const RESERVED: u32 = 1 << 10;
-        let most = self.inference.target.max_shared_bytes();
-        let each = (most + RESERVED) / self.options.occupancy.unwrap_or(1).max(1) - RESERVED;
-        let free = self.shared.free();
-        free.min(each.saturating_sub(self.shared.budget() - free))
-    }
-
     /// A barrier over the tile block, and what it settles.
     fn barrier(&mut self) {
         self.settle();
@@ -539,7 +456,7 @@ impl<'m> Lowering<'m> {
         }
         match self.role {
             ring::Role::Consumer => {
-                let consumers = self.inference.num_warps as u32 * super::plan::WARP;
+                let consumers = self.context.inference.num_warps as u32 * super::plan::WARP;
                 self.b.bar_sync(ring::CONSUMER_BARRIER, Some(consumers));
             }
             ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),
@@ -549,23 +466,8 @@ impl<'m> Lowering<'m> {
     }
 
     fn single(&mut self, value: Value, operand: Operand) {
-        let layout = Layout::replicated(self.module.shape(value), self.inference.num_warps);
+        let layout = Layout::replicated(self.module.shape(value), self.context.inference.num_warps);
         self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
-    }
-
-    /// `get_global`: its address.
-    fn global(&mut self, op: &Op) -> Lowered {
-        let Some(Attr::Text(name)) = op.attr(AttrKind::Text) else { return Err("a global without a name".to_owned()) };
-        let mut globals = self.module.globals.iter();
-        let Some(index) = globals.position(|global| *global.name == **name) else {
-            return Err(format!("there is no global `{name}`"));
-        };
-        if self.module.type_of(self.module.globals[index].ty).dtype().storage_bits() < 8 {
-            return Err("a global of elements that share a byte".to_owned());
-        }
-        let address = self.b.copy(Operand::Global(index as u32), RegClass::B64);
-        self.single(op.results[0], address.into());
-        Ok(())
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {
@@ -575,7 +477,7 @@ impl<'m> Lowering<'m> {
             _ => [NCtaIdX, NCtaIdY, NCtaIdZ],
         };
         for (&result, special) in op.results.iter().zip(registers) {
-            if self.use_counts[result.index()] > 0 {
+            if self.context.use_counts[result.index()] > 0 {
                 let mut value = self.b.special(special);
                 if special == CtaIdX && self.peer.active {
                     value = self.b.xor(Ty::B32, value, 1u32);
@@ -584,32 +486,5 @@ impl<'m> Lowering<'m> {
             }
         }
         Ok(())
-    }
-
-    /// The layouts of the kernel, for people: one line a value, in program order.
-    fn layout_text(&self, body: BlockId) -> String {
-        use std::fmt::Write;
-        let mut text = String::new();
-        let module = self.module;
-        module.walk(body, &mut |id| {
-            let op = module.op(id);
-            for &result in &op.results {
-                let Some(layout) = self.inference.layout(result) else { continue };
-                if layout.num_elements() > 1 {
-                    let place = module.location(op.loc).map(|l| l.to_string()).unwrap_or_default();
-                    let _ = writeln!(
-                        text,
-                        "%{} = {} {:?} register {:?} lane {:?} warp {:?}  // {place}",
-                        result.index(),
-                        op.code.spec().name,
-                        layout.shape(),
-                        layout.register_images(),
-                        layout.lane_images(),
-                        layout.warp_images()
-                    );
-                }
-            }
-        });
-        text
     }
 }

@@ -54,8 +54,9 @@ impl Lowering<'_> {
         }
         let begun = self.begin_ordered(id, ordering, access.addresses.len(), true);
         let (sem, scope) = begun.semantics();
-        let nc =
-            ordering.is_weak() && self.data_space == Space::Global && self.memory.is_read_only(module, op.operands[0]);
+        let nc = ordering.is_weak()
+            && self.data_space == Space::Global
+            && self.context.written.is_read_only(module, op.operands[0]);
         let cache = self.cache_hint(id);
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
@@ -94,7 +95,12 @@ impl Lowering<'_> {
 
     /// The layout of an access through pointers.
     pub fn access_layout(&self, id: OpId) -> Lowered<Layout> {
-        self.inference.accesses.get(&id).cloned().ok_or_else(|| "an access through pointers has no layout".to_owned())
+        self.context
+            .inference
+            .accesses
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| "an access through pointers has no layout".to_owned())
     }
 
     /// Addresses and masks of an access.
@@ -109,7 +115,7 @@ impl Lowering<'_> {
             return Err(format!("a pointer to one {dtype}: two of them share a byte"));
         }
         let layout = self.access_layout(id)?;
-        let run = self.inference.pointer_runs.get(&id).copied();
+        let run = self.context.inference.pointer_runs.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = leaders(&layout, vector);
         // An address that is known is no operand of a memory instruction: ptxas would judge it.
@@ -119,7 +125,7 @@ impl Lowering<'_> {
             Some(mask) if self.is_true(mask) => Mask::None,
             Some(mask) => {
                 let axis = run.map_or(0, |run| run.axis);
-                match self.inference.is_same_in_groups(mask, axis, vector) {
+                match self.context.inference.is_same_in_groups(mask, axis, vector) {
                     true => Mask::Vectors(self.get(mask, &leaders)?.to_vec()),
                     false => Mask::Slots(self.get(mask, &layout)?.to_vec()),
                 }
@@ -130,7 +136,7 @@ impl Lowering<'_> {
     }
 
     fn is_true(&self, mask: Value) -> bool {
-        self.inference.facts.constant(mask).is_some_and(|value| value != 0)
+        self.context.inference.facts.constant(mask).is_some_and(|value| value != 0)
     }
 
     fn note_way(&mut self, id: OpId, tile: Value, access: &PointerAccess) {

@@ -6,18 +6,15 @@
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, BlockId, OpId, Opcode, Value};
+use crate::ir::{Attr, AttrKind, OpId, Value};
 
 /// Values of one call.
 const MOST_VALUES: usize = 32;
 /// Elements of a tile that is printed with what stands around it.
 const SMALL: usize = 128;
-/// Elements of a part of a larger one.
-const PART: usize = 512;
-/// Shared memory that printing needs.
-pub const PRINT_BYTES: u32 = (PART * 8) as u32;
 
 /// Where a number to be printed is.
 #[derive(Clone, Copy)]
@@ -76,12 +73,12 @@ impl Lowering<'_> {
         for (literal, conversion) in pieces(text) {
             pending.format.push_str(literal);
             let Some(&value) = args.next().filter(|_| !conversion.is_empty()) else { continue };
-            let dtype = self.element_type(value);
+            let dtype = self.context.element_type(value);
             if !matches!(dtype, DType::I32 | DType::I64 | DType::F32 | DType::F64) {
                 return Err(format!("numbers of i32, i64, f32 and f64 are printed, and this is {dtype}"));
             }
             let shape = self.module.shape(value).to_vec();
-            match self.inference.num_elements(value) {
+            match self.context.inference.num_elements(value) {
                 1 => {
                     let (open, close) = ("[".repeat(shape.len()), "]".repeat(shape.len()));
                     pending.format.push_str(&open);
@@ -113,13 +110,6 @@ impl Lowering<'_> {
             }
         }
         self.print_pending(&mut pending)
-    }
-
-    /// Is there something to print? A call needs more registers than warps with roles leave each other.
-    pub fn has_print(&self, body: BlockId) -> bool {
-        let mut found = false;
-        self.module.walk(body, &mut |id| found |= self.module.op(id).code == Opcode::Print);
-        found
     }
 
     /// Brings the tiles of a message to shared memory, and prints it.
@@ -193,11 +183,11 @@ impl Lowering<'_> {
     }
 
     fn elements(&mut self, value: Value) -> Lowered<Elements> {
-        let layout = self.inference.natural_or_default(value);
+        let layout = self.context.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
         let thread = self.linear_in_thread(&Self::thread_images(&layout));
         let owner = self.owner_of(Self::replica_bits(&layout));
-        Ok(Elements { tile: Tile { layout, slots }, dtype: self.element_type(value), thread, owner })
+        Ok(Elements { tile: Tile { layout, slots }, dtype: self.context.element_type(value), thread, owner })
     }
 
     /// Stores the elements of a tile row-major, or those of one part of it, to `start` of a buffer.
@@ -234,7 +224,7 @@ impl Lowering<'_> {
     /// Prints the elements of a large tile, without the outer brackets.
     fn print_parts(&mut self, value: Value, conversion: &str) -> Lowered {
         let shape = self.module.shape(value).to_vec();
-        let count = self.inference.num_elements(value);
+        let count = self.context.inference.num_elements(value);
         let elements = self.elements(value)?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;

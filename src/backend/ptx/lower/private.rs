@@ -100,14 +100,14 @@ impl Lowering<'_> {
     /// Finds such arrays, and clears their copies.
     pub fn start_private(&mut self, body: BlockId) -> Lowered {
         let Some((first, root, mode)) = self.find_private(body) else { return Ok(()) };
-        let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
+        let copies = (COPIES_PER_WARP * self.context.inference.num_warps as u32).min(MOST_COPIES);
         let mut private = Private { first, root, mode, buffer: Buffer::default(), copies };
         let Some(buffer) = self.shared.reserve(private.bytes(), 128) else { return Ok(()) };
         private.buffer = buffer;
         self.private = Some(private);
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
-        let runs = &self.inference.pointer_runs;
+        let runs = &self.context.inference.pointer_runs;
         ops.retain(|id| self.combines(*id, root, mode) && !runs.contains_key(id));
         for id in ops {
             let mask = self.mask_of(id);
@@ -132,24 +132,12 @@ impl Lowering<'_> {
             let mode = combining_mode(module, id)?;
             let pointers = module.op(id).operands[0];
             let (root, _) = parts(module, pointers)?;
-            let worth = self.inference.num_elements(pointers) >= LEAST_ELEMENTS
-                && !self.inference.pointer_runs.contains_key(&id)
-                && self.is_repeated(id);
+            let worth = self.context.inference.num_elements(pointers) >= LEAST_ELEMENTS
+                && !self.context.inference.pointer_runs.contains_key(&id)
+                && self.context.is_repeated(id);
             let alike = ops.iter().all(|&other| self.leaves_alone(other, root) || self.combines(other, root, mode));
             (worth && alike).then_some((id, root, mode))
         })
-    }
-
-    /// Does an op stand in a loop?
-    pub fn is_repeated(&self, id: OpId) -> bool {
-        let mut block = self.op_blocks[id.index()];
-        while let Some(owner) = block.and_then(|block| self.module.block(block).parent) {
-            if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
-                return true;
-            }
-            block = self.op_blocks[owner.index()];
-        }
-        false
     }
 
     /// Is this op without access to the array?
@@ -173,7 +161,7 @@ impl Lowering<'_> {
         combining_mode(self.module, id) == Some(mode)
             && parts(self.module, op.operands[0]).is_some_and(|(base, _)| base == root)
             && Ordering::of(op).is_relaxed_on_device()
-            && !self.is_result_read(id)
+            && !self.context.is_result_read(id)
     }
 
     fn mask_of(&self, id: OpId) -> Option<Value> {
@@ -186,7 +174,7 @@ impl Lowering<'_> {
         let (Some(private), Some((base, offsets))) = (self.private, parts(self.module, pointers)) else {
             return Ok(false);
         };
-        if base != private.root || self.inference.pointer_runs.contains_key(&id) {
+        if base != private.root || self.context.inference.pointer_runs.contains_key(&id) {
             return Ok(false);
         }
         self.bring_leaves(id, layout)?;
@@ -243,7 +231,8 @@ impl Lowering<'_> {
             Some(mask) if self.can_imply(mask) => Some(self.implies_all(mask, layout)?),
             Some(_) => return Ok(None),
         };
-        if self.facts.range(offsets).is_some_and(|range| range.lo >= 0 && range.hi < i64::from(NEAR)) {
+        if self.context.inference.facts.range(offsets).is_some_and(|range| range.lo >= 0 && range.hi < i64::from(NEAR))
+        {
             return Ok(Some(unmasked.unwrap_or(Operand::Imm(1))));
         }
         let slots = self.slots_here(offsets, layout)?;
@@ -372,7 +361,7 @@ impl Lowering<'_> {
     /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
     /// offset of the part.
     pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
-        let threads = self.inference.num_warps as u32 * WARP;
+        let threads = self.context.inference.num_warps as u32 * WARP;
         let tid = self.b.special(Special::TidX);
         let first = self.b.mul(Ty::U32, tid, bytes);
         for start in (0..count).step_by(threads as usize) {

@@ -10,6 +10,7 @@ use crate::backend::ptx::infer::Inference;
 use crate::backend::ptx::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, Part, Source};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
+use crate::backend::ptx::schedule::{Issue, Multiply};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Def, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
@@ -78,22 +79,15 @@ impl Brought {
 type Operands = HashMap<(Value, bool), Brought>;
 
 impl Lowering<'_> {
-    /// `mmaf`, `mmai`: all that belong together where the last one stands.
-    pub fn product(&mut self, id: OpId) -> Lowered {
-        let members = self.bundles.with(id);
-        if members.last() != Some(&id) {
-            return Ok(());
-        }
-        if self.add_up_in_place(&members) && self.find_room_together(&members) {
-            return self.products(&members);
-        }
-        members.iter().try_for_each(|&member| self.products(&[member]))
-    }
-
-    /// Issues products together.
-    fn products(&mut self, members: &[OpId]) -> Lowered {
+    /// Products that are issued together.
+    pub fn products(&mut self, Multiply { ops: members, issue, gives }: &Multiply) -> Lowered {
         let module = self.module;
-        let plan = |id: &OpId| self.inference.products.get(id).cloned().ok_or("the product has no plan")?;
+        // No operand shall lie over another one.
+        let bytes = self.context.operand_bytes(members, &|value| self.is_fetched(value));
+        if bytes > 0 && bytes <= self.shared.free() {
+            self.shared.begin_run(bytes);
+        }
+        let plan = |id: &OpId| self.context.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
         let mut operands = Operands::new();
         for (&id, plan) in members.iter().zip(&plans) {
@@ -104,24 +98,31 @@ impl Lowering<'_> {
                 }
             }
         }
+        if !self.shared.let_go() {
+            let free = self.shared.free();
+            return Err(format!(
+                "{bytes} bytes of shared memory are needed for operands, {free} are there: use smaller tiles"
+            ));
+        }
         let mut registers: Vec<Vec<Reg>> = Vec::new();
         for (&id, plan) in members.iter().zip(&plans) {
             let acc = module.op(id).operands[2];
             let before = members.iter().position(|&other| module.op(other).results[0] == acc);
             registers.push(match before {
                 Some(before) => registers[before].clone(),
-                None if self.is_zero(acc) => self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers()),
+                None if self.context.is_zero(acc) => {
+                    self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
+                }
                 None => self.accumulator(id, acc, plan)?,
             });
         }
         self.meet_at(&mut operands, plans[0].is_asynchronous());
-        let order = self.issue_order(members, &plans);
-        let parts: Vec<Part<'_, MmaPlan>> = order
-            .into_iter()
-            .map(|(member, widens)| {
+        let parts: Vec<Part<'_, MmaPlan>> = issue
+            .iter()
+            .map(|&Issue { op: member, widens }| {
                 let [a, b, acc] = [0, 1, 2].map(|position| module.op(members[member]).operands[position]);
                 let (left, right) = (operands[&(a, true)].source(), operands[&(b, false)].source());
-                let accumulate = !self.is_zero(acc);
+                let accumulate = !self.context.is_zero(acc);
                 Part { plan: &plans[member], left, right, acc: &registers[member], accumulate, widens }
             })
             .collect();
@@ -130,8 +131,8 @@ impl Lowering<'_> {
         let start = self.b.num_lines();
         MmaPlan::lower_together(&mut self.b, thread, &parts);
         let (first, last) = (members[0], members[members.len() - 1]);
-        self.remarks.product(module, first, self.whole_shapes(members), self.b.lines_from(start));
-        let releases = self.releases_of(last);
+        self.remarks.product(module, first, self.context.whole_shapes(members), self.b.lines_from(start));
+        let releases = self.releases_of(gives);
         if plans.iter().all(MmaPlan::is_complete) {
             self.give_back(&releases);
         } else {
@@ -149,6 +150,17 @@ impl Lowering<'_> {
             self.tiles[result.index()] = Some(Tile { layout: plan.acc.clone(), slots: slots.into() });
         }
         Ok(())
+    }
+
+    /// Has the tile behind this value been fetched to shared memory?
+    fn is_fetched(&self, value: Value) -> bool {
+        let load = self.context.load_behind(value);
+        load.is_some_and(|load| self.is_streamed(load) || self.staged.contains_key(&self.module.op(load).results[0]))
+    }
+
+    /// Rows of the panels in which a streamed tile stands.
+    fn rows_in_stage(&self, load: OpId) -> Option<i64> {
+        Some(self.rings.as_ref()?.roles.place_of(load)?.rows)
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.
@@ -182,20 +194,20 @@ impl Lowering<'_> {
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
     fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
-        if let Some(load) = self.load_behind(value)
+        if let Some(load) = self.context.load_behind(value)
             && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
         {
             self.await_load(load);
-            let loaded = self.element_type(self.module.op(load).results[0]);
-            let as_it_is = loaded == self.element_type(value) || self.is_streamed(load);
-            return Ok(match self.place_in_stage(value).map(|place| place.rows) {
+            let loaded = self.context.element_type(self.module.op(load).results[0]);
+            let as_it_is = loaded == self.context.element_type(value) || self.is_streamed(load);
+            return Ok(match self.rows_in_stage(load) {
                 Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => Brought::Panels(address, rows),
                 _ if as_it_is => Brought::At(address),
                 _ => Brought::Unrounded(address),
             });
         }
         let dtype = self.module.dtype(value);
-        let layout = self.inference.natural_or_default(value);
+        let layout = self.context.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
         let slots = if dtype == plan.dtype { slots } else { self.exact_cast(&slots, dtype, plan.dtype)? };
         let bits = plan.dtype.storage_bits();
@@ -213,6 +225,7 @@ impl Lowering<'_> {
             self.shared.write(buffer);
         }
         self.write_shared(&slots, &layout, plan, buffer);
+        self.shared.hold(buffer);
         Ok(Brought::Shared(buffer))
     }
 
@@ -250,7 +263,7 @@ impl Lowering<'_> {
         let class = repr::class(self.module.dtype(acc));
         let own = self.tiles[acc.index()].as_ref().filter(|tile| tile.layout.is_same(&plan.acc));
         let own = own.map(|tile| tile.slots.clone());
-        let in_place = own.is_some() && self.use_counts[acc.index()] == 1 && self.is_exclusive(id, acc);
+        let in_place = own.is_some() && self.context.use_counts[acc.index()] == 1 && self.is_exclusive(id, acc);
         let slots = match own {
             // Products that run on their own add up in order: what is still on its way may be added to.
             Some(slots) if in_place && plan.is_asynchronous() => slots,
@@ -267,12 +280,12 @@ impl Lowering<'_> {
 
     /// Is the value in registers that no other value shares, made in the block of this op?
     fn is_exclusive(&self, id: OpId, value: Value) -> bool {
-        let here = self.op_blocks[id.index()];
+        let here = self.context.op_blocks[id.index()];
         match self.module.def(value) {
             Def::Arg(block, _) => Some(block) == here,
             Def::Result(op, _) => {
                 let is_product = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
-                is_product && self.op_blocks[op.index()] == here
+                is_product && self.context.op_blocks[op.index()] == here
             }
         }
     }

@@ -87,7 +87,7 @@ impl Lowering<'_> {
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let layout = self.inference.accesses[&id].clone();
+        let layout = self.context.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.no_partials(id, &layout);
         for &operand in &op.operands {
@@ -100,7 +100,7 @@ impl Lowering<'_> {
     fn reduce_partials(&mut self, id: OpId, mut partials: Partials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let (body, layout) = (op.regions[0], self.inference.accesses[&id].clone());
+        let (body, layout) = (op.regions[0], self.context.inference.accesses[&id].clone());
         let mut steps = axis_bits(&partials, axis);
         let ordered = !pass::commutes(module, body);
         if ordered {
@@ -188,7 +188,7 @@ impl Lowering<'_> {
     fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
         let operands = &self.module.op(id).operands;
         Partials {
-            dtypes: operands.iter().map(|&v| self.element_type(v)).collect(),
+            dtypes: operands.iter().map(|&v| self.context.element_type(v)).collect(),
             slots: Vec::with_capacity(operands.len()),
             register: layout.register_images().to_vec(),
             lane: layout.lane_images().to_vec(),
@@ -198,7 +198,7 @@ impl Lowering<'_> {
 
     /// A reduction whose operands come piece by piece, each of so many slots.
     pub fn begin_reduction(&self, id: OpId, piece: usize) -> RunningReduction {
-        let layout = self.inference.accesses[&id].clone();
+        let layout = self.context.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
         RunningReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }

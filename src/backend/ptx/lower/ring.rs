@@ -8,28 +8,18 @@
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
-use super::cluster::BLOCKS;
-use super::roles::{RingPlan, Roles};
+use std::rc::Rc;
+
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::schedule::{self, Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
 use crate::backend::ptx::shared::Buffer;
-use crate::ir::{BlockId, OpId, Opcode, Value};
-use crate::pass::sums;
+use crate::ir::{BlockId, OpId, Value};
 
-/// Registers of a producer thread once it has given up the others.
-const PRODUCER_REGISTERS: u32 = 24;
-/// Most registers of a consumer thread.
-const CONSUMER_REGISTERS: u32 = 240;
-/// Most registers of a thread.
-const MOST_REGISTERS: u32 = 255;
-/// Registers beside those of an accumulator that matrix instructions need.
-pub const SPARE_REGISTERS: u32 = 32;
-/// Registers of a multiprocessor.
-const REGISTERS: u32 = 65536;
 /// Bytes of the two barriers of a stage: full, empty.
 const BARRIER_BYTES: u32 = 16;
 /// The barrier at which the consumers meet.
@@ -73,19 +63,9 @@ struct Ring {
     barriers: u32,
 }
 
-/// Where a streamed tile stands in a stage.
-pub struct Place {
-    /// The loads that it arrives with.
-    pub channel: usize,
-    /// Its first byte.
-    pub offset: u32,
-    /// Rows of its panels.
-    pub rows: i64,
-}
-
 /// Rings of a kernel and their state.
 pub struct Rings {
-    pub roles: Roles,
+    pub roles: Rc<Roles>,
     rings: Vec<Ring>,
     positions: Vec<Position>,
     held: Vec<Option<Held>>,
@@ -137,11 +117,11 @@ pub struct Orbit {
 
 impl Lowering<'_> {
     /// Lowers a body once for each role.
-    pub fn with_roles(&mut self, body: BlockId, roles: Roles) -> Lowered {
-        let warps = self.inference.num_warps as u32;
+    pub fn with_roles(&mut self, body: BlockId, roles: Rc<Roles>) -> Lowered {
+        let warps = self.context.inference.num_warps as u32;
         let consumers = warps * WARP;
-        let blocks = self.blocks_of_roles();
-        self.b.function().threads = consumers + self.producer_warps() * WARP;
+        let blocks = self.context.blocks_of_roles();
+        self.b.function().threads = consumers + self.context.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
         let mut rings = Vec::new();
@@ -157,7 +137,7 @@ impl Lowering<'_> {
             ring.barriers = next;
             next += plan.stages * BARRIER_BYTES;
         }
-        let others = self.other_shared_bytes(body, &|load| roles.members.contains_key(&load), false);
+        let others = self.context.other_shared_bytes(body, &|load| roles.members.contains_key(&load), false);
         self.place_box_stores(Some(others));
         self.compare_ways(body, &roles)?;
         self.init_barriers(&rings, &roles, warps);
@@ -166,6 +146,7 @@ impl Lowering<'_> {
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
         self.b.bra_if(is_producer, false, producer, true);
 
+        self.plan(body, Some(Rc::clone(&roles)));
         let before = (self.tiles.clone(), self.views.clone(), self.shared.clone(), self.memory.clone(), self.mark());
         let positions = Vec::new();
         self.rings = Some(Rings {
@@ -187,7 +168,7 @@ impl Lowering<'_> {
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
         self.rings.as_mut().expect("rings").aside = Some((never, aside));
-        self.block(body);
+        self.run(Acts::Math);
         self.b.place(aside);
         self.b.trap();
 
@@ -202,7 +183,7 @@ impl Lowering<'_> {
         let idle = self.b.new_label();
         self.b.bra_if(works, true, idle, false);
         self.start_rings(None);
-        self.block(body);
+        self.run(Acts::Load);
         self.b.place(idle);
         self.b.ret();
         self.shared = used;
@@ -235,38 +216,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and
-    /// where there is one warpgroup of consumers, a single warp beside it leaves them as many without that.
-    pub fn producer_warps(&self) -> u32 {
-        if self.inference.num_warps > 4 { 4 } else { 1 }
-    }
-
-    /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if this many
-    /// blocks run on a multiprocessor.
-    fn registers(&self, blocks: u32) -> (u32, u32) {
-        let (consumers, producers) = (self.inference.num_warps as u32, self.producer_warps());
-        let all = REGISTERS / blocks / WARP;
-        let at_entry = (all / (consumers + producers)).min(MOST_REGISTERS) / 8 * 8;
-        // What a block has is what it got at entry: a thread that asked for more would wait for ever.
-        let pool = at_entry * (consumers + producers);
-        let kept = pool.saturating_sub(producers * PRODUCER_REGISTERS);
-        (at_entry, (kept / consumers).min(CONSUMER_REGISTERS) / 8 * 8)
-    }
-
-    /// Blocks that shall run on a multiprocessor: as many as wished, but not more than leave registers for an
-    /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
-    /// instructions may run on their own.
-    pub fn blocks_of_roles(&self) -> u32 {
-        let products = self.inference.products.keys();
-        let least = products.map(|&id| self.accumulators(id) + SPARE_REGISTERS).max().unwrap_or(0);
-        let wished = self.options.occupancy.unwrap_or(1).max(1);
-        (1..=wished).rev().find(|&blocks| self.registers(blocks).0 >= least).unwrap_or(1)
-    }
-
     /// Consumers take the registers that the producer gives up.
     fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
-        let (at_entry, more) = self.registers(blocks);
-        let whole_groups = self.producer_warps() == 4 && self.inference.num_warps.is_multiple_of(4);
+        let (at_entry, more) = self.context.registers(blocks);
+        let whole_groups = self.context.producer_warps() == 4 && self.context.inference.num_warps.is_multiple_of(4);
         if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
             self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }
@@ -288,16 +241,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Does the producer run this op?
-    pub fn producer_runs(&self, id: OpId) -> bool {
-        let Some(rings) = &self.rings else { return true };
-        let code = self.module.op(id).code;
-        let terminator = matches!(code, Opcode::Continue | Opcode::Break | Opcode::Yield | Opcode::Return);
-        // Loads of both roles come after a wait for the kernel before, which stands in the entry (see `exits`).
-        terminator
-            || code == Opcode::GdcWait
-            || rings.roles.slice.contains(&id)
-            || rings.roles.members.contains_key(&id)
+    /// Is this load the producer's?
+    pub fn is_streamed(&self, id: OpId) -> bool {
+        self.rings.as_ref().is_some_and(|rings| rings.roles.members.contains_key(&id))
     }
 
     /// Does the role that is lowered need this carried value or result of a region op?
@@ -308,42 +254,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// Is this load the producer's?
-    pub fn is_streamed(&self, id: OpId) -> bool {
-        self.rings.as_ref().is_some_and(|rings| rings.roles.members.contains_key(&id))
-    }
-
-    /// Where the tile of a streamed load behind a value stands in a stage.
-    pub fn place_in_stage(&self, value: Value) -> Option<Place> {
-        let load = self.load_behind(value)?;
-        let roles = &self.rings.as_ref()?.roles;
-        let channel = *roles.members.get(&load)?;
-        let streamed = roles.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
-        Some(Place { channel, offset: streamed.offset, rows: streamed.rows })
-    }
-
-    /// A streamed load: the producer issues it, with the others of its channel; consumers learn where it will be.
-    pub fn streamed_load(&mut self, id: OpId) -> Lowered {
-        let rings = self.rings.as_ref().expect("rings");
-        let channel = rings.roles.members[&id];
-        let loads = &rings.roles.channels[channel].loads;
-        let (first, last) = (loads[0].load, loads[loads.len() - 1].load);
-        let stages = rings.roles.rings[rings.roles.channels[channel].ring].stages;
-        for load in loads {
+    /// What is known of the loads of a channel, for people.
+    fn remark_channel(&mut self, channel: usize) {
+        let roles = Rc::clone(&self.rings.as_ref().expect("rings").roles);
+        let stages = roles.rings[roles.channels[channel].ring].stages;
+        for load in &roles.channels[channel].loads {
             let blocks = self.sharing_blocks(load.load);
             let way = Way::Streamed { boxes: load.boxes.len() as u32, stages, blocks };
             self.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
         }
-        match self.role {
-            Role::Producer if id == last => self.produce(channel)?,
-            Role::Consumer if id == first => self.acquire(channel),
-            _ => {}
-        }
-        Ok(())
     }
 
     /// Addresses of the present stage, full barrier first; then the ring moves on.
-    fn step(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+    fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
         let which = rings.roles.channels[channel].ring;
         let (ring, Position { index, parity }) = (rings.rings[which], rings.positions[which]);
@@ -374,7 +297,7 @@ impl Lowering<'_> {
 
     /// Waits for the next stage to be free; its full barrier and its address.
     pub fn free_stage(&mut self, channel: usize) -> (Addr, Reg) {
-        let (barrier, stage, parity) = self.step(channel);
+        let (barrier, stage, parity) = self.next_stage_of(channel);
         let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
         let stage = self.b.reg(stage, RegClass::B32);
         let before = self.b.xor(Ty::B32, parity, 1u32);
@@ -382,7 +305,9 @@ impl Lowering<'_> {
         (barrier, stage)
     }
 
-    fn produce(&mut self, channel: usize) -> Lowered {
+    /// Waits for a free stage, and has the loads of a channel copied there.
+    pub fn produce(&mut self, channel: usize) -> Lowered {
+        self.remark_channel(channel);
         let (barrier, stage) = self.free_stage(channel);
         let rings = self.rings.take().expect("rings");
         let this = &rings.roles.channels[channel];
@@ -399,13 +324,15 @@ impl Lowering<'_> {
         result
     }
 
-    fn acquire(&mut self, channel: usize) {
+    /// The consumers learn where the next tiles of a channel will be.
+    pub fn acquire(&mut self, channel: usize) {
+        self.remark_channel(channel);
         let rings = self.rings.as_ref().expect("rings");
         if rings.roles.rings[rings.roles.channels[channel].ring].stages == 1 {
             // The producer waits for the only stage, which products that still run would give back after this one.
             self.settle();
         }
-        let (barrier, stage, parity) = self.step(channel);
+        let (barrier, stage, parity) = self.next_stage_of(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
         let awaited = Some(self.b.reg(parity, RegClass::B32));
         let rings = self.rings.as_mut().expect("rings");
@@ -435,24 +362,21 @@ impl Lowering<'_> {
         }
     }
 
-    /// Stages that nothing uses after this op of a block.
-    pub fn releases_of(&mut self, id: OpId) -> Vec<Release> {
-        let Some(rings) = self.rings.as_mut().filter(|_| self.role == Role::Consumer) else { return Vec::new() };
-        let mut releases = Vec::new();
-        for (channel, held) in rings.roles.channels.iter().zip(&mut rings.held) {
-            if channel.last == id
-                && let Some(held) = held.take()
-            {
-                let paired = rings.roles.rings[channel.ring].paired;
-                releases.push(Release::Stage(held.barrier, paired));
-            }
-        }
-        releases
+    /// The stages that are held of these channels, to be given back.
+    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
+        let Some(rings) = self.rings.as_mut() else { return Vec::new() };
+        let Rings { roles, held, .. } = rings;
+        let release = |&channel: &u32| {
+            let held = held[channel as usize].take()?;
+            let paired = roles.rings[roles.channels[channel as usize].ring].paired;
+            Some(Release::Stage(held.barrier, paired))
+        };
+        channels.iter().filter_map(release).collect()
     }
 
-    /// After an op: gives back the stages that only its regions used.
-    pub fn after_op(&mut self, id: OpId) {
-        let releases = self.releases_of(id);
+    /// Gives back stages that only regions have used.
+    pub fn give(&mut self, channels: &[u32]) {
+        let releases = self.releases_of(channels);
         if !releases.is_empty() {
             self.settle();
             self.give_back(&releases);
@@ -531,66 +455,26 @@ impl Lowering<'_> {
         }
     }
 
-    /// The products of a loop body that accumulate in place from iteration to iteration.
-    pub fn orbits_of(&mut self, id: OpId) -> Vec<Orbit> {
+    /// Registers for what products that stay in flight have to give back.
+    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::Orbit]) -> Vec<Orbit> {
         let module = self.module;
-        let op = module.op(id);
-        let body = op.regions[0];
-        let ops = &module.block(body).ops;
-        let Some(&exit) = ops.last().filter(|_| self.role == Role::Consumer) else { return Vec::new() };
-        // Where a branch leaves an iteration early, its products have landed.
-        if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.leaves_early(inner)) {
-            return Vec::new();
-        }
+        let body = module.op(id).regions[0];
         let mut orbits = Vec::new();
-        for &product in ops {
-            let this = module.op(product);
-            let asynchronous = matches!(this.code, Opcode::MmaF | Opcode::MmaI)
-                && matches!(self.inference.products.get(&product), Some(Ok(plan)) if !plan.is_complete());
-            if !asynchronous || self.bundles.last(product) != product {
-                continue;
-            }
-            let members = self.bundles.with(product);
-            if !self.add_up_in_place(&members) {
-                continue;
-            }
-            let places: Option<Vec<(Value, Value, usize)>> =
-                sums(module, &members).iter().map(|sum| self.carried_sum(sum, body, exit)).collect();
-            let Some(places) = places else { continue };
-            let rings = self.rings.as_ref().expect("rings");
-            let channels = rings.roles.channels.iter().enumerate().filter(|(_, channel)| channel.last == product);
-            let channels: Vec<usize> = channels.map(|(index, _)| index).collect();
-            let paired = channels.into_iter().map(|index| rings.roles.rings[rings.roles.channels[index].ring].paired);
-            let paired: Vec<bool> = paired.collect();
-            let releases =
-                paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired)).collect();
-            let arguments = places.iter().map(|&(argument, ..)| argument).collect();
-            let results = places.iter().map(|&(_, result, _)| result).collect();
-            let after = places.iter().map(|&(.., carried)| op.results[carried]).collect();
-            orbits.push(Orbit { arguments, results, after, releases, place: this.loc.0 });
+        for plan in plans {
+            let roles = Rc::clone(&self.rings.as_ref().expect("rings").roles);
+            let paired = plan.gives.iter().map(|&channel| roles.rings[roles.channels[channel as usize].ring].paired);
+            let releases = paired.map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired)).collect();
+            let args = &module.block(body).args;
+            let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
+            orbits.push(Orbit {
+                arguments: plan.carried.iter().map(|&carried| args[carried + 1]).collect(),
+                results: plan.carried.iter().map(|&carried| exit.operands[carried]).collect(),
+                after: plan.carried.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                releases,
+                place: module.op(plan.product).loc.0,
+            });
         }
         orbits
-    }
-
-    /// The carried value that products add up on in place, from iteration to iteration, their sum, and its position.
-    fn carried_sum(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<(Value, Value, usize)> {
-        let module = self.module;
-        let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
-        let position = module.block(body).args.iter().position(|&arg| arg == argument)?;
-        let carried = module.op(exit).operands.iter().position(|&value| value == result)?;
-        let once = |value: Value| self.use_counts[value.index()] == 1;
-        (position == carried + 1 && once(argument) && once(result)).then_some((argument, result, carried))
-    }
-
-    /// Does a branch contain a `continue` of the loop around it?
-    fn leaves_early(&self, branch: OpId) -> bool {
-        self.module.op(branch).regions.iter().any(|&region| {
-            self.module.block(region).ops.iter().any(|&inner| match self.module.op(inner).code {
-                Opcode::Continue => true,
-                Opcode::If => self.leaves_early(inner),
-                _ => false,
-            })
-        })
     }
 
     /// At the head of a loop: the products of the iteration before may still be running.

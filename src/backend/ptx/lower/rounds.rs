@@ -4,6 +4,7 @@
 use super::Lowering;
 use super::control::{Fixed, unsigned};
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, Ty};
+use crate::backend::ptx::schedule::BodyId;
 use crate::ir::{BlockId, OpId, Opcode};
 
 /// Ops up to which the rounds of a loop are written out.
@@ -19,7 +20,8 @@ pub struct Rounds {
 
 /// Where a loop is, and where it goes.
 pub struct Turning<'a> {
-    pub body: BlockId,
+    pub block: BlockId,
+    pub body: BodyId,
     pub carried: &'a [Option<Fixed>],
     pub counter: Reg,
     pub ty: Ty,
@@ -35,7 +37,7 @@ impl Lowering<'_> {
     /// The rounds that the hint of a loop wants in a row, if it can have them: its step is a constant, and nothing in it
     /// has memory or products of its own, which would run into the next round.
     pub fn rounds_of(&self, id: OpId, step: Operand, ty: Ty) -> Option<Rounds> {
-        let count = self.hinted_rounds(id).filter(|&count| count > 1)?;
+        let count = self.context.hinted_rounds(id).filter(|&count| count > 1)?;
         let Operand::Imm(step) = step else { return None };
         let most = if unsigned(ty) == Ty::U32 { i64::from(i32::MAX) } else { i64::MAX };
         let apart = step.checked_mul(i64::from(count) - 1).filter(|&apart| step > 0 && apart <= most)?;
@@ -50,15 +52,15 @@ impl Lowering<'_> {
 
     /// The rounds in a row, as long as there are so many. One round at least is to come, here and at `head`.
     pub fn rounds(&mut self, rounds: &Rounds, turning: &Turning<'_>) {
-        let &Turning { body, carried, counter, ty, step, head, end, .. } = turning;
+        let &Turning { block, counter, ty, step, head, end, .. } = turning;
         let all = self.b.new_label();
         let enough = self.are_left(rounds, turning);
         self.b.bra_if(enough, true, head, true);
         self.b.place(all);
         self.b.pragma("nounroll");
         for round in 1..=rounds.count {
-            self.plain_round(body, counter, carried);
-            self.enter_loop(body);
+            self.plain_round(turning);
+            self.enter_loop(block);
             if round < rounds.count {
                 let after = self.b.add(ty, counter, step);
                 self.b.mov_to(counter, after);

@@ -30,14 +30,14 @@ impl Lowering<'_> {
     pub fn shift_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Shift> {
         let module = self.module;
         let axis = contiguous_axis(module, shape).filter(|_| shape.sparse.is_none())?;
-        let narrow = shape.vector(module, &self.facts, axis);
-        let aligned = shape.vector_if_aligned(module, &self.facts, axis);
+        let narrow = shape.vector(module, &self.context.inference.facts, axis);
+        let aligned = shape.vector_if_aligned(module, &self.context.inference.facts, axis);
         let vector = aligned.min(layout.vector_len(axis)).min(layout.num_registers());
-        let extent = shape.extent_divisor(module, &self.facts, shape.dim_map[axis]);
+        let extent = shape.extent_divisor(module, &self.context.inference.facts, shape.dim_map[axis]);
         if shape.elem.storage_bits() < 8 || shape.steps[axis] != 1 || vector <= narrow || extent < vector as u64 {
             return None;
         }
-        let elements = self.facts.residue(module, index[axis], vector as u64)? as usize;
+        let elements = self.context.inference.facts.residue(module, index[axis], vector as u64)? as usize;
         (elements > 0).then_some(Shift { axis, vector, elements })
     }
 

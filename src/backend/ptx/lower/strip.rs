@@ -4,109 +4,36 @@
 //! lowered for a few slots at a time from load to store, so that the registers in use do not grow
 //! with the tile. A reduction of a tile that would fill the registers ends such a run, too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::order::Ordering;
 use super::reduce::RunningReduction;
 use super::{Lowered, Lowering, memory};
-use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::Operand;
-use crate::backend::ptx::plan;
+use crate::backend::ptx::schedule::{Part, Strip};
 use crate::ir::{OpId, Opcode, Value};
-use crate::layout::Layout;
-use crate::pass;
-
-/// A run of ops that is lowered piece by piece.
-pub struct Strip {
-    /// The layout of its tiles.
-    pub layout: Layout,
-    /// Slots of one piece.
-    pub piece: usize,
-    /// The ops of the run in order.
-    pub ops: Vec<OpId>,
-    /// Tiles that the run makes, and other names of them.
-    pub inside: HashSet<Value>,
-}
-
-/// What an op is to a strip.
-pub enum Role {
-    /// Works on tiles of this layout.
-    Tile(Layout),
-    /// Gives a tile another shape: the same elements in the same slots.
-    Name,
-    /// Has no instructions, or computes scalars: before the pieces.
-    Scalar,
-    /// Ends the run.
-    Other,
-}
 
 impl Lowering<'_> {
-    /// What an op is to a strip that it may stand in.
-    pub fn role(&self, id: OpId) -> Role {
-        let op = self.module.op(id);
-        match op.code {
-            _ if self.deferred.contains(&id) => Role::Other,
-            Opcode::StoreView if self.box_stores.contains_key(&id) => Role::Other,
-            Opcode::LoadView if self.is_own(id) => Role::Other,
-            Opcode::LoadView | Opcode::StoreView if self.is_listed(id) || !Ordering::of(op).is_weak() => Role::Other,
-            Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
-                Some(layout) => Role::Tile(layout.clone()),
-                None => Role::Other,
-            },
-            Opcode::Reduce if self.reduces_in_pieces(id) => Role::Tile(self.inference.accesses[&id].clone()),
-            Opcode::Reshape | Opcode::Assume if self.inference.source(op.results[0]) == Source::Virtual => Role::Name,
-            Opcode::Constant
-            | Opcode::Iota
-            | Opcode::Assume
-            | Opcode::Broadcast
-            | Opcode::Reshape
-            | Opcode::Permute
-            | Opcode::MakeTensorView
-            | Opcode::MakePartitionView
-            | Opcode::MakeStridedView
-            | Opcode::MakeGatherScatterView
-            | Opcode::MakeToken
-            | Opcode::JoinTokens => Role::Scalar,
-            code if code.is_elementwise() => {
-                let result = op.results[0];
-                match self.inference.source(result) {
-                    Source::Free | Source::Virtual => Role::Scalar,
-                    Source::Concrete if self.inference.num_elements(result) == 1 => Role::Scalar,
-                    Source::Concrete => self.inference.layout(result).cloned().map_or(Role::Other, Role::Tile),
-                }
-            }
-            _ => Role::Other,
-        }
-    }
-
-    /// Would the operands of this reduction fill the registers, and may their elements come in any order?
-    fn reduces_in_pieces(&self, id: OpId) -> bool {
-        let op = self.module.op(id);
-        let Some(layout) = self.inference.accesses.get(&id) else { return false };
-        let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
-        let words = layout.num_registers() as u64 * u64::from(bits) / 32;
-        plan::fills_registers(words, self.inference.num_warps as u32) && pass::commutes(self.module, op.regions[0])
-    }
-
     /// Lowers a strip.
     pub fn strip(&mut self, strip: &Strip) -> Lowered {
         let module = self.module;
         let mut accesses: HashMap<OpId, memory::Access> = HashMap::new();
         let mut outside: HashMap<Value, Rc<[Operand]>> = HashMap::new();
-        for &id in &strip.ops {
+        let inside = strip.inside(module);
+        let of_strip = self.schedule.layout(strip.layout).clone();
+        for &(id, part) in &strip.parts {
             let op = module.op(id);
-            let values: &[Value] = match self.role(id) {
-                Role::Tile(_) if op.code == Opcode::LoadView => &[],
-                Role::Tile(_) if op.code == Opcode::StoreView => op.group(0),
-                Role::Tile(_) => &op.operands,
-                Role::Name | Role::Scalar | Role::Other => {
+            let values: &[Value] = match part {
+                Part::Piece if op.code == Opcode::LoadView => &[],
+                Part::Piece if op.code == Opcode::StoreView => op.group(0),
+                Part::Piece => &op.operands,
+                Part::Name | Part::Before => {
                     self.op(id)?;
                     continue;
                 }
             };
-            for &value in values.iter().filter(|&value| !strip.inside.contains(value)) {
-                let layout = strip.layout.reshape(module.shape(value));
+            for &value in values.iter().filter(|&value| !inside.contains(value)) {
+                let layout = of_strip.reshape(module.shape(value));
                 let slots = self.for_op(id, |lowering| lowering.get(value, &layout))?;
                 outside.insert(value, slots);
             }
@@ -119,30 +46,30 @@ impl Lowering<'_> {
         accesses.values_mut().for_each(memory::Access::go_in_pieces);
         let widest = accesses.values().map(memory::Access::vector).max().unwrap_or(1);
         let piece = strip.piece.max(widest);
-        let reductions = strip.ops.iter().filter(|&&id| module.op(id).code == Opcode::Reduce);
+        let reductions = strip.ops().filter(|&id| module.op(id).code == Opcode::Reduce);
         let mut reductions: HashMap<OpId, RunningReduction> =
-            reductions.map(|&id| (id, self.begin_reduction(id, piece))).collect();
+            reductions.map(|id| (id, self.begin_reduction(id, piece))).collect();
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
-        for start in (0..strip.layout.num_registers()).step_by(piece) {
-            self.check_length(module.op(strip.ops[0]))?;
-            for &id in &strip.ops {
-                match self.role(id) {
-                    Role::Tile(_) if module.op(id).code == Opcode::Reduce => {
+        for start in (0..of_strip.num_registers()).step_by(piece) {
+            self.check_length(module.op(strip.parts[0].0))?;
+            for &(id, part) in &strip.parts {
+                match part {
+                    Part::Piece if module.op(id).code == Opcode::Reduce => {
                         let operands = module.op(id).operands.iter();
                         let values = operands.map(|&v| piece_of(v, start..start + piece, &outside, &held)).collect();
                         let running = reductions.get_mut(&id).expect("begun");
                         self.for_op(id, |lowering| lowering.reduce_piece(running, start, values))?;
                     }
-                    Role::Tile(_) => self.for_op(id, |lowering| {
+                    Part::Piece => self.for_op(id, |lowering| {
                         lowering.piece(id, start..start + piece, &mut accesses, &outside, &mut held)
                     })?,
-                    Role::Name => {
+                    Part::Name => {
                         let op = module.op(id);
                         if let Some(slots) = held.get(&op.operands[0]).cloned() {
                             held.insert(op.results[0], slots);
                         }
                     }
-                    Role::Scalar | Role::Other => {}
+                    Part::Before => {}
                 }
             }
         }

@@ -1,6 +1,5 @@
-//! Views that the bulk copy engine can move: their tensor maps, and the coordinates of their tiles.
-//!
-//! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that the launch can describe it) and
+//! Tensor maps as parameters, and the coordinates of tiles.
+//! A partition view qualifies when its array is one of the entry's (so that the launch can describe it) and
 //! what the launch promises about it is enough for every array of that form: the address and all strides
 //! but one are multiples of 16 bytes, the other one is 1. What only the numbers of a launch decide
 //! (an extent of 0, say) is for the launch, which has another kernel for it.
@@ -13,92 +12,12 @@ use crate::backend::ptx::emit::Param;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{CvtMods, Operand, Reg, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::tensor_map::{
-    Dim, GRAIN, L2Promotion, MAP_ALIGN, MAP_BYTES, MAX_EXTENT, MAX_RANK, MapElement, Number, Swizzle, TensorMap,
-};
+use crate::backend::ptx::schedule::box_order;
+use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, TensorMap};
 use crate::dtype::DType;
-use crate::ir::{Opcode, Padding, Type, Value};
-
-/// First architecture with the engine.
-const FIRST_ARCH: u32 = 90;
+use crate::ir::Value;
 
 impl Lowering<'_> {
-    /// The map through which boxes of the tiles of this view are loaded, if it qualifies. `boxes`: extents in
-    /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
-    pub fn tma_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
-        let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(view) else {
-            return None;
-        };
-        matches!(padding, None | Some(Padding::Zero)).then_some(())?;
-        self.map_of(view, boxes, swizzle, round_tf32)
-    }
-
-    /// As [`Lowering::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
-    /// 16 bytes, also where the array ends within one.
-    pub fn tma_store_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
-        let map = self.map_of(view, boxes, swizzle, false)?;
-        // Each element belongs to one place in one tile: stores of other warps do not meet it.
-        let shape = ViewShape::of(self.module, view)?;
-        if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
-            return None;
-        }
-        let fastest = shape.dim_map[contiguous_axis(self.module, &shape)?];
-        let whole = shape.extent_divisor(self.module, &self.facts, fastest) * u64::from(map.element.bytes());
-        whole.is_multiple_of(GRAIN).then_some(map)
-    }
-
-    fn map_of(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
-        let module = self.module;
-        if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
-            return None;
-        }
-        let shape = ViewShape::of(module, view).filter(|shape| shape.sparse.is_none())?;
-        let element = map_element(shape.elem, round_tf32)?;
-        let base = module.op(shape.tensor).group(0)[0];
-        if shape.tile.len() > MAX_RANK || !self.facts.divisor(base).is_multiple_of(GRAIN) {
-            return None;
-        }
-        let mut dims = Vec::new();
-        for axis in box_order(shape.tile.len(), contiguous_axis(module, &shape)?) {
-            let dim = shape.dim_map[axis];
-            let stride = self.number(shape.stride(module, dim))?;
-            let aligned = shape.stride_divisor(module, &self.facts, dim) * u64::from(element.bytes());
-            if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
-                return None;
-            }
-            let extent = self.number(shape.extent(module, dim))?;
-            dims.push(Dim { extent, stride, boxed: u32::try_from(boxes[axis]).ok()? });
-        }
-        let base = self.entry_param(base)?;
-        let map = TensorMap { base, dims, element, swizzle, promotion: L2Promotion::default() };
-        map.is_possible().then_some(map)
-    }
-
-    /// A constant, or a number that the launch passes.
-    fn number(&self, value: Result<i64, Value>) -> Option<Number> {
-        match value {
-            Ok(constant) => Some(Number::Constant(constant)),
-            Err(value) => {
-                let bytes = self.module.dtype(value).storage_bits() / 8;
-                Some(Number::Param { index: self.entry_param(value)?, bytes })
-            }
-        }
-    }
-
-    /// The position among the entry's parameters of the one that this is, under assumptions.
-    fn entry_param(&self, mut value: Value) -> Option<u32> {
-        while let Some(id) = self.module.defining_op(value) {
-            let op = self.module.op(id);
-            if op.code != Opcode::Assume {
-                return None;
-            }
-            value = op.operands[0];
-        }
-        let entry = self.module.entries.first()?;
-        let index = self.module.block(entry.body).args.iter().position(|&arg| arg == value)?;
-        Some(index as u32)
-    }
-
     /// The generic address of a map; the kernel takes each map once. Two cheap instructions at each use,
     /// rather than a register from the entry: it is the same in every role and branch.
     pub fn tensor_map_address(&mut self, map: &TensorMap) -> Reg {
@@ -136,7 +55,7 @@ impl Lowering<'_> {
     /// elements and start every `step`.
     fn near_index(&mut self, index: Value, step: i64, tile: i64) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
-        let range = self.facts.range(index);
+        let range = self.context.inference.facts.range(index);
         // The last index before the array, and the first one behind the longest array.
         let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
         let operand = self.scalar(index)?;
@@ -156,24 +75,6 @@ impl Lowering<'_> {
     }
 }
 
-/// The tile's dimensions in the order of a box in shared memory, innermost first.
-pub fn box_order(rank: usize, fastest: usize) -> impl Iterator<Item = usize> {
-    std::iter::once(fastest).chain((0..rank).rev().filter(move |&axis| axis != fastest))
-}
-
-fn map_element(dtype: DType, round_tf32: bool) -> Option<MapElement> {
-    match dtype.storage_bits() {
-        32 if round_tf32 => Some(MapElement::Tf32),
-        _ if round_tf32 => None,
-        8 => Some(MapElement::U8),
-        16 => Some(MapElement::U16),
-        32 => Some(MapElement::U32),
-        64 => Some(MapElement::U64),
-        // Elements that share a byte.
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Lowering, start};
@@ -181,9 +82,10 @@ mod tests {
     use crate::backend::ptx::assemble::assemble;
     use crate::backend::ptx::infer::Inference;
     use crate::backend::ptx::inst::{Addr, RegClass};
+    use crate::backend::ptx::tensor_map::{Dim, MapElement, Number, Swizzle};
     use crate::backend::ptx::tests::Kernel;
     use crate::backend::ptx::{CompileOptions, emit};
-    use crate::ir::Module;
+    use crate::ir::{Module, Opcode, Padding, Type};
     use crate::target::Target;
 
     /// Lowers the views of a kernel, and gives them to `check` with the partition views in order.
@@ -197,7 +99,7 @@ mod tests {
         let options = CompileOptions { tma, ..CompileOptions::default() };
         let inference = Inference::run(module, entry, target, 4);
         let mut lowering = start(module, entry, inference, "k", &options);
-        lowering.params(entry);
+        lowering.entry_params(entry);
         let ops = |code| module.block(entry.body).ops.iter().copied().filter(move |&id| module.op(id).code == code);
         for code in [Opcode::GetTileBlockId, Opcode::MakeTensorView, Opcode::MakePartitionView] {
             for id in ops(code) {
@@ -222,18 +124,18 @@ mod tests {
     fn promised_alignment_makes_a_map() {
         let module = matrix(true).finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
-            let map = lowering.tma_map(views[0], &[128, 64], Swizzle::B128, false).unwrap();
+            let map = lowering.context.tma_map(views[0], &[128, 64], Swizzle::B128, false).unwrap();
             let param = |index| Number::Param { index, bytes: 4 };
             assert_eq!((map.base, map.element), (0, MapElement::U16));
             assert_eq!(map.dims[0], Dim { extent: param(2), stride: Number::Constant(1), boxed: 64 });
             assert_eq!(map.dims[1], Dim { extent: param(1), stride: param(3), boxed: 128 });
             // The same array under another order of its dimensions: the same map.
-            let transposed = lowering.tma_map(views[1], &[64, 128], Swizzle::B128, false).unwrap();
+            let transposed = lowering.context.tma_map(views[1], &[64, 128], Swizzle::B128, false).unwrap();
             assert_eq!(transposed, map);
             // Boxes that the hardware does not have, and a type that is not f32.
-            assert!(lowering.tma_map(views[0], &[128, 128], Swizzle::B128, false).is_none());
-            assert!(lowering.tma_map(views[0], &[512, 64], Swizzle::B128, false).is_none());
-            assert!(lowering.tma_map(views[0], &[128, 64], Swizzle::B128, true).is_none());
+            assert!(lowering.context.tma_map(views[0], &[128, 128], Swizzle::B128, false).is_none());
+            assert!(lowering.context.tma_map(views[0], &[512, 64], Swizzle::B128, false).is_none());
+            assert!(lowering.context.tma_map(views[0], &[128, 64], Swizzle::B128, true).is_none());
         });
     }
 
@@ -242,7 +144,7 @@ mod tests {
         let map = |aligned, target, tma| {
             let module = matrix(aligned).finish();
             with_views(&module, target, tma, |lowering, views| {
-                lowering.tma_map(views[0], &[128, 64], Swizzle::B128, false)
+                lowering.context.tma_map(views[0], &[128, 64], Swizzle::B128, false)
             })
         };
         assert!(map(true, Target::SM_90A, true).is_some());
@@ -262,8 +164,8 @@ mod tests {
         k.b.simple(Opcode::MakePartitionView, &[array.view], vec![], ty);
         let module = k.finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
-            assert!(lowering.tma_map(views[0], &[64, 32], Swizzle::B128, false).is_none());
-            assert!(lowering.tma_store_map(views[0], &[64, 32], Swizzle::B128).is_some());
+            assert!(lowering.context.tma_map(views[0], &[64, 32], Swizzle::B128, false).is_none());
+            assert!(lowering.context.tma_store_map(views[0], &[64, 32], Swizzle::B128).is_some());
         });
     }
 
@@ -278,7 +180,7 @@ mod tests {
         let module = k.finish();
         let text = with_views(&module, Target::SM_90A, true, |lowering, views| {
             assert_eq!(views, [plain, transposed]);
-            let map = lowering.tma_map(plain, &[128, 64], Swizzle::B128, false).unwrap();
+            let map = lowering.context.tma_map(plain, &[128, 64], Swizzle::B128, false).unwrap();
             let coords = lowering.tma_coords(plain, &[row, column], &[0, 0]).unwrap();
             let further = lowering.tma_coords(transposed, &[column, row], &[0, 64]).unwrap();
             for coords in [coords, further] {

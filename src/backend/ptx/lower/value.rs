@@ -8,7 +8,7 @@ use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
-use crate::ir::{ConstData, Elem, OpId, Opcode, Type, Value};
+use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 /// Values in further layouts than their own, in the order in which they came about.
@@ -52,7 +52,7 @@ impl Lowering<'_> {
             return Ok(tile);
         }
         self.get_operands(value, wanted)?;
-        let slots = match self.inference.source(value) {
+        let slots = match self.context.inference.source(value) {
             Source::Concrete => {
                 let tile = self.concrete(value)?;
                 if tile.layout.num_elements() == 1 {
@@ -88,14 +88,14 @@ impl Lowering<'_> {
         let Some(id) = self.module.defining_op(value) else { return Vec::new() };
         let op = self.module.op(id);
         let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume);
-        let operands = op.operands.iter().rev().filter(|&&operand| self.inference.num_elements(operand) > 1);
-        match self.inference.source(value) {
+        let operands = op.operands.iter().rev().filter(|&&operand| self.context.inference.num_elements(operand) > 1);
+        match self.context.inference.source(value) {
             Source::Concrete => return Vec::new(),
             Source::Free | Source::Virtual => {}
         }
-        let layout = if renames { self.inference.demand(id, wanted) } else { wanted.clone() };
+        let layout = if renames { self.context.inference.demand(id, wanted) } else { wanted.clone() };
         let missing = operands.filter(|&&operand| {
-            self.inference.source(operand) != Source::Concrete && self.held(operand, &layout).is_none()
+            self.context.inference.source(operand) != Source::Concrete && self.held(operand, &layout).is_none()
         });
         missing.map(|&operand| (operand, layout.clone())).collect()
     }
@@ -113,7 +113,7 @@ impl Lowering<'_> {
 
     /// A scalar, or the only element of a one-element tile.
     pub fn scalar(&mut self, value: Value) -> Lowered<Operand> {
-        let layout = Layout::replicated(self.module.shape(value), self.inference.num_warps);
+        let layout = Layout::replicated(self.module.shape(value), self.context.inference.num_warps);
         Ok(self.get(value, &layout)?[0])
     }
 
@@ -121,7 +121,7 @@ impl Lowering<'_> {
     fn renamed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
         let operand = self.module.op(id).operands[0];
-        let demand = self.inference.demand(id, wanted);
+        let demand = self.context.inference.demand(id, wanted);
         let slots = self.get(operand, &demand)?;
         if self.module.op(id).code != Opcode::Broadcast {
             return Ok(slots);
@@ -142,7 +142,7 @@ impl Lowering<'_> {
             Opcode::Constant => self.constant(id, wanted),
             Opcode::Iota => self.iota(value, wanted),
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute
-                if self.inference.num_elements(op.operands[0]) == 1 =>
+                if self.context.inference.num_elements(op.operands[0]) == 1 =>
             {
                 let scalar = self.scalar(op.operands[0])?;
                 Ok(vec![scalar; wanted.num_registers()].into())
@@ -213,13 +213,5 @@ impl Lowering<'_> {
             });
         }
         Ok(slots.into())
-    }
-
-    /// Number type of a tile value; pointers count as 64-bit integers.
-    pub fn element_type(&self, value: Value) -> DType {
-        match self.module.ty(value) {
-            Type::Tile { elem: Elem::Num(dtype), .. } => *dtype,
-            _ => DType::I64,
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const PAIRS: CompileOptions = CompileOptions {
+pub const PAIRS: CompileOptions = CompileOptions {
     num_warps: None,
     occupancy: None,
     stages: None,
@@ -10,6 +10,7 @@ const PAIRS: CompileOptions = CompileOptions {
     code_limit: None,
     tma: true,
     lines: false,
+    schedule: false,
 };
 
 /// What decides about the tile of a block.
@@ -65,6 +66,12 @@ fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Mod
         kernel.b.op(Opcode::For, &[&[ids[0]], &[many], &[eight], &[]], vec![], vec![outer], &[]);
     }
     kernel.finish()
+}
+
+/// A kernel of each order.
+pub fn modules() -> Vec<Module> {
+    let orders = [Order::Plain, Order::Grouped, Order::Triangle, Order::Persistent];
+    orders.map(|order| product(DType::F16, [128, 256, 64], order, false)).into()
 }
 
 /// Code for sm_90a in pairs, assembled without spills.

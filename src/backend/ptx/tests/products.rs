@@ -81,6 +81,26 @@ impl Product {
     }
 }
 
+/// Kernels with products of some types and sizes.
+pub fn modules() -> Vec<Module> {
+    let (f16, i8) = ([DType::F16, DType::F16, DType::F32], [DType::I8, DType::I8, DType::I32]);
+    let of = |(types, tile)| Product::new(types, tile).module();
+    let plain = [
+        (f16, [128, 256, 64]),
+        (f16, [64, 64, 256]),
+        (f16, [16, 8, 16]),
+        (TF32, [128, 128, 32]),
+        (i8, [128, 128, 128]),
+    ];
+    // Cut along each of m, n and k; of operands whose bytes are gathered, and of those that are rounded on the way.
+    let half = [[128, 192, 64], [128, 96, 64], [128, 128, 176], [128, 160, 96], [192, 128, 64], [192, 192, 96]];
+    let byte = [DType::F8E4M3FN, DType::F8E4M3FN, DType::F32];
+    let cut = half.map(|tile| (f16, tile)).into_iter().chain([(byte, [128, 192, 128]), (TF32, [128, 192, 32])]);
+    let products = cut.map(|(types, tile)| Product { fast: types == byte, ..Product::new(types, tile) });
+    let both = products.flat_map(|product| [true, false].map(|by_columns| Product { by_columns, ..product }.module()));
+    plain.into_iter().map(of).chain(both).collect()
+}
+
 const TF32: [DType; 3] = [DType::F32, DType::TF32, DType::F32];
 
 /// Operands come by the copy engine alone, and nothing waits for all warps in the loop.
@@ -169,6 +189,15 @@ fn matrices_of_a_batch_are_streamed() {
         assert!(new.contains("cp.async.bulk.tensor.3d"), "{new}");
         assert!(old.contains("cp.async.cg") && !old.contains("ld.global"), "{old}");
     }
+}
+
+#[test]
+fn operands_that_do_not_find_room_are_refused() {
+    let doubles = Product::new([DType::F64, DType::F64, DType::F64], [128, 128, 64]).module();
+    compile(&doubles, Target::SM_80, &CompileOptions::default()).unwrap();
+    let less = "sm_86".parse().unwrap();
+    let error = compile(&doubles, less, &CompileOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("131072 bytes of shared memory are needed for operands"), "{error}");
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! Products that are issued together: what they need of registers and shared memory, and which of them are one instruction.
+//! Products that are issued together: which, in which order, and which of them are one instruction.
 
 use std::collections::HashSet;
 
-use super::Lowering;
-use crate::backend::ptx::mma::MmaPlan;
+use super::Context;
+use super::data::{Issue, Multiply};
+use super::streams::Roles;
 use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::pass::sums;
 
-impl Lowering<'_> {
+impl Context<'_> {
     /// Registers of the accumulators of a product and of those that are issued with it.
     pub fn accumulators(&self, product: OpId) -> u32 {
         let sums = sums(self.module, &self.bundles.with(product));
@@ -15,27 +16,10 @@ impl Lowering<'_> {
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
-    /// As [`Lowering::accumulators`], of several products, each accumulator once.
+    /// As [`Context::accumulators`], of several products, each accumulator once.
     pub fn accumulators_of(&self, products: &[OpId]) -> u32 {
         let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last(product)).collect();
         bundles.into_iter().map(|product| self.accumulators(product)).sum()
-    }
-
-    /// Bytes of shared memory of the operands of products that are issued together, but for those that are there or need
-    /// none.
-    pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
-        let mut seen = HashSet::new();
-        let mut bytes = 0;
-        for &id in members {
-            let Some(Ok(plan)) = self.inference.products.get(&id) else { continue };
-            let operands = &self.module.op(id).operands;
-            for (&operand, (plan, is_left)) in operands.iter().zip([(&plan.a, true), (&plan.b, false)]) {
-                if !is_there(operand) && seen.insert((operand, is_left)) && !self.comes_in_registers(operand, plan) {
-                    bytes += self.buffer_bytes(plan);
-                }
-            }
-        }
-        bytes
     }
 
     /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
@@ -52,51 +36,67 @@ impl Lowering<'_> {
         sums(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
     }
 
-    /// May the operands of these products be in shared memory at the same time? Then they will not lie over each other.
-    pub fn find_room_together(&mut self, members: &[OpId]) -> bool {
-        let bytes = self.operand_bytes(members, &|value| self.is_fetched(value));
-        let fits = bytes <= self.shared.free();
-        if fits && bytes > 0 {
-            self.shared.begin_run(bytes);
+    /// How products that belong together are issued, where the last one stands: together, or, if their sums lie in different
+    /// threads or their operands do not find room in so many bytes of shared memory, one after the other. `is_there`: values
+    /// that have been fetched.
+    pub fn issued(
+        &self,
+        product: OpId,
+        roles: Option<&Roles>,
+        is_there: &dyn Fn(Value) -> bool,
+        room: u32,
+    ) -> Vec<Multiply> {
+        let members = self.bundles.with(product);
+        let together = self.add_up_in_place(&members) && self.operand_bytes(&members, is_there) <= room;
+        if together || members.len() == 1 {
+            return vec![Multiply {
+                issue: self.issue_order(&members, roles),
+                ops: members.to_vec(),
+                gives: Vec::new(),
+            }];
         }
-        fits || members.len() == 1
+        members.iter().map(|&member| Multiply::of(member)).collect()
     }
 
-    /// The order in which products are issued together, by their positions, and which of them widen the one before: the
-    /// sums of one left operand whose right operands are neighbours in each step are one wide sum.
-    pub fn issue_order(&self, members: &[OpId], plans: &[MmaPlan]) -> Vec<(usize, bool)> {
+    /// The order in which products are issued together, and which of them widen the one before: the sums of one left operand
+    /// whose right operands are neighbours in each step are one wide sum.
+    fn issue_order(&self, members: &[OpId], roles: Option<&Roles>) -> Vec<Issue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
         let sums: Vec<Vec<usize>> =
             sums(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
-        let operand = |member: usize, number: usize| self.module.op(members[member]).operands[number];
         let mut wide: Vec<Vec<&Vec<usize>>> = Vec::new();
         for sum in &sums {
             let widens = |before: &Vec<usize>| {
-                let starts = [before, sum].map(|sum| self.is_zero(operand(sum[0], 2)));
-                let step = |(&a, &b): (&usize, &usize)| {
-                    let (left, right) = (operand(a, 0), operand(a, 1));
-                    left == operand(b, 0) && self.stands_behind([&plans[a], &plans[b]], [right, operand(b, 1)])
-                };
-                before.len() == sum.len() && starts[0] == starts[1] && before.iter().zip(sum).all(step)
+                let step = |(&a, &b): (&usize, &usize)| self.widens(members[a], members[b], roles);
+                before.len() == sum.len() && before.iter().zip(sum).all(step)
             };
             match wide.last_mut() {
                 Some(others) if others.last().is_some_and(|before| widens(before)) => others.push(sum),
                 _ => wide.push(vec![sum]),
             }
         }
-        let steps = |sums: Vec<&Vec<usize>>| -> Vec<(usize, bool)> {
-            let each = |step: usize| sums.iter().enumerate().map(move |(index, sum)| (sum[step], index > 0));
+        let steps = |sums: Vec<&Vec<usize>>| -> Vec<Issue> {
+            let each = |step: usize| {
+                sums.iter().enumerate().map(move |(index, sum)| Issue { op: sum[step], widens: index > 0 })
+            };
             (0..sums[0].len()).flat_map(|step| each(step).collect::<Vec<_>>()).collect()
         };
         wide.into_iter().flat_map(steps).collect()
     }
 
-    /// Does the second of two streamed right operands stand where one instruction reads both?
-    fn stands_behind(&self, plans: [&MmaPlan; 2], [right, next]: [Value; 2]) -> bool {
-        let (Some(here), Some(there)) = (self.place_in_stage(right), self.place_in_stage(next)) else { return false };
+    /// Can one instruction do a product and the next one, both starting from zero or neither? Their left operand is the same,
+    /// and of their streamed right operands the second one stands behind the first one.
+    pub fn widens(&self, product: OpId, next: OpId, roles: Option<&Roles>) -> bool {
+        let (a, b) = (&self.module.op(product).operands, &self.module.op(next).operands);
+        let place = |value: Value| roles?.place_of(self.load_behind(value)?);
+        let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();
+        let (Some(here), Some(there)) = (place(a[1]), place(b[1])) else { return false };
+        let (Some(plan), Some(other)) = (plan(product), plan(next)) else { return false };
         let apart = i64::from(there.offset) - i64::from(here.offset);
-        (here.channel, here.rows) == (there.channel, there.rows)
-            && plans[0].widened_by(plans[1], here.rows) == Some(apart)
+        a[0] == b[0]
+            && self.is_zero(a[2]) == self.is_zero(b[2])
+            && (here.channel, here.rows) == (there.channel, there.rows)
+            && plan.widened_by(other, here.rows) == Some(apart)
     }
 
     /// Is this a constant tile of zeros?

@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Lowering;
-use super::history::Touch;
-use super::strip::{Role, Strip};
+use super::Context;
+use super::data::Part;
+use super::strips::Role;
+use super::touch::Touch;
 use crate::backend::ptx::infer::Source;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -69,10 +70,19 @@ struct Window {
 pub struct Runs {
     entries: Vec<Entry>,
     layouts: Vec<Layout>,
-    results: Vec<Vec<Value>>,
     window: Window,
     /// No run starts before this op: it would have no store, or too few slots for two pieces.
     refused: usize,
+}
+
+/// A run of ops that can be done piece by piece.
+pub struct Found<'a> {
+    /// The layout of its tiles.
+    pub layout: &'a Layout,
+    /// Slots of one piece.
+    pub piece: usize,
+    /// The ops of the run in order.
+    pub parts: Vec<(OpId, Part)>,
 }
 
 /// Do the slots of both layouts hold the same elements, whatever the shape?
@@ -112,12 +122,12 @@ struct Gathered {
     uses: HashMap<Value, (u32, usize)>,
 }
 
-impl Lowering<'_> {
+impl Context<'_> {
     /// Looks at the ops of a block for runs that can be lowered piece by piece.
-    pub fn strips(&self, ops: &[OpId]) -> Runs {
+    pub fn strips(&self, ops: &[OpId], own: &HashSet<OpId>) -> Runs {
         let mut found = Gathered::default();
         for (position, &id) in ops.iter().enumerate() {
-            self.gather(id, position, &mut found);
+            self.gather(id, (position, own), &mut found);
         }
         let Gathered { mut entries, layouts, uses, .. } = found;
         for entry in &mut entries {
@@ -128,8 +138,7 @@ impl Lowering<'_> {
             };
             entry.last_use = self.made_in_pieces(entry.id).iter().map(last_use).max().unwrap_or(0);
         }
-        let results = ops.iter().map(|&id| self.made_in_pieces(id).to_vec()).collect();
-        Runs { entries, layouts, results, window: Window::default(), refused: 0 }
+        Runs { entries, layouts, window: Window::default(), refused: 0 }
     }
 
     /// What an op makes piece by piece, where it stands in a run.
@@ -138,9 +147,9 @@ impl Lowering<'_> {
         if op.code == Opcode::Reduce { &[] } else { &op.results }
     }
 
-    fn gather(&self, id: OpId, position: usize, found: &mut Gathered) {
+    fn gather(&self, id: OpId, (position, own): (usize, &HashSet<OpId>), found: &mut Gathered) {
         let op = self.module.op(id);
-        let kind = match self.role(id) {
+        let kind = match self.role(id, own) {
             Role::Tile(layout) => {
                 let known = found.layouts.iter().rposition(|other| same_slots(&layout, other));
                 Kind::Tile(known.unwrap_or_else(|| {
@@ -200,7 +209,7 @@ impl Lowering<'_> {
 
 impl Runs {
     /// The strip that starts with the op at this position, if there is one.
-    pub fn at(&mut self, start: usize) -> Option<Strip> {
+    pub fn at(&mut self, start: usize) -> Option<Found<'_>> {
         let Kind::Tile(class) = self.entries[start].kind else { return None };
         let registers = self.layouts[class].num_registers();
         if registers < 2 * piece(WIDEST) || start < self.refused {
@@ -219,11 +228,13 @@ impl Runs {
             self.refused = last.unwrap_or(start) + 1;
             return None;
         }
-        let run = start..end;
-        let inside = run.clone().filter(|&position| self.is_in_run(position, start));
-        let inside: HashSet<Value> = inside.flat_map(|position| self.results[position].iter().copied()).collect();
-        let ops = self.entries[run].iter().map(|entry| entry.id).collect();
-        Some(Strip { layout: self.layouts[class].clone(), piece, ops, inside })
+        let part = |position: usize| match self.entries[position].kind {
+            Kind::Tile(_) => Part::Piece,
+            Kind::Name(maker) if maker >= start => Part::Name,
+            Kind::Name(_) | Kind::Beside | Kind::End => Part::Before,
+        };
+        let parts = (start..end).map(|position| (self.entries[position].id, part(position))).collect();
+        Some(Found { layout: &self.layouts[class], piece, parts })
     }
 
     /// Does the op work on tiles of a run from `start`?

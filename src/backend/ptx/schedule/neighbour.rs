@@ -1,6 +1,6 @@
 //! Tiles of one array that lie side by side: where tiles begin, as far as that can be compared.
 
-use super::Lowering;
+use super::Context;
 use crate::backend::ptx::infer::ViewShape;
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};
@@ -17,7 +17,7 @@ struct Start {
 /// that begins there.
 const FAR: i128 = 2 * MAX_EXTENT as i128;
 
-impl Lowering<'_> {
+impl Context<'_> {
     /// Does a load begin so many elements behind another one along an axis, and where that one does along all others? Both
     /// are of tiles with the same extents along those, of one array. Of tiles that lie outside of every array it does not
     /// matter where.
@@ -55,7 +55,7 @@ impl Lowering<'_> {
 
     /// The same start by what a number is computed from.
     fn simpler(&self, start: Start, number: Value) -> Option<Start> {
-        if let Some(constant) = self.facts.constant(number) {
+        if let Some(constant) = self.inference.facts.constant(number) {
             let offset = start.offset + start.factor * i128::from(constant);
             return Some(Start { number: None, factor: 0, offset });
         }
@@ -64,7 +64,7 @@ impl Lowering<'_> {
             return Some(Start { number: Some(op.operands[0]), ..start });
         }
         let [a, b] = op.operands[..] else { return None };
-        let (value, constant) = match (self.facts.constant(a), self.facts.constant(b)) {
+        let (value, constant) = match (self.inference.facts.constant(a), self.inference.facts.constant(b)) {
             (_, Some(constant)) => (a, i128::from(constant)),
             (Some(constant), None) if op.code != Opcode::SubI => (b, i128::from(constant)),
             _ => return None,
@@ -79,7 +79,7 @@ impl Lowering<'_> {
         };
         let bits = self.module.dtype(number).bits();
         let most = (1i128 << (bits - 1)) - 1;
-        let range = self.facts.range(value)?;
+        let range = self.inference.facts.range(value)?;
         let holds = |bound: i64| (-most - 1..=most).contains(&(i128::from(bound) * factor + offset));
         (holds(range.lo) && holds(range.hi)).then_some(Start {
             number: Some(value),

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::Lowering;
-use super::roles::Structure;
+use super::Context;
+use super::structure::Structure;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
@@ -19,7 +19,7 @@ pub struct Slice {
 
 /// Finds the ops that scalars and control flow depend on.
 pub struct Slicer<'a, 'm> {
-    lowering: &'a Lowering<'m>,
+    context: &'a Context<'m>,
     structure: &'a Structure,
     slice: Slice,
     seen: HashSet<Value>,
@@ -32,16 +32,16 @@ pub struct Slicer<'a, 'm> {
 impl<'a, 'm> Slicer<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
     /// cannot compute that.
-    pub fn of_load(lowering: &'a Lowering<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
+    pub fn of_load(context: &'a Context<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
         let mut slicer = Slicer {
-            lowering,
+            context,
             structure,
             slice: Slice::default(),
             seen: HashSet::new(),
             pending: Vec::new(),
             failed: false,
         };
-        let op = lowering.module.op(load);
+        let op = context.module.op(load);
         slicer.pending.extend(op.group(0).iter().chain(op.group(1)));
         slicer.control_of(load);
         while let Some(value) = slicer.pending.pop().filter(|_| !slicer.failed) {
@@ -54,9 +54,9 @@ impl<'a, 'm> Slicer<'a, 'm> {
 
     /// Adds what makes a scalar or a view.
     fn value(&mut self, value: Value) {
-        let module = self.lowering.module;
+        let module = self.context.module;
         match module.ty(value) {
-            Type::Tile { .. } if self.lowering.inference.num_elements(value) != 1 => return self.failed = true,
+            Type::Tile { .. } if self.context.inference.num_elements(value) != 1 => return self.failed = true,
             Type::Token => return,
             _ => {}
         }
@@ -72,7 +72,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
 
     /// A value that the op `owner` gives to its region.
     fn argument(&mut self, owner: OpId, value: Value, position: usize) {
-        let op = self.lowering.module.op(owner);
+        let op = self.context.module.op(owner);
         self.control(owner);
         self.slice.carried.insert(value);
         match op.code {
@@ -91,7 +91,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
     }
 
     fn result(&mut self, id: OpId, value: Value, position: usize) {
-        let module = self.lowering.module;
+        let module = self.context.module;
         let op = module.op(id);
         match op.code {
             Opcode::For => self.pending.push(module.block(op.regions[0]).args[position + 1]),
@@ -100,7 +100,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
                 self.control(id);
                 self.leaving(id, if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield }, position);
             }
-            Opcode::LoadView if self.lowering.is_steady(id) => self.computed(id),
+            Opcode::LoadView if self.context.is_steady(id) => self.computed(id),
             // In these all threads of a block take part.
             Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
             Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
@@ -112,21 +112,21 @@ impl<'a, 'm> Slicer<'a, 'm> {
     /// An op that the producer runs as it is.
     fn computed(&mut self, id: OpId) {
         if self.slice.ops.insert(id) {
-            self.pending.extend(&self.lowering.module.op(id).operands);
+            self.pending.extend(&self.context.module.op(id).operands);
         }
     }
 
     /// Operand `position` of every terminator that leaves the regions of `owner`.
     fn leaving(&mut self, owner: OpId, terminator: Opcode, position: usize) {
         let mut values = Vec::new();
-        for &region in &self.lowering.module.op(owner).regions {
+        for &region in &self.context.module.op(owner).regions {
             self.exits(region, terminator, &mut |operands| values.push(operands[position]));
         }
         self.pending.extend(values);
     }
 
     fn exits(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&[Value])) {
-        let module = self.lowering.module;
+        let module = self.context.module;
         for &id in &module.block(block).ops {
             let op = module.op(id);
             if op.code == terminator {
@@ -140,7 +140,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
 
     /// Adds the control flow that leads to an op.
     fn control_of(&mut self, id: OpId) {
-        let block = self.lowering.op_blocks[id.index()];
+        let block = self.context.op_blocks[id.index()];
         if let Some(&owner) = block.and_then(|block| self.structure.owners.get(&block)) {
             self.control(owner);
         }
@@ -151,7 +151,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
         if !self.slice.ops.insert(id) {
             return;
         }
-        let op = self.lowering.module.op(id);
+        let op = self.context.module.op(id);
         match op.code {
             Opcode::For => (0..3).for_each(|group| self.pending.extend(op.group(group))),
             Opcode::If => self.pending.push(op.operands[0]),
@@ -164,7 +164,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
 
     /// The branches of a loop that leave it early.
     fn early_exits(&mut self, id: OpId) {
-        let module = self.lowering.module;
+        let module = self.context.module;
         if !matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
             return;
         }

@@ -1,9 +1,9 @@
 //! Whether the bodies of loops, and kernels, end early.
 
-use super::Lowering;
+use super::Context;
 use crate::ir::{BlockId, OpId, Opcode};
 
-impl Lowering<'_> {
+impl Context<'_> {
     /// May a round of this body end elsewhere than at its end?
     pub fn ends_early(&self, body: BlockId) -> bool {
         let branch = |&id: &OpId| self.module.op(id).code == Opcode::If && self.has_exit(id);

@@ -1,0 +1,87 @@
+//! The walk through a schedule: each step of an agent's program becomes instructions.
+
+use std::rc::Rc;
+
+use super::{Lowered, Lowering};
+use crate::backend::ptx::schedule::{Acts, BodyId, Roles, Step};
+use crate::error::Diagnostic;
+use crate::ir::{BlockId, OpId};
+
+impl Lowering<'_> {
+    /// Plans what the agents of the kernel do.
+    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<Roles>>) {
+        self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
+        if cfg!(debug_assertions)
+            && let Err(problem) = self.context.check_schedule(body, &self.schedule)
+        {
+            let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
+            self.errors.push(Diagnostic::new(message, None));
+        }
+    }
+
+    /// Lowers the program of an agent.
+    pub fn run(&mut self, acts: Acts) {
+        let agent = self.schedule.agent(acts).map(|agent| agent.body);
+        self.body(agent.expect("an agent of the schedule"));
+    }
+
+    /// Lowers the steps of a body in order; a failed one is reported and skipped.
+    pub fn body(&mut self, body: BodyId) {
+        let schedule = Rc::clone(&self.schedule);
+        for step in schedule.steps(body) {
+            let id = self.op_of(step);
+            let Err(message) = self.step(step, id).and_then(|()| self.mirror(id)) else { continue };
+            self.report(id, message);
+            let ops: Vec<OpId> = match step {
+                Step::Strip(strip) => strip.ops().collect(),
+                Step::Multiply(plan) => plan.ops.clone(),
+                _ => continue,
+            };
+            ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.poison(result));
+        }
+    }
+
+    /// The op that a step is for; of several, the one at whose place its code comes.
+    fn op_of(&self, step: &Step) -> OpId {
+        let loads = |channel: u32| &self.schedule.roles.as_ref().expect("roles").channels[channel as usize].loads;
+        match step {
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => id,
+            Step::Strip(strip) => strip.parts[0].0,
+            Step::Multiply(plan) => plan.ops[plan.ops.len() - 1],
+            &Step::If { op, .. } => op,
+            &Step::Fill(channel) => loads(channel)[loads(channel).len() - 1].load,
+            &Step::Take(channel) => loads(channel)[0].load,
+            Step::Give(channels) => self.schedule.roles.as_ref().expect("roles").channels[channels[0] as usize].last,
+            Step::For(plan) => plan.op,
+            Step::Loop(plan) => plan.op,
+        }
+    }
+
+    fn step(&mut self, step: &Step, id: OpId) -> Lowered {
+        match step {
+            Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
+            Step::Strip(strip) => return self.strip(strip),
+            Step::Give(channels) => {
+                self.give(channels);
+                return Ok(());
+            }
+            Step::Multiply(plan) => plan.ops.iter().try_for_each(|&id| self.check(id))?,
+            _ => self.check(id)?,
+        }
+        self.for_op(id, |lowering| match step {
+            Step::Own(_) => lowering.load_own(id),
+            Step::Send(_) => lowering.send_view(id),
+            Step::Multiply(plan) => lowering.products(plan),
+            &Step::Fill(channel) => lowering.produce(channel as usize),
+            &Step::Take(channel) => {
+                lowering.acquire(channel as usize);
+                Ok(())
+            }
+            Step::For(plan) => lowering.for_loop(plan),
+            Step::Loop(plan) => lowering.endless_loop(plan),
+            Step::If { arms, quiet, .. } => lowering.branches(id, arms, *quiet),
+            Step::Do(_) => lowering.lower_op(id),
+            Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) => Ok(()),
+        })
+    }
+}

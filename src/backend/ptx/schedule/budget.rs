@@ -1,0 +1,60 @@
+//! Registers and warps: how many blocks they allow, and who gets how many.
+
+use super::Context;
+use crate::backend::ptx::plan::{WARP, products_behind};
+
+/// Registers of a producer thread once it has given up the others.
+pub const PRODUCER_REGISTERS: u32 = 24;
+/// Most registers of a consumer thread.
+const CONSUMER_REGISTERS: u32 = 240;
+/// Most registers of a thread.
+const MOST_REGISTERS: u32 = 255;
+/// Registers beside those of an accumulator that matrix instructions need.
+const SPARE_REGISTERS: u32 = 32;
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 65536;
+impl Context<'_> {
+    /// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
+    /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
+    pub fn possible_occupancy(&self) -> Option<u32> {
+        let inference = &self.inference;
+        let registers = inference.products.keys().map(|&id| {
+            let operands = &self.module.op(id).operands[..2];
+            let computed = operands.iter().filter(|&&operand| self.load_behind(operand).is_none());
+            let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
+            let behind = products_behind(self.module, operands);
+            self.accumulators(id) + words + self.accumulators_of(&behind) + SPARE_REGISTERS
+        });
+        let registers = registers.max().unwrap_or(0);
+        let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);
+        self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
+    }
+
+    /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and
+    /// where there is one warpgroup of consumers, a single warp beside it leaves them as many without that.
+    pub fn producer_warps(&self) -> u32 {
+        if self.inference.num_warps > 4 { 4 } else { 1 }
+    }
+
+    /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if this many
+    /// blocks run on a multiprocessor.
+    pub fn registers(&self, blocks: u32) -> (u32, u32) {
+        let (consumers, producers) = (self.inference.num_warps as u32, self.producer_warps());
+        let all = REGISTERS / blocks / WARP;
+        let at_entry = (all / (consumers + producers)).min(MOST_REGISTERS) / 8 * 8;
+        // What a block has is what it got at entry: a thread that asked for more would wait for ever.
+        let pool = at_entry * (consumers + producers);
+        let kept = pool.saturating_sub(producers * PRODUCER_REGISTERS);
+        (at_entry, (kept / consumers).min(CONSUMER_REGISTERS) / 8 * 8)
+    }
+
+    /// Blocks that shall run on a multiprocessor: as many as wished, but not more than leave registers for an
+    /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
+    /// instructions may run on their own.
+    pub fn blocks_of_roles(&self) -> u32 {
+        let products = self.inference.products.keys();
+        let least = products.map(|&id| self.accumulators(id) + SPARE_REGISTERS).max().unwrap_or(0);
+        let wished = self.options.occupancy.unwrap_or(1).max(1);
+        (1..=wished).rev().find(|&blocks| self.registers(blocks).0 >= least).unwrap_or(1)
+    }
+}

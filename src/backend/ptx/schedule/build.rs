@@ -1,0 +1,227 @@
+//! The schedule of a kernel: a step for each op, in the order of the program, for each agent.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::Context;
+use super::data::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip};
+use super::streams::Roles;
+use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::layout::Layout;
+
+/// What is known while the steps of an agent are made.
+struct Builder<'a, 'm> {
+    context: &'a Context<'m>,
+    /// What is reserved here. Copies that run ahead of the loops around have reserved their stages.
+    shared: SharedMemory,
+    acts: Acts,
+    /// Loads of which the threads have their own elements in a stage, in the loops around.
+    own: HashSet<OpId>,
+    /// Loads whose tiles stand in stages as operands, in the loops around.
+    staged: HashSet<OpId>,
+    schedule: Schedule,
+}
+
+impl Context<'_> {
+    /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
+    /// reserved for the whole kernel.
+    pub fn schedule(&self, body: BlockId, roles: Option<Rc<Roles>>, shared: &SharedMemory) -> Schedule {
+        let warps = self.inference.num_warps as u32;
+        let agents = match roles {
+            Some(_) => vec![(Acts::Math, 0..warps), (Acts::Load, warps..warps + self.producer_warps())],
+            None => vec![(Acts::All, 0..warps)],
+        };
+        let schedule = Schedule { roles, ..Schedule::default() };
+        let mut builder = Builder {
+            context: self,
+            shared: shared.clone(),
+            acts: Acts::All,
+            own: HashSet::new(),
+            staged: HashSet::new(),
+            schedule,
+        };
+        for (acts, warps) in agents {
+            builder.acts = acts;
+            let body = builder.block(body);
+            builder.schedule.agents.push(Agent { acts, warps, body });
+        }
+        builder.schedule
+    }
+}
+
+impl Builder<'_, '_> {
+    fn roles(&self) -> Option<&Roles> {
+        self.schedule.roles.as_deref()
+    }
+
+    fn block(&mut self, block: BlockId) -> BodyId {
+        let id = BodyId(self.schedule.bodies.len() as u32);
+        self.schedule.bodies.push(Vec::new());
+        let ops = &self.context.module.block(block).ops;
+        let steps = if self.acts == Acts::Load { self.of_slice(ops) } else { self.of_all(ops) };
+        self.schedule.bodies[id.0 as usize] = steps;
+        id
+    }
+
+    /// The steps of ops that only lead to loads, or make them.
+    fn of_slice(&mut self, ops: &[OpId]) -> Vec<Step> {
+        let ops: Vec<OpId> = ops.iter().copied().filter(|&id| self.is_loaders(id)).collect();
+        ops.into_iter().map(|id| self.step(id)).collect()
+    }
+
+    /// Does the agent that loads do this op?
+    fn is_loaders(&self, id: OpId) -> bool {
+        let code = self.context.module.op(id).code;
+        // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `exits`).
+        code.spec().effect == Effect::Terminator
+            || code == Opcode::GdcWait
+            || self.roles().is_some_and(|roles| roles.slice.contains(&id) || roles.members.contains_key(&id))
+    }
+
+    fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
+        let mut runs = self.context.strips(ops, &self.own);
+        let mut steps = Vec::with_capacity(ops.len());
+        let mut next = 0;
+        while let Some(&id) = ops.get(next) {
+            if matches!(self.context.module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+                steps.extend(self.products(id));
+                next += 1;
+                continue;
+            }
+            if let Some(run) = runs.at(next) {
+                next += run.parts.len();
+                let layout = layout_id(&mut self.schedule.layouts, run.layout);
+                steps.push(Step::Strip(Rc::new(Strip { layout, piece: run.piece, parts: run.parts })));
+                continue;
+            }
+            steps.push(self.step(id));
+            let given = self.given_by(id);
+            if !given.is_empty() {
+                steps.push(Step::Give(given));
+            }
+            next += 1;
+        }
+        steps
+    }
+
+    fn step(&mut self, id: OpId) -> Step {
+        let context = self.context;
+        let op = context.module.op(id);
+        match op.code {
+            _ if context.deferred.contains(&id) => Step::Let(id),
+            Opcode::FToF if self.is_fetched(op.results[0]) => Step::Let(id),
+            Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => Step::Let(id),
+            Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Let(id),
+            Opcode::LoadView => self.load(id),
+            Opcode::StoreView if context.boxed.contains(&id) => Step::Send(id),
+            Opcode::For => self.for_loop(id),
+            Opcode::Loop => {
+                let body = op.regions[0];
+                let hoisted = self.hoisted(body);
+                Step::Loop(Box::new(Loop { op: id, hoisted, body: self.block(body) }))
+            }
+            Opcode::If => {
+                let arms = op.regions.iter().map(|&region| self.block(region)).collect();
+                Step::If { op: id, arms, quiet: context.is_quiet(id) }
+            }
+            code if code.spec().effect == Effect::Terminator => Step::End(id),
+            code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => Step::Let(id),
+            _ => Step::Do(id),
+        }
+    }
+
+    /// The channels that are done with their stages after this op.
+    fn given_by(&self, id: OpId) -> Vec<u32> {
+        self.roles().map_or(Vec::new(), |roles| roles.given_by(id))
+    }
+
+    /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
+    /// they stand. They give back what they used themselves.
+    fn products(&self, id: OpId) -> Vec<Step> {
+        if self.context.bundles.last(id) != id {
+            return Vec::new();
+        }
+        let fetched = |value| self.is_fetched(value);
+        let mut products = self.context.issued(id, self.roles(), &fetched, self.shared.free());
+        if let Some(last) = products.last_mut() {
+            last.gives = self.given_by(id);
+        }
+        products.into_iter().map(|product| Step::Multiply(Box::new(product))).collect()
+    }
+
+    fn load(&self, id: OpId) -> Step {
+        let Some((channel, roles)) = self.roles().and_then(|roles| Some((*roles.members.get(&id)?, roles))) else {
+            return match () {
+                () if self.staged.contains(&id) => Step::Let(id),
+                () if self.own.contains(&id) => Step::Own(id),
+                () => Step::Do(id),
+            };
+        };
+        let loads = &roles.channels[channel].loads;
+        let (first, last) = (loads[0].load, loads[loads.len() - 1].load);
+        match self.acts {
+            Acts::Load if id == last => Step::Fill(channel as u32),
+            Acts::Math if id == first => Step::Take(channel as u32),
+            Acts::Load | Acts::Math | Acts::All => Step::Let(id),
+        }
+    }
+
+    /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
+    fn is_fetched(&self, value: Value) -> bool {
+        let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.members.contains_key(load));
+        self.context.load_behind(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
+    }
+
+    /// What a loop with this body uses from outside in other layouts.
+    fn hoisted(&mut self, body: BlockId) -> Vec<(Value, LayoutId)> {
+        if self.acts == Acts::Load {
+            return Vec::new();
+        }
+        let mut hoisted = Vec::new();
+        for (value, layout) in self.context.hoisted(body) {
+            let brought = (value, layout_id(&mut self.schedule.layouts, &layout));
+            if !hoisted.contains(&brought) {
+                hoisted.push(brought);
+            }
+        }
+        hoisted
+    }
+
+    fn for_loop(&mut self, id: OpId) -> Step {
+        let context = self.context;
+        let body = context.module.op(id).regions[0];
+        let hoisted = self.hoisted(body);
+        let ahead = match self.acts {
+            Acts::Load => None,
+            acts => context.copies_ahead(id, (acts == Acts::All, self.roles()), &self.shared).map(Rc::new),
+        };
+        let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
+        let before = (self.own.clone(), self.staged.clone());
+        for copy in ahead.iter().flat_map(|ahead| &ahead.copies) {
+            let own = ahead.as_ref().is_some_and(|ahead| ahead.own);
+            if own { &mut self.own } else { &mut self.staged }.insert(copy.load);
+        }
+        let steps = self.block(body);
+        let orbits = match self.acts {
+            Acts::Math => context.orbits_of(id, self.schedule.steps(steps)),
+            Acts::All | Acts::Load => Vec::new(),
+        };
+        (self.own, self.staged) = before;
+        if let Some(slab) = slab {
+            self.shared.release(slab);
+        }
+        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, body: steps }))
+    }
+}
+
+/// The number of a layout in the table.
+fn layout_id(layouts: &mut Vec<Layout>, layout: &Layout) -> LayoutId {
+    let known = layouts.iter().rposition(|known| known.is_same(layout));
+    LayoutId(known.unwrap_or_else(|| {
+        layouts.push(layout.clone());
+        layouts.len() - 1
+    }) as u32)
+}

@@ -1,0 +1,216 @@
+//! A kernel as data: which warps run which program, step by step.
+//!
+//! The program stays Tile IR: a step names an op of the module, and says *how* it is done. What an op means is not said
+//! again. Steps of a body come one after another; those with bodies of their own are the loops and branches of the module.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::ahead::Ahead;
+use super::streams::Roles;
+use crate::ir::{Module, OpId, Opcode, Value};
+use crate::layout::Layout;
+
+/// A list of steps of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BodyId(pub u32);
+
+/// A layout of the table of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LayoutId(pub u32);
+
+/// What the tile blocks of a kernel do.
+#[derive(Clone, Default)]
+pub struct Schedule {
+    /// The warps of a tile block, by what they run.
+    pub agents: Vec<Agent>,
+    /// Steps, by [`BodyId`].
+    pub bodies: Vec<Vec<Step>>,
+    /// Layouts that steps name.
+    pub layouts: Vec<Layout>,
+    /// Rings of stages and the loads that go through them, where there are several agents.
+    pub roles: Option<Rc<Roles>>,
+}
+
+/// Warps that run the same program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    pub acts: Acts,
+    /// Of the tile block.
+    pub warps: Range<u32>,
+    pub body: BodyId,
+}
+
+/// Who an agent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acts {
+    /// All warps do everything.
+    All,
+    /// Everything but the loads that [`Acts::Load`] makes.
+    Math,
+    /// One lane streams loads.
+    Load,
+}
+
+/// One thing that an agent does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A value without instructions: computed where it is used, another view of one, or left where it was fetched to.
+    Let(OpId),
+    /// An op, complete when done, by the threads of the agent.
+    Do(OpId),
+    /// A run of ops, a few slots of their tiles at a time.
+    Strip(Rc<Strip>),
+    /// A load of what the thread itself has copied to a stage.
+    Own(OpId),
+    /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
+    Send(OpId),
+    Multiply(Box<Multiply>),
+    /// Waits for the next stage of a channel to be free, and has its loads copied there.
+    Fill(u32),
+    /// Learns where the next tiles of a channel will be; waits for them if some use is in a region.
+    Take(u32),
+    /// Gives back the stages of channels that only regions have used, when the products there have landed.
+    Give(Vec<u32>),
+    For(Box<For>),
+    Loop(Box<Loop>),
+    /// `quiet`: its branches only compute, so products run on beside them.
+    If {
+        op: OpId,
+        arms: Vec<BodyId>,
+        quiet: bool,
+    },
+    /// The end of a region or of the kernel.
+    End(OpId),
+}
+
+/// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multiply {
+    /// In the order of the program.
+    pub ops: Vec<OpId>,
+    /// All of them, as they are issued.
+    pub issue: Vec<Issue>,
+    /// Channels that give back their stages: at once, or, where products run on their own, when these have landed.
+    pub gives: Vec<u32>,
+}
+
+/// One of the products of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Its place among them.
+    pub op: usize,
+    /// Is it one instruction with the one before?
+    pub widens: bool,
+}
+
+impl Multiply {
+    /// One product.
+    pub fn of(op: OpId) -> Multiply {
+        Multiply { ops: vec![op], issue: vec![Issue { op: 0, widens: false }], gives: Vec::new() }
+    }
+
+    /// The last one, where all of them are issued.
+    pub fn last(&self) -> Option<OpId> {
+        self.ops.last().copied()
+    }
+}
+
+/// A run of ops, piece by piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strip {
+    /// The layout of its tiles.
+    pub layout: LayoutId,
+    /// Slots of one piece.
+    pub piece: usize,
+    /// The ops of the run in order.
+    pub parts: Vec<(OpId, Part)>,
+}
+
+impl Strip {
+    /// Its ops in order.
+    pub fn ops(&self) -> impl Iterator<Item = OpId> {
+        self.parts.iter().map(|&(id, _)| id)
+    }
+
+    /// Tiles that it makes, and other names of them.
+    pub fn inside(&self, module: &Module) -> HashSet<Value> {
+        let made =
+            self.parts.iter().filter(|&&(id, part)| part != Part::Before && module.op(id).code != Opcode::Reduce);
+        made.flat_map(|&(id, _)| module.op(id).results.iter().copied()).collect()
+    }
+}
+
+/// What an op is to a strip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Is done for each piece.
+    Piece,
+    /// Gives a tile another shape: the same elements in the same slots.
+    Name,
+    /// Has no instructions, or computes scalars: before the pieces.
+    Before,
+}
+
+/// A `for`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct For {
+    pub op: OpId,
+    /// Values from outside that the body uses in another layout: converted once, ahead of the loop.
+    pub hoisted: Vec<(Value, LayoutId)>,
+    /// Copies that run ahead.
+    pub ahead: Option<Rc<Ahead>>,
+    /// Products that stay in flight over the back edge.
+    pub orbits: Vec<Orbit>,
+    pub body: BodyId,
+}
+
+/// A `loop`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    pub op: OpId,
+    /// As for [`For`].
+    pub hoisted: Vec<(Value, LayoutId)>,
+    pub body: BodyId,
+}
+
+/// Products that accumulate in place from iteration to iteration, and land in the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orbit {
+    /// The last one of those that are issued together.
+    pub product: OpId,
+    /// Which of the loop's carried values their sums add to.
+    pub carried: Vec<usize>,
+    /// The channels that they give back then.
+    pub gives: Vec<u32>,
+}
+
+impl Schedule {
+    /// The layout of this name.
+    pub fn layout(&self, id: LayoutId) -> &Layout {
+        &self.layouts[id.0 as usize]
+    }
+
+    /// The steps of a body.
+    pub fn steps(&self, body: BodyId) -> &[Step] {
+        &self.bodies[body.0 as usize]
+    }
+
+    /// The agent that is this one.
+    pub fn agent(&self, acts: Acts) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.acts == acts)
+    }
+}
+
+impl Step {
+    /// The bodies of a loop or branch.
+    pub fn bodies(&self) -> &[BodyId] {
+        match self {
+            Step::For(step) => std::slice::from_ref(&step.body),
+            Step::Loop(step) => std::slice::from_ref(&step.body),
+            Step::If { arms, .. } => arms,
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What loops and accesses say about themselves.
+
+use super::Context;
+use crate::ir::{Attr, AttrKind, HintValue, OpId};
+
+/// Fewest stages of loads that are copied ahead.
+const LEAST_STAGES: u32 = 2;
+
+impl Context<'_> {
+    fn hint(&self, id: OpId, key: &str) -> Option<&HintValue> {
+        let Some(Attr::Hints(hints)) = self.module.op(id).attr(AttrKind::Hints) else { return None };
+        hints.get("default", key)
+    }
+
+    /// A number that an op gives under this name.
+    pub fn hinted_number(&self, id: OpId, key: &str) -> Option<u32> {
+        match self.hint(id, key) {
+            Some(&HintValue::Int(number)) => u32::try_from(number).ok(),
+            _ => None,
+        }
+    }
+
+    /// Stages that are wished for the loads of a loop.
+    pub fn stages_of(&self, id: OpId) -> Option<u32> {
+        self.hinted_number(id, "stages").or(self.options.stages)
+    }
+
+    /// Stages for loads that say how long they take: as many as the longest one says.
+    pub fn stages_by_latency(&self, loads: impl IntoIterator<Item = OpId>) -> Option<u32> {
+        let latencies = loads.into_iter().filter_map(|load| self.hinted_number(load, "latency"));
+        latencies.max().map(|latency| latency.max(LEAST_STAGES))
+    }
+
+    /// May the bulk copy engine do this access?
+    pub fn allows_copy_engine(&self, id: OpId) -> bool {
+        !matches!(self.hint(id, "allow_tma"), Some(HintValue::Bool(false)))
+    }
+
+    /// Rounds of a loop that are to stand one after another.
+    pub fn hinted_rounds(&self, id: OpId) -> Option<u32> {
+        self.hinted_number(id, "unroll")
+    }
+
+    /// Must the assembler leave the rounds of a loop one by one?
+    pub fn stays_rolled(&self, id: OpId) -> bool {
+        self.hinted_rounds(id) == Some(1)
+    }
+}

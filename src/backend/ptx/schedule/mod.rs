@@ -1,0 +1,58 @@
+//! Schedules: a kernel as data, between layouts and instructions.
+//!
+//! What the threads of a tile block do, in which order and where, is decided here and written down; `lower` turns it into
+//! instructions, step by step. A [`Schedule`] has an agent for each program that warps run, and a program is a list of
+//! steps, each of which names an op of the module (`data`). Tile IR says what an op means; a step says how it is done.
+//!
+//! * `context` — what is known of a kernel, and questions about it; `touch`, `structure`, `hint`, `exits`, `room`: more of
+//!   them;
+//! * `streams`, `roles`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
+//! * `ahead` — copies that run ahead of a loop;
+//! * `strips`, `runs` — elementwise work that goes piece by piece;
+//! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
+//! * `budget` — registers and warps;
+//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `forms`, `stands` — what has to hold of any schedule.
+//!
+//! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
+
+mod ahead;
+mod budget;
+mod build;
+mod bundles;
+mod check;
+mod checked;
+mod context;
+mod data;
+mod differing;
+mod exits;
+mod forms;
+mod hint;
+mod hoist;
+mod layouts;
+mod maps;
+mod neighbour;
+mod pairs;
+#[cfg(test)]
+mod parse;
+mod print;
+mod products;
+mod roles;
+mod room;
+mod runs;
+mod slice;
+mod stages;
+mod stands;
+mod streams;
+mod strips;
+mod structure;
+mod touch;
+
+pub use ahead::{Ahead, Copy};
+pub use budget::PRODUCER_REGISTERS;
+pub use context::Context;
+pub use data::{Acts, BodyId, For, Issue, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
+pub use maps::box_order;
+pub use pairs::{BLOCKS, Pairs};
+pub use room::{PRINT_BYTES, PRINTED_PART};
+pub use streams::{Box, RingPlan, Roles, Streamed};
+pub use touch::{Touch, Written, is_unknown};

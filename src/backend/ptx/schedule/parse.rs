@@ -1,0 +1,237 @@
+//! Schedules from text, for tests: what `print` writes. What the text says of ops, rings and channels is the module's
+//! and the roles'; it is not read, and shows when the schedule is printed again.
+
+use std::rc::Rc;
+
+use super::ahead::{Ahead, Copy, Piece};
+use super::data::{Acts, Agent, BodyId, For, Issue, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
+use super::streams::Roles;
+use crate::ir::{OpId, Value};
+use crate::layout::Layout;
+
+type Parsed<T> = Result<T, String>;
+
+/// Lines that are left, each with how far in it stands.
+struct Lines<'t> {
+    lines: std::iter::Peekable<std::vec::IntoIter<(usize, &'t str)>>,
+    schedule: Schedule,
+}
+
+impl Schedule {
+    /// The schedule that a text describes. `roles`: rings and channels.
+    pub fn parse(text: &str, roles: Option<Rc<Roles>>) -> Parsed<Schedule> {
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let lines: Vec<_> = lines.map(|line| (line.len() - line.trim_start().len(), line.trim())).collect();
+        let schedule = Schedule { roles, ..Schedule::default() };
+        let mut parser = Lines { lines: lines.into_iter().peekable(), schedule };
+        while let Some((_, line)) = parser.lines.next() {
+            parser.top(line).map_err(|problem| format!("{problem}: {line}"))?;
+        }
+        Ok(parser.schedule)
+    }
+}
+
+/// The number that a text begins with, and the rest.
+fn number(text: &str) -> Parsed<(u32, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number = text[..end].parse().map_err(|_| format!("a number is wanted at `{text}`"))?;
+    Ok((number, &text[end..]))
+}
+
+/// All numbers of a text.
+fn numbers(text: &str) -> Parsed<Vec<u32>> {
+    let words = text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+    words.map(|word| word.parse().map_err(|_| format!("{word}: too large"))).collect()
+}
+
+/// The numbers in the brackets after a word.
+fn list(text: &str, word: &str) -> Parsed<Vec<u32>> {
+    let (_, rest) = text.split_once(&format!("{word} [")).ok_or(format!("no {word}"))?;
+    numbers(rest.split(']').next().unwrap_or_default())
+}
+
+fn after<'t>(text: &'t str, word: &str) -> Parsed<&'t str> {
+    text.split_once(word).map(|(_, rest)| rest).ok_or_else(|| format!("`{word}` is wanted"))
+}
+
+fn layout(text: &str) -> Parsed<LayoutId> {
+    Ok(LayoutId(number(after(text, "as L")?)?.0))
+}
+
+fn op(text: &str) -> Parsed<OpId> {
+    Ok(OpId(number(text.trim_start())?.0))
+}
+
+fn acts(word: &str) -> Parsed<Acts> {
+    [Acts::All, Acts::Math, Acts::Load].into_iter().find(|acts| acts.to_string() == word).ok_or("no agent".to_owned())
+}
+
+impl Lines<'_> {
+    /// A line that stands at the left.
+    fn top(&mut self, line: &str) -> Parsed<()> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "agent" => {
+                let (name, rest) = rest.split_once(": warps ").ok_or("no warps")?;
+                let (start, rest) = number(rest)?;
+                let (end, _) = number(after(rest, "..")?)?;
+                self.schedule.agents.push(Agent { acts: acts(name)?, warps: start..end, body: BodyId(0) });
+            }
+            "program" => {
+                let body = self.body(0)?;
+                let acts = acts(rest)?;
+                let agent = self.schedule.agents.iter_mut().find(|agent| agent.acts == acts);
+                agent.ok_or("a program of no agent")?.body = body;
+            }
+            "layout" => {
+                let shape: Vec<i64> = list(rest, "")?.into_iter().map(i64::from).collect();
+                let [register, lane, warp] = [list(rest, "register")?, list(rest, "lane")?, list(rest, "warp")?];
+                self.schedule.layouts.push(Layout::new(shape, register, lane, warp));
+            }
+            "ring" | "channel" | "load" => {}
+            _ => return Err("an unknown line".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// The next line, if it stands further in than this and begins with one of these words: the rest of it.
+    fn inner(&mut self, depth: usize, words: &[&str]) -> Option<(usize, String, String)> {
+        let &(at, line) = self.lines.peek()?;
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let found = at > depth && (words.is_empty() || words.contains(&word));
+        found.then(|| {
+            self.lines.next();
+            (at, word.to_owned(), rest.to_owned())
+        })
+    }
+
+    /// The steps that stand further in than this.
+    fn body(&mut self, depth: usize) -> Parsed<BodyId> {
+        let id = BodyId(self.schedule.bodies.len() as u32);
+        self.schedule.bodies.push(Vec::new());
+        let mut steps = Vec::new();
+        while let Some((depth, word, rest)) = self.inner(depth, &[]) {
+            steps.push(self.step(depth, &word, &rest).map_err(|problem| format!("{problem}: {word} {rest}"))?);
+        }
+        self.schedule.bodies[id.0 as usize] = steps;
+        Ok(id)
+    }
+
+    fn step(&mut self, depth: usize, word: &str, rest: &str) -> Parsed<Step> {
+        Ok(match word {
+            "let" => Step::Let(op(rest)?),
+            "do" => Step::Do(op(rest)?),
+            "own" => Step::Own(op(rest)?),
+            "send" => Step::Send(op(rest)?),
+            "end" => Step::End(op(rest)?),
+            "fill" => Step::Fill(number(rest)?.0),
+            "take" => Step::Take(number(rest)?.0),
+            "give" => Step::Give(numbers(rest)?),
+            "multiply" => Step::Multiply(Box::new(self.multiply(depth, rest)?)),
+            "strip" => self.strip(depth, rest)?,
+            "for" => {
+                let hoisted = self.hoisted(depth)?;
+                let ahead = self.ahead(depth)?;
+                let mut orbits = Vec::new();
+                while let Some((_, _, text)) = self.inner(depth, &["orbit"]) {
+                    let (carried, gives) = after(&text, "carried ")?.split_once(';').ok_or("no stages")?;
+                    let carried = numbers(carried)?.into_iter().map(|number| number as usize).collect();
+                    orbits.push(Orbit { product: op(&text)?, carried, gives: numbers(gives)? });
+                }
+                Step::For(Box::new(For { op: op(rest)?, hoisted, ahead, orbits, body: self.body(depth)? }))
+            }
+            "loop" => {
+                let hoisted = self.hoisted(depth)?;
+                Step::Loop(Box::new(Loop { op: op(rest)?, hoisted, body: self.body(depth)? }))
+            }
+            "if" => {
+                let quiet = rest.starts_with("quiet ");
+                let mut arms = vec![self.body(depth)?];
+                if self.lines.next_if_eq(&(depth, "else")).is_some() {
+                    arms.push(self.body(depth)?);
+                }
+                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, quiet }
+            }
+            _ => return Err("an unknown step".to_owned()),
+        })
+    }
+
+    fn strip(&mut self, depth: usize, rest: &str) -> Parsed<Step> {
+        let piece = number(after(rest, ", ")?)?.0 as usize;
+        let mut parts = Vec::new();
+        while let Some((_, word, text)) = self.inner(depth, &["piece", "name", "before"]) {
+            let part = match word.as_str() {
+                "piece" => Part::Piece,
+                "name" => Part::Name,
+                _ => Part::Before,
+            };
+            parts.push((op(&text)?, part));
+        }
+        // `strip as L0, …`
+        Ok(Step::Strip(Rc::new(Strip { layout: layout(rest)?, piece, parts })))
+    }
+
+    fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<Multiply> {
+        let (head, single) = match rest.split_once(':') {
+            Some((head, _)) => (head, numbers(head)?.pop()),
+            None => (rest, None),
+        };
+        let mut gives = head.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
+        if let Some(id) = single {
+            // The last number is the op's.
+            gives.pop();
+            return Ok(Multiply { gives, ..Multiply::of(OpId(id)) });
+        }
+        let (mut ops, mut issue) = (Vec::new(), Vec::new());
+        while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {
+            if word == "product" {
+                ops.push(op(&text)?);
+                continue;
+            }
+            for part in text.split(", ") {
+                let id = op(part)?;
+                let op = ops.iter().position(|&op| op == id).ok_or("a product that is not one of them")?;
+                issue.push(Issue { op, widens: part.ends_with("wider") });
+            }
+        }
+        Ok(Multiply { ops, issue, gives })
+    }
+
+    fn hoisted(&mut self, depth: usize) -> Parsed<Vec<(Value, LayoutId)>> {
+        let mut hoisted = Vec::new();
+        while let Some((_, _, text)) = self.inner(depth, &["hoist"]) {
+            let value = number(text.trim_start_matches('%'))?.0;
+            hoisted.push((Value(value), layout(&text)?));
+        }
+        Ok(hoisted)
+    }
+
+    fn ahead(&mut self, depth: usize) -> Parsed<Option<Rc<Ahead>>> {
+        let Some((depth, _, head)) = self.inner(depth, &["ahead"]) else { return Ok(None) };
+        let mut ahead = Ahead {
+            copies: Vec::new(),
+            slice: Vec::new(),
+            stage_bytes: number(after(&head, "stages of ")?)?.0 as usize,
+            stages: number(&head)?.0 as usize,
+            asynchronous: head.ends_with("at the head"),
+            own: head.ends_with("own elements"),
+        };
+        while let Some((_, word, text)) = self.inner(depth, &["scalar", "copy"]) {
+            if word == "scalar" {
+                ahead.slice.push(op(&text)?);
+                continue;
+            }
+            let (head, pieces) = text.split_once(", at ").ok_or("no pieces")?;
+            let places = numbers(pieces)?;
+            let piece = |at: &[u32]| Piece { slot: at[0] as usize, xor: at[1], offset: at[2] };
+            ahead.copies.push(Copy {
+                load: op(head)?,
+                offset: number(after(head, " +")?)?.0 as usize,
+                run: number(after(head, ": ")?)?.0 as usize,
+                thread: list(head, "thread")?,
+                pieces: places.chunks_exact(3).map(piece).collect(),
+            });
+        }
+        Ok(Some(Rc::new(ahead)))
+    }
+}

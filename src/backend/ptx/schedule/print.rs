@@ -1,0 +1,231 @@
+//! Schedules as text, for people and tests.
+//!
+//! A step is a line: what is done, the number of its op in the module, and the op. Values are numbered as in the module. Loops
+//! and branches have their bodies below them, further in.
+
+use std::fmt::{self, Display, Formatter, Write as _};
+
+use super::ahead::{Ahead, Copy};
+use super::data::{Acts, BodyId, Issue, LayoutId, Multiply, Part, Schedule, Step};
+use super::streams::Roles;
+use crate::ir::{Module, OpId, Type, Value};
+
+impl Display for Acts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Acts::All => "all",
+            Acts::Math => "math",
+            Acts::Load => "load",
+        })
+    }
+}
+
+impl Display for LayoutId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "L{}", self.0)
+    }
+}
+
+/// Items with this between them.
+pub fn join<T: Display>(items: impl IntoIterator<Item = T>, between: &str) -> String {
+    let mut text = String::new();
+    for item in items {
+        let _ = write!(text, "{}{item}", if text.is_empty() { "" } else { between });
+    }
+    text
+}
+
+impl Schedule {
+    /// The whole schedule of a module's entry.
+    pub fn to_text(&self, module: &Module) -> String {
+        let mut printer = Printer { schedule: self, module, text: String::new(), depth: 0 };
+        if let Some(roles) = &self.roles {
+            printer.roles(roles);
+        }
+        for agent in &self.agents {
+            let lane = if agent.acts == Acts::Load { ", one lane" } else { "" };
+            printer.line(format_args!("agent {}: warps {}..{}{lane}", agent.acts, agent.warps.start, agent.warps.end));
+        }
+        for agent in &self.agents {
+            printer.line(format_args!("program {}", agent.acts));
+            printer.body(agent.body);
+        }
+        for (id, layout) in self.layouts.iter().enumerate() {
+            let [register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()];
+            let shape = layout.shape();
+            printer.line(format_args!("layout L{id} {shape:?} register {register:?} lane {lane:?} warp {warp:?}"));
+        }
+        printer.text
+    }
+}
+
+struct Printer<'a> {
+    schedule: &'a Schedule,
+    module: &'a Module,
+    text: String,
+    depth: usize,
+}
+
+impl Printer<'_> {
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        let _ = writeln!(self.text, "{:depth$}{line}", "", depth = 2 * self.depth);
+    }
+
+    /// Rings and channels.
+    fn roles(&mut self, roles: &Roles) {
+        for (ring, plan) in roles.rings.iter().enumerate() {
+            let paired = if plan.paired { ", filled by pairs of blocks" } else { "" };
+            self.line(format_args!("ring {ring}: {} stages of {} bytes{paired}", plan.stages, plan.stage_bytes));
+        }
+        for (index, channel) in roles.channels.iter().enumerate() {
+            self.line(format_args!("channel {index}: ring {}, {} bytes", channel.ring, channel.bytes()));
+            self.depth += 1;
+            for load in &channel.loads {
+                let (tile, swizzle) = (tile_text(self.module, self.module.op(load.load).results[0]), load.map.swizzle);
+                let boxes = load.boxes.len();
+                self.line(format_args!(
+                    "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}",
+                    load.load.index(),
+                    load.offset
+                ));
+            }
+            self.depth -= 1;
+        }
+    }
+
+    fn body(&mut self, body: BodyId) {
+        self.depth += 1;
+        let schedule = self.schedule;
+        schedule.steps(body).iter().for_each(|step| self.step(step));
+        self.depth -= 1;
+    }
+
+    /// A line of a word and an op.
+    fn op(&mut self, what: impl Display, id: OpId) {
+        let op = self.op_text(id);
+        self.line(format_args!("{what} {}: {op}", id.index()));
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            &Step::Let(id) => self.op("let", id),
+            &Step::Do(id) => self.op("do", id),
+            &Step::Own(id) => self.op("own", id),
+            &Step::Send(id) => self.op("send", id),
+            &Step::End(id) => self.op("end", id),
+            Step::Multiply(plan) => self.multiply(plan),
+            Step::Fill(channel) => self.line(format_args!("fill {channel}")),
+            Step::Take(channel) => self.line(format_args!("take {channel}")),
+            Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
+            Step::Strip(strip) => {
+                self.line(format_args!("strip as {}, {} slots a piece", strip.layout, strip.piece));
+                self.depth += 1;
+                for &(id, part) in &strip.parts {
+                    let word = match part {
+                        Part::Piece => "piece",
+                        Part::Name => "name",
+                        Part::Before => "before",
+                    };
+                    self.op(word, id);
+                }
+                self.depth -= 1;
+            }
+            Step::For(step) => {
+                self.op("for", step.op);
+                self.depth += 1;
+                self.hoisted(&step.hoisted);
+                step.ahead.iter().for_each(|ahead| self.ahead(ahead));
+                for orbit in &step.orbits {
+                    let gives = join(&orbit.gives, ", ");
+                    let carried = join(&orbit.carried, ", ");
+                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.product.index()));
+                }
+                self.depth -= 1;
+                self.body(step.body);
+            }
+            Step::Loop(step) => {
+                self.op("loop", step.op);
+                self.depth += 1;
+                self.hoisted(&step.hoisted);
+                self.depth -= 1;
+                self.body(step.body);
+            }
+            Step::If { op, arms, quiet } => {
+                self.op(if *quiet { "if quiet" } else { "if" }, *op);
+                for (index, &arm) in arms.iter().enumerate() {
+                    if index > 0 {
+                        self.line(format_args!("else"));
+                    }
+                    self.body(arm);
+                }
+            }
+        }
+    }
+
+    /// A product, or several: each, and in which order they are issued.
+    fn multiply(&mut self, plan: &Multiply) {
+        let gives = join(&plan.gives, ", ");
+        let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
+        if let [op] = plan.ops[..] {
+            return self.op(format_args!("multiply{gives}"), op);
+        }
+        self.line(format_args!("multiply together{gives}"));
+        self.depth += 1;
+        plan.ops.iter().for_each(|&id| self.op("product", id));
+        let part = |issue: &Issue| {
+            let op = plan.ops.get(issue.op).map_or(u32::MAX, |op| op.0);
+            if issue.widens { format!("{op} wider") } else { op.to_string() }
+        };
+        self.line(format_args!("issue {}", join(plan.issue.iter().map(part), ", ")));
+        self.depth -= 1;
+    }
+
+    fn hoisted(&mut self, hoisted: &[(Value, LayoutId)]) {
+        for (value, layout) in hoisted {
+            self.line(format_args!("hoist %{} as {layout}", value.index()));
+        }
+    }
+
+    fn ahead(&mut self, ahead: &Ahead) {
+        let how = match (ahead.own, ahead.asynchronous) {
+            (true, _) => ", own elements",
+            (false, true) => ", products land at the head",
+            (false, false) => "",
+        };
+        self.line(format_args!("ahead {} stages of {} bytes{how}", ahead.stages, ahead.stage_bytes));
+        self.depth += 1;
+        for &id in &ahead.slice {
+            self.op("scalar", id);
+        }
+        for Copy { load, offset, run, thread, pieces } in &ahead.copies {
+            let pieces = join(pieces.iter().map(|piece| format!("{}^{}+{}", piece.slot, piece.xor, piece.offset)), " ");
+            self.line(format_args!("copy {} +{offset}: {run} elements, thread {thread:?}, at {pieces}", load.index()));
+        }
+        self.depth -= 1;
+    }
+
+    /// An op with its operands, and the type of what it gives.
+    fn op_text(&self, id: OpId) -> String {
+        let op = self.module.op(id);
+        let name = |value: &Value| format!("%{}", value.index());
+        let mut text = String::new();
+        if !op.results.is_empty() {
+            text += &format!("{} = ", join(op.results.iter().map(name), ", "));
+        }
+        text += op.code.spec().name;
+        if !op.operands.is_empty() {
+            text += &format!(" {}", join(op.operands.iter().map(name), ", "));
+        }
+        let tiles = op.results.iter().filter(|&&value| matches!(self.module.ty(value), Type::Tile { .. }));
+        let types = join(tiles.map(|&value| tile_text(self.module, value)), ", ");
+        if types.is_empty() { text } else { format!("{text} : {types}") }
+    }
+}
+
+fn tile_text(module: &Module, value: Value) -> String {
+    match module.ty(value) {
+        Type::Tile { elem, shape } if shape.is_empty() => elem.to_string(),
+        Type::Tile { elem, shape } => format!("{elem} {shape:?}"),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,75 @@
+//! Products that run on their own: which of them run on over the back edge of a loop, and beside which branches.
+
+use super::Context;
+use super::data::{Multiply, Orbit, Step};
+use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::pass::sums;
+
+impl Context<'_> {
+    /// The products of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
+    pub fn orbits_of(&self, id: OpId, steps: &[Step]) -> Vec<Orbit> {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let ops = &module.block(body).ops;
+        let Some(&exit) = ops.last() else { return Vec::new() };
+        // Where a branch leaves an iteration early, its products have landed.
+        if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.leaves_early(inner)) {
+            return Vec::new();
+        }
+        let products = steps.iter().filter_map(|step| match step {
+            Step::Multiply(plan) => Some(&**plan),
+            _ => None,
+        });
+        products.filter_map(|plan| self.orbit_of(plan, exit, body)).collect()
+    }
+
+    /// The way round of some of them, whose loop ends its iterations with `exit`.
+    fn orbit_of(&self, plan: &Multiply, exit: OpId, body: BlockId) -> Option<Orbit> {
+        let product = plan.last()?;
+        let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
+        if !runs_on(product) || self.bundles.with(product)[..] != plan.ops[..] {
+            return None;
+        }
+        let sums = sums(self.module, &plan.ops);
+        let carried = sums.iter().map(|sum| self.carried_sum(sum, body, exit)).collect::<Option<_>>()?;
+        Some(Orbit { product, carried, gives: plan.gives.clone() })
+    }
+
+    /// The position of the carried value that products add up on in place, from iteration to iteration, if there is one.
+    pub fn carried_sum(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<usize> {
+        let module = self.module;
+        let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
+        let position = module.block(body).args.iter().position(|&arg| arg == argument)?;
+        let carried = module.op(exit).operands.iter().position(|&value| value == result)?;
+        let once = |value: Value| self.use_counts[value.index()] == 1;
+        (position == carried + 1 && once(argument) && once(result)).then_some(carried)
+    }
+
+    /// Does a branch contain a `continue` of the loop around it?
+    fn leaves_early(&self, branch: OpId) -> bool {
+        self.module.op(branch).regions.iter().any(|&region| {
+            self.module.block(region).ops.iter().any(|&inner| match self.module.op(inner).code {
+                Opcode::Continue => true,
+                Opcode::If => self.leaves_early(inner),
+                _ => false,
+            })
+        })
+    }
+
+    /// Are there two branches that only compute, so that products may run on beside them?
+    pub fn is_quiet(&self, id: OpId) -> bool {
+        let regions = &self.module.op(id).regions;
+        let mut quiet = regions.len() == 2;
+        for &region in regions {
+            self.module.walk(region, &mut |inner| {
+                quiet &= match self.module.op(inner).code {
+                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
+                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
+                    code => code.is_elementwise(),
+                };
+            });
+        }
+        quiet
+    }
+}

@@ -1,0 +1,104 @@
+//! Room in shared memory beside stages: what operands and layout changes take.
+
+use std::collections::HashSet;
+
+use super::Context;
+use crate::backend::ptx::infer::{Source, stored};
+use crate::backend::ptx::mma::OperandPlan;
+use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::layout::{Conversion, Layout};
+
+/// Alignment of an operand: a whole swizzle pattern.
+const ALIGN: usize = 1024;
+/// Shared memory that is left for layout changes, if there are any.
+const CONVERSION_BYTES: u32 = 32 << 10;
+/// Elements of a part of a large tile that is printed.
+pub const PRINTED_PART: usize = 512;
+/// Shared memory that printing needs.
+pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
+
+impl Context<'_> {
+    /// Shared memory for operands that are not fetched ahead and for layout changes, perhaps also for stores by the
+    /// copy engine.
+    pub fn other_shared_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool) -> u32 {
+        let module = self.module;
+        let mut operands = 0;
+        let mut converts = 0;
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            match op.code {
+                Opcode::MmaF | Opcode::MmaI => {
+                    let fetched = |value| self.load_behind(value).is_some_and(fetched);
+                    operands = operands.max(self.operand_bytes(&self.bundles.with(id), &fetched));
+                }
+                Opcode::StoreView | Opcode::AtomicRedView => {
+                    let value = stored(op);
+                    let boxed = self.boxed.contains(&id);
+                    let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
+                        _ if boxed && !boxes => false,
+                        (Some(natural), Some(access)) => !natural.is_same(access) || boxed,
+                        _ => false,
+                    };
+                    if moved {
+                        let bits = self.element_type(value).storage_bits() as usize;
+                        converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
+                    }
+                }
+                Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
+                Opcode::Print => converts = converts.max(PRINT_BYTES),
+                code if code.is_elementwise() => {
+                    let Some(layout) = self.inference.layout(op.results[0]) else { return };
+                    let each = op.operands.iter().map(|&operand| self.conversion_bytes(operand, layout));
+                    converts = each.fold(converts, u32::max);
+                }
+                _ => {}
+            }
+        });
+        let blocks = self.options.occupancy.unwrap_or(1).max(1);
+        operands + converts.min(CONVERSION_BYTES / (blocks * blocks))
+    }
+
+    /// Shared memory that brings a value to another layout, at its best.
+    fn conversion_bytes(&self, value: Value, wanted: &Layout) -> u32 {
+        let maker = self.module.defining_op(value);
+        match (self.inference.source(value), maker, self.inference.natural(value)) {
+            (_, _, Some(natural)) if self.inference.num_elements(value) > 1 => {
+                let bits = self.element_type(value).storage_bits();
+                match Conversion::plan(&natural, wanted, bits, CONVERSION_BYTES as usize) {
+                    Some(Conversion::Shared(plan)) => plan.bytes as u32,
+                    _ => 0,
+                }
+            }
+            (Source::Virtual, Some(id), _) => {
+                self.conversion_bytes(self.module.op(id).operands[0], &self.inference.demand(id, wanted))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bytes of shared memory of the operands of products that are issued together, but for those that are there or need
+    /// none.
+    pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
+        let mut seen = HashSet::new();
+        let mut bytes = 0;
+        for &id in members {
+            let Some(Ok(plan)) = self.inference.products.get(&id) else { continue };
+            let operands = &self.module.op(id).operands;
+            for (&operand, (plan, is_left)) in operands.iter().zip([(&plan.a, true), (&plan.b, false)]) {
+                if !is_there(operand) && seen.insert((operand, is_left)) && !self.comes_in_registers(operand, plan) {
+                    bytes += plan.shared.bytes().next_multiple_of(ALIGN) as u32;
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Does an operand need no shared memory?
+    fn comes_in_registers(&self, operand: Value, plan: &OperandPlan) -> bool {
+        let (Some(wanted), Some(natural)) = (&plan.registers, self.inference.natural(operand)) else { return false };
+        matches!(
+            Conversion::plan(&natural, wanted, plan.dtype.storage_bits(), 0),
+            Some(Conversion::Identity | Conversion::Registers(_))
+        )
+    }
+}

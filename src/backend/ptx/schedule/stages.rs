@@ -1,0 +1,131 @@
+//! Rings: which channels share one, and how many stages each has.
+
+use super::Context;
+use super::streams::{Channel, Repeats, RingPlan, Roles};
+use super::structure::Structure;
+use crate::backend::ptx::shared::SharedMemory;
+use crate::ir::{BlockId, OpId};
+
+/// Stages with which an innermost loop runs far enough ahead that other loads may have theirs.
+const AHEAD_STAGES: u32 = 4;
+/// Most stages of a ring; more do not hide more.
+const MOST_STAGES: u32 = 8;
+/// Shared memory for barriers, and lost to alignment.
+const SLACK_BYTES: u32 = 2 << 10;
+
+/// Bytes of all stages.
+fn used_bytes(rings: &[RingPlan]) -> u32 {
+    rings.iter().map(|ring| ring.stages * ring.stage_bytes).sum()
+}
+
+impl Context<'_> {
+    /// Divides shared memory among the rings; false if it is too small for one stage each.
+    ///
+    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
+    /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
+    /// get the rest.
+    pub fn choose_stages(
+        &self,
+        body: BlockId,
+        roles: &mut Roles,
+        structure: &Structure,
+        shared: &SharedMemory,
+    ) -> bool {
+        let streamed = |load| roles.members.contains_key(&load);
+        let rest = self.other_shared_bytes(body, &streamed, true) + SLACK_BYTES;
+        let Some(room) = self.room_for_stages(shared).checked_sub(rest) else { return false };
+        self.share_rings(roles, structure);
+        for ring in &mut roles.rings {
+            ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
+        }
+        if used_bytes(&roles.rings) > room {
+            roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
+        }
+        if used_bytes(&roles.rings) > room {
+            return false;
+        }
+        let wanted: Vec<u32> = (0..roles.rings.len()).map(|ring| self.stages_of_ring(roles, ring)).collect();
+        for (repeats, limit) in [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, 2), (Repeats::Inner, u32::MAX)] {
+            let mut grown = true;
+            while std::mem::take(&mut grown) {
+                for (index, &wanted) in wanted.iter().enumerate() {
+                    let fits = used_bytes(&roles.rings) + roles.rings[index].stage_bytes <= room;
+                    let ring = &mut roles.rings[index];
+                    let most = if repeats == Repeats::Outer { limit } else { limit.min(wanted) };
+                    if ring.repeats == repeats && ring.stages < most && fits {
+                        ring.stages += 1;
+                        grown = true;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Stages that a ring in an innermost loop should have.
+    fn stages_of_ring(&self, roles: &Roles, ring: usize) -> u32 {
+        let channels = roles.channels.iter().filter(|channel| channel.ring == ring);
+        let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
+        self.options.stages.or_else(|| self.stages_by_latency(loads)).unwrap_or(MOST_STAGES).max(2)
+    }
+
+    /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
+    /// round; best are channels of the same array, such as a loop and what was peeled off it.
+    fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
+        let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
+        let is_inner = |block: BlockId| {
+            // A loop that contains another channel's loop is an outer one.
+            self.loop_of(block, structure).is_some_and(|around| {
+                let inside = |&other: &BlockId| {
+                    self.loop_of(other, structure).is_some_and(|l| l != around && self.contains(around, l))
+                };
+                !blocks.iter().any(inside)
+            })
+        };
+        let mut shared: Vec<Vec<usize>> = Vec::new();
+        for (index, channel) in roles.channels.iter().enumerate() {
+            let fits = |alike: bool, users: &Vec<usize>| {
+                let users = users.iter().map(|&user| &roles.channels[user]);
+                users.clone().all(|user| {
+                    user.stage_bytes == channel.stage_bytes
+                        && (!alike || user.has_loads_of(channel))
+                        && (alike || is_inner(user.block) == is_inner(channel.block))
+                        && self.are_apart(user, channel, structure)
+                })
+            };
+            let found = shared.iter().position(|users| fits(true, users));
+            match found.or_else(|| shared.iter().position(|users| fits(false, users))) {
+                Some(ring) => shared[ring].push(index),
+                None => shared.push(vec![index]),
+            }
+        }
+        for (ring, users) in shared.iter().enumerate() {
+            users.iter().for_each(|&user| roles.channels[user].ring = ring);
+            let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
+            let mut around = users.iter().map(|&user| blocks[user]);
+            let repeats = if nested || around.clone().any(is_inner) {
+                Repeats::Inner
+            } else if around.any(|block| self.loop_of(block, structure).is_some()) {
+                Repeats::Outer
+            } else {
+                Repeats::Once
+            };
+            let stage_bytes = roles.channels[users[0]].stage_bytes;
+            roles.rings.push(RingPlan { stage_bytes, stages: 1, paired: false, repeats });
+        }
+    }
+
+    /// Is one channel done with its stage before the other one takes any? (The product that used it may still
+    /// run, unless they stand in blocks of which neither contains the other.)
+    fn are_apart(&self, a: &Channel, b: &Channel, structure: &Structure) -> bool {
+        let outside = |outer: &Channel, inner: &Channel| match self.op_around(outer.block, inner.block, structure) {
+            Some(op) => {
+                let ops = &self.module.block(outer.block).ops;
+                let place = |id: OpId| ops.iter().position(|&other| other == id);
+                place(op) < place(outer.loads[0].load) || place(op) > place(outer.last)
+            }
+            None => true,
+        };
+        a.block != b.block && outside(a, b) && outside(b, a)
+    }
+}

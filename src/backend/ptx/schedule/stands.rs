@@ -1,0 +1,143 @@
+//! Where tiles stand in the stages of rings: what has to hold of that.
+
+use std::collections::HashMap;
+
+use super::Context;
+use super::checked::Checked;
+use super::streams::{Channel, Roles, Streamed};
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::mma::Panels;
+use crate::ir::{BlockId, OpId, Opcode};
+
+/// Rows of a swizzle pattern.
+const PATTERN_ROWS: i64 = 8;
+
+/// Bytes from the first to the one behind the last.
+type Bytes = (i64, i64);
+
+impl Context<'_> {
+    /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
+    /// announced?
+    pub fn check_stages(&self, body: BlockId, roles: &Roles) -> Checked {
+        let wanted = self.wanted_panels(body);
+        for (index, channel) in roles.channels.iter().enumerate() {
+            let fault = |what: String| Err(format!("channel {index}: {what}"));
+            if roles
+                .rings
+                .get(channel.ring)
+                .is_none_or(|ring| ring.stages == 0 || ring.stage_bytes < channel.stage_bytes)
+            {
+                return fault(format!("ring {} has no stage of {} bytes", channel.ring, channel.stage_bytes));
+            }
+            let filled = match self.filled(channel) {
+                Ok(filled) => filled,
+                Err(problem) => return fault(problem),
+            };
+            for load in &channel.loads {
+                let id = load.load.index();
+                let Some(panels) = wanted.get(&load.load) else { return fault(format!("no product reads op {id}")) };
+                let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.stands_with(load, other));
+                if !comes || !stands(load, *panels, &filled) {
+                    return fault(format!("op {id} does not stand where it is read"));
+                }
+                if roles.members.get(&load.load) != Some(&index) {
+                    return fault(format!("op {id} is of another channel"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How products want the tiles of loads.
+    fn wanted_panels(&self, body: BlockId) -> HashMap<OpId, Panels> {
+        let mut wanted = HashMap::new();
+        self.module.walk(body, &mut |id| {
+            let op = self.module.op(id);
+            let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
+            if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+                return;
+            }
+            for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
+                let panels = self.load_behind(operand).zip(plan.panels);
+                wanted.extend(panels);
+            }
+        });
+        wanted
+    }
+
+    /// The bytes of a stage that the boxes of a channel fill, in order.
+    fn filled(&self, channel: &Channel) -> Result<Vec<Bytes>, String> {
+        let mut filled: Vec<Bytes> = Vec::new();
+        for load in &channel.loads {
+            let bytes = box_bytes(load);
+            if bytes * load.boxes.len() as i64 != i64::from(load.bytes) {
+                return Err(format!("op {} announces {} bytes of other boxes", load.load.index(), load.bytes));
+            }
+            for at in self.places(load)? {
+                filled.push((at, at + bytes));
+            }
+        }
+        filled.sort_unstable();
+        let meets = filled.windows(2).any(|pair| pair[0].1 > pair[1].0);
+        if meets || filled.last().is_some_and(|last| last.1 > i64::from(channel.stage_bytes)) {
+            return Err("boxes that meet, or reach out of the stage".to_owned());
+        }
+        Ok(filled)
+    }
+
+    /// Does a tile without boxes stand in those of another one, as far behind it as in the array?
+    fn stands_with(&self, load: &Streamed, other: &Streamed) -> bool {
+        let (span, behind) = (span_of(other), i64::from(load.offset) - i64::from(other.offset));
+        let axes = 0..self.module.shape(self.module.op(load.load).results[0]).len();
+        let mut lies = axes.map(|axis| self.lies_behind(load.load, other.load, axis, behind / span.max(1)));
+        !other.boxes.is_empty() && load.rows == other.rows && behind % span == 0 && lies.any(|lies| lies)
+    }
+
+    /// Where the boxes of a load begin, if each stands where its part of the tile belongs.
+    fn places(&self, load: &Streamed) -> Result<Vec<i64>, String> {
+        let view = self.module.op(load.load).group(0)[0];
+        let shape = ViewShape::of(self.module, view);
+        let fastest = shape.and_then(|shape| contiguous_axis(self.module, &shape)).ok_or("a view without rows")?;
+        let span = span_of(load);
+        let place = |part: &super::Box| {
+            let along = part.place[fastest] * i64::from(load.map.element.bytes());
+            let row: i64 = part.place.iter().sum::<i64>() - part.place[fastest];
+            let right = span > 0 && along % span == 0 && i64::from(part.at) == along * load.rows + row * span;
+            let fault = || format!("a box of op {} stands elsewhere than its part of the tile", load.load.index());
+            right.then(|| i64::from(load.offset) + i64::from(part.at)).ok_or_else(fault)
+        };
+        let high = box_bytes(load) / span.max(1);
+        let row = |part: &super::Box| part.place.iter().sum::<i64>() - part.place[fastest] + high;
+        if load.boxes.iter().map(row).max().is_some_and(|rows| rows != load.rows) {
+            return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
+        }
+        load.boxes.iter().map(place).collect()
+    }
+}
+
+/// Bytes of a row of a box.
+fn span_of(load: &Streamed) -> i64 {
+    let row = load.map.dims.first().map_or(0, |dim| dim.boxed);
+    i64::from(row) * i64::from(load.map.element.bytes())
+}
+
+fn box_bytes(load: &Streamed) -> i64 {
+    let count: i64 = load.map.dims.iter().map(|dim| i64::from(dim.boxed)).product();
+    count * i64::from(load.map.element.bytes())
+}
+
+/// Does a tile stand where a product reads it, wholly, and where patterns of swizzles begin?
+fn stands(load: &Streamed, wanted: Panels, filled: &[Bytes]) -> bool {
+    let span = wanted.span;
+    let first = i64::from(load.offset);
+    let mut panels = (0..wanted.count).map(|panel| {
+        let from = first + panel * load.rows * span;
+        (from, from + wanted.rows * span)
+    });
+    span_of(load) == span && first % (PATTERN_ROWS * span) == 0 && panels.all(|panel| is_filled(panel, filled))
+}
+
+fn is_filled((from, to): Bytes, filled: &[Bytes]) -> bool {
+    let end = filled.iter().fold(from, |end, part| if part.0 <= end { end.max(part.1) } else { end });
+    end >= to
+}

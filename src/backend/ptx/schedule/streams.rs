@@ -1,0 +1,130 @@
+//! What is streamed, as data: loads that arrive together in channels, and the rings of stages that these go through.
+
+use std::collections::{HashMap, HashSet};
+
+use super::pairs::Pairs;
+use crate::backend::ptx::tensor_map::TensorMap;
+use crate::ir::{BlockId, OpId, Value};
+
+/// What is streamed.
+#[derive(Clone)]
+pub struct Roles {
+    /// Loads that arrive together, in program order.
+    pub channels: Vec<Channel>,
+    /// The rings.
+    pub rings: Vec<RingPlan>,
+    /// Channel of each streamed load.
+    pub members: HashMap<OpId, usize>,
+    /// Ops that the producer runs.
+    pub slice: HashSet<OpId>,
+    /// Carried values and results of region ops that the producer needs.
+    pub carried: HashSet<Value>,
+    /// What pairs of tile blocks share, if they are launched in pairs.
+    pub pairs: Option<Pairs>,
+}
+
+impl Roles {
+    /// Where the tile of a load stands, if it is streamed.
+    pub fn place_of(&self, load: OpId) -> Option<Place> {
+        let channel = *self.members.get(&load)?;
+        let streamed = self.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
+        Some(Place { channel, offset: streamed.offset, rows: streamed.rows })
+    }
+
+    /// The channels that are done with their stages after this op of a block.
+    pub fn given_by(&self, id: OpId) -> Vec<u32> {
+        let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last == id);
+        given.map(|(index, _)| index as u32).collect()
+    }
+}
+
+/// Loads that arrive together.
+#[derive(Clone)]
+pub struct Channel {
+    /// The block that they stand in.
+    pub block: BlockId,
+    /// In program order.
+    pub loads: Vec<Streamed>,
+    /// Bytes of a stage.
+    pub stage_bytes: u32,
+    /// The ring that they go through.
+    pub ring: usize,
+    /// The last op of the block that uses them (or has a region that does).
+    pub last: OpId,
+    /// Some use is in a region of its own: the tile is waited for where it is loaded.
+    pub early: bool,
+}
+
+/// Stages of shared memory. Channels of loops that follow each other share a ring: the producer may then
+/// fill stages for the next loop before the one before has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct RingPlan {
+    /// Bytes of a stage.
+    pub stage_bytes: u32,
+    /// Number of stages.
+    pub stages: u32,
+    /// A pair of tile blocks fills them together.
+    pub paired: bool,
+    /// How often its loads are made.
+    pub repeats: Repeats,
+}
+
+/// How often the loads of a ring are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// Once.
+    Once,
+    /// In each iteration of a loop that contains other loops with loads.
+    Outer,
+    /// Again and again while others stay.
+    Inner,
+}
+
+/// A load that the producer makes.
+#[derive(Clone)]
+pub struct Streamed {
+    /// The op.
+    pub load: OpId,
+    /// Where its tile stands in a stage.
+    pub offset: u32,
+    /// What the copy engine is told.
+    pub map: TensorMap,
+    /// The parts of its tile, and of those that stand with it; none of a tile that stands with another one.
+    pub boxes: Vec<Box>,
+    /// Bytes of these boxes.
+    pub bytes: u32,
+    /// Rows of the panels that it stands in.
+    pub rows: i64,
+}
+
+/// Where a streamed tile stands in a stage.
+pub struct Place {
+    /// The loads that it arrives with.
+    pub channel: usize,
+    /// Its first byte.
+    pub offset: u32,
+    /// Rows of its panels.
+    pub rows: i64,
+}
+
+/// A box that the copy engine moves at once.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Box {
+    /// Its first element in the tile, by tile dimension.
+    pub place: Vec<i64>,
+    /// Its first byte within the tile's place in the stage.
+    pub at: u32,
+}
+
+impl Channel {
+    /// Bytes that arrive in a stage.
+    pub fn bytes(&self) -> u32 {
+        self.loads.iter().map(|load| load.bytes).sum()
+    }
+
+    /// Do both load the same boxes of the same arrays?
+    pub fn has_loads_of(&self, other: &Channel) -> bool {
+        let same = |(a, b): (&Streamed, &Streamed)| a.map == b.map && a.boxes == b.boxes;
+        self.loads.len() == other.loads.len() && self.loads.iter().zip(&other.loads).all(same)
+    }
+}

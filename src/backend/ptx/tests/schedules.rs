@@ -1,0 +1,398 @@
+//! Schedules: as text and back, and what the checker says when something is left out, put elsewhere or changed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::rc::Rc;
+
+use super::clusters::PAIRS;
+use super::*;
+use crate::backend::ptx::schedule::{Context, Multiply, Orbit, Roles, Schedule, Step};
+use crate::backend::ptx::{build_with, lower};
+use crate::ir::{BlockId, OpId};
+use crate::pass;
+
+/// Shows the schedule of a kernel to `look`, if it can be lowered.
+fn planned(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    look: &mut dyn FnMut(&Context<'_>, BlockId, &Schedule),
+) {
+    let Ok(Some(apart)) = pass::apart(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else { return };
+    let entry = &apart.entries[0];
+    build_with(&apart, entry, target, options, &mut |module, entry, inference| {
+        let lowering = lower::lowered(module, entry, inference, "k", options);
+        if lowering.is_right() {
+            look(lowering.context(), entry.body, lowering.schedule());
+        }
+    });
+}
+
+/// The kernels of `tests/data/golden`, and of other tests here.
+fn kernels() -> Vec<(String, Module, CompileOptions)> {
+    let plain = CompileOptions::default();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "mlir") && path.to_string_lossy().contains("_13.4"));
+    paths.sort();
+    let mut kernels = Vec::new();
+    for path in paths {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let Ok(mut module) = Module::parse(&name, &text) else { continue };
+        if module.entries.len() == 1 {
+            pass::optimize(&mut module);
+            kernels.push((name, module, plain));
+        }
+    }
+    assert!(kernels.len() > 20, "golden kernels");
+    kernels.extend(products::modules().into_iter().map(|module| ("product".to_owned(), module, plain)));
+    kernels.extend(clusters::modules().into_iter().map(|module| ("pair".to_owned(), module, PAIRS)));
+    for tile in [1024, 1 << 14] {
+        kernels.push((format!("vadd {tile}"), large(tile), plain));
+    }
+    kernels.push(("copies ahead".to_owned(), sums(), plain));
+    kernels.push(("lookups".to_owned(), lookups(), plain));
+    for keys in [128, 96] {
+        kernels.push((format!("products that depend, {keys}"), dependent_products(false, keys), plain));
+    }
+    kernels.push(("branch beside products".to_owned(), dependent_products(true, 128), plain));
+    kernels
+}
+
+/// A sum of two vectors by tiles of so many elements.
+fn large(tile: i32) -> Module {
+    let mut k = Kernel::new("vadd");
+    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F32, 1, true)).collect();
+    let i = k.bids()[0];
+    let views: Vec<Value> = arrays.iter().map(|a| k.partition(a, &[tile], &[0])).collect();
+    let (a, b) = (k.load(views[0], &[i]), k.load(views[1], &[i]));
+    let sum = k.op(Opcode::AddF, &[a, b]);
+    k.store(sum, views[2], &[i]);
+    k.finish()
+}
+
+/// Sums over tiles of a loop.
+fn sums() -> Module {
+    let mut k = Kernel::new("sums");
+    let arrays = [(); 2].map(|()| k.array(DType::F32, 1, true));
+    let [x, y] = arrays.map(|array| k.partition(&array, &[1024], &[0]));
+    let i = k.bids()[0];
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[1024]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[1024]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let place = k.op(Opcode::AddI, &[args[0], i]);
+    let tile = k.load(x, &[place]);
+    let sum = k.op(Opcode::AddF, &[args[1], tile]);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[i]);
+    k.finish()
+}
+
+/// Elements of the tiles of a loop by their positions, added up; and how often each position is asked for.
+fn lookups() -> Module {
+    let mut k = Kernel::new("lookups");
+    let (table, places) = (k.array(DType::F32, 2, true), k.array(DType::I32, 2, true));
+    let (sums, counts) = (k.array(DType::F32, 2, true), k.array(DType::I32, 1, true));
+    let [x, at, y] = [table, places, sums].map(|array| k.partition(&array, &[16, 64], &[0, 1]));
+    let z = k.partition(&counts, &[128], &[0]);
+    let i = k.bids()[0];
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let positions = k.load(at, &[i, zero]);
+    let start = k.b.splat(DType::F32, 0, &[16, 64]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[16, 64]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let tile = k.load(x, &[args[0], i]);
+    let found = k.b.simple(Opcode::Gather, &[tile, positions], vec![Attr::Dim(1)], state);
+    let sum = k.op(Opcode::AddF, &[args[1], found]);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[i, zero]);
+    let ty = k.tile(DType::I32, &[128]);
+    let flat = k.shaped(Opcode::Reshape, positions, &[1024], vec![]);
+    let counted = k.b.simple(Opcode::Histogram, &[flat], vec![], ty);
+    k.store(counted, z, &[i]);
+    k.finish()
+}
+
+fn each_schedule(mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule)) {
+    for (name, module, options) in kernels() {
+        for target in [Target::SM_80, Target::SM_90A] {
+            planned(&module, target, &options, &mut |context, body, schedule| {
+                look(&format!("{name} for {target}"), context, body, schedule);
+            });
+        }
+    }
+}
+
+#[test]
+fn text_says_all_of_a_schedule() {
+    let (mut count, mut words) = (0, HashSet::new());
+    each_schedule(|name, context, _, schedule| {
+        let text = schedule.to_text(context.module);
+        let back = Schedule::parse(&text, schedule.roles.clone()).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+        assert_eq!((&back.agents, &back.bodies), (&schedule.agents, &schedule.bodies), "{name}:\n{text}");
+        assert_eq!(back.to_text(context.module), text, "{name}");
+        words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
+        count += 1;
+    });
+    assert!(count > 80, "{count} schedules");
+    for word in ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"]
+    {
+        assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
+    }
+}
+
+/// Changed schedules, each with what was changed. What is only slower, or the same, is not among them.
+fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    for body in 0..schedule.bodies.len() {
+        for at in 0..schedule.bodies[body].len() {
+            let step = &schedule.bodies[body][at];
+            let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
+                let mut changed = schedule.clone();
+                change(&mut changed.bodies[body]);
+                mutants.push((what, changed));
+            };
+            let kind = match step {
+                Step::Take(_) | Step::Fill(_) | Step::Give(_) => "a step of a ring is dropped",
+                _ => "a step is dropped",
+            };
+            change(kind, &|steps| drop(steps.remove(at)));
+            change("a step is done twice", &|steps| steps.insert(at, steps[at].clone()));
+            let next = schedule.bodies[body].get(at + 1);
+            if next.is_some_and(|next| needs(context, schedule, next, step)) {
+                change("a step comes after what needs it", &|steps| steps.swap(at, at + 1));
+            }
+            if let Step::Multiply(plan) = step
+                && let [first, rest @ ..] = &plan.ops[..]
+                && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.gives))
+            {
+                let single = Multiply { gives: plan.gives.clone(), ..Multiply::of(*first) };
+                let rest = rest.iter().map(|&id| Step::Multiply(Box::new(Multiply::of(id))));
+                let parts: Vec<Step> = [Step::Multiply(Box::new(single))].into_iter().chain(rest).collect();
+                change("stages come back before the last product", &|steps| {
+                    steps.splice(at..=at, parts.clone());
+                });
+            }
+            for (what, other) in instead(context, step) {
+                change(what, &|steps| steps[at] = other.clone());
+            }
+        }
+    }
+    mutants
+}
+
+/// Steps that are wrong in place of this one.
+fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
+    let mut others: Vec<(&'static str, Step)> = Vec::new();
+    match step {
+        Step::Take(channel) => others.push(("another channel", Step::Take(channel + 1))),
+        Step::Fill(channel) => others.push(("another channel", Step::Fill(channel + 1))),
+        Step::Give(channels) => others.push(("another channel", Step::Give(vec![channels[0] + 1]))),
+        Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
+            others.push((what, Step::Multiply(Box::new(plan))));
+        }),
+        &Step::Do(id) | &Step::Own(id) | &Step::Send(id) => others.push(("nothing is done", Step::Let(id))),
+        &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
+            others.push(("a tile that is fetched is loaded", Step::Do(id)));
+        }
+        Step::If { op, arms, quiet: false } => {
+            others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), quiet: true }));
+        }
+        Step::For(step) => {
+            let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::For)| {
+                let mut changed = step.clone();
+                change(&mut changed);
+                others.push((what, Step::For(changed)));
+            };
+            for at in 0..step.orbits.len() {
+                with("a product carries no stage", &|step| step.orbits[at].gives = vec![7]);
+                with("a product adds to another value", &|step| step.orbits[at].carried[0] += 1);
+                with("a sum is not carried", &|step| step.orbits[at].carried.clear());
+                if step.orbits[at].carried.len() > 1 {
+                    with("sums change places", &|step| step.orbits[at].carried.swap(0, 1));
+                }
+            }
+            if let Some(Orbit { carried, gives, .. }) = step.orbits.first().cloned() {
+                let other = context.module.block(context.module.entries[0].body).ops[0];
+                with("another op is in orbit", &|step| {
+                    step.orbits[0] = Orbit { product: other, carried: carried.clone(), gives: gives.clone() };
+                });
+            }
+            let Some(ahead) = &step.ahead else { return others };
+            let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
+                let mut changed = crate::backend::ptx::schedule::Ahead::clone(ahead);
+                change(&mut changed);
+                with(what, &|step| step.ahead = Some(Rc::new(changed.clone())));
+            };
+            with_ahead("one stage", &|ahead| ahead.stages = 1);
+            with_ahead("more stages than fit", &|ahead| ahead.stages = 1 << 14);
+            with_ahead("stages do not begin where they should", &|ahead| ahead.stage_bytes -= 1);
+            with_ahead("stages are too small", &|ahead| ahead.stage_bytes -= ahead.stage_bytes.min(1024));
+            with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].offset += 1024);
+            with_ahead("threads' elements for operands", &|ahead| ahead.own = !ahead.own);
+            if ahead.asynchronous {
+                with_ahead("products need not land", &|ahead| ahead.asynchronous = false);
+            }
+            with_ahead("a piece is not copied", &|ahead| {
+                let pieces = &mut ahead.copies[0].pieces;
+                pieces.truncate(pieces.len() - 1);
+            });
+            with_ahead("nothing is copied", &|ahead| drop(ahead.copies.pop()));
+            if !ahead.slice.is_empty() {
+                with_ahead("an index is not computed", &|ahead| ahead.slice.truncate(ahead.slice.len() - 1));
+            }
+            with("no copies ahead", &|step| step.ahead = None);
+        }
+        _ => {}
+    }
+    others
+}
+
+/// Rings and channels that are wrong in place of these.
+fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    let Some(roles) = &schedule.roles else { return mutants };
+    let mut with = |what, change: &dyn Fn(&mut Roles)| {
+        let mut changed = Roles::clone(roles);
+        change(&mut changed);
+        mutants.push((what, Schedule { roles: Some(Rc::new(changed)), ..schedule.clone() }));
+    };
+    for (at, channel) in roles.channels.iter().enumerate() {
+        with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
+        with("a ring has no stages", &|roles| roles.rings[channel.ring].stages = 0);
+        with("stages of a ring are too small", &|roles| roles.rings[channel.ring].stage_bytes -= 1024);
+        for load in 0..channel.loads.len() {
+            with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].offset += channel.stage_bytes);
+            if channel.loads[load].boxes.is_empty() {
+                with("a neighbour stands elsewhere", &|roles| roles.channels[at].loads[load].offset += 1024);
+            }
+            with("other bytes are announced", &|roles| roles.channels[at].loads[load].bytes += 16);
+            with("a panel has other rows", &|roles| roles.channels[at].loads[load].rows += 8);
+            with("a load is of another channel", &|roles| {
+                *roles.members.get_mut(&channel.loads[load].load).unwrap() += 1
+            });
+            for place in 0..channel.loads[load].boxes.len() {
+                with("a box is left out", &|roles| drop(roles.channels[at].loads[load].boxes.remove(place)));
+                with("a box stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[place].at += 128);
+                with("a box brings another part", &|roles| roles.channels[at].loads[load].boxes[place].place[0] += 8);
+            }
+        }
+    }
+    mutants
+}
+
+/// Groups of products that are wrong in place of this one.
+fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(&'static str, Multiply)) {
+    let mut with = |what, change: &dyn Fn(&mut Multiply)| {
+        let mut changed = plan.clone();
+        change(&mut changed);
+        add(what, changed);
+    };
+    if let Some(&first) = plan.gives.first() {
+        with("a product gives nothing back", &|plan| plan.gives.clear());
+        with("another channel", &|plan| plan.gives = vec![first + 1]);
+        with("a stage is given back twice", &|plan| plan.gives.push(first));
+    }
+    with("a product is not issued", &|plan| plan.issue.truncate(plan.issue.len() - 1));
+    with("a product is issued twice", &|plan| plan.issue.push(plan.issue[0]));
+    with("a product is wider than nothing", &|plan| plan.issue[0].widens = true);
+    if plan.ops.len() > 1 {
+        with("a product of a group is left out", &|plan| {
+            let last = plan.ops.len() - 1;
+            plan.ops.pop();
+            plan.issue.retain(|issue| issue.op != last);
+        });
+    }
+    for at in 1..plan.issue.len() {
+        let [before, this] = [at - 1, at].map(|at| plan.ops[plan.issue[at].op]);
+        let module = context.module;
+        if module.op(this).operands[0] != module.op(before).operands[0] {
+            with("products of different operands are one instruction", &|plan| plan.issue[at].widens = true);
+        }
+        if module.op(this).operands[2] == module.op(before).results[0] {
+            with("a product adds to what is not there yet", &|plan| plan.issue.swap(at - 1, at));
+        }
+    }
+}
+
+/// All that a step does, also in its bodies.
+fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
+    let mut ops = match step {
+        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => vec![id],
+        Step::Multiply(plan) => plan.ops.clone(),
+        &Step::If { op, .. } => vec![op],
+        Step::Strip(strip) => strip.ops().collect(),
+        Step::For(step) => vec![step.op],
+        Step::Loop(step) => vec![step.op],
+        Step::Take(_) | Step::Fill(_) | Step::Give(_) => Vec::new(),
+    };
+    for &body in step.bodies() {
+        ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
+    }
+    ops
+}
+
+/// Does a product read a stage of one of these channels?
+fn reads_stage_of(context: &Context<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
+    let Some(roles) = &schedule.roles else { return false };
+    let loads = context.module.op(id).operands.iter().filter_map(|&value| context.load_behind(value));
+    let mut behind = loads.filter_map(|load| roles.members.get(&load));
+    behind.any(|&channel| channels.contains(&(channel as u32)))
+}
+
+/// Does a step need another one that comes before it?
+fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) -> bool {
+    let module = context.module;
+    let of_channel = |channel: u32, step: &Step| {
+        let reads = |id: &OpId| {
+            let multiplies = matches!(module.op(*id).code, Opcode::MmaF | Opcode::MmaI);
+            multiplies && reads_stage_of(context, schedule, *id, &[channel])
+        };
+        all_ops(schedule, step).iter().any(reads)
+    };
+    match (early, late) {
+        (&Step::Take(channel), late) => return of_channel(channel, late),
+        (early, Step::Give(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
+        _ => {}
+    }
+    // Of the agent that loads, loops carry only what it needs.
+    let is_loaders =
+        schedule.agents.len() > 1 && matches!(late, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
+    let made: HashSet<Value> = all_ops(schedule, early).iter().flat_map(|&id| module.op(id).results.clone()).collect();
+    let tiles = |value: &&Value| !matches!(module.ty(**value), Type::Token);
+    let reads = |id: &OpId| module.op(*id).operands.iter().filter(tiles).any(|value| made.contains(value));
+    !is_loaders && all_ops(schedule, late).iter().any(reads)
+}
+
+#[test]
+fn the_checker_refuses_every_change() {
+    let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    let mut missed = Vec::new();
+    each_schedule(|name, context, body, schedule| {
+        context.check_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
+        let changed = mutants(context, schedule).into_iter().step_by(1 + steps / 200);
+        for (what, mutant) in changed.chain(roles_instead(schedule)) {
+            let count = seen.entry(what).or_default();
+            count[1] += 1;
+            match context.check_schedule(body, &mutant) {
+                Err(_) => count[0] += 1,
+                Ok(()) => missed.push(format!("{name}: {what}:\n{}", mutant.to_text(context.module))),
+            }
+        }
+    });
+    for (what, [refused, all]) in &seen {
+        println!("{what}: {refused} of {all} refused");
+    }
+    assert!(seen.len() > 15, "kinds of changes: {seen:?}");
+    assert!(missed.is_empty(), "{} changes are not noticed; the first one: {}", missed.len(), missed[0]);
+}
