@@ -11,7 +11,7 @@
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
 //! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
 //!
-//! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for two of the four, unless other
+//! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for one of the four, unless other
 //! sizes of the same ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
 //! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
 //! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the

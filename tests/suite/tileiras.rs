@@ -66,12 +66,11 @@ fn assembles_each() -> bool {
     std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some()
 }
 
-/// Is it this target's turn, where something is assembled for `one_of` each so many neighbours among them?
-fn is_turn(what: &[u8], target: Target, one_of: usize) -> bool {
+/// Is it this target's turn, where something is assembled for one of them?
+fn is_turn(what: &[u8], target: Target) -> bool {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
-    let (name, turn) = (target.to_string(), hasher.finish() as usize);
-    TARGETS.chunks(one_of).enumerate().any(|(i, some)| name == some[(turn >> i) % one_of])
+    target.to_string() == TARGETS[(hasher.finish() % TARGETS.len() as u64) as usize]
 }
 
 thread_local! {
@@ -85,8 +84,8 @@ pub fn begin_test() {
 }
 
 /// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target in this form (with these
-/// element types, ranks, attributes, in a loop or branch), where a form has its turn on one of the older and one of the
-/// newer targets, or if it is the first of its test and this target's turn.
+/// element types, ranks, attributes, in a loop or branch), where a form has its turn on one of the targets, as its neighbours
+/// of other element types have on others, or if it is the first of its test and this target's turn.
 /// Sizes do not count, but of matrix products, whose sizes choose the instruction. Equal files are looked at once.
 ///
 /// # Errors
@@ -99,11 +98,11 @@ pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> R
     let (first, forms) = (FIRST.replace(false), forms(&read(bytecode)?));
     let mut known = FORMS.lock().unwrap();
     let count = known.len();
-    let turns = forms.into_iter().filter(|form| is_turn(form.as_bytes(), target, 2));
+    let turns = forms.into_iter().filter(|form| is_turn(form.as_bytes(), target));
     known.extend(turns.map(|form| (target, form)));
     let new = known.len() > count;
     drop(known);
-    let in_turn = (first || assembles_each()) && is_turn(bytecode, target, TARGETS.len());
+    let in_turn = (first || assembles_each()) && is_turn(bytecode, target);
     if !(new || in_turn || assembles_all()) {
         return Ok(());
     }

@@ -61,10 +61,11 @@ impl Parser<'_> {
                 .map(|i| digits.get(i..i + 2))
                 .try_fold(0, |bits, byte| Some(bits << 8 | u64::from(u8::from_str_radix(byte?, 16).ok()?)))
         };
-        let width = dtype.bits() as usize / 4;
+        let width = dtype.bits().div_ceil(8) as usize * 2;
         let digits = text.strip_prefix("0x").map(str::as_bytes).unwrap_or_default();
-        let whole = dtype.bits().is_multiple_of(8) && !digits.is_empty() && digits.len().is_multiple_of(width);
+        let whole = !digits.is_empty() && digits.len().is_multiple_of(width);
         let all: Option<Vec<u64>> = whole.then(|| digits.chunks(width).map(element).collect()).flatten();
+        let all = all.filter(|all| all.iter().all(|&bits| bits <= u64::MAX >> (64 - dtype.bits())));
         match all {
             Some(all) if all.len() <= MOST_ELEMENTS => Ok(ConstData::Dense(all.into())),
             _ => self.cursor.fail_at(at, format!("this is not `\"0x…\"` with the bytes of elements of {dtype}")),

@@ -205,14 +205,14 @@ pub(super) fn splat_of(data: &ConstData) -> Option<u64> {
 /// More elements than these are printed as bytes.
 const MOST_LISTED: usize = 100;
 
-/// Does an element fill its bytes?
+/// Has an element bytes of its own? Truths have one each.
 fn has_whole_bytes(dtype: DType) -> bool {
-    dtype.bits().is_multiple_of(8)
+    dtype.bits().is_multiple_of(8) || dtype == DType::I1
 }
 
 /// `"0x0000803F…"`: the bytes of all elements.
 fn in_bytes(dtype: DType, all: &[u64]) -> String {
-    let bytes = all.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(dtype.bits() as usize / 8));
+    let bytes = all.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(dtype.bits().div_ceil(8) as usize));
     let mut text = String::from("\"0x");
     bytes.for_each(|byte| text.push_str(&format!("{byte:02X}")));
     text.push('"');
@@ -253,6 +253,9 @@ mod tests {
         let data: Vec<u64> = (0..128).collect();
         let text = constant(&Type::tile(DType::I16, [128]), &ConstData::Dense(data.into()));
         assert!(text.starts_with("<i16: \"0x000001000200") && text.ends_with("7F00\">"), "{text}");
+        let truths = (0..128).map(|i| u64::from(i % 3 == 0)).collect::<Vec<_>>();
+        let text = constant(&Type::tile(DType::I1, [128]), &ConstData::Dense(truths.into()));
+        assert!(text.starts_with("<i1: \"0x010000010000"), "{text}");
     }
 
     #[test]
