@@ -23,6 +23,7 @@ use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 use crate::ptxas::{self, Demand};
 use crate::runner::{Completion, Trial};
+use crate::sample::one_in;
 use crate::sums;
 use crate::tileiras;
 
@@ -416,6 +417,14 @@ struct Test {
     body: std::sync::Arc<Body>,
 }
 
+/// Every how many tests one is taken: what `CUTLET_SUITE_SAMPLE` says, else all that a name selects, and one of three of them all
+/// where a sample will do.
+fn sample() -> usize {
+    let selected = std::env::args().skip(1).any(|argument| !argument.starts_with('-'));
+    let named = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok());
+    named.unwrap_or(if selected { 1 } else { one_in(3) })
+}
+
 impl Suite {
     /// Adds a test; the assembler may spill (rarely used ops on large tiles are allowed to).
     pub fn test(&mut self, name: impl Into<String>, body: impl Fn(Session) -> Result<()> + Send + Sync + 'static) {
@@ -457,8 +466,7 @@ impl Suite {
     pub fn trials(self) -> Vec<Trial> {
         let gpu = Device::gpu(0);
         let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
-        let sample: usize = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-        let tests: Vec<Test> = self.tests.into_iter().step_by(sample.max(1)).collect();
+        let tests: Vec<Test> = self.tests.into_iter().step_by(sample().max(1)).collect();
         if sums::wanted() {
             return tests.into_iter().flat_map(sum_trials).collect();
         }
