@@ -94,7 +94,12 @@ impl Builder<'_, '_> {
             if let Some(run) = runs.at(self.context, next) {
                 next += run.parts.len();
                 let layout = layout_id(&mut self.schedule.layouts, run.layout);
-                steps.push(Step::Strip(Rc::new(Strip { layout, piece: run.piece, parts: run.parts, gives: run.gives })));
+                steps.push(Step::Strip(Rc::new(Strip {
+                    layout,
+                    piece: run.piece,
+                    parts: run.parts,
+                    gives: run.gives,
+                })));
                 continue;
             }
             steps.push(self.step(id));

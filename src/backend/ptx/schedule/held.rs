@@ -9,11 +9,12 @@ use super::Context;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan;
 use crate::ir::{BlockId, Def, OpId, Opcode, Value};
+use crate::layout::Layout;
 
 impl Context<'_> {
     /// Is there more to gain than to lose if these ops of a run go piece by piece and give these tiles to what follows?
     /// Only if the whole tiles would leave too few registers for anything else, and pieces need fewer.
-    pub fn pays_in_pieces(&self, block: BlockId, ops: &[OpId], gives: &[Value]) -> bool {
+    pub fn pays_in_pieces(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], gives: &[Value]) -> bool {
         let mut uses: HashMap<Value, u32> = HashMap::new();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
         let mut names: HashMap<Value, Value> = HashMap::new();
@@ -51,7 +52,8 @@ impl Context<'_> {
             most = most.max(live + ended.max(made));
             live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&turn)));
         }
-        most > before.max(after) && plan::fills_registers(most, self.inference.num_warps as u32)
+        let ahead = self.words_ahead(uses.keys().copied(), layout);
+        most > after.max(before + ahead) && plan::fills_registers(most, self.inference.num_warps as u32)
     }
 
     /// The tile of registers that a value is, perhaps under another name; none of what is computed where it is used.
@@ -88,6 +90,22 @@ impl Context<'_> {
             Def::Result(maker, _) => self.op_blocks[maker.index()] == Some(block),
         };
         is_here && wanted == Some(self.use_counts[value.index()])
+    }
+
+    /// What is stretched or turned to these tiles from outside: all of it is there before the first piece.
+    fn words_ahead(&self, names: impl Iterator<Item = Value>, layout: &Layout) -> u64 {
+        let words = |value: Value| {
+            let id = self.module.defining_op(self.without_names(value))?;
+            let op = self.module.op(id);
+            let value = op.results[0];
+            let stretched = matches!(op.code, Opcode::Broadcast | Opcode::Permute);
+            if !stretched || self.inference.source(value) != Source::Virtual {
+                return None;
+            }
+            let slots = self.inference.demand(id, &layout.reshape(self.module.shape(value))).num_registers();
+            Some(slots as u64 * u64::from(self.element_type(value).storage_bits()) / 32)
+        };
+        names.filter_map(words).sum()
     }
 
     fn words(&self, value: Value) -> u64 {

@@ -272,7 +272,7 @@ impl Runs {
     /// The same of a run that gives tiles, where whole ones would fill the registers.
     fn open(&mut self, context: &Context<'_>, start: usize) -> Option<(usize, usize)> {
         let Kind::Tile(class) = self.entries[start].kind else { return None };
-        if start < self.gives_refused || std::env::var_os("CUTLET_NO_OPEN").is_some() {
+        if start < self.gives_refused {
             return None;
         }
         let reach = self.reach(start);
@@ -285,8 +285,10 @@ impl Runs {
         let accesses = inside.filter_map(|position| self.entries[position].access);
         let given = gives.iter().map(|&value| context.element_type(value).storage_bits() as usize);
         let narrowest = accesses.chain(given).min()?.clamp(NARROWEST, WIDEST);
-        let enough = self.layouts[class].num_registers() >= 2 * piece(narrowest);
-        (enough && !gives.is_empty() && context.pays_in_pieces(block, &ops, &gives)).then_some((piece(narrowest), end))
+        let layout = &self.layouts[class];
+        let enough = layout.num_registers() >= 2 * piece(narrowest) && !gives.is_empty();
+        let pays = enough && context.pays_in_pieces((block, layout), &ops, &gives);
+        pays.then_some((piece(narrowest), end))
     }
 
     /// Tiles that a run makes and that are used later, or elsewhere, also under another name.
