@@ -3,6 +3,7 @@
 mod clusters;
 mod products;
 mod schedules;
+mod strips;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -317,6 +318,17 @@ fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
 
 /// A product of tiles, 64 along k; as many as the kernel is told where the result has a type of its own.
 fn matmul_into(elem: DType, acc: DType, out: DType, tile: [i64; 3]) -> Module {
+    matmul_with(elem, acc, out, tile, &|_, sums| sums)
+}
+
+/// The same with work on the sums.
+fn matmul_with(
+    elem: DType,
+    acc: DType,
+    out: DType,
+    tile: [i64; 3],
+    work: &dyn Fn(&mut Kernel, Value) -> Value,
+) -> Module {
     let [m, n, k] = tile;
     let mut kernel = Kernel::new("matmul");
     let arrays = [kernel.array(elem, 2, true), kernel.array(elem, 2, true), kernel.array(out, 2, true)];
@@ -336,6 +348,7 @@ fn matmul_into(elem: DType, acc: DType, out: DType, tile: [i64; 3]) -> Module {
     kernel.b.end_block();
     let id = kernel.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
     let mut result = kernel.b.module.op(id).results[0];
+    result = work(&mut kernel, result);
     if out != acc {
         let ty = kernel.tile(out, &[m, n]);
         result = kernel.b.simple(Opcode::FToF, &[result], vec![Attr::Rounding(Rounding::NearestEven)], ty);

@@ -1,14 +1,14 @@
 //! Strip mining: elementwise work on large tiles goes piece by piece.
 //!
-//! A run of loads, elementwise ops and stores in one layout, none of whose results is needed after it, is
-//! lowered for a few slots at a time from load to store, so that the registers in use do not grow
-//! with the tile. A reduction of a tile that would fill the registers ends such a run, too.
+//! A run of loads, elementwise ops and stores in one layout is lowered for a few slots at a time from load to store, so that
+//! the registers in use do not grow with the tile. A reduction of a tile that would fill the registers ends such a run, too.
+//! What is needed after the run is put together from its pieces.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::reduce::RunningReduction;
-use super::{Lowered, Lowering, memory};
+use super::{Lowered, Lowering, Tile, memory};
 use crate::backend::ptx::inst::Operand;
 use crate::backend::ptx::schedule::{Part, Strip};
 use crate::ir::{OpId, Opcode, Value};
@@ -32,6 +32,9 @@ impl Lowering<'_> {
                     continue;
                 }
             };
+            if part == Part::Piece && op.results.iter().any(|value| strip.gives.contains(value)) {
+                self.check_registers(id)?;
+            }
             for &value in values.iter().filter(|&value| !inside.contains(value)) {
                 let layout = of_strip.reshape(module.shape(value));
                 let slots = self.for_op(id, |lowering| lowering.get(value, &layout))?;
@@ -50,6 +53,7 @@ impl Lowering<'_> {
         let mut reductions: HashMap<OpId, RunningReduction> =
             reductions.map(|id| (id, self.begin_reduction(id, piece))).collect();
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
+        let mut given: Vec<Vec<Operand>> = vec![Vec::new(); strip.gives.len()];
         for start in (0..of_strip.num_registers()).step_by(piece) {
             self.check_length(module.op(strip.parts[0].0))?;
             for &(id, part) in &strip.parts {
@@ -72,6 +76,11 @@ impl Lowering<'_> {
                     Part::Before => {}
                 }
             }
+            given.iter_mut().zip(&strip.gives).for_each(|(slots, value)| slots.extend(&held[value]));
+        }
+        for (slots, &value) in given.into_iter().zip(&strip.gives) {
+            let layout = of_strip.reshape(module.shape(value));
+            self.tiles[value.index()] = Some(Tile { layout, slots: slots.into() });
         }
         accesses.keys().for_each(|&id| self.note_access(id));
         reductions.into_values().try_for_each(|running| self.end_reduction(running))

@@ -82,7 +82,7 @@ impl Builder<'_, '_> {
     }
 
     fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
-        let mut runs = self.context.strips(ops, &self.own);
+        let mut runs = self.context.strips(ops, &|id| self.is_in_stage(id));
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
         while let Some(&id) = ops.get(next) {
@@ -91,10 +91,15 @@ impl Builder<'_, '_> {
                 next += 1;
                 continue;
             }
-            if let Some(run) = runs.at(next) {
+            if let Some(run) = runs.at(self.context, next) {
                 next += run.parts.len();
                 let layout = layout_id(&mut self.schedule.layouts, run.layout);
-                steps.push(Step::Strip(Rc::new(Strip { layout, piece: run.piece, parts: run.parts })));
+                steps.push(Step::Strip(Rc::new(Strip {
+                    layout,
+                    piece: run.piece,
+                    parts: run.parts,
+                    gives: run.gives,
+                })));
                 continue;
             }
             steps.push(self.step(id));
@@ -173,6 +178,11 @@ impl Builder<'_, '_> {
     fn is_fetched(&self, value: Value) -> bool {
         let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.members.contains_key(load));
         self.context.load_behind(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
+    }
+
+    /// Does this load, or the conversion of one, leave its tile in a stage?
+    fn is_in_stage(&self, id: OpId) -> bool {
+        self.own.contains(&id) || self.context.module.op(id).results.first().is_some_and(|&tile| self.is_fetched(tile))
     }
 
     /// What a loop with this body uses from outside in other layouts.

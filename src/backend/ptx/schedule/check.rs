@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Agent, BodyId, Multiply, Schedule, Step};
+use super::data::{Acts, Agent, BodyId, Multiply, Part, Schedule, Step};
 use super::forms;
 use super::streams::Roles;
 use crate::ir::table::Effect;
@@ -214,7 +214,10 @@ impl<'a, 'm> Walk<'a, 'm> {
             Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
             Step::Strip(strip) => {
                 forms::strip(self.context, self.schedule, strip)?;
-                for id in strip.ops() {
+                for &(id, part) in &strip.parts {
+                    if part == Part::Piece {
+                        self.kind_fits(&Step::Do(id), id)?;
+                    }
                     self.reads(id)?;
                     self.there.extend(&self.context.module.op(id).results);
                 }

@@ -126,6 +126,8 @@ pub struct Strip {
     pub piece: usize,
     /// The ops of the run in order.
     pub parts: Vec<(OpId, Part)>,
+    /// Tiles that it makes for later steps: whole when the last piece is done. The others live for a piece.
+    pub gives: Vec<Value>,
 }
 
 impl Strip {

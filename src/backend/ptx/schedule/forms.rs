@@ -8,7 +8,7 @@ use super::checked::Checked;
 use super::data::{For, Multiply, Orbit, Part, Schedule, Step, Strip};
 use super::streams::Roles;
 use crate::backend::ptx::infer::Source;
-use crate::ir::{Def, OpId, Opcode, Type, Value};
+use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
 /// Bytes of the widest copy of a thread.
@@ -66,14 +66,29 @@ pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &Strip) -> Check
             touches.push((id, touch));
         }
     }
-    let outside = |value: &&Value| {
+    let leaves = |value: &&Value| {
         let all = context.use_counts[value.index()];
         all > uses.get(*value).copied().unwrap_or(0) && !matches!(module.ty(**value), Type::Token)
     };
-    match inside.iter().find(outside) {
-        Some(value) => Err(format!("%{} is used outside of its strip", value.index())),
-        None => Ok(()),
+    let left: HashSet<Value> = inside.iter().filter(leaves).map(|&value| whole(strip, module, value)).collect();
+    if let Some(value) = left.iter().find(|value| !strip.gives.contains(value)) {
+        return Err(format!("%{} is used outside of its strip, which does not give it", value.index()));
     }
+    for (at, value) in strip.gives.iter().enumerate() {
+        if !left.contains(value) || strip.gives[..at].contains(value) {
+            return Err(format!("%{} is given by a strip, and not asked for, or given twice", value.index()));
+        }
+    }
+    Ok(())
+}
+
+/// The value that an op of a strip makes, and that this is, perhaps under another name from there.
+fn whole(strip: &Strip, module: &Module, mut value: Value) -> Value {
+    let name = |value: Value| module.defining_op(value).filter(|&id| strip.parts.contains(&(id, Part::Name)));
+    while let Some(id) = name(value) {
+        value = module.op(id).operands[0];
+    }
+    value
 }
 
 /// A tile of more than one element.

@@ -8,7 +8,7 @@
 //!   them;
 //! * `streams`, `roles`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
 //! * `ahead` — copies that run ahead of a loop;
-//! * `strips`, `runs` — elementwise work that goes piece by piece;
+//! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `budget` — registers and warps;
 //! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `forms`, `stands` — what has to hold of any schedule.
@@ -26,6 +26,7 @@ mod data;
 mod differing;
 mod exits;
 mod forms;
+mod held;
 mod hint;
 mod hoist;
 mod layouts;

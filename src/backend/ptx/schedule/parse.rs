@@ -167,8 +167,10 @@ impl Lines<'_> {
             };
             parts.push((op(&text)?, part));
         }
+        let gives = rest.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
+        let gives = gives.into_iter().map(Value).collect();
         // `strip as L0, …`
-        Ok(Step::Strip(Rc::new(Strip { layout: layout(rest)?, piece, parts })))
+        Ok(Step::Strip(Rc::new(Strip { layout: layout(rest)?, piece, parts, gives })))
     }
 
     fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<Multiply> {

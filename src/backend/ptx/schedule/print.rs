@@ -118,7 +118,9 @@ impl Printer<'_> {
             Step::Take(channel) => self.line(format_args!("take {channel}")),
             Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
             Step::Strip(strip) => {
-                self.line(format_args!("strip as {}, {} slots a piece", strip.layout, strip.piece));
+                let gives = join(strip.gives.iter().map(|value| format!("%{}", value.index())), ", ");
+                let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
+                self.line(format_args!("strip as {}, {} slots a piece{gives}", strip.layout, strip.piece));
                 self.depth += 1;
                 for &(id, part) in &strip.parts {
                     let word = match part {

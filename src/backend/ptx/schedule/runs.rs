@@ -1,10 +1,13 @@
 //! Where the strips of a block are: which runs of its ops can be lowered piece by piece.
 //!
-//! A run starts with an op on a tile and ends with a store or a reduction. Every op on tiles in it has the same slots; what it makes is
-//! used in it alone; and no two of its accesses may meet at an element. [`Runs`] is told of each op once, in order, and
+//! A run starts with an op on a tile. Every op on tiles in it has the same slots, and no two of its accesses may meet at an
+//! element. Most end with a store or a reduction, and what they make is used in them alone. Where that would fill the registers
+//! otherwise (`held`), a run ends wherever the next op is no matter of pieces, and gives what is used later: as work behind a
+//! product whose result is stored by boxes. [`Runs`] is told of each op once, in order, and
 //! then finds the longest run from any op on, in time that grows with the length of the block.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::ops::Range;
 
 use super::Context;
 use super::data::Part;
@@ -25,6 +28,9 @@ const WIDEST: usize = 64;
 const fn piece(bits: usize) -> usize {
     8 * PIECE_BYTES / bits
 }
+
+/// Bits of the narrowest element that counts where a tile is given: below are truth values, which no two share a register.
+const NARROWEST: usize = 8;
 
 /// What an op is to a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +53,8 @@ struct Entry {
     barred: Option<usize>,
     /// Where its results are used last; `usize::MAX`: also elsewhere than in runs.
     last_use: usize,
+    /// The last op on tiles whose result it reads without being a matter of pieces.
+    beside: Option<usize>,
     /// Bits of an element in the array that it accesses.
     access: Option<usize>,
     /// It stores or reduces: a run may end here.
@@ -70,9 +78,13 @@ struct Window {
 pub struct Runs {
     entries: Vec<Entry>,
     layouts: Vec<Layout>,
+    /// How often ops of runs use a value, and the last of them.
+    uses: HashMap<Value, (u32, usize)>,
     window: Window,
     /// No run starts before this op: it would have no store, or too few slots for two pieces.
     refused: usize,
+    /// And none that gives tiles starts before this one.
+    gives_refused: usize,
 }
 
 /// A run of ops that can be done piece by piece.
@@ -83,6 +95,8 @@ pub struct Found<'a> {
     pub piece: usize,
     /// The ops of the run in order.
     pub parts: Vec<(OpId, Part)>,
+    /// Tiles that it makes for what comes later.
+    pub gives: Vec<Value>,
 }
 
 /// Do the slots of both layouts hold the same elements, whatever the shape?
@@ -123,22 +137,27 @@ struct Gathered {
 }
 
 impl Context<'_> {
-    /// Looks at the ops of a block for runs that can be lowered piece by piece.
-    pub fn strips(&self, ops: &[OpId], own: &HashSet<OpId>) -> Runs {
+    /// Looks at the ops of a block for runs that can be lowered piece by piece. `fetched`: ops of tiles that stand in stages.
+    pub fn strips(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> Runs {
         let mut found = Gathered::default();
         for (position, &id) in ops.iter().enumerate() {
-            self.gather(id, (position, own), &mut found);
+            self.gather(id, (position, fetched), &mut found);
         }
         let Gathered { mut entries, layouts, uses, .. } = found;
         for entry in &mut entries {
-            let last_use = |value: &Value| match (self.use_counts[value.index()], uses.get(value)) {
-                (0, _) => 0,
-                (count, Some(&(inside, last))) if count == inside => last,
-                _ => usize::MAX,
-            };
-            entry.last_use = self.made_in_pieces(entry.id).iter().map(last_use).max().unwrap_or(0);
+            let made = self.made_in_pieces(entry.id).iter();
+            entry.last_use = made.map(|&value| self.last_use(value, &uses)).max().unwrap_or(0);
         }
-        Runs { entries, layouts, window: Window::default(), refused: 0 }
+        Runs { entries, layouts, uses, window: Window::default(), refused: 0, gives_refused: 0 }
+    }
+
+    /// Where a value is used last; `usize::MAX`: also elsewhere than in runs.
+    fn last_use(&self, value: Value, uses: &HashMap<Value, (u32, usize)>) -> usize {
+        match (self.use_counts[value.index()], uses.get(&value)) {
+            (0, _) => 0,
+            (count, Some(&(inside, last))) if count == inside => last,
+            _ => usize::MAX,
+        }
     }
 
     /// What an op makes piece by piece, where it stands in a run.
@@ -147,9 +166,9 @@ impl Context<'_> {
         if op.code == Opcode::Reduce { &[] } else { &op.results }
     }
 
-    fn gather(&self, id: OpId, (position, own): (usize, &HashSet<OpId>), found: &mut Gathered) {
+    fn gather(&self, id: OpId, (position, fetched): (usize, &dyn Fn(OpId) -> bool), found: &mut Gathered) {
         let op = self.module.op(id);
-        let kind = match self.role(id, own) {
+        let kind = match self.role(id, fetched) {
             Role::Tile(layout) => {
                 let known = found.layouts.iter().rposition(|other| same_slots(&layout, other));
                 Kind::Tile(known.unwrap_or_else(|| {
@@ -162,7 +181,8 @@ impl Context<'_> {
             Role::Other => Kind::End,
         };
         let reduces = op.code == Opcode::Reduce && kind != Kind::End;
-        let mut entry = Entry { id, kind, barred: None, last_use: 0, access: None, finishes: reduces, reduces };
+        let mut entry =
+            Entry { id, kind, barred: None, last_use: 0, beside: None, access: None, finishes: reduces, reduces };
         let maker = match kind {
             Kind::Tile(_) => Some(position),
             Kind::Name(maker) => Some(maker),
@@ -180,6 +200,7 @@ impl Context<'_> {
             }
             found.makers.extend(self.made_in_pieces(id).iter().map(|&result| (result, maker)));
         } else {
+            entry.beside = op.operands.iter().filter_map(|operand| found.makers.get(operand)).max().copied();
             self.note_sources(id, found);
         }
         if matches!(kind, Kind::Tile(_))
@@ -209,7 +230,24 @@ impl Context<'_> {
 
 impl Runs {
     /// The strip that starts with the op at this position, if there is one.
-    pub fn at(&mut self, start: usize) -> Option<Found<'_>> {
+    pub fn at(&mut self, context: &Context<'_>, start: usize) -> Option<Found<'_>> {
+        let (piece, end) = match self.closed(start) {
+            Some(found) => found,
+            None => self.open(context, start)?,
+        };
+        let Kind::Tile(class) = self.entries[start].kind else { return None };
+        let part = |position: usize| match self.entries[position].kind {
+            Kind::Tile(_) => Part::Piece,
+            Kind::Name(maker) if maker >= start => Part::Name,
+            Kind::Name(_) | Kind::Beside | Kind::End => Part::Before,
+        };
+        let parts = (start..end).map(|position| (self.entries[position].id, part(position))).collect();
+        let gives = self.gives(context, start..end);
+        Some(Found { layout: &self.layouts[class], piece, parts, gives })
+    }
+
+    /// Slots of a piece, and the end, of the run from `start` that ends with a store or a reduction and gives nothing.
+    fn closed(&mut self, start: usize) -> Option<(usize, usize)> {
         let Kind::Tile(class) = self.entries[start].kind else { return None };
         let registers = self.layouts[class].num_registers();
         if registers < 2 * piece(WIDEST) || start < self.refused {
@@ -228,13 +266,62 @@ impl Runs {
             self.refused = last.unwrap_or(start) + 1;
             return None;
         }
-        let part = |position: usize| match self.entries[position].kind {
-            Kind::Tile(_) => Part::Piece,
-            Kind::Name(maker) if maker >= start => Part::Name,
-            Kind::Name(_) | Kind::Beside | Kind::End => Part::Before,
-        };
-        let parts = (start..end).map(|position| (self.entries[position].id, part(position))).collect();
-        Some(Found { layout: &self.layouts[class], piece, parts })
+        Some((piece, end))
+    }
+
+    /// The same of a run that gives tiles, where whole ones would fill the registers.
+    fn open(&mut self, context: &Context<'_>, start: usize) -> Option<(usize, usize)> {
+        let Kind::Tile(class) = self.entries[start].kind else { return None };
+        if start < self.gives_refused {
+            return None;
+        }
+        let reach = self.reach(start);
+        let end = (start..reach).rev().find(|&position| self.is_in_run(position, start))? + 1;
+        self.gives_refused = reach;
+        let gives = self.gives(context, start..end);
+        let block = context.op_blocks[self.entries[start].id.index()]?;
+        let inside = (start..end).filter(|&position| self.is_in_run(position, start));
+        let ops: Vec<OpId> = inside.clone().map(|position| self.entries[position].id).collect();
+        let accesses = inside.filter_map(|position| self.entries[position].access);
+        let given = gives.iter().map(|&value| context.element_type(value).storage_bits() as usize);
+        let narrowest = accesses.chain(given).min()?.clamp(NARROWEST, WIDEST);
+        let layout = &self.layouts[class];
+        let enough = layout.num_registers() >= 2 * piece(narrowest) && !gives.is_empty();
+        let pays = enough && context.pays_in_pieces((block, layout), &ops, &gives);
+        pays.then_some((piece(narrowest), end))
+    }
+
+    /// Tiles that a run makes and that are used later, or elsewhere, also under another name.
+    fn gives(&self, context: &Context<'_>, run: Range<usize>) -> Vec<Value> {
+        let mut gives: Vec<Value> = Vec::new();
+        for position in run.clone().filter(|&position| self.is_in_run(position, run.start)) {
+            for &value in context.made_in_pieces(self.entries[position].id) {
+                let is_tile = matches!(context.module.ty(value), Type::Tile { .. });
+                if is_tile && context.last_use(value, &self.uses) >= run.end {
+                    let made = context.without_names(value);
+                    if !gives.contains(&made) {
+                        gives.push(made);
+                    }
+                }
+            }
+        }
+        gives
+    }
+
+    /// Where a run from `start` that gives tiles ends at the latest.
+    fn reach(&self, start: usize) -> usize {
+        let kind = self.entries[start].kind;
+        for (position, entry) in self.entries.iter().enumerate().skip(start) {
+            let differs = matches!(entry.kind, Kind::Tile(_)) && entry.kind != kind;
+            let early = [entry.barred.filter(|_| self.is_in_run(position, start)), entry.beside];
+            if entry.kind == Kind::End || differs || early.iter().flatten().any(|&before| before >= start) {
+                return position;
+            }
+            if entry.reduces {
+                return position + 1;
+            }
+        }
+        self.entries.len()
     }
 
     /// Does the op work on tiles of a run from `start`?

@@ -1,6 +1,4 @@
-//! What ops are to strips: runs of elementwise work that is done piece by piece, from load to store.
-
-use std::collections::HashSet;
+//! What ops are to strips: runs of elementwise work that is done piece by piece.
 
 use super::Context;
 use super::context::is_weak;
@@ -23,13 +21,13 @@ pub enum Role {
 }
 
 impl Context<'_> {
-    /// What an op is to a strip that it may stand in. `own`: loads of which the threads have copied their elements ahead.
-    pub fn role(&self, id: OpId, own: &HashSet<OpId>) -> Role {
+    /// What an op is to a strip that it may stand in. `fetched`: ops of tiles that stand in stages.
+    pub fn role(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> Role {
         let op = self.module.op(id);
         match op.code {
             _ if self.deferred.contains(&id) => Role::Other,
             Opcode::StoreView if self.boxed.contains(&id) => Role::Other,
-            Opcode::LoadView if own.contains(&id) => Role::Other,
+            Opcode::LoadView | Opcode::FToF if fetched(id) => Role::Other,
             Opcode::LoadView | Opcode::StoreView if self.is_listed(id) || !is_weak(op) => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
                 Some(layout) => Role::Tile(layout.clone()),

@@ -55,6 +55,8 @@ fn kernels() -> Vec<(String, Module, CompileOptions)> {
     for keys in [128, 96] {
         kernels.push((format!("products that depend, {keys}"), dependent_products(false, keys), plain));
     }
+    let behind = [strips::gelu(DType::F16), strips::gelu(DType::F32), strips::norm()];
+    kernels.extend(behind.map(|module| ("work behind a product".to_owned(), module, plain)));
     kernels.push(("branch beside products".to_owned(), dependent_products(true, 128), plain));
     kernels
 }
@@ -141,11 +143,13 @@ fn text_says_all_of_a_schedule() {
         assert_eq!((&back.agents, &back.bodies), (&schedule.agents, &schedule.bodies), "{name}:\n{text}");
         assert_eq!(back.to_text(context.module), text, "{name}");
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
+        words.extend(text.contains("slots a piece gives %").then(|| "a strip that gives".to_owned()));
         count += 1;
     });
     assert!(count > 80, "{count} schedules");
-    for word in ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"]
-    {
+    let steps =
+        ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
+    for word in steps.into_iter().chain(["a strip that gives"]) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
 }
@@ -204,6 +208,9 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Do(id)));
         }
+        Step::Strip(strip) => strips::instead(context, strip, &mut |what, strip| {
+            others.push((what, Step::Strip(Rc::new(strip))));
+        }),
         Step::If { op, arms, quiet: false } => {
             others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), quiet: true }));
         }
