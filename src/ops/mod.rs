@@ -78,6 +78,7 @@ mod tiles;
 mod turns;
 mod unchecked;
 mod visit;
+mod words;
 mod wrapping;
 
 pub use access::{Cache, LoadOptions, StoreOptions};
@@ -122,3 +123,4 @@ pub use sort::{Sorted, sort_by_key};
 pub use state::{State, Values};
 pub use tile_set::TileSet;
 pub use tiles::{Indices, Tiles};
+pub(crate) use words::{from_words, to_words};

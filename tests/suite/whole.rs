@@ -24,6 +24,7 @@ pub fn register(suite: &mut Suite) {
     each!(reductions: i8 i32 u64);
     each!(floats: f64 f32 f16);
     each!(scans: i16 i32 u32);
+    each!(long_sums: i8 i16 i32 i64 u64 f16 bf16 f32 f64);
     each!(made: f64 f32 bf16 i8 u16 i64);
     macro_rules! one {
         ($($function:ident)+) => {$(
@@ -33,7 +34,7 @@ pub fn register(suite: &mut Suite) {
             });
         )+};
     }
-    one!(ranks between numbers masks nothing refused);
+    one!(ranks between numbers masks nothing refused long_functions long_lines);
 }
 
 /// Rows and columns of a matrix, and a part of it: what arrays look like.
@@ -230,6 +231,109 @@ fn scans<T: Int>(_: Session, device: ct::Device) -> Result<()> {
     Ok(())
 }
 
+/// Of lines that many blocks share: exact where no sum needs rounding, and the same each time where some do.
+fn long_sums<T: Number>(_: Session, device: ct::Device) -> Result<()> {
+    for n in [32_769, 100_003, 1 << 20] {
+        let mut data = random::<T>(n as u64, n, Spread::Any);
+        if T::DTYPE.is_float() {
+            // Differences: the sum of any that follow one another is small.
+            let heights = random::<T>(n as u64, n + 1, Spread::Whole(100));
+            data = heights.windows(2).map(|pair| T::from_f64(pair[1].to_f64() - pair[0].to_f64())).collect();
+        }
+        let sums = device.array(&data, [n])?.expr().cumsum(0)?.to_vec()?;
+        let (mut whole, mut real) = (0i128, 0.0);
+        for (i, (x, sum)) in data.iter().zip(sums).enumerate() {
+            if T::DTYPE.is_float() {
+                real += x.to_f64();
+                ensure!(sum.to_f64() == real, "{sum:?} instead of {real} at {i} of {n}");
+            } else {
+                whole = whole.wrapping_add(value(*x));
+                ensure!(wrapped::<T>(whole).accepts(sum), "{sum:?} instead of {whole} at {i} of {n}");
+            }
+        }
+    }
+    let n = 300_000;
+    let array = device.array(&random::<T>(17, n, Spread::Between(-1.0, 1.0)), [n])?;
+    let bits = || -> Result<Vec<u64>> { Ok(array.expr().cumsum(0)?.to_vec()?.iter().map(|x| x.to_bits()).collect()) };
+    let first = bits()?;
+    for _ in 0..3 {
+        ensure!(bits()? == first, "other sums another time");
+    }
+    Ok(())
+}
+
+/// x -> a x + b in a word, a in the upper half: first the one on the left, then the other. The order counts.
+fn composed(first: Scalar<u32>, then: Scalar<u32>) -> Scalar<u32> {
+    let (a, b) = (then >> 16, then & 0xffff);
+    ((first >> 16).wrapping_mul(a) << 16) | ((first & 0xffff).wrapping_mul(a).wrapping_add(b) & 0xffff)
+}
+
+fn composed_on_the_host(first: u32, then: u32) -> u32 {
+    let (a, b) = (then >> 16, then & 0xffff);
+    ((first >> 16).wrapping_mul(a) << 16) | ((first & 0xffff).wrapping_mul(a).wrapping_add(b) & 0xffff)
+}
+
+/// Functions that do not commute, of words, of masks and of elements of two words.
+fn long_functions(_: Session, device: ct::Device) -> Result<()> {
+    let n = (1 << 20) + 77;
+    // Odd factors, so that none is lost.
+    let data: Vec<u32> = random::<u32>(11, n, Spread::Any).iter().map(|x| x | 0x1_0000).collect();
+    let array = device.array(&data, [n])?;
+    let check = |found: Vec<u32>, what: &str| {
+        let mut all = 0x1_0000;
+        for (i, (x, found)) in data.iter().zip(found).enumerate() {
+            all = composed_on_the_host(all, *x);
+            ensure!(found == all, "{what}: {found:#x} instead of {all:#x} at {i}");
+        }
+        Ok(())
+    };
+    check(array.expr().scan(0, 0x1_0000, composed)?.to_vec()?, "in a word")?;
+    // The same in halves of an element of 64 bits.
+    let wide = array.expr().map(|x| (x.cast::<u64>() >> 16 << 32) | (x & 0xffff).cast::<u64>());
+    let wide = wide.scan(0, 1 << 32, |first, then| {
+        let half = |x: Scalar<u64>| (x >> 32 << 16).wrapping_cast::<u32>() | x.wrapping_cast::<u32>();
+        let all = composed(half(first), half(then)).cast::<u64>();
+        (all >> 16 << 32) | (all & 0xffff)
+    })?;
+    check(wide.expr().map(|x| (x >> 32 << 16 | (x & 0xffff)).wrapping_cast::<u32>()).to_array()?.to_vec()?, "in two")?;
+    let odd = array.expr().map(|x| (x & 64).ne(0)).scan(0, false, |a, b| a.ne(b))?.to_vec()?;
+    let mut ones = 0;
+    for (i, (x, odd)) in data.iter().zip(odd).enumerate() {
+        ones += u32::from(x & 64 != 0);
+        ensure!(odd == (ones % 2 == 1), "whether ones are odd at {i}");
+    }
+    Ok(())
+}
+
+/// A few lines, side by side or one after the other, in arrays that are read in any order.
+fn long_lines(_: Session, device: ct::Device) -> Result<()> {
+    for shape in [[3, 70_001], [70_001, 3], [40_000, 50], [1001, 1029]] {
+        let data = random::<u32>(13, shape[0] * shape[1], Spread::Any);
+        let array = device.array(&data, shape)?;
+        for (form, view) in forms(&array)? {
+            let from = host(view)?;
+            // Beside an array whose elements lie the other way.
+            let [m, n] = view.shape();
+            let turned = device.from_fn([n, m], |[i, j]| (i * 31 + j) as u32)?;
+            let expr = view.zip(turned.transpose()?, |x, y| (x ^ y) | 0x1_0000);
+            let of = |[i, j]: [usize; 2]| (from([i, j]) ^ (j * 31 + i) as u32) | 0x1_0000;
+            for axis in [0, 1] {
+                let (sums, all) = (expr.cumsum(axis)?.to_vec()?, expr.scan(axis, 0x1_0000, composed)?.to_vec()?);
+                for line in 0..[n, m][axis] {
+                    let (mut sum, mut function) = (0u32, 0x1_0000);
+                    for k in 0..[m, n][axis] {
+                        let at = if axis == 0 { [k, line] } else { [line, k] };
+                        (sum, function) = (sum.wrapping_add(of(at)), composed_on_the_host(function, of(at)));
+                        let found = (sums[ravel(at, [m, n])], all[ravel(at, [m, n])]);
+                        ensure!(found == (sum, function), "{form} of {shape:?} along {axis}: {found:x?} at {at:?}");
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Numbers that go in when it runs, several functions in one kernel, and one that captures.
 fn numbers(session: Session, device: ct::Device) -> Result<()> {
     let x: Vec<f32> = (0..3000).map(|i| i as f32 / 8.0 - 100.0).collect();
@@ -267,6 +371,8 @@ fn nothing(session: Session, device: ct::Device) -> Result<()> {
     session.check("largest", &none.expr().max(1)?, &|_| Want::exactly(f32::NEG_INFINITY))?;
     ensure!(none.expr().sum(0)?.shape() == [1, 0], "along the other axis");
     ensure!(none.expr().min_all()? == f32::INFINITY, "the smallest of none");
+    let none_long = device.zeros::<f64, 2>([0, 100_000])?;
+    ensure!(none_long.expr().cumsum(1)?.is_empty() && none_long.expr().cumsum(0)?.is_empty(), "long sums of none");
     ensure!(none.expr().cumsum(1)?.is_empty() && none.expr().cumsum(0)?.is_empty(), "sums of none");
     ensure!(device.linspace(0.0f32, 1.0, 0)?.is_empty() && device.eye::<i32>(0)?.is_empty(), "none made");
     Ok(())

@@ -3,10 +3,12 @@
 //! An expression ([`fused`]) is taken apart into its arrays, which are arguments of the launch, and its code, which the
 //! kernel is a closure over. Closures that capture nothing make kernels that are known by their type, as any other.
 
+mod board;
 mod combine;
 mod expr;
 mod fused;
 mod launched;
+mod look_back;
 mod make;
 mod plan;
 mod reduce;

@@ -10,6 +10,13 @@ const BLOCKS: usize = 2048;
 const TILES_ALONE: usize = 32;
 /// Tiles that a block has at least, where several share an axis.
 const TILES_EACH: usize = 4;
+/// Elements of a tile of long lines whose elements lie side by side, where they have up to 4 bytes; of other lines.
+const LONG_TILE: usize = 16384;
+const LONG_TILE_APART: usize = 4096;
+/// Lines of such a tile, at most: as many as make accesses wide where lines lie side by side.
+const LONG_LINES: usize = 32;
+/// Blocks that long lines are cut for, if their tiles keep two rounds of [`TILE`] elements.
+const LONG_BLOCKS: usize = 512;
 
 /// What the arrays of an expression are like.
 #[derive(Debug)]
@@ -76,6 +83,28 @@ impl<const R: usize> Survey<R> {
             tile[d] *= more;
             left /= more;
         }
+        tile
+    }
+
+    /// A tile for few, long lines along an axis, of elements of so many bytes: large ones, as each has its own price, but
+    /// not so large that blocks are few.
+    pub fn long_tile(&self, axis: usize, bytes: usize) -> [usize; R] {
+        let shape = self.shape();
+        let mut tile = self.tile(shape);
+        let mut left = LONG_LINES;
+        for d in (0..R).rev().filter(|&d| d != axis) {
+            tile[d] = tile[d].min(left);
+            left /= tile[d];
+        }
+        let others = (0..R).filter(|&d| d != axis).map(|d| shape[d].div_ceil(tile[d])).product::<usize>();
+        let lines = LONG_LINES / left;
+        let beside = self.arrays.iter().all(|(_, _, strides)| strides[axis] == 1);
+        let most = if beside { LONG_TILE * 4 / bytes.max(4) } else { LONG_TILE_APART };
+        let mut extent = most / lines;
+        while extent > 2 * TILE / lines && others * shape[axis].div_ceil(extent) < LONG_BLOCKS {
+            extent /= 2;
+        }
+        tile[axis] = extent.min(shape[axis].next_power_of_two());
         tile
     }
 }

@@ -49,6 +49,13 @@ impl<const R: usize> Lines<R> {
         Lines { shape, given, axis, tile, each, parts }
     }
 
+    /// Each tile along an axis a part of its own, for elements of so many bytes.
+    pub fn of_tiles(survey: &Survey<R>, axis: usize, bytes: usize) -> Lines<R> {
+        let lines =
+            Lines { shape: survey.shape(), given: false, axis, tile: survey.long_tile(axis, bytes), each: 1, parts: 1 };
+        Lines { parts: lines.count(), ..lines }
+    }
+
     /// The shape with another extent along the axis.
     pub fn with(&self, extent: usize) -> [usize; R] {
         std::array::from_fn(|d| if d == self.axis { extent } else { self.shape[d] })
@@ -69,11 +76,6 @@ impl<const R: usize> Lines<R> {
         let ragged = !self.shape[self.axis].is_multiple_of(self.tile[self.axis]);
         let Lines { tile, axis, .. } = *self;
         Constant(CutLines { tile, axis, several, ragged, flat: self.flat(), identity: identity.to_bits() })
-    }
-
-    /// In one part.
-    pub fn uncut(self) -> Lines<R> {
-        Lines { each: self.count(), parts: 1, ..self }
     }
 
     /// Tiles along the axis.

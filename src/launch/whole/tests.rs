@@ -3,9 +3,11 @@
 
 use super::expr::ArrayExpr;
 use super::launched::seen;
-use crate::element::f16;
+use crate::Backend;
+use crate::element::{Whole, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::error::Result;
-use crate::ops::select;
+use crate::launch::Launch;
+use crate::ops::{from_words, full, select, to_words};
 use crate::runtime::Device;
 use crate::tile::Scalar;
 
@@ -56,6 +58,32 @@ fn reductions() {
 #[test]
 fn scans() {
     kernels("sums of rows", 1, |device| device.full([3000, 1500], 1)?.expr().cumsum(1).map(drop));
-    kernels("a long scan", 3, |device| device.full([100_001], 1.0f32)?.expr().cumsum(0).map(drop));
-    kernels("a scan in order", 3, |device| device.full([100_001], 1)?.expr().scan(0, 0, last).map(drop));
+    kernels("a long scan", 1, |device| device.full([100_001], 1.0f32)?.expr().cumsum(0).map(drop));
+    kernels("a scan in order", 1, |device| device.full([100_001], 1)?.expr().scan(0, 0, last).map(drop));
+    kernels("a scan of wide elements", 1, |device| device.full([100_001], 1.0f64)?.expr().cumsum(0).map(drop));
+    kernels("long columns", 1, |device| device.full([9001, 100], 1.0f32)?.expr().cumsum(0).map(drop));
+}
+
+/// Bits of elements, as blocks tell them each other.
+#[test]
+fn words() {
+    fn there_and_back<T: Whole>(numbers: &[f64]) {
+        for &number in numbers {
+            let x = T::from_f64(number);
+            let kernel = move || {
+                let words = to_words(full::<T, 1>([4], x));
+                crate::assert!(words.eq(x.to_bits()), "{number}: {words}");
+                crate::assert!(to_words(from_words::<T, 1>(words)).eq(words), "{number} again: {words}");
+            };
+            Launch::new(1).backend(Backend::Cpu).launch(kernel, ()).expect(T::NAME);
+        }
+    }
+    macro_rules! each {
+        ($numbers:expr; $($name:ident)+) => {$( there_and_back::<$name>(&$numbers); )+};
+    }
+    each!([0.0, 1.0]; bool);
+    each!([0.0, 1.0, -1.0, 100.0, -128.0]; i8 i16 i32 i64 f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2);
+    each!([0.0, 1.0, 200.0]; u8 u16 u32 u64);
+    each!([0.5, 1.0, 2.0]; f8e8m0fnu f8e5m3fnu);
+    each!([f64::NAN, f64::NEG_INFINITY]; f16 f32 f64);
 }
