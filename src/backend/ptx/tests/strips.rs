@@ -56,12 +56,16 @@ pub fn instead(context: &Context<'_>, strip: &Strip, add: &mut dyn FnMut(&'stati
         with("a strip gives what only stands inside", &|strip| strip.gives.push(inner));
     }
     if let Some(&value) = strip.gives.first() {
-        with("a strip does not give what is asked for", &|strip| drop(strip.gives.remove(0)));
+        with("a strip does not give what is asked for", &|strip| {
+            strip.gives.remove(0);
+        });
         with("a strip gives a tile twice", &|strip| strip.gives.push(value));
         let first = module.op(strip.parts[0].0).operands[0];
         with("a strip gives what it has not made", &|strip| strip.gives.push(first));
     }
-    with("ops of a strip are left out", &|strip| drop(strip.parts.remove(0)));
+    with("ops of a strip are left out", &|strip| {
+        strip.parts.remove(0);
+    });
     if made(&strip.parts[0]).is_some_and(|value| is_inner(&value)) {
         with("an op comes after what needs it in its strip", &|strip| strip.parts.rotate_left(1));
     }
