@@ -99,14 +99,14 @@ fn levels(tiles: usize) {
 
 #[test]
 fn levels_of_look_back() {
-    [1, 2, 32, 33, 1024, 1025, 2100].into_iter().for_each(levels);
+    [1, 32, 33, 1024, 2080].into_iter().for_each(levels);
 }
 
 /// The same by Tile IR, with relaxed loads, in loops, of what other blocks write.
 #[test]
 fn look_back_through_tile_ir() {
     seen::by_tile_ir(|| {
-        [33, 1060].into_iter().for_each(levels);
+        levels(1060);
         let x = Device::cpu().from_fn([40_001], |[i]| i as f32 % 3.0 - 1.0).expect("an array");
         let sums = x.expr().cumsum(0).and_then(|sums| sums.to_vec()).expect("sums");
         assert!(sums.iter().enumerate().all(|(i, &sum)| sum == [-1.0, -1.0, 0.0][i % 3]));
