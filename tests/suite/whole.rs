@@ -233,7 +233,8 @@ fn scans<T: Int>(_: Session, device: ct::Device) -> Result<()> {
 
 /// Of lines that many blocks share: exact where no sum needs rounding, and the same each time where some do.
 fn long_sums<T: Number>(_: Session, device: ct::Device) -> Result<()> {
-    for n in [32_769, 100_003, 1 << 20] {
+    let longest = if T::DTYPE.bits() == 32 { 1 << 20 } else { 100_003 };
+    for n in [32_769, longest] {
         let mut data = random::<T>(n as u64, n, Spread::Any);
         if T::DTYPE.is_float() {
             // Differences: the sum of any that follow one another is small.
@@ -252,11 +253,11 @@ fn long_sums<T: Number>(_: Session, device: ct::Device) -> Result<()> {
             }
         }
     }
-    let n = 300_000;
+    let n = 70_001;
     let array = device.array(&random::<T>(17, n, Spread::Between(-1.0, 1.0)), [n])?;
     let bits = || -> Result<Vec<u64>> { Ok(array.expr().cumsum(0)?.to_vec()?.iter().map(|x| x.to_bits()).collect()) };
     let first = bits()?;
-    for _ in 0..3 {
+    for _ in 0..2 {
         ensure!(bits()? == first, "other sums another time");
     }
     Ok(())
@@ -275,7 +276,7 @@ fn composed_on_the_host(first: u32, then: u32) -> u32 {
 
 /// Functions that do not commute, of words, of masks and of elements of two words.
 fn long_functions(_: Session, device: ct::Device) -> Result<()> {
-    let n = (1 << 20) + 77;
+    let n = (1 << 17) + 77;
     // Odd factors, so that none is lost.
     let data: Vec<u32> = random::<u32>(11, n, Spread::Any).iter().map(|x| x | 0x1_0000).collect();
     let array = device.array(&data, [n])?;
@@ -307,7 +308,7 @@ fn long_functions(_: Session, device: ct::Device) -> Result<()> {
 
 /// A few lines, side by side or one after the other, in arrays that are read in any order.
 fn long_lines(_: Session, device: ct::Device) -> Result<()> {
-    for shape in [[3, 70_001], [70_001, 3], [40_000, 50], [1001, 1029]] {
+    for shape in [[3, 33_001], [34_001, 2], [1_100, 50], [40, 1_100]] {
         let data = random::<u32>(13, shape[0] * shape[1], Spread::Any);
         let array = device.array(&data, shape)?;
         for (form, view) in forms(&array)? {

@@ -20,7 +20,8 @@ use crate::tile::Scalar;
 /// in by [`map_with`](ArrayExpr::map_with).
 ///
 /// Reduced axes stay, with extent 1. The functions of reductions and scans are associative and need not commute; their
-/// identity is neutral, and what comes of no elements. How elements are grouped is not specified.
+/// identity is neutral, and what comes of no elements. How elements are grouped is not specified; it follows from types,
+/// shapes and strides alone, so that rounded results are the same in every run.
 ///
 /// ```
 /// use cutlet as ct;
@@ -129,6 +130,10 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
 
     /// Each element combined with all before it along an axis by a function.
     ///
+    /// One launch, which reads each element once and writes each result once, however long the lines are. Where these are
+    /// few, blocks share them: each tells the others what its tile comes to, by 8 bytes for a tile of a line (16 for elements
+    /// of 8 bytes), which the device sets to zero before.
+    ///
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
@@ -146,7 +151,7 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
         scan(self, axis, identity, By(combine))
     }
 
-    /// The sum of each element and all before it along an axis, in the element type.
+    /// The sum of each element and all before it along an axis, in the element type; see [`ArrayExpr::scan`].
     #[track_caller]
     fn cumsum(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where
@@ -155,7 +160,7 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
         scan(self, axis, zero(), Sum)
     }
 
-    /// The product of each element and all before it along an axis, in the element type.
+    /// The product of each element and all before it along an axis, in the element type; see [`ArrayExpr::scan`].
     #[track_caller]
     fn cumprod(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where

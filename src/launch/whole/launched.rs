@@ -15,6 +15,10 @@ where
     let args = Arguments::of(args);
     #[cfg(test)]
     seen::add(&kernel, &args)?;
+    #[cfg(test)]
+    if seen::through_tile_ir() {
+        return seen::interpret(&kernel, grid.into(), &args);
+    }
     launch(kernel, grid, args)
 }
 
@@ -22,16 +26,21 @@ where
 pub mod seen {
     //! What the kernels of this thread came to.
 
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use crate::backend::Hints;
+    use crate::backend::cpu::{Memory, Program, RunOptions};
+    use crate::backend::tileir::{self, CompileOptions, Guards};
     use crate::error::Result;
-    use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body};
+    use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, LaunchArg, body};
     use crate::launch::code::traced;
+    use crate::launch::grid::Grid;
     use crate::launch::ptx::generate;
+    use crate::runtime::Device;
     use crate::target::Target;
 
     thread_local! {
+        static THROUGH_TILE_IR: Cell<bool> = const { Cell::new(false) };
         static CODE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -44,6 +53,36 @@ pub mod seen {
             CODE.with_borrow_mut(|code| code.push(text));
         }
         Ok(())
+    }
+
+    pub fn through_tile_ir() -> bool {
+        THROUGH_TILE_IR.get()
+    }
+
+    /// Launches of this thread run as what their Tile IR says, on the cpu back end.
+    pub fn by_tile_ir<X>(work: impl FnOnce() -> X) -> X {
+        THROUGH_TILE_IR.set(true);
+        let result = work();
+        THROUGH_TILE_IR.set(false);
+        result
+    }
+
+    /// Runs bytecode that has been read back.
+    pub fn interpret<K: Kernel<P>, A: ArrivesAs<P>, P>(kernel: &K, grid: Grid, args: &Arguments<A, P>) -> Result<()> {
+        let module = traced(&Call::of(kernel, args, &body(kernel, args)))?.0;
+        let options = CompileOptions { version: None, guards: Guards::Kernel, hints: Hints::default() };
+        let code = tileir::compile(&module, "sm_90".parse().expect("a target"), &options)?;
+        let given = args.given();
+        given.make(Some(Device::cpu()))?;
+        let (mut words, mut memory) = (Vec::new(), Memory::new());
+        given.pack(&mut |word| words.push(word));
+        given.memory(&mut |used| {
+            let start = std::ptr::with_exposed_provenance_mut(used.memory.address() as usize);
+            // SAFETY: the arguments own or borrow the memory until after the launch, and nothing else runs on it.
+            unsafe { memory.add(start, used.memory.len().next_multiple_of(4), used.writes) };
+        });
+        let blocks = grid.extents().map(|n| n as u32);
+        Program::compile(&tileir::read(&code.bytecode)?)?.run(blocks, &words, &memory, &RunOptions::default())
     }
 
     /// PTX, for two targets each.

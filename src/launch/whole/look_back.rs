@@ -6,26 +6,27 @@ use super::board::{Board, Levels, blank};
 use super::combine::Combine;
 use super::fused::{Code, Fused};
 use super::launched::launched;
-use super::plan::{Survey, counts};
+use super::plan::counts;
 use super::reduce::{CutLines, Lines};
 use super::store::place;
 use crate::element::Element;
 use crate::error::Result;
 use crate::kernel::Constant;
 use crate::ops::ScanOptions;
-use crate::runtime::DeviceArray;
+use crate::runtime::{Device, DeviceArray};
 use crate::tile::{ArrayMut, Scalar};
 
+/// Each tile of the lines is a part of its own.
 #[track_caller]
 pub fn scan_long<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
-    survey: &Survey<R>,
-    axis: usize,
+    device: Device,
+    lines: &Lines<R>,
     identity: E::Elem,
     combine: C,
 ) -> Result<DeviceArray<E::Elem, R>> {
-    let lines = Lines::of_tiles(survey, axis, size_of::<E::Elem>());
-    let mut out = survey.device().unspecified(lines.shape)?;
+    let axis = lines.axis;
+    let mut out = device.unspecified(lines.shape)?;
     let (given, code) = expr.take_apart(None)?;
     let kernel = move |arrays: E::Arrays,
                        out: ArrayMut<E::Elem, R>,

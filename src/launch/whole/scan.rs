@@ -24,7 +24,10 @@ pub fn scan<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
     let lines = Lines::along(&survey, axis)?;
     match lines.parts {
         1 => scan_alone(expr, &survey, &lines, identity, combine),
-        _ => scan_long(expr, &survey, axis, identity, combine),
+        _ => {
+            let tiles = Lines::of_tiles(&survey, axis, size_of::<E::Elem>());
+            scan_long(expr, survey.device(), &tiles, identity, combine)
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! The kernels that expressions become, as PTX. (What they compute is tested by the suite; with `CUTLET_WHOLE_PTX=folder`
 //! the code goes there.)
 
+use super::combine::{By, Sum};
 use super::expr::ArrayExpr;
 use super::launched::seen;
+use super::look_back::scan_long;
+use super::reduce::Lines;
 use crate::Backend;
 use crate::element::{Whole, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::error::Result;
@@ -62,6 +65,55 @@ fn scans() {
     kernels("a scan in order", 1, |device| device.full([100_001], 1)?.expr().scan(0, 0, last).map(drop));
     kernels("a scan of wide elements", 1, |device| device.full([100_001], 1.0f64)?.expr().cumsum(0).map(drop));
     kernels("long columns", 1, |device| device.full([9001, 100], 1.0f32)?.expr().cumsum(0).map(drop));
+}
+
+/// x -> a x + b in the halves of a word, first the one on the left: the order counts.
+fn composed(first: Scalar<u32>, then: Scalar<u32>) -> Scalar<u32> {
+    let (a, b) = (then >> 16, then & 0xffff);
+    ((first >> 16).wrapping_mul(a) << 16) | ((first & 0xffff).wrapping_mul(a).wrapping_add(b) & 0xffff)
+}
+
+/// Lines of so many small tiles that all levels of look-back are in use, the last one more than once.
+fn levels(tiles: usize) {
+    let device = Device::cpu();
+    let n = 2 * tiles - 1;
+    let number = |line: usize, i: usize| ((i * 7919 + line * 31) as u32).wrapping_mul(2_654_435_761) | 0x1_0000;
+    let x = device.from_fn([3, n], |[line, i]| number(line, i)).expect("an array");
+    let lines = Lines { shape: [3, n], given: false, axis: 1, tile: [2, 2], each: 1, parts: tiles };
+    let all = scan_long(&x, device, &lines, 0x1_0000, By(composed)).expect("composed").to_vec().expect("numbers");
+    // Elements of two words.
+    let wide = x.expr().map(|x| x.cast::<u64>() << 20);
+    let sums = scan_long(wide, device, &lines, 0, Sum).expect("sums").to_vec().expect("numbers");
+    for line in 0..3 {
+        let (mut function, mut sum) = (0x1_0000u32, 0u64);
+        for i in 0..n {
+            let x = number(line, i);
+            let (a, b) = (x >> 16, x & 0xffff);
+            function = ((function >> 16).wrapping_mul(a) << 16)
+                | ((function & 0xffff).wrapping_mul(a).wrapping_add(b) & 0xffff);
+            sum += u64::from(x) << 20;
+            assert_eq!((all[line * n + i], sums[line * n + i]), (function, sum), "line {line}, element {i}");
+        }
+    }
+}
+
+#[test]
+fn levels_of_look_back() {
+    [1, 32, 33, 1024, 2080].into_iter().for_each(levels);
+}
+
+/// The same by Tile IR, with relaxed loads, in loops, of what other blocks write.
+#[test]
+fn look_back_through_tile_ir() {
+    seen::by_tile_ir(|| {
+        levels(1060);
+        let x = Device::cpu().from_fn([40_001], |[i]| i as f32 % 3.0 - 1.0).expect("an array");
+        let sums = x.expr().cumsum(0).and_then(|sums| sums.to_vec()).expect("sums");
+        assert!(sums.iter().enumerate().all(|(i, &sum)| sum == [-1.0, -1.0, 0.0][i % 3]));
+        let odd =
+            x.expr().map(|x| x.gt(0.0)).scan(0, false, |a, b| a.ne(b)).and_then(|odd| odd.to_vec()).expect("bits");
+        assert!(odd.iter().enumerate().all(|(i, &odd)| odd == ((i + 1) / 3 % 2 == 1)));
+    });
 }
 
 /// Bits of elements, as blocks tell them each other.
