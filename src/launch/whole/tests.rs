@@ -64,6 +64,11 @@ fn scans() {
     kernels("a long scan", 1, |device| device.full([100_001], 1.0f32)?.expr().cumsum(0).map(drop));
     kernels("a scan in order", 1, |device| device.full([100_001], 1)?.expr().scan(0, 0, last).map(drop));
     kernels("a scan of wide elements", 1, |device| device.full([100_001], 1.0f64)?.expr().cumsum(0).map(drop));
+    // As of arrays that a test does not wait for.
+    kernels("a scan of large tiles", 1, |device| {
+        let lines = Lines { shape: [100_001], given: false, axis: 0, tile: [16384], each: 1, parts: 7 };
+        scan_long(&device.full([100_001], 1.0f32)?, device, &lines, 0.0, Sum).map(drop)
+    });
     kernels("long columns", 1, |device| device.full([9001, 100], 1.0f32)?.expr().cumsum(0).map(drop));
 }
 
