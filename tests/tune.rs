@@ -484,3 +484,37 @@ fn every_step_is_told() {
         "{said:?}"
     );
 }
+
+/// What was recorded on an H200 for the rows of the comparison: there the plain launch of each, without hints, is nearly as fast as
+/// anything that the search found. Rows where it is not, with what wins, are named here.
+#[test]
+fn plain_launches_are_near_the_best_that_was_recorded() {
+    // A fast sum rounds more (product); warps are a hint (order), and so are stages (gradients).
+    const BEHIND: [(&str, f64); 3] = [
+        ("matmul e4m3 8192 8192 8192", 0.90),
+        ("top_k f32 256 131072 50", 0.93),
+        ("layernorm_backward f32 4096 4096", 0.95),
+    ];
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/compare");
+    let records = ct::tune::Records::read(folder.join("h200.tune")).expect("records");
+    let rows = std::fs::read_to_string(folder.join("rows.txt")).expect("rows");
+    let median = |record: &ct::tune::Record, configuration: &str| match record.trial(configuration) {
+        Some(ct::tune::Trial::Times(times)) => times[times.len() / 2].as_secs_f64(),
+        other => panic!("{}: {configuration}: {other:?}", record.key.name),
+    };
+    let mut seen = 0;
+    for (name, plain) in rows.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")) {
+        let record = records.all().iter().find(|record| record.key.name == name).unwrap_or_else(|| panic!("{name}"));
+        // Causal attention has its order of heads behind the tiles.
+        let plain = record.trials.iter().map(|(text, _)| text.as_str()).find(|text| {
+            *text == plain
+                || text.strip_prefix(plain).is_some_and(|rest| rest.starts_with(", ") && rest.ends_with("heads"))
+        });
+        let plain = plain.unwrap_or_else(|| panic!("{name} has no record of its plain launch"));
+        let fraction = median(record, &record.winner) / median(record, plain);
+        let least = BEHIND.iter().find(|(row, _)| *row == name).map_or(0.97, |(_, least)| *least);
+        assert!(fraction >= least, "{name}: {plain} reaches {fraction:.3} of {}", record.winner);
+        seen += 1;
+    }
+    assert_eq!(seen, records.all().len(), "a record without a row");
+}

@@ -9,7 +9,7 @@ use super::ways::{Way, driver_compiles, ways};
 use crate::backend::{cpu, tileir};
 use crate::cache::disk::DiskCache;
 use crate::error::Result;
-use crate::runtime::{Backend, Device, Driver, Gpu, Seen};
+use crate::runtime::{Backend, Device, Driver, Gpu, Seen, driver_build};
 use crate::target::Target;
 
 /// Variables that change what runs where; those that are set are part of the report.
@@ -111,10 +111,7 @@ pub fn doctor() -> Checkup {
 
 fn driver_text(version: i32) -> String {
     let cuda = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
-    // The line says `NVRM version: NVIDIA ... Kernel Module  580.95.05  ...`.
-    let kernel = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
-    let is_build = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    match kernel.split_whitespace().find(is_build) {
+    match driver_build() {
         Some(build) => format!("{build}, {cuda}"),
         None => cuda,
     }

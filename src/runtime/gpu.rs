@@ -164,10 +164,10 @@ impl Gpu {
         self.driver.version()
     }
 
-    /// What tells drivers apart: the CUDA version, and the build where the system says it.
+    /// What tells drivers apart: the CUDA version, and the build where the system says it, as `13000 580.95.05`.
     pub(crate) fn driver_identity(&self) -> Result<String> {
-        let build = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
-        Ok(format!("{} {build}", self.driver.version()?))
+        let version = self.driver.version()?;
+        Ok(driver_build().map_or_else(|| version.to_string(), |build| format!("{version} {build}")))
     }
 
     /// The stream of launches and copies that name no other.
@@ -477,6 +477,14 @@ impl Drop for GpuEvent {
         // SAFETY: created by this object, used by nobody else any more.
         let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.event_destroy(self.raw) });
     }
+}
+
+/// The build of the driver, as `580.95.05`, where the system says it.
+pub(crate) fn driver_build() -> Option<String> {
+    // The line says `NVRM version: NVIDIA ... Kernel Module  580.95.05  ...`.
+    let line = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let is_build = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    line.split_whitespace().find(is_build).map(str::to_string)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub use device::{Backend, Device};
 pub(crate) use driver::Driver;
 pub(crate) use failure::{FailureNote, Note};
 pub use finish::Finished;
-pub(crate) use gpu::{Gpu, GpuStream, Seen, StreamHandle};
+pub(crate) use gpu::{Gpu, GpuStream, Seen, StreamHandle, driver_build};
 pub use graph::{Graph, Held};
 pub(crate) use limit::{compile_limit, within};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};

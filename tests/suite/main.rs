@@ -38,6 +38,7 @@ mod elementwise;
 mod examples;
 mod extents;
 mod extents_product;
+mod finish;
 mod float;
 mod flow;
 mod format;
@@ -142,6 +143,7 @@ fn main() -> ExitCode {
     examples::register(&mut suite);
     extents::register(&mut suite);
     extents_product::register(&mut suite);
+    finish::register(&mut suite);
     compared::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);

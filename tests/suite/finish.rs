@@ -1,0 +1,69 @@
+//! Work on the result of a product, on tiles that fill the registers many times over if each op is done on all of it: by formulas
+//! that are used in networks, stored through the copy engine, or reduced besides.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want};
+
+const TILE: [usize; 3] = [128, 256, 64];
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    suite.test("finish/gelu", |session| check(session, false));
+    suite.test("finish/gelu and maxima", |session| check(session, true));
+}
+
+/// Half of x (1 + tanh ..), as transformers have it.
+fn gelu(x: Tile<f32, 2>) -> Tile<f32, 2> {
+    let inner = (x * x * x * 0.044715 + x) * 0.797_884_6;
+    x * 0.5 * (inner.tanh() + 1.0)
+}
+
+fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f16, 2>, most: ArrayMut<f32, 2>, reduced: bool) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let [m, n, k] = TILE;
+    let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+        ct::mma(a.load((i, step), [m, k]), b.load((step, j), [k, n]), sum)
+    });
+    let x = sum * 0.125;
+    let result = gelu(x) + x / ((-x).exp() + 1.0);
+    y.store((i, j), result.cast::<f16>());
+    if reduced {
+        most.store((i, j), result.reduce_max(1));
+    }
+}
+
+fn check(session: Session, reduced: bool) -> Result<()> {
+    // Elsewhere than on a GPU one block, for which an interpreter takes seconds.
+    let [m, n, k] = match session {
+        Session::Run(device) if device != ct::Device::cpu() => [136, 264, 72],
+        _ => [120, 250, 60],
+    };
+    let (a, b) = (random::<f16>(41, m * k, Spread::Whole(2)), random::<f16>(42, k * n, Spread::Whole(2)));
+    let grid = [m.div_ceil(TILE[0]), n.div_ceil(TILE[1])];
+    let (mut y, mut most) = (session.unwritten::<f16, 2>([m, n])?, session.unwritten::<f32, 2>([m, grid[1]])?);
+    let (left, right) = (session.array(&a, [m, k])?, session.array(&b, [k, n])?);
+    session.launch(kernel, grid, (&left, &right, &mut y, &mut most, Constant(reduced)))?;
+    let finished = |i: usize, j: usize| {
+        let sum: f64 = (0..k).map(|p| a[i * k + p].to_f64() * b[p * n + j].to_f64()).sum();
+        let x = sum / 8.0;
+        let inner = (x * x * x * 0.044715 + x) * 0.797_884_6;
+        x * 0.5 * (inner.tanh() + 1.0) + x / ((-x).exp() + 1.0)
+    };
+    let all: Vec<f64> = (0..m * n).map(|at| finished(at / n, at % n)).collect();
+    // The rounding of f16, and what cancels where both terms are small.
+    let near = |value: f64| Want::Within { value, error: value.abs() * 6e-4 + 2e-5 };
+    session.check("finished", &y, &|[i, j]| near(all[i * n + j]))?;
+    if reduced {
+        session.check("most", &most, &|[i, j]| {
+            let columns = j * TILE[1]..((j + 1) * TILE[1]).min(n);
+            // Columns outside are products of zeros.
+            let outside = if columns.len() < TILE[1] { 0.0 } else { f64::MIN };
+            near(columns.map(|column| all[i * n + column]).fold(outside, f64::max))
+        })?;
+    }
+    Ok(())
+}
