@@ -22,7 +22,7 @@ options! {
         /// Length of the sums.
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
-        "tile" tile: [usize; 3] = [128, 128, 32],
+        "tile" tile: [usize; 3] = [256, 128, 32],
         /// As many blocks as the GPU has multiprocessors, each making one tile after another, instead of one tile a block.
         "persistent" persistent: bool = false,
     }

@@ -15,7 +15,7 @@ options! {
         /// Elements.
         "n" n: Option<usize> = None,
         /// Elements of a tile.
-        "tile" tile: usize = 2048,
+        "tile" tile: usize = 1024,
         /// The likelihood with which an element stays.
         "keep" keep: f32 = 0.9,
         /// Seed of the random numbers.

@@ -18,7 +18,7 @@ options! {
         /// Rows that are looked up.
         "ids" ids: Option<usize> = None,
         /// Most columns of a tile.
-        "tile" tile: usize = 4096,
+        "tile" tile: usize = 1024,
     }
 }
 

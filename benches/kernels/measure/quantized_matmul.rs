@@ -22,7 +22,7 @@ options! {
         /// Length of the sums.
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and terms of the sums.
-        "tile" tile: [usize; 3] = [128, 128, 64],
+        "tile" tile: [usize; 3] = [256, 128, 64],
         /// Weights of a column that share a scale, a multiple of the tile's. Default: as many as a tile has.
         "group" group: Option<usize> = None,
     }

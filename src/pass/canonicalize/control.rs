@@ -109,17 +109,14 @@ impl Walk<'_> {
                 }
                 Opcode::If => {
                     let (_, bits) = *decided.iter().find(|(value, _)| *value == inner.operands[0])?;
-                    match self.module.block(inner.regions[usize::from(bits & 1 == 0)]).ops[..] {
-                        [] if inner.results.is_empty() => {}
-                        [end] => match self.module.op(end).code {
-                            Opcode::Yield if inner.results.is_empty() => {}
-                            Opcode::Break => {
-                                let end = self.module.op(end);
-                                let given: Vec<Value> = end.operands.iter().map(|&value| initial(value)).collect();
-                                return Some(given).filter(|given| self.come_before(op, given));
-                            }
-                            _ => return None,
-                        },
+                    let taken = &self.module.block(inner.regions[usize::from(bits & 1 == 0)]).ops;
+                    let first = taken.first().map(|&first| self.module.op(first));
+                    match first.map(|first| first.code) {
+                        None | Some(Opcode::Yield) if inner.results.is_empty() => {}
+                        Some(Opcode::Break) => {
+                            let given: Vec<Value> = first?.operands.iter().map(|&value| initial(value)).collect();
+                            return Some(given).filter(|given| self.come_before(op, given));
+                        }
                         _ => return None,
                     }
                 }

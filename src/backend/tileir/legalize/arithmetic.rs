@@ -5,8 +5,8 @@ use super::rewrite::rewrite_blocks;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, CmpOrder, CmpPred, ConstData, Entry, Flag, Loc, Module, OpId, Opcode, Overflow, Rounding, Sign, Substitution,
-    Type, TypeId, Value,
+    Attr, AttrKind, CmpOrder, CmpPred, ConstData, Entry, Flag, Loc, Module, OpId, Opcode, Overflow, Rounding, Sign,
+    Substitution, Type, TypeId, Value,
 };
 use crate::pass::{Facts, Range};
 
@@ -107,15 +107,14 @@ impl Edit<'_> {
         values.replace(result, larger);
     }
 
-    /// What is joined with itself along an axis of one is stretched, for which `tileiras` moves nothing.
+    /// What is joined with itself along an axis of one is stretched: the same elements.
     fn repetition(&mut self, id: OpId) {
         let op = self.module.op(id);
-        let axis = op.attrs.iter().find_map(|attr| match attr {
-            Attr::Dim(axis) => Some(*axis as usize),
-            _ => None,
-        });
         let (first, second) = (op.operands[0], op.operands[1]);
-        if first == second && axis.is_some_and(|axis| self.module.shape(first)[axis] == 1) {
+        if let Some(&Attr::Dim(axis)) = op.attr(AttrKind::Dim)
+            && first == second
+            && self.module.shape(first)[axis as usize] == 1
+        {
             let op = self.module.op_mut(id);
             op.code = Opcode::Broadcast;
             op.operands.truncate(1);

@@ -53,17 +53,17 @@ fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
 /// `tileiras` orders the threads and forgets the engine. Accesses of tiles there are by threads, too.
 fn keep_from_copy_engine(module: &mut Module, id: OpId) {
     let op = module.op_mut(id);
-    let allowed = ("allow_tma".to_string(), HintValue::Bool(false));
+    let no_engine = ("allow_tma".to_string(), HintValue::Bool(false));
     let own = op.attrs.iter_mut().find_map(|attr| match attr {
         Attr::Hints(Hints(lists)) => lists.iter_mut().find(|(key, _)| key == "default").map(|(_, list)| list),
         _ => None,
     });
     match own {
         Some(list) => {
-            list.retain(|(key, _)| *key != allowed.0);
-            list.push(allowed);
+            list.retain(|(key, _)| *key != no_engine.0);
+            list.push(no_engine);
         }
-        None => op.set_attr(Attr::Hints(Hints(vec![("default".to_string(), vec![allowed])]))),
+        None => op.set_attr(Attr::Hints(Hints(vec![("default".to_string(), vec![no_engine])]))),
     }
 }
 
