@@ -79,7 +79,7 @@ impl Options {
     /// What they are.
     pub const HELP: &str = "
   --backend           cpu, ptx or tileir; default: the GPU where there is one, else cpu (CUTLET_BACKEND decides before)
-  --emit              ir, passes (the traced Tile IR, and what each pass changes of it), ptx, tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
+  --emit              ir, passes (the traced Tile IR, and what each pass changes of it), schedule (what the threads do), ptx, tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
                       the code instead of running it; no device is needed
   --target            what code is emitted for: sm_80, sm_90a (the default), sm_100, …
   --bytecode-version  of emitted bytecode: 13.1 to 13.5; default: the lowest that will do
