@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use super::clusters::PAIRS;
+use super::waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
 use crate::backend::ptx::{build_with, lower};
@@ -53,11 +54,12 @@ fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("copies ahead".to_owned(), sums(), plain));
     kernels.push(("lookups".to_owned(), lookups(), plain));
     for keys in [128, 96] {
-        kernels.push((format!("products that depend, {keys}"), waits::dependent_products(false, keys), plain));
+        kernels.push((format!("products that depend, {keys}"), dependent_products(Between::Nothing, keys), plain));
     }
     let behind = [strips::gelu(DType::F16), strips::gelu(DType::F32), strips::norm()];
     kernels.extend(behind.map(|module| ("work behind a product".to_owned(), module, plain)));
-    kernels.push(("branch beside products".to_owned(), waits::dependent_products(true, 128), plain));
+    let branches = [Between::Branch, Between::Meeting].map(|between| dependent_products(between, 128));
+    kernels.extend(branches.map(|module| ("branch beside products".to_owned(), module, plain)));
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels
 }

@@ -2,8 +2,18 @@
 
 use super::*;
 
+/// What stands between two products.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    Nothing,
+    /// A branch that only computes.
+    Branch,
+    /// One of whose branches asks for a tile that other warps have.
+    Meeting,
+}
+
 /// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
-pub fn dependent_products(branch: bool, keys: i64) -> Module {
+pub fn dependent_products(between: Between, keys: i64) -> Module {
     let mut k = Kernel::new("chain");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
     let output = k.array(DType::F32, 2, true);
@@ -14,6 +24,11 @@ pub fn dependent_products(branch: bool, keys: i64) -> Module {
     let c = k.partition(&output, &[128, 64], &[0, 1]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let left = k.load(a, &[ids[0], zero]);
+    let other = (between == Between::Meeting).then(|| {
+        let others = k.array(DType::F32, 2, true);
+        let view = k.partition(&others, &[128, keys as i32], &[0, 1]);
+        k.load(view, &[ids[0], zero])
+    });
     let start = k.b.splat(DType::F32, 0, &[128, 64]);
     let scores_start = k.b.splat(DType::F32, 0, &[128, keys]);
     let int = k.tile(DType::I32, &[]);
@@ -23,13 +38,17 @@ pub fn dependent_products(branch: bool, keys: i64) -> Module {
     let args = k.b.module.block(body).args.clone();
     let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
     let scores = k.b.simple(Opcode::MmaF, &[left, right, scores_start], vec![], square);
-    let scores = if branch {
+    let scores = if between != Between::Nothing {
         let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
         let bool_type = k.tile(DType::I1, &[]);
         let condition = k.b.simple(Opcode::CmpI, &[args[0], ids[1]], attrs, bool_type);
         let arms = [true, false].map(|negated| {
             let arm = k.b.begin_block(&[]);
-            let value = if negated { k.op(Opcode::NegF, &[scores]) } else { scores };
+            let value = match other {
+                Some(other) if negated => k.op(Opcode::AddF, &[scores, other]),
+                None if negated => k.op(Opcode::NegF, &[scores]),
+                _ => scores,
+            };
             k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
             k.b.end_block();
             arm
@@ -57,7 +76,7 @@ pub fn dependent_products(branch: bool, keys: i64) -> Module {
 #[test]
 fn dependent_products_overlap_across_iterations() {
     for keys in [128, 96] {
-        let compiled = check(&dependent_products(false, keys)).pop().unwrap();
+        let compiled = check(&dependent_products(Between::Nothing, keys)).pop().unwrap();
         assert!(compiled.text.contains("m64n64k16"), "{}", compiled.text);
         assert_overlapping(&compiled.text);
     }
@@ -83,10 +102,24 @@ fn assert_overlapping(text: &str) {
 
 #[test]
 fn products_run_on_beside_a_branch_that_only_computes() {
-    let text = check(&dependent_products(true, 128)).pop().unwrap().text;
+    let text = check(&dependent_products(Between::Branch, 128)).pop().unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
     assert!(text[one..all].contains("neg.f32"), "the branch stands before the wait for the second product");
+}
+
+#[test]
+fn products_land_in_both_branches_where_threads_meet_in_one() {
+    let text = check(&dependent_products(Between::Meeting, 128)).pop().unwrap().text;
+    let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
+    let rest = &text[one..];
+    let first = rest.find("wgmma.wait_group.sync.aligned 0;").unwrap();
+    let met = rest.find("barrier.cta.sync").unwrap();
+    let skipped = rest.find("bra.uni").unwrap();
+    assert!(skipped < first && first < met, "the branch waits before its threads meet: {rest}");
+    let second = first + 1 + rest[first + 1..].find("wgmma.wait_group.sync.aligned 0;").expect("the other branch, too");
+    let issued = rest.find("wgmma.mma_async").unwrap();
+    assert!(met < second && second < issued, "before either goes on: {rest}");
 }
 
 #[test]
