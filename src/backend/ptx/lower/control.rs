@@ -26,6 +26,8 @@ pub struct Frame {
     next: Option<(Vec<Option<Fixed>>, Label)>,
     /// `break` or `yield`: result registers and label.
     exit: Option<(Vec<Option<Fixed>>, Label)>,
+    /// A branch that products run on beside: the waits of its end come behind it, as parts of what it stands in.
+    quiet: bool,
 }
 
 /// A point to which the memory of computed values can be cut back.
@@ -174,7 +176,7 @@ impl Lowering<'_> {
                 self.refill_pipeline(id, running, counter, upper, step, ty)?;
             }
         }
-        self.loops.push(Frame { op: Opcode::For, next: Some((carried.clone(), next)), exit: None });
+        self.loops.push(Frame { op: Opcode::For, next: Some((carried.clone(), next)), exit: None, quiet: false });
         self.region(plan.body);
         self.loops.pop();
         self.close_orbits(&orbits);
@@ -214,7 +216,7 @@ impl Lowering<'_> {
         let next = self.b.new_label();
         let mark = self.mark();
         let to = Some((carried.to_vec(), next));
-        self.loops.push(Frame { op: Opcode::For, next: to, exit: None });
+        self.loops.push(Frame { op: Opcode::For, next: to, exit: None, quiet: false });
         self.region(body);
         self.loops.pop();
         self.release(mark);
@@ -238,7 +240,8 @@ impl Lowering<'_> {
             self.bind(arg, fixed);
         }
         let bound = results.clone();
-        self.loops.push(Frame { op: Opcode::Loop, next: Some((carried, head)), exit: Some((results, end)) });
+        let (next, exit) = (Some((carried, head)), Some((results, end)));
+        self.loops.push(Frame { op: Opcode::Loop, next, exit, quiet: false });
         self.region(plan.body);
         self.loops.pop();
         self.b.place(end);
@@ -250,7 +253,7 @@ impl Lowering<'_> {
     }
 
     /// `if`.
-    pub fn branches(&mut self, id: OpId, arms: &[BodyId]) -> Lowered {
+    pub fn branches(&mut self, id: OpId, arms: &[BodyId], quiet: bool) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
@@ -270,9 +273,10 @@ impl Lowering<'_> {
                 after =
                     Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
             }
-            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)) });
+            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), quiet });
             self.region(arm);
             self.loops.pop();
+            self.come_due();
             if index == 0 && arms.len() > 1 {
                 self.b.bra(end, true);
             }
@@ -314,8 +318,11 @@ impl Lowering<'_> {
         let (targets, label) =
             if is_continue { frame.next.clone() } else { frame.exit.clone() }.ok_or("no such exit")?;
         let falls_through = innermost && (frame.op != Opcode::Loop);
+        let quiet = frame.quiet;
         self.assign(&targets, &op.operands)?;
-        self.come_due();
+        if !quiet {
+            self.come_due();
+        }
         if !falls_through {
             self.b.bra(label, true);
         }

@@ -31,7 +31,7 @@ impl Lowering<'_> {
         for step in schedule.steps(body) {
             let id = self.op_of(step);
             let done = self.step(step, id).and_then(|()| self.mirror(id));
-            if !step.is_wait() {
+            if !(step.is_wait() || matches!(step, Step::End(_))) {
                 self.come_due();
             }
             let Err(message) = done else { continue };
@@ -93,7 +93,7 @@ impl Lowering<'_> {
             }
             Step::For(plan) => lowering.for_loop(plan),
             Step::Loop(plan) => lowering.endless_loop(plan),
-            Step::If { arms, .. } => lowering.branches(id, arms),
+            Step::If { arms, quiet, .. } => lowering.branches(id, arms, *quiet),
             Step::Do(_) => lowering.lower_op(id),
             Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) | Step::Land(_) | Step::Await(_) => Ok(()),
         })
