@@ -307,6 +307,13 @@ fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
         with("a ring has no stages", &|roles| roles.rings[channel.ring].stages = 0);
         with("stages of a ring are too small", &|roles| roles.rings[channel.ring].stage_bytes -= 1024);
+        let in_orbit = |orbit: &Orbit| orbit.gives.contains(&(at as u32));
+        let mut steps = schedule.bodies.iter().flatten();
+        if roles.rings[channel.ring].stages > 1
+            && steps.any(|step| matches!(step, Step::For(step) if step.orbits.iter().any(in_orbit)))
+        {
+            with("a ring has one stage, and two are held", &|roles| roles.rings[channel.ring].stages = 1);
+        }
         for load in 0..channel.loads.len() {
             with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].offset += channel.stage_bytes);
             if channel.loads[load].boxes.is_empty() {
