@@ -15,7 +15,7 @@ use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::{Module, verify};
-use cutlet::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, trace_kernel};
+use cutlet::kernel::{AnyArgs, Arguments, ArrivesAs, Call, Kernel, body};
 use cutlet::pass::optimize;
 use cutlet::{Device, DeviceArray, Target};
 
@@ -120,7 +120,8 @@ impl Session {
         A: ArrivesAs<P>,
         [usize; N]: Into<ct::Grid>,
     {
-        self.launch_with(ct::Hints::default(), kernel, grid, args)
+        let args = Arguments::of(args);
+        self.call(&ct::Launch::new(grid), &grid, &Call::of(&kernel, &args, &body(&kernel, &args)))
     }
 
     /// [`Session::launch`] with hints.
@@ -137,33 +138,37 @@ impl Session {
         A: ArrivesAs<P>,
         [usize; N]: Into<ct::Grid>,
     {
-        let launch = ct::Launch::new(grid).hints(hints);
+        let args = Arguments::of(args);
+        self.call(&ct::Launch::new(grid).hints(hints), &grid, &Call::of(&kernel, &args, &body(&kernel, &args)))
+    }
+
+    /// Without the types of kernel and arguments, for the sake of the time that it takes to compile the suite.
+    #[track_caller]
+    fn call(self, launch: &ct::Launch<'_>, grid: &[usize], call: &Call<'_>) -> Result<()> {
         match self {
             Session::Run(device) => {
-                launch.launch(kernel, args)?;
+                launch.launch_call(call)?;
                 Ok(device.synchronize()?)
             }
             Session::RunTileIr(device) => {
-                launch.backend(ct::Backend::TileIr).launch(kernel, args)?;
+                launch.backend(ct::Backend::TileIr).launch_call(call)?;
                 Ok(device.synchronize()?)
             }
             Session::InterpretTileIr(target) => {
-                let args = Arguments::of(args);
-                let (words, memory) = words_and_memory(args.given());
-                interpret(&launch.export(kernel, args, target, ct::Format::TileIr(None))?, &grid, &words, &memory)
+                let (words, memory) = words_and_memory(call.args());
+                interpret(&launch.export_call(call, target, ct::Format::TileIr(None))?, grid, &words, &memory)
             }
             Session::Interpret(stage) => {
-                let args = Arguments::of(args);
-                let (words, memory) = words_and_memory(args.given());
-                let mut module = trace_kernel("kernel", &kernel, &args)?;
+                let (words, memory) = words_and_memory(call.args());
+                let mut module = call.trace("kernel")?;
                 if matches!(stage, Stage::Rewritten) {
                     optimize(&mut module);
                     module = rewritten(&module);
                 }
-                interpret_module(&module, &grid, &words, &memory)
+                interpret_module(&module, grid, &words, &memory)
             }
             Session::AssembleTileIr(target) => {
-                let code = launch.export(kernel, args, target, ct::Format::TileIr(None))?;
+                let code = launch.export_call(call, target, ct::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
                     // What runs when the launch does not keep the kernel's promises; guards are alike for all targets.
@@ -172,7 +177,7 @@ impl Session {
                 }
             }
             Session::Assemble(target, demand) => {
-                let ptx = match launch.code_ptx(kernel, args, target) {
+                let ptx = match launch.code_ptx_call(call, target) {
                     Err(error) if is_too_small(target, &error) => return Ok(()),
                     ptx => ptx?,
                 };
@@ -225,7 +230,7 @@ impl Session {
 }
 
 /// The parameters of a launch, and the memory that they point to.
-fn words_and_memory(given: &impl LaunchArg) -> (Vec<u64>, Memory) {
+fn words_and_memory(given: &dyn AnyArgs) -> (Vec<u64>, Memory) {
     given.make(Some(Device::cpu())).expect("room for what the launch makes");
     let mut words = Vec::new();
     given.pack(&mut |word| words.push(word));
