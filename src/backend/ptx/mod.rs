@@ -35,6 +35,7 @@ mod scalar;
 mod schedule;
 mod shared;
 mod source;
+mod spelling;
 pub mod tensor_map;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 //!
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
-//! * `view`, `place`, `listed`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
+//! * `view`, `place`, `listed`, `access`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
 //!   accesses;
 //! * `history` — which accesses need a barrier between them;
 //! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
@@ -16,8 +16,8 @@
 //! * `own`, `global` — memory of the tile block's own; global arrays;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `lookup` — elements by their positions; counts of numbers;
-//! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
-//! * `product` — matrix products;
+//! * `partials`, `reduce`, `reduce_warps`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
+//! * `product`, `flight` — matrix products; those that run on their own until a wait for them;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
@@ -27,6 +27,7 @@
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
 
+mod access;
 mod assert;
 mod atomic;
 mod atomic_half;
@@ -36,6 +37,7 @@ mod cluster;
 mod control;
 mod convert;
 mod elementwise;
+mod flight;
 mod global;
 mod hint;
 mod history;
@@ -45,6 +47,7 @@ mod lookup;
 mod memory;
 mod order;
 mod own;
+mod partials;
 mod pieces;
 mod pipeline;
 mod place;
@@ -53,6 +56,7 @@ mod print;
 mod private;
 mod product;
 mod reduce;
+mod reduce_warps;
 mod repack;
 mod ring;
 mod rounds;
@@ -124,8 +128,8 @@ pub struct Lowering<'m> {
     staged: HashMap<Value, Operand>,
     /// Loads whose elements their threads have in a stage.
     own_tiles: HashMap<OpId, pipeline::OwnTile>,
-    /// Products that may still be running, in the order in which they were issued.
-    in_flight: Vec<ring::Flight>,
+    /// Products that may still be running.
+    flights: flight::Flights,
     /// Who is being lowered.
     role: ring::Role,
     /// Streamed loads, if there are any.
@@ -175,7 +179,7 @@ fn start<'m>(
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
-        in_flight: Vec::new(),
+        flights: flight::Flights::default(),
         role: ring::Role::All,
         rings: None,
         peer: cluster::Peer::default(),
@@ -450,7 +454,7 @@ impl<'m> Lowering<'m> {
 
     /// A barrier over the tile block, and what it settles.
     fn barrier(&mut self) {
-        self.settle();
+        self.land_to_meet();
         if self.shared.bulk_wait_wanted() {
             self.b.bulk_wait(0, true);
         }

@@ -1,8 +1,12 @@
 //! Products that run on their own: which of them run on over the back edge of a loop, and beside which branches.
 
+use std::collections::HashMap;
+
 use super::Context;
 use super::data::{Multiply, Orbit, Step};
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::backend::ptx::infer::Source;
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::layout::{Conversion, Layout};
 use crate::pass::sums;
 
 impl Context<'_> {
@@ -71,5 +75,64 @@ impl Context<'_> {
             });
         }
         quiet
+    }
+
+    /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
+    pub fn meets(&self, step: &Step) -> bool {
+        match step {
+            &Step::Do(id) | &Step::End(id) => self.asks_other_warps(id),
+            Step::Strip(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
+            _ => false,
+        }
+    }
+
+    fn asks_other_warps(&self, id: OpId) -> bool {
+        let op = self.module.op(id);
+        let crosses = |value: Value, result: Value| {
+            let own = self.inference.layout(result).cloned();
+            self.crosses_warps(value, own.unwrap_or_else(|| self.inference.default_layout(result)))
+        };
+        match op.code {
+            Opcode::Yield => {
+                let around = self.op_blocks[id.index()].and_then(|block| self.module.block(block).parent);
+                let results = around.map_or(&[][..], |around| &self.module.op(around).results);
+                let tiles = op.operands.iter().zip(results);
+                let mut tiles = tiles.filter(|(_, result)| matches!(self.module.ty(**result), Type::Tile { .. }));
+                tiles.any(|(&value, &result)| crosses(value, result))
+            }
+            // Where it is used.
+            code if !code.is_elementwise() || self.inference.source(op.results[0]) != Source::Concrete => false,
+            _ => op.operands.iter().any(|&operand| crosses(operand, op.results[0])),
+        }
+    }
+
+    /// Does a value go through shared memory to come in a layout?
+    fn crosses_warps(&self, value: Value, wanted: Layout) -> bool {
+        let mut seen: HashMap<Value, Vec<Layout>> = HashMap::new();
+        let mut pending = vec![(value, wanted)];
+        while let Some((value, wanted)) = pending.pop() {
+            let known = seen.entry(value).or_default();
+            if self.inference.num_elements(value) == 1 || known.iter().any(|known| known.is_same(&wanted)) {
+                continue;
+            }
+            known.push(wanted.clone());
+            let maker = self.module.defining_op(value).filter(|_| self.inference.source(value) != Source::Concrete);
+            match (maker, self.inference.layout(value)) {
+                (Some(id), _) => {
+                    let op = self.module.op(id);
+                    let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+                    let wanted = if renames { self.inference.demand(id, &wanted) } else { wanted };
+                    pending.extend(op.operands.iter().map(|&operand| (operand, wanted.clone())));
+                }
+                (None, Some(own)) => {
+                    let bits = self.element_type(value).storage_bits().max(8);
+                    if matches!(Conversion::plan(own, &wanted, bits, 0), None | Some(Conversion::Shared(_))) {
+                        return true;
+                    }
+                }
+                (None, None) => return true,
+            }
+        }
+        false
     }
 }

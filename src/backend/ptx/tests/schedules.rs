@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use super::clusters::PAIRS;
+use super::waits::{Between, dependent_products};
 use super::*;
-use crate::backend::ptx::schedule::{Context, Multiply, Orbit, Roles, Schedule, Step};
+use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
 use crate::backend::ptx::{build_with, lower};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
@@ -53,11 +54,13 @@ fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("copies ahead".to_owned(), sums(), plain));
     kernels.push(("lookups".to_owned(), lookups(), plain));
     for keys in [128, 96] {
-        kernels.push((format!("products that depend, {keys}"), dependent_products(false, keys), plain));
+        kernels.push((format!("products that depend, {keys}"), dependent_products(Between::Nothing, keys), plain));
     }
     let behind = [strips::gelu(DType::F16), strips::gelu(DType::F32), strips::norm()];
     kernels.extend(behind.map(|module| ("work behind a product".to_owned(), module, plain)));
-    kernels.push(("branch beside products".to_owned(), dependent_products(true, 128), plain));
+    let branches = [Between::Branch, Between::Meeting].map(|between| dependent_products(between, 128));
+    kernels.extend(branches.map(|module| ("branch beside products".to_owned(), module, plain)));
+    kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels
 }
 
@@ -149,17 +152,22 @@ fn text_says_all_of_a_schedule() {
     assert!(count > 80, "{count} schedules");
     let steps =
         ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
-    for word in steps.into_iter().chain(["a strip that gives"]) {
+    let waits = ["await", "land", "leave"];
+    for word in steps.into_iter().chain(waits).chain(["a strip that gives"]) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
 }
 
-/// Changed schedules, each with what was changed. What is only slower, or the same, is not among them.
-fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+/// Changed schedules, each with what was changed: of steps that are waits, or of all others. What is only slower, or the
+/// same, is not among them.
+fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.bodies.len() {
         for at in 0..schedule.bodies[body].len() {
             let step = &schedule.bodies[body][at];
+            if step.is_wait() != waits {
+                continue;
+            }
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
                 change(&mut changed.bodies[body]);
@@ -167,13 +175,16 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
             };
             let kind = match step {
                 Step::Take(_) | Step::Fill(_) | Step::Give(_) => "a step of a ring is dropped",
+                Step::Await(_) | Step::Land(_) => "a wait is dropped",
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
-            change("a step is done twice", &|steps| steps.insert(at, steps[at].clone()));
+            let kind = if waits { "a wait is done twice" } else { "a step is done twice" };
+            change(kind, &|steps| steps.insert(at, steps[at].clone()));
             let next = schedule.bodies[body].get(at + 1);
             if next.is_some_and(|next| needs(context, schedule, next, step)) {
-                change("a step comes after what needs it", &|steps| steps.swap(at, at + 1));
+                let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
+                change(kind, &|steps| steps.swap(at, at + 1));
             }
             if let Step::Multiply(plan) = step
                 && let [first, rest @ ..] = &plan.ops[..]
@@ -201,6 +212,10 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Take(channel) => others.push(("another channel", Step::Take(channel + 1))),
         Step::Fill(channel) => others.push(("another channel", Step::Fill(channel + 1))),
         Step::Give(channels) => others.push(("another channel", Step::Give(vec![channels[0] + 1]))),
+        Step::Await(wait) => {
+            others.push(("tiles of another channel", Step::Await(Await { channel: wait.channel + 1, ..*wait })));
+        }
+        Step::Land(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::Land(land)))),
         Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Multiply(Box::new(plan))));
         }),
@@ -234,6 +249,9 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                     step.orbits[0] = Orbit { product: other, carried: carried.clone(), gives: gives.clone() };
                 });
             }
+            if step.leave.is_some() {
+                with("nothing is waited for on the way out", &|step| step.leave = None);
+            }
             let Some(ahead) = &step.ahead else { return others };
             let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
                 let mut changed = crate::backend::ptx::schedule::Ahead::clone(ahead);
@@ -262,6 +280,18 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         _ => {}
     }
     others
+}
+
+/// Waits for products that are wrong in place of this one.
+fn lands_instead(context: &Context<'_>, land: &Land, add: &mut dyn FnMut(&'static str, Land)) {
+    add("more products run on", Land { younger: land.younger + 1, ..*land });
+    if land.younger > 0 {
+        add("fewer products run on", Land { younger: land.younger - 1, ..*land });
+        add("a stage is kept longer", Land { late: true, ..*land });
+    }
+    add("the product of another iteration", Land { carried: !land.carried, ..*land });
+    let other = context.module.block(context.module.entries[0].body).ops[0];
+    add("a wait for another op", Land { product: other, ..*land });
 }
 
 /// Rings and channels that are wrong in place of these.
@@ -340,7 +370,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::Strip(strip) => strip.ops().collect(),
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
-        Step::Take(_) | Step::Fill(_) | Step::Give(_) => Vec::new(),
+        Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
@@ -367,7 +397,11 @@ fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) 
         all_ops(schedule, step).iter().any(reads)
     };
     match (early, late) {
+        (&Step::Take(channel), Step::Await(wait)) => return channel == wait.channel,
         (&Step::Take(channel), late) => return of_channel(channel, late),
+        (Step::Await(wait), late) => return of_channel(wait.channel, late),
+        (Step::Land(_), late) => return !late.is_wait(),
+        (Step::Multiply(_), Step::Land(_)) => return true,
         (early, Step::Give(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
         _ => {}
     }
@@ -387,8 +421,9 @@ fn the_checker_refuses_every_change() {
     each_schedule(|name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
-        let changed = mutants(context, schedule).into_iter().step_by(1 + steps / 200);
-        for (what, mutant) in changed.chain(roles_instead(schedule)) {
+        let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
+        let waits = mutants(context, schedule, true);
+        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match context.check_schedule(body, &mutant) {
