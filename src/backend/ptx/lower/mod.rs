@@ -297,11 +297,18 @@ fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u3
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
-#[cfg(test)]
 impl<'m> Lowering<'m> {
     /// Was there nothing that could not be lowered?
-    pub fn is_right(&self) -> bool {
-        self.errors.is_empty()
+    ///
+    /// # Errors
+    /// What could not.
+    pub fn check(&self) -> Result<(), Vec<Diagnostic>> {
+        if self.errors.is_empty() { Ok(()) } else { Err(self.errors.clone()) }
+    }
+
+    /// The tensor maps that the kernel takes.
+    pub fn maps(&self) -> Vec<TensorMap> {
+        self.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
     pub fn context(&self) -> &Context<'m> {
@@ -363,14 +370,14 @@ impl<'m> Lowering<'m> {
     }
 
     /// Refuses what is too much for the assembler.
-    fn check(&mut self, id: OpId) -> Lowered {
+    fn check_size(&mut self, id: OpId) -> Lowered {
         self.check_length(self.module.op(id))?;
         self.check_registers(id)
     }
 
     /// An op that is a part of a step.
     fn op(&mut self, id: OpId) -> Lowered {
-        self.check(id)?;
+        self.check_size(id)?;
         self.for_op(id, |lowering| lowering.lower_op(id))
     }
 

@@ -65,8 +65,8 @@ impl Lowering<'_> {
                 self.give(channels);
                 return Ok(());
             }
-            Step::Multiply(plan) => plan.ops.iter().try_for_each(|&id| self.check(id))?,
-            _ => self.check(id)?,
+            Step::Multiply(plan) => plan.ops.iter().try_for_each(|&id| self.check_size(id))?,
+            _ => self.check_size(id)?,
         }
         self.for_op(id, |lowering| match step {
             Step::Own(_) => lowering.load_own(id),

@@ -55,5 +55,5 @@ pub use data::{Acts, BodyId, For, Issue, LayoutId, Loop, Multiply, Orbit, Part, 
 pub use maps::box_order;
 pub use pairs::{BLOCKS, Pairs};
 pub use room::{PRINT_BYTES, PRINTED_PART};
-pub use streams::{Box, RingPlan, Roles, Streamed};
+pub use streams::{Box, Channel, RingPlan, Roles, Streamed};
 pub use touch::{Touch, Written, is_unknown};

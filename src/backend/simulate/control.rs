@@ -1,0 +1,384 @@
+//! Loops and branches: what their bodies begin with, and what is passed on at their ends.
+
+use std::rc::Rc;
+
+use super::agent::{Agent, Kind, Level, Passed, Turn};
+use super::copies::Copies;
+use super::fault::{Fault, broken};
+use super::shared::Shared;
+use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, For, LayoutId, Loop};
+use crate::ir::{OpId, Opcode, Sign, Value};
+
+impl<'a> Agent<'a> {
+    /// # Errors
+    /// Those of landing, and of what is brought.
+    fn before_loop(&mut self, shared: &mut Shared<'a>, hoisted: &[(Value, LayoutId)]) -> Result<(), Fault> {
+        for &(value, _) in hoisted {
+            self.need(shared, value)?;
+            if self.acts != Acts::Load && !self.frame.is_known(value) && self.fetched(value).is_none() {
+                return Err(broken(format!("%{} is converted ahead of a loop, and not there", value.index())));
+            }
+        }
+        self.land(shared, 0)
+    }
+
+    /// What is passed on: values, and of those that may stay in flight who computes them.
+    fn passed(
+        &mut self,
+        shared: &mut Shared<'a>,
+        values: &[Value],
+        stays: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<Passed>, Fault> {
+        let mut all = Vec::with_capacity(values.len());
+        for (position, value) in values.iter().enumerate() {
+            if stays(position)
+                && let Some((flight, promise)) = self.running.get(value)
+            {
+                all.push(Passed::Running(*flight, promise.clone()));
+                continue;
+            }
+            self.need(shared, *value)?;
+            all.push(Passed::Held(self.frame.get(*value)));
+        }
+        Ok(all)
+    }
+
+    /// Is everything there that is passed to these values?
+    fn is_there(&self, to: &[Value], passed: &[Passed]) -> Result<(), Fault> {
+        let module = self.kernel.module;
+        for (&value, passed) in to.iter().zip(passed) {
+            let there = match passed {
+                Passed::Held(held) => held.is_known(),
+                Passed::Running(..) => true,
+            };
+            if !there && module.ty(value).as_tile().is_some() && !self.kernel.may_lack(self.acts, value) {
+                return Err(broken(format!("nothing is passed to %{}", value.index())));
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, kind: Kind<'a>, op: OpId, region: usize, body: BodyId) -> Result<(), Fault> {
+        let block = self.kernel.module.op(op).regions.get(region).copied();
+        let block = block.ok_or_else(|| broken(format!("op {} has no such region", op.index())))?;
+        let allocations = self.frame.allocations();
+        self.levels.push(Level { kind, block, body, next: 0, allocations });
+        Ok(())
+    }
+
+    /// `for`.
+    ///
+    /// # Errors
+    /// Those of its parts.
+    pub fn for_loop(&mut self, shared: &mut Shared<'a>, plan: &'a For) -> Result<(), Fault> {
+        let module = self.kernel.module;
+        let op = module.op(plan.op);
+        (0..3).try_for_each(|group| self.need(shared, op.group(group)[0]))?;
+        let range @ [at, upper, _] = self.frame.range(plan.op)?;
+        self.before_loop(shared, &plan.hoisted)?;
+        let carried = self.passed(shared, op.group(3), &|_| false)?;
+        let copies = match &plan.ahead {
+            Some(ahead) => Some(self.start_copies(shared, plan, ahead, range)?),
+            None => None,
+        };
+        if at < upper {
+            self.enter(Kind::For { plan, at, range, turn: 0, copies }, plan.op, 0, plan.body)?;
+            return self.begin_round(shared, carried);
+        }
+        self.leave_for(shared, plan, copies, carried)
+    }
+
+    /// A round of the innermost loop begins with these values.
+    fn begin_round(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<(), Fault> {
+        let module = self.kernel.module;
+        let Some(level) = self.levels.last_mut() else { return Ok(()) };
+        level.next = 0;
+        let block = level.block;
+        let head = match level.kind {
+            Kind::For { plan, at, range, turn, copies } => Some((plan, at, range, turn, copies)),
+            _ => None,
+        };
+        self.forget(block);
+        let args = &module.block(block).args;
+        let args = if let Some((plan, at, ..)) = head {
+            let counter = self.frame.counter(plan.op, at);
+            self.receive(args[0], Passed::Held(counter));
+            &args[1..]
+        } else {
+            args
+        };
+        self.is_there(args, &carried)?;
+        args.iter().zip(carried).for_each(|(&arg, passed)| self.receive(arg, passed));
+        let Some((plan, _, range, turn, Some(copies))) = head else { return Ok(()) };
+        let Some(ahead) = &plan.ahead else { return Ok(()) };
+        shared.copies(copies)?.wait((ahead.stages as u64).saturating_sub(2))?;
+        if ahead.asynchronous {
+            self.land(shared, 0)?;
+        }
+        shared.copies(copies)?.compute_on(turn);
+        if ahead.own { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
+    }
+
+    fn leave_for(
+        &mut self,
+        shared: &mut Shared<'a>,
+        plan: &'a For,
+        copies: Option<usize>,
+        carried: Vec<Passed>,
+    ) -> Result<(), Fault> {
+        let results = &self.kernel.module.op(plan.op).results;
+        self.is_there(results, &carried)?;
+        results.iter().zip(carried).for_each(|(&result, passed)| self.receive(result, passed));
+        self.land(shared, 0)?;
+        let Some(copies) = copies else { return Ok(()) };
+        shared.copies(copies)?.now = None;
+        self.ahead.retain(|_, (number, _)| *number != copies);
+        shared.stop_copies(copies)
+    }
+
+    /// `loop`.
+    ///
+    /// # Errors
+    /// Those of its parts.
+    pub fn endless_loop(&mut self, shared: &mut Shared<'a>, plan: &'a Loop) -> Result<Turn, Fault> {
+        let op = self.kernel.module.op(plan.op);
+        self.before_loop(shared, &plan.hoisted)?;
+        let carried = self.passed(shared, op.group(0), &|_| false)?;
+        let turns = self.frame.turns(op.regions[0]);
+        self.enter(Kind::Loop { plan, turns }, plan.op, 0, plan.body)?;
+        self.turn(shared, carried)
+    }
+
+    /// A turn of a loop without a range.
+    fn turn(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<Turn, Fault> {
+        let state: Vec<_> = carried
+            .iter()
+            .map(|passed| match passed {
+                Passed::Held(held) => held.clone(),
+                Passed::Running(_, promise) => promise.borrow().clone(),
+            })
+            .collect();
+        let waits = match self.levels.last_mut().map(|level| &mut level.kind) {
+            Some(Kind::Loop { turns, .. }) => turns.next(&state)?,
+            _ => false,
+        };
+        self.begin_round(shared, carried)?;
+        Ok(if waits { Turn::Waits } else { Turn::Went })
+    }
+
+    /// `if`.
+    ///
+    /// # Errors
+    /// Those of its condition, and of landing.
+    pub fn branch(&mut self, shared: &mut Shared<'a>, op: OpId, arms: &[BodyId], quiet: bool) -> Result<(), Fault> {
+        let condition = self.kernel.module.op(op).operands[0];
+        self.need(shared, condition)?;
+        let arm = usize::from(self.frame.number(condition, Sign::Unsigned)? == 0);
+        if !quiet {
+            self.land(shared, 0)?;
+        }
+        let Some(&body) = arms.get(arm) else { return Ok(()) };
+        self.enter(Kind::If { op, quiet }, op, arm, body)?;
+        let block = self.levels.last().map(|level| level.block);
+        block.into_iter().for_each(|block| self.forget(block));
+        Ok(())
+    }
+
+    // Ends.
+
+    /// The end of a body or of the kernel.
+    ///
+    /// # Errors
+    /// Those of what comes with it.
+    pub fn end(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<Turn, Fault> {
+        let op = self.kernel.module.op(id);
+        let is_loop = |level: &Level<'_>| matches!(level.kind, Kind::For { .. } | Kind::Loop { .. });
+        let target = match op.code {
+            Opcode::Return => {
+                self.land(shared, 0)?;
+                while !self.sends.is_empty() {
+                    self.store_first()?;
+                }
+                self.leave(0);
+                return Ok(Turn::Went);
+            }
+            Opcode::Continue => self.levels.iter().rposition(is_loop),
+            Opcode::Break => self.levels.iter().rposition(|level| matches!(level.kind, Kind::Loop { .. })),
+            _ => self.levels.iter().rposition(|level| matches!(level.kind, Kind::If { .. })),
+        };
+        let target = target.ok_or_else(|| broken(format!("op {} ends what has not begun", id.index())))?;
+        match (&self.levels[target].kind, op.code) {
+            (&Kind::For { plan, .. }, _) => self.next_round(shared, plan, target, &op.operands),
+            (Kind::Loop { .. }, Opcode::Continue) => {
+                let carried = self.passed(shared, &op.operands, &|_| false)?;
+                self.land(shared, 0)?;
+                self.leave(target + 1);
+                self.frame.free(self.levels[target].allocations);
+                self.turn(shared, carried)
+            }
+            (&Kind::Loop { plan, .. }, _) => {
+                let carried = self.passed(shared, &op.operands, &|_| false)?;
+                self.land(shared, 0)?;
+                self.leave(target);
+                self.give_results(plan.op, carried)
+            }
+            (&Kind::If { op: branch, quiet }, _) => {
+                let carried = self.passed(shared, &op.operands, &|_| false)?;
+                if !quiet {
+                    self.land(shared, 0)?;
+                }
+                self.leave(target);
+                self.give_results(branch, carried)
+            }
+            (Kind::Entry, _) => Err(broken("the kernel ends in a region")),
+        }
+    }
+
+    /// Leaves all bodies but so many.
+    fn leave(&mut self, count: usize) {
+        while self.levels.len() > count {
+            let allocations = self.levels.pop().map_or(0, |level| level.allocations);
+            self.frame.free(allocations);
+        }
+    }
+
+    fn give_results(&mut self, op: OpId, carried: Vec<Passed>) -> Result<Turn, Fault> {
+        let results = &self.kernel.module.op(op).results;
+        self.is_there(results, &carried)?;
+        results.iter().zip(carried).for_each(|(&result, passed)| self.receive(result, passed));
+        Ok(Turn::Went)
+    }
+
+    /// The end of a round of a `for`.
+    fn next_round(
+        &mut self,
+        shared: &mut Shared<'a>,
+        plan: &'a For,
+        target: usize,
+        values: &[Value],
+    ) -> Result<Turn, Fault> {
+        let in_orbit = |position: usize| plan.orbits.iter().any(|orbit| orbit.carried.contains(&position));
+        let until_head = plan.ahead.is_some() && self.acts == Acts::All;
+        let carried = self.passed(shared, values, &|position| until_head || in_orbit(position))?;
+        if !until_head {
+            self.keep_orbits(shared, plan)?;
+        }
+        let carried = carried.into_iter().map(|passed| self.landed(passed)).collect();
+        self.leave(target + 1);
+        self.frame.free(self.levels[target].allocations);
+        let Kind::For { at, range, turn, copies, .. } = &mut self.levels[target].kind else {
+            return Err(broken("a round of no loop"));
+        };
+        let (copies, before, range) = (*copies, *turn, *range);
+        let [_, upper, step] = range;
+        *at += step;
+        *turn += 1;
+        let goes_on = *at < upper;
+        if let (Some(copies), Some(ahead)) = (copies, &plan.ahead)
+            && !ahead.own
+        {
+            self.refill(shared, plan, copies, range, before)?;
+        }
+        if goes_on {
+            self.begin_round(shared, carried)?;
+        } else {
+            self.leave(target);
+            self.leave_for(shared, plan, copies, carried)?;
+        }
+        Ok(Turn::Went)
+    }
+
+    /// What has landed meanwhile is there.
+    fn landed(&self, passed: Passed) -> Passed {
+        match passed {
+            Passed::Running(_, promise) if promise.borrow().is_known() => Passed::Held(promise.borrow().clone()),
+            other => other,
+        }
+    }
+
+    /// Products that are not in orbit land, and all others with them; those in orbit give back what the loop carries.
+    fn keep_orbits(&mut self, shared: &mut Shared<'a>, plan: &For) -> Result<(), Fault> {
+        let orbit = |last: OpId| plan.orbits.iter().find(|orbit| orbit.product == last);
+        if self.flights.iter().any(|flight| orbit(flight.last).is_none()) {
+            return self.land(shared, 0);
+        }
+        for flight in &mut self.flights {
+            let carried = orbit(flight.last).map_or(&[][..], |orbit| &orbit.gives);
+            flight.gives.retain(|(channel, _)| carried.contains(channel));
+        }
+        Ok(())
+    }
+
+    // Copies ahead.
+
+    fn start_copies(
+        &mut self,
+        shared: &mut Shared<'a>,
+        plan: &'a For,
+        ahead: &Rc<Ahead>,
+        range: [i128; 3],
+    ) -> Result<usize, Fault> {
+        let context = self.kernel.context;
+        let form = |copy: &crate::backend::ptx::schedule::Copy| {
+            let layout = context.inference.accesses.get(&copy.load).cloned();
+            let layout = layout.ok_or_else(|| broken(format!("op {} has no layout", copy.load.index())))?;
+            Ok((layout, context.element_type(context.module.op(copy.load).results[0])))
+        };
+        let forms = ahead.copies.iter().map(form).collect::<Result<_, Fault>>()?;
+        if ahead.stages == 0 {
+            return Err(broken("copies ahead, and no stages"));
+        }
+        let number = shared.start_copies(Copies::new(plan.op, ahead.clone(), forms));
+        for (which, copy) in ahead.copies.iter().enumerate() {
+            self.ahead.insert(copy.load, (number, which));
+        }
+        (0..ahead.stages as u64 - 1).try_for_each(|turn| self.copy_round(shared, plan, number, range, turn))?;
+        Ok(number)
+    }
+
+    /// The stage of the round before is filled for a later one.
+    fn refill(
+        &mut self,
+        shared: &mut Shared<'a>,
+        plan: &'a For,
+        copies: usize,
+        range: [i128; 3],
+        turn: u64,
+    ) -> Result<(), Fault> {
+        let distance = shared.copies(copies)?.plan.stages as u64 - 1;
+        self.copy_round(shared, plan, copies, range, turn + distance)?;
+        shared.copies(copies)?.next();
+        Ok(())
+    }
+
+    /// Begins the copies of a round, if there is one.
+    fn copy_round(
+        &mut self,
+        shared: &mut Shared<'a>,
+        plan: &'a For,
+        copies: usize,
+        [lower, upper, step]: [i128; 3],
+        turn: u64,
+    ) -> Result<(), Fault> {
+        let module = self.kernel.module;
+        let at = lower + i128::from(turn) * step;
+        let Some(ahead) = plan.ahead.as_ref().filter(|_| at < upper) else {
+            return shared.copies(copies)?.begin(turn, None);
+        };
+        let counter = module.block(module.op(plan.op).regions[0]).args[0];
+        let before = self.frame.get(counter);
+        self.frame.set(counter, self.frame.counter(plan.op, at));
+        let mut tiles = Vec::new();
+        let kept: Vec<Value> = ahead.slice.iter().flat_map(|&id| &module.op(id).results).copied().collect();
+        kept.iter().for_each(|&value| drop(self.frame.forget(value)));
+        ahead.slice.iter().try_for_each(|&id| self.frame.step(id))?;
+        for copy in &ahead.copies {
+            self.need(shared, module.op(copy.load).group(0)[0])?;
+            self.frame.step(copy.load)?;
+            tiles.push(self.frame.forget(module.op(copy.load).results[0]).bits());
+        }
+        kept.into_iter().for_each(|value| drop(self.frame.forget(value)));
+        self.frame.set(counter, before);
+        shared.copies(copies)?.begin(turn, Some(tiles))
+    }
+}

@@ -1,0 +1,212 @@
+//! What an agent does at each step.
+
+use super::agent::{Agent, Sent, Turn};
+use super::fault::{Fault, broken};
+use super::shared::Shared;
+use super::strips;
+use crate::backend::ptx::schedule::{Acts, Step, Strip, box_order};
+use crate::backend::ptx::{ViewShape, contiguous_axis};
+use crate::ir::{Loc, OpId, Sign};
+
+impl<'a> Agent<'a> {
+    /// What the next step waits for, if it has to.
+    ///
+    /// # Errors
+    /// It waits for what cannot come.
+    pub fn waits_for(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
+        let Some(step) = self.next_step()? else { return Ok(None) };
+        match step {
+            &Step::Fill(channel) => {
+                let place = shared.rings.to_fill(self.kernel.channel(channel)?.ring, channel)?;
+                Ok((!shared.rings.is_free(place)).then(|| format!("fill {channel}: stage {} is not free", place.stage)))
+            }
+            &Step::Take(channel) => {
+                let plan = self.kernel.channel(channel)?;
+                let place = shared.rings.to_take(plan.ring, channel)?;
+                let waits = plan.early && self.flights_before_take(channel) == 0 && !shared.rings.has_arrived(place)?;
+                Ok(waits.then(|| format!("take {channel}: the tiles have not arrived in stage {}", place.stage)))
+            }
+            Step::Multiply(plan) => {
+                for channel in self.channels_of(plan) {
+                    if let Some(&place) = self.held.get(&channel)
+                        && !shared.rings.has_arrived(place)?
+                    {
+                        return Ok(Some(format!(
+                            "multiply: the tiles of channel {channel} have not arrived in stage {}",
+                            place.stage
+                        )));
+                    }
+                }
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Products that have to land before this channel is taken: they would give back its only stage.
+    fn flights_before_take(&self, channel: u32) -> usize {
+        let roles = self.kernel.roles();
+        let ring = roles.and_then(|roles| roles.rings.get(roles.channels.get(channel as usize)?.ring));
+        if ring.is_some_and(|ring| ring.stages == 1) { self.flights.len() } else { 0 }
+    }
+
+    /// Takes the next step, which does not wait.
+    ///
+    /// # Errors
+    /// Those of its ops, at their places; what is wrong with the schedule.
+    pub fn advance(&mut self, shared: &mut Shared<'a>) -> Result<Turn, Fault> {
+        let Some(step) = self.next_step()? else { return Ok(Turn::Went) };
+        let loc = self.place_of(step);
+        self.step(shared, step).map_err(|fault| Fault { loc: fault.loc.or(loc), ..fault })
+    }
+
+    /// The user's place of a step.
+    fn place_of(&self, step: &Step) -> Option<Loc> {
+        let id = match step {
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => Some(id),
+            &Step::If { op, .. } => Some(op),
+            Step::Strip(strip) => strip.ops().next(),
+            Step::Multiply(plan) => plan.last(),
+            Step::For(plan) => Some(plan.op),
+            Step::Loop(plan) => Some(plan.op),
+            Step::Fill(_) | Step::Take(_) | Step::Give(_) => None,
+        };
+        id.map(|id| self.kernel.module.op(id).loc)
+    }
+
+    fn step(&mut self, shared: &mut Shared<'a>, step: &'a Step) -> Result<Turn, Fault> {
+        if let &Step::Take(channel) = step
+            && self.flights_before_take(channel) > 0
+        {
+            self.land(shared, 0)?;
+            return Ok(Turn::Went);
+        }
+        if let Some(level) = self.levels.last_mut() {
+            level.next += 1;
+        }
+        match step {
+            &Step::Let(id) => self.name(shared, id)?,
+            &Step::Do(id) => {
+                self.need_operands(shared, id)?;
+                self.store_before(id)?;
+                self.frame.step(id)?;
+            }
+            Step::Strip(strip) => self.strip(shared, strip)?,
+            &Step::Own(id) => self.own(shared, id)?,
+            &Step::Send(id) => self.send(shared, id)?,
+            Step::Multiply(plan) => self.multiply(shared, plan)?,
+            &Step::Fill(channel) => self.fill(shared, channel)?,
+            &Step::Take(channel) => self.take(shared, channel)?,
+            Step::Give(channels) => {
+                self.land(shared, 0)?;
+                for channel in channels {
+                    let held = self.held.remove(channel);
+                    let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
+                    shared.rings.give(held)?;
+                }
+            }
+            Step::For(plan) => self.for_loop(shared, plan)?,
+            Step::Loop(plan) => return self.endless_loop(shared, plan),
+            Step::If { op, arms, quiet } => self.branch(shared, *op, arms, *quiet)?,
+            &Step::End(id) => return self.end(shared, id),
+        }
+        Ok(Turn::Went)
+    }
+
+    /// A value without instructions: it is computed where it is used, if what it comes from is not there yet.
+    fn name(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+        let op = self.kernel.module.op(id);
+        if self.names_fetched(id) {
+            self.frame.set_tokens(id);
+            return Ok(());
+        }
+        let is_one = op.results.len() == 1;
+        if is_one && op.operands.iter().any(|&value| self.is_open(value)) {
+            self.frame.forget(op.results[0]);
+            self.deferred.insert(op.results[0], id);
+            return Ok(());
+        }
+        self.need_operands(shared, id)?;
+        self.frame.step(id)
+    }
+
+    fn strip(&mut self, shared: &mut Shared<'a>, strip: &Strip) -> Result<(), Fault> {
+        let module = self.kernel.module;
+        let inside = strip.inside(module);
+        for id in strip.ops() {
+            for &value in module.op(id).operands.iter().filter(|value| !inside.contains(value)) {
+                self.need(shared, value)?;
+            }
+            self.store_before(id)?;
+        }
+        strips::run(&mut self.frame, module, strip, self.kernel.schedule.layout(strip.layout))
+    }
+
+    fn own(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+        let copies = self.ahead.get(&id).copied().filter(|_| self.is_own(id));
+        let (number, copy) = copies.ok_or_else(|| broken(format!("op {} is not copied ahead", id.index())))?;
+        let tile = shared.copies(number)?.own(copy)?;
+        self.frame.set(self.kernel.module.op(id).results[0], tile);
+        self.frame.set_tokens(id);
+        Ok(())
+    }
+
+    fn send(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+        self.need_operands(shared, id)?;
+        self.store_before(id)?;
+        let op = self.kernel.module.op(id);
+        let mut operands = Vec::new();
+        for &value in &op.operands {
+            let held = self.frame.get(value);
+            if !held.is_known() && self.kernel.module.ty(value).as_tile().is_some() {
+                return Err(broken(format!("op {} sends %{}, which is not there", id.index(), value.index())));
+            }
+            operands.push(Some(held));
+        }
+        self.sends.push_back(Sent { id, operands });
+        self.frame.set_tokens(id);
+        Ok(())
+    }
+
+    fn fill(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
+        if self.acts != Acts::Load {
+            return Err(broken("who multiplies fills a stage"));
+        }
+        let plan = self.kernel.channel(channel)?;
+        let mut all = Vec::new();
+        for load in &plan.loads {
+            let coordinates = load.boxes.iter().map(|part| self.coordinates(load.load, &part.place));
+            all.push(coordinates.collect::<Result<Vec<Vec<i64>>, Fault>>()?);
+            self.frame.set_tokens(load.load);
+        }
+        shared.fill(channel, all)
+    }
+
+    /// Where a box begins that stands at this place of the tile of a load.
+    fn coordinates(&self, load: OpId, place: &[i64]) -> Result<Vec<i64>, Fault> {
+        let module = self.kernel.module;
+        let op = module.op(load);
+        let shape = ViewShape::of(module, op.group(0)[0]);
+        let shape = shape.ok_or_else(|| broken(format!("op {} loads no tile of a view", load.index())))?;
+        let fastest = contiguous_axis(module, &shape).ok_or_else(|| broken("no dimension is contiguous"))?;
+        let start = |axis: usize| {
+            let index = self.frame.number(op.group(1)[axis], Sign::Signed)?;
+            Ok(index.saturating_mul(shape.steps[axis]).saturating_add(place[axis]))
+        };
+        box_order(shape.tile.len(), fastest).map(start).collect()
+    }
+
+    fn take(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
+        if self.acts != Acts::Math {
+            return Err(broken("who loads takes a stage"));
+        }
+        let plan = self.kernel.channel(channel)?;
+        let place = shared.rings.to_take(plan.ring, channel)?;
+        if self.held.insert(channel, place).is_some() {
+            return Err(broken(format!("channel {channel} is taken twice")));
+        }
+        shared.rings.take(place);
+        plan.loads.iter().for_each(|load| self.frame.set_tokens(load.load));
+        Ok(())
+    }
+}
