@@ -147,7 +147,9 @@ pub(crate) fn with_schedule<T>(
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::lowered(module, entry, inference, "kernel", options);
-            lowering.check()?;
+            if !lowering.problems().is_empty() {
+                return Err(lowering.problems().to_vec());
+            }
             let (context, maps) = (lowering.context(), lowering.maps());
             Ok(look(&Scheduled { context, body: entry.body, schedule: lowering.schedule(), maps }))
         })

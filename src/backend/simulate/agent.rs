@@ -34,6 +34,14 @@ pub struct Flight {
     pub gives: Vec<(u32, Place)>,
 }
 
+/// A stage that was taken.
+#[derive(Clone, Copy)]
+pub struct Taken {
+    pub place: Place,
+    /// Its tiles have been waited for.
+    pub arrived: bool,
+}
+
 /// A store that the copy engine makes.
 pub struct Sent {
     pub id: OpId,
@@ -53,7 +61,7 @@ pub enum Kind<'a> {
     Entry,
     For { plan: &'a For, at: i128, range: [i128; 3], turn: u64, copies: Option<usize> },
     Loop { plan: &'a Loop, turns: LoopTurns },
-    If { op: OpId, quiet: bool },
+    If { op: OpId },
 }
 
 /// Where an agent is in a body.
@@ -87,7 +95,7 @@ pub struct Agent<'a> {
     /// Values that are computed where they are used.
     pub deferred: HashMap<Value, OpId>,
     /// Stages that were taken, by channel.
-    pub held: HashMap<u32, Place>,
+    pub held: HashMap<u32, Taken>,
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
     pub ahead: HashMap<OpId, (usize, usize)>,
     pub sends: VecDeque<Sent>,
@@ -127,16 +135,18 @@ impl<'a> Agent<'a> {
 
     // Values.
 
-    /// Has a value at hand: what computes it lands, and what is computed where it is used is.
+    /// Has a value at hand: what is computed where it is used is.
     ///
     /// # Errors
-    /// Those of landing and of the ops.
-    pub fn need(&mut self, shared: &mut Shared<'a>, value: Value) -> Result<(), Fault> {
-        if let Some(&(flight, _)) = self.running.get(&value) {
-            self.land_until(shared, flight)?;
+    /// Products still compute it; those of the ops.
+    pub fn need(&mut self, value: Value) -> Result<(), Fault> {
+        if let Some((number, _)) = self.running.get(&value) {
+            let flight = self.flights.iter().find(|flight| flight.number == *number);
+            let product = flight.map_or(0, |flight| flight.last.index());
+            return Err(broken(format!("%{} is read before op {product} has landed", value.index())));
         }
         let Some(id) = self.deferred.remove(&value) else { return Ok(()) };
-        self.need_operands(shared, id)?;
+        self.need_operands(id)?;
         self.frame.step(id)
     }
 
@@ -144,9 +154,9 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Those of [`Agent::need`].
-    pub fn need_operands(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+    pub fn need_operands(&mut self, id: OpId) -> Result<(), Fault> {
         let module = self.kernel.module;
-        module.op(id).operands.iter().try_for_each(|&value| self.need(shared, value))
+        module.op(id).operands.iter().try_for_each(|&value| self.need(value))
     }
 
     /// Is there nothing in it yet, but will be when somebody needs it?
@@ -180,17 +190,6 @@ impl<'a> Agent<'a> {
     }
 
     // Products in flight.
-
-    /// Lands products until these have.
-    ///
-    /// # Errors
-    /// Those of [`Agent::land_one`].
-    pub fn land_until(&mut self, shared: &mut Shared<'a>, flight: u64) -> Result<(), Fault> {
-        while self.flights.front().is_some_and(|first| first.number <= flight) {
-            self.land_one(shared)?;
-        }
-        Ok(())
-    }
 
     /// Lands all products but so many of those that were issued last.
     ///
@@ -297,8 +296,8 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Those of [`Agent::need`].
-    pub fn in_registers(&mut self, shared: &mut Shared<'a>, value: Value) -> Result<Operand, Fault> {
-        self.need(shared, value)?;
+    pub fn in_registers(&mut self, value: Value) -> Result<Operand, Fault> {
+        self.need(value)?;
         Ok(Operand::Held(self.frame.get(value)))
     }
 }

@@ -6,39 +6,35 @@ use super::agent::{Agent, Kind, Level, Passed, Turn};
 use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, For, LayoutId, Loop};
+use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, For, LayoutId, Loop, Step};
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Agent<'a> {
     /// # Errors
-    /// Those of landing, and of what is brought.
-    fn before_loop(&mut self, shared: &mut Shared<'a>, hoisted: &[(Value, LayoutId)]) -> Result<(), Fault> {
+    /// What is converted is not there.
+    fn before_loop(&mut self, hoisted: &[(Value, LayoutId)]) -> Result<(), Fault> {
         for &(value, _) in hoisted {
-            self.need(shared, value)?;
+            self.need(value)?;
             if self.acts != Acts::Load && !self.frame.is_known(value) && self.fetched(value).is_none() {
                 return Err(broken(format!("%{} is converted ahead of a loop, and not there", value.index())));
             }
         }
-        self.land(shared, 0)
+        Ok(())
     }
 
-    /// What is passed on: values, and of those that may stay in flight who computes them.
-    fn passed(
-        &mut self,
-        shared: &mut Shared<'a>,
-        values: &[Value],
-        stays: &dyn Fn(usize) -> bool,
-    ) -> Result<Vec<Passed>, Fault> {
+    /// What is passed on: values, and of those that products add up where they stand (`to`: in which arguments) who
+    /// computes them.
+    fn passed(&mut self, values: &[Value], to: &[Value]) -> Result<Vec<Passed>, Fault> {
         let mut all = Vec::with_capacity(values.len());
-        for (position, value) in values.iter().enumerate() {
-            if stays(position)
-                && let Some((flight, promise)) = self.running.get(value)
+        for (position, &value) in values.iter().enumerate() {
+            if let Some((flight, promise)) = self.running.get(&value)
+                && to.get(position).is_some_and(|&arg| self.kernel.context.adds_up(arg, value))
             {
                 all.push(Passed::Running(*flight, promise.clone()));
                 continue;
             }
-            self.need(shared, *value)?;
-            all.push(Passed::Held(self.frame.get(*value)));
+            self.need(value)?;
+            all.push(Passed::Held(self.frame.get(value)));
         }
         Ok(all)
     }
@@ -73,10 +69,10 @@ impl<'a> Agent<'a> {
     pub fn for_loop(&mut self, shared: &mut Shared<'a>, plan: &'a For) -> Result<(), Fault> {
         let module = self.kernel.module;
         let op = module.op(plan.op);
-        (0..3).try_for_each(|group| self.need(shared, op.group(group)[0]))?;
+        (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
         let range @ [at, upper, _] = self.frame.range(plan.op)?;
-        self.before_loop(shared, &plan.hoisted)?;
-        let carried = self.passed(shared, op.group(3), &|_| false)?;
+        self.before_loop(&plan.hoisted)?;
+        let carried = self.passed(op.group(3), &[])?;
         let copies = match &plan.ahead {
             Some(ahead) => Some(self.start_copies(shared, plan, ahead, range)?),
             None => None,
@@ -85,7 +81,7 @@ impl<'a> Agent<'a> {
             self.enter(Kind::For { plan, at, range, turn: 0, copies }, plan.op, 0, plan.body)?;
             return self.begin_round(shared, carried);
         }
-        self.leave_for(shared, plan, copies, carried)
+        self.leave_for(shared, copies, (plan.op, carried), &[])
     }
 
     /// A round of the innermost loop begins with these values.
@@ -119,18 +115,25 @@ impl<'a> Agent<'a> {
         if ahead.own { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
     }
 
+    /// After a loop, with what its last round left, and what is waited for on the way out.
     fn leave_for(
         &mut self,
         shared: &mut Shared<'a>,
-        plan: &'a For,
         copies: Option<usize>,
-        carried: Vec<Passed>,
+        (op, carried): (OpId, Vec<Passed>),
+        waits: &[Step],
     ) -> Result<(), Fault> {
-        let results = &self.kernel.module.op(plan.op).results;
-        self.is_there(results, &carried)?;
-        results.iter().zip(carried).for_each(|(&result, passed)| self.receive(result, passed));
-        self.land(shared, 0)?;
+        self.give_results(op, carried)?;
+        for step in waits {
+            match step {
+                Step::Land(land) => self.land(shared, land.younger)?,
+                _ => return Err(broken("more than waits on the way out of a loop")),
+            }
+        }
         let Some(copies) = copies else { return Ok(()) };
+        if shared.copies(copies)?.plan.asynchronous {
+            self.land(shared, 0)?;
+        }
         shared.copies(copies)?.now = None;
         self.ahead.retain(|_, (number, _)| *number != copies);
         shared.stop_copies(copies)
@@ -142,8 +145,8 @@ impl<'a> Agent<'a> {
     /// Those of its parts.
     pub fn endless_loop(&mut self, shared: &mut Shared<'a>, plan: &'a Loop) -> Result<Turn, Fault> {
         let op = self.kernel.module.op(plan.op);
-        self.before_loop(shared, &plan.hoisted)?;
-        let carried = self.passed(shared, op.group(0), &|_| false)?;
+        self.before_loop(&plan.hoisted)?;
+        let carried = self.passed(op.group(0), &[])?;
         let turns = self.frame.turns(op.regions[0]);
         self.enter(Kind::Loop { plan, turns }, plan.op, 0, plan.body)?;
         self.turn(shared, carried)
@@ -169,16 +172,13 @@ impl<'a> Agent<'a> {
     /// `if`.
     ///
     /// # Errors
-    /// Those of its condition, and of landing.
-    pub fn branch(&mut self, shared: &mut Shared<'a>, op: OpId, arms: &[BodyId], quiet: bool) -> Result<(), Fault> {
+    /// Its condition is not there.
+    pub fn branch(&mut self, op: OpId, arms: &[BodyId]) -> Result<(), Fault> {
         let condition = self.kernel.module.op(op).operands[0];
-        self.need(shared, condition)?;
+        self.need(condition)?;
         let arm = usize::from(self.frame.number(condition, Sign::Unsigned)? == 0);
-        if !quiet {
-            self.land(shared, 0)?;
-        }
         let Some(&body) = arms.get(arm) else { return Ok(()) };
-        self.enter(Kind::If { op, quiet }, op, arm, body)?;
+        self.enter(Kind::If { op }, op, arm, body)?;
         let block = self.levels.last().map(|level| level.block);
         block.into_iter().for_each(|block| self.forget(block));
         Ok(())
@@ -195,7 +195,9 @@ impl<'a> Agent<'a> {
         let is_loop = |level: &Level<'_>| matches!(level.kind, Kind::For { .. } | Kind::Loop { .. });
         let target = match op.code {
             Opcode::Return => {
-                self.land(shared, 0)?;
+                if let Some(flight) = self.flights.front() {
+                    return Err(broken(format!("the kernel ends before op {} has landed", flight.last.index())));
+                }
                 while !self.sends.is_empty() {
                     self.store_first()?;
                 }
@@ -210,23 +212,19 @@ impl<'a> Agent<'a> {
         match (&self.levels[target].kind, op.code) {
             (&Kind::For { plan, .. }, _) => self.next_round(shared, plan, target, &op.operands),
             (Kind::Loop { .. }, Opcode::Continue) => {
-                let carried = self.passed(shared, &op.operands, &|_| false)?;
-                self.land(shared, 0)?;
+                let args = &self.kernel.module.block(self.levels[target].block).args;
+                let carried = self.passed(&op.operands, args)?;
                 self.leave(target + 1);
                 self.frame.free(self.levels[target].allocations);
                 self.turn(shared, carried)
             }
             (&Kind::Loop { plan, .. }, _) => {
-                let carried = self.passed(shared, &op.operands, &|_| false)?;
-                self.land(shared, 0)?;
+                let carried = self.passed(&op.operands, &[])?;
                 self.leave(target);
                 self.give_results(plan.op, carried)
             }
-            (&Kind::If { op: branch, quiet }, _) => {
-                let carried = self.passed(shared, &op.operands, &|_| false)?;
-                if !quiet {
-                    self.land(shared, 0)?;
-                }
+            (&Kind::If { op: branch }, _) => {
+                let carried = self.passed(&op.operands, &[])?;
                 self.leave(target);
                 self.give_results(branch, carried)
             }
@@ -257,13 +255,9 @@ impl<'a> Agent<'a> {
         target: usize,
         values: &[Value],
     ) -> Result<Turn, Fault> {
-        let in_orbit = |position: usize| plan.orbits.iter().any(|orbit| orbit.carried.contains(&position));
-        let until_head = plan.ahead.is_some() && self.acts == Acts::All;
-        let carried = self.passed(shared, values, &|position| until_head || in_orbit(position))?;
-        if !until_head {
-            self.keep_orbits(shared, plan)?;
-        }
-        let carried = carried.into_iter().map(|passed| self.landed(passed)).collect();
+        let args = &self.kernel.module.block(self.levels[target].block).args;
+        let carried = self.passed(values, &args[1..])?;
+        self.keep_orbits(plan);
         self.leave(target + 1);
         self.frame.free(self.levels[target].allocations);
         let Kind::For { at, range, turn, copies, .. } = &mut self.levels[target].kind else {
@@ -283,30 +277,19 @@ impl<'a> Agent<'a> {
             self.begin_round(shared, carried)?;
         } else {
             self.leave(target);
-            self.leave_for(shared, plan, copies, carried)?;
+            let waits = plan.leave.map_or(&[][..], |body| self.kernel.schedule.steps(body));
+            self.leave_for(shared, copies, (plan.op, carried), waits)?;
         }
         Ok(Turn::Went)
     }
 
-    /// What has landed meanwhile is there.
-    fn landed(&self, passed: Passed) -> Passed {
-        match passed {
-            Passed::Running(_, promise) if promise.borrow().is_known() => Passed::Held(promise.borrow().clone()),
-            other => other,
-        }
-    }
-
-    /// Products that are not in orbit land, and all others with them; those in orbit give back what the loop carries.
-    fn keep_orbits(&mut self, shared: &mut Shared<'a>, plan: &For) -> Result<(), Fault> {
-        let orbit = |last: OpId| plan.orbits.iter().find(|orbit| orbit.product == last);
-        if self.flights.iter().any(|flight| orbit(flight.last).is_none()) {
-            return self.land(shared, 0);
-        }
+    /// Products that are still in flight give back what the loop carries for them.
+    fn keep_orbits(&mut self, plan: &For) {
         for flight in &mut self.flights {
-            let carried = orbit(flight.last).map_or(&[][..], |orbit| &orbit.gives);
+            let orbit = plan.orbits.iter().find(|orbit| orbit.product == flight.last);
+            let carried = orbit.map_or(&[][..], |orbit| &orbit.gives);
             flight.gives.retain(|(channel, _)| carried.contains(channel));
         }
-        Ok(())
     }
 
     // Copies ahead.
@@ -373,7 +356,7 @@ impl<'a> Agent<'a> {
         kept.iter().for_each(|&value| drop(self.frame.forget(value)));
         ahead.slice.iter().try_for_each(|&id| self.frame.step(id))?;
         for copy in &ahead.copies {
-            self.need(shared, module.op(copy.load).group(0)[0])?;
+            self.need(module.op(copy.load).group(0)[0])?;
             self.frame.step(copy.load)?;
             tiles.push(self.frame.forget(module.op(copy.load).results[0]).bits());
         }

@@ -7,17 +7,10 @@ use super::fault::{Fault, broken};
 use super::shared::{Operand, Shared, Where};
 use super::source::{Form, Source};
 use crate::backend::ptx::OperandPlan;
-use crate::backend::ptx::schedule::{Acts, Issue, Multiply};
+use crate::backend::ptx::schedule::{Issue, Multiply};
 use crate::ir::{OpId, Value};
 
 impl<'a> Agent<'a> {
-    /// The channels whose tiles products read.
-    pub fn channels_of(&self, plan: &Multiply) -> Vec<u32> {
-        let module = self.kernel.module;
-        let operands = plan.ops.iter().flat_map(|&id| &module.op(id).operands);
-        operands.filter_map(|&value| self.kernel.channel_of(self.kernel.context.load_behind(value)?)).collect()
-    }
-
     /// Issues products: they land at once, or run on their own.
     ///
     /// # Errors
@@ -34,7 +27,7 @@ impl<'a> Agent<'a> {
         let mut products = Vec::new();
         for issue in &plan.issue {
             let id = plan.ops[issue.op];
-            let sum = self.sum(shared, id, (plan, &made), complete)?;
+            let sum = self.sum(id, (plan, &made), complete)?;
             let promise = Promise::default();
             made.insert(module.op(id).results[0], promise.clone());
             products.push((id, sum, promise));
@@ -42,10 +35,8 @@ impl<'a> Agent<'a> {
         let mut gives = Vec::new();
         for channel in &plan.gives {
             let place = self.held.remove(channel);
-            gives.push((
-                *channel,
-                place.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?,
-            ));
+            let held = place.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
+            gives.push((*channel, held.place));
         }
         if complete {
             for ((id, sum, promise), [left, right]) in products.iter().zip(&operands) {
@@ -64,14 +55,12 @@ impl<'a> Agent<'a> {
             self.running.insert(value, (number, promise));
         }
         self.flights.push_back(Flight { number, last, products, gives });
-        // The one before is done by now, or nearly so, and its stage is wanted.
-        if self.acts == Acts::Math { self.land(shared, 1) } else { Ok(()) }
+        Ok(())
     }
 
     /// What a product adds to. Products that run on their own add up in order, so that it need not be there yet.
     fn sum(
         &mut self,
-        shared: &mut Shared<'a>,
         id: OpId,
         (plan, made): (&Multiply, &HashMap<Value, Promise>),
         complete: bool,
@@ -85,9 +74,11 @@ impl<'a> Agent<'a> {
             return Err(broken(format!("op {} adds to what is not issued yet", id.index())));
         }
         match self.running.get(&value) {
-            Some((_, promise)) if !complete => Ok(Sum::Promised(promise.clone())),
+            Some((_, promise)) if !complete && self.kernel.context.adds_in_place(id) => {
+                Ok(Sum::Promised(promise.clone()))
+            }
             _ => {
-                self.need(shared, value)?;
+                self.need(value)?;
                 Ok(Sum::Held(self.frame.get(value)))
             }
         }
@@ -127,17 +118,20 @@ impl<'a> Agent<'a> {
         value: Value,
         (plan, is_left): (&OperandPlan, bool),
     ) -> Result<Operand, Fault> {
-        let Some(load) = self.fetched(value) else { return self.in_registers(shared, value) };
+        let Some(load) = self.fetched(value) else { return self.in_registers(value) };
         let module = self.kernel.module;
         let form = (module.shape(value), is_left);
         let result = module.op(load).results[0];
         if let Some(channel) = self.kernel.channel_of(load) {
             let held = self.held.get(&channel).copied();
             let held = held.ok_or_else(|| broken(format!("channel {channel} is read, and not held")))?;
+            if !held.arrived {
+                return Err(broken(format!("the tiles of channel {channel} are read before they are waited for")));
+            }
             let place = self.kernel.roles().and_then(|roles| roles.place_of(load));
             let place = place.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
             let source = Source::in_panels(plan, place.rows, place.offset as usize, form)?;
-            return Ok(Operand::At(Where::Ring(held), source));
+            return Ok(Operand::At(Where::Ring(held.place), source));
         }
         let (number, copy) = self.ahead[&load];
         let copies = shared.copies(number)?;

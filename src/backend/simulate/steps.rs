@@ -1,6 +1,6 @@
 //! What an agent does at each step.
 
-use super::agent::{Agent, Sent, Turn};
+use super::agent::{Agent, Sent, Taken, Turn};
 use super::fault::{Fault, broken};
 use super::shared::Shared;
 use super::strips;
@@ -20,34 +20,14 @@ impl<'a> Agent<'a> {
                 let place = shared.rings.to_fill(self.kernel.channel(channel)?.ring, channel)?;
                 Ok((!shared.rings.is_free(place)).then(|| format!("fill {channel}: stage {} is not free", place.stage)))
             }
-            &Step::Take(channel) => {
-                let plan = self.kernel.channel(channel)?;
-                let place = shared.rings.to_take(plan.ring, channel)?;
-                let waits = plan.early && self.flights_before_take(channel) == 0 && !shared.rings.has_arrived(place)?;
-                Ok(waits.then(|| format!("take {channel}: the tiles have not arrived in stage {}", place.stage)))
-            }
-            Step::Multiply(plan) => {
-                for channel in self.channels_of(plan) {
-                    if let Some(&place) = self.held.get(&channel)
-                        && !shared.rings.has_arrived(place)?
-                    {
-                        return Ok(Some(format!(
-                            "multiply: the tiles of channel {channel} have not arrived in stage {}",
-                            place.stage
-                        )));
-                    }
-                }
-                Ok(None)
+            Step::Await(wait) => {
+                let Some(held) = self.held.get(&wait.channel) else { return Ok(None) };
+                let (channel, stage) = (wait.channel, held.place.stage);
+                let waits = !shared.rings.has_arrived(held.place)?;
+                Ok(waits.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
             }
             _ => Ok(None),
         }
-    }
-
-    /// Products that have to land before this channel is taken: they would give back its only stage.
-    fn flights_before_take(&self, channel: u32) -> usize {
-        let roles = self.kernel.roles();
-        let ring = roles.and_then(|roles| roles.rings.get(roles.channels.get(channel as usize)?.ring));
-        if ring.is_some_and(|ring| ring.stages == 1) { self.flights.len() } else { 0 }
     }
 
     /// Takes the next step, which does not wait.
@@ -69,52 +49,51 @@ impl<'a> Agent<'a> {
             Step::Multiply(plan) => plan.last(),
             Step::For(plan) => Some(plan.op),
             Step::Loop(plan) => Some(plan.op),
-            Step::Fill(_) | Step::Take(_) | Step::Give(_) => None,
+            Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => None,
         };
         id.map(|id| self.kernel.module.op(id).loc)
     }
 
     fn step(&mut self, shared: &mut Shared<'a>, step: &'a Step) -> Result<Turn, Fault> {
-        if let &Step::Take(channel) = step
-            && self.flights_before_take(channel) > 0
-        {
-            self.land(shared, 0)?;
-            return Ok(Turn::Went);
-        }
         if let Some(level) = self.levels.last_mut() {
             level.next += 1;
         }
         match step {
-            &Step::Let(id) => self.name(shared, id)?,
+            &Step::Let(id) => self.name(id)?,
             &Step::Do(id) => {
-                self.need_operands(shared, id)?;
+                self.need_operands(id)?;
                 self.store_before(id)?;
                 self.frame.step(id)?;
             }
-            Step::Strip(strip) => self.strip(shared, strip)?,
+            Step::Strip(strip) => self.strip(strip)?,
             &Step::Own(id) => self.own(shared, id)?,
-            &Step::Send(id) => self.send(shared, id)?,
+            &Step::Send(id) => self.send(id)?,
             Step::Multiply(plan) => self.multiply(shared, plan)?,
             &Step::Fill(channel) => self.fill(shared, channel)?,
             &Step::Take(channel) => self.take(shared, channel)?,
+            Step::Await(wait) => {
+                let held = self.held.get_mut(&wait.channel);
+                let fault = || broken(format!("channel {} is waited for, and not taken", wait.channel));
+                held.ok_or_else(fault)?.arrived = true;
+            }
+            Step::Land(land) => self.land(shared, land.younger)?,
             Step::Give(channels) => {
-                self.land(shared, 0)?;
                 for channel in channels {
                     let held = self.held.remove(channel);
                     let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
-                    shared.rings.give(held)?;
+                    shared.rings.give(held.place)?;
                 }
             }
             Step::For(plan) => self.for_loop(shared, plan)?,
             Step::Loop(plan) => return self.endless_loop(shared, plan),
-            Step::If { op, arms, quiet } => self.branch(shared, *op, arms, *quiet)?,
+            Step::If { op, arms, .. } => self.branch(*op, arms)?,
             &Step::End(id) => return self.end(shared, id),
         }
         Ok(Turn::Went)
     }
 
     /// A value without instructions: it is computed where it is used, if what it comes from is not there yet.
-    fn name(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+    fn name(&mut self, id: OpId) -> Result<(), Fault> {
         let op = self.kernel.module.op(id);
         if self.names_fetched(id) {
             self.frame.set_tokens(id);
@@ -126,16 +105,16 @@ impl<'a> Agent<'a> {
             self.deferred.insert(op.results[0], id);
             return Ok(());
         }
-        self.need_operands(shared, id)?;
+        self.need_operands(id)?;
         self.frame.step(id)
     }
 
-    fn strip(&mut self, shared: &mut Shared<'a>, strip: &Strip) -> Result<(), Fault> {
+    fn strip(&mut self, strip: &Strip) -> Result<(), Fault> {
         let module = self.kernel.module;
         let inside = strip.inside(module);
         for id in strip.ops() {
             for &value in module.op(id).operands.iter().filter(|value| !inside.contains(value)) {
-                self.need(shared, value)?;
+                self.need(value)?;
             }
             self.store_before(id)?;
         }
@@ -151,8 +130,8 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    fn send(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
-        self.need_operands(shared, id)?;
+    fn send(&mut self, id: OpId) -> Result<(), Fault> {
+        self.need_operands(id)?;
         self.store_before(id)?;
         let op = self.kernel.module.op(id);
         let mut operands = Vec::new();
@@ -202,7 +181,7 @@ impl<'a> Agent<'a> {
         }
         let plan = self.kernel.channel(channel)?;
         let place = shared.rings.to_take(plan.ring, channel)?;
-        if self.held.insert(channel, place).is_some() {
+        if self.held.insert(channel, Taken { place, arrived: false }).is_some() {
             return Err(broken(format!("channel {channel} is taken twice")));
         }
         shared.rings.take(place);

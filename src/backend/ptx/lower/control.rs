@@ -6,10 +6,9 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::ring::{Flight, Role};
+use super::ring::Role;
 use super::rounds::Turning;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{BodyId, For, LayoutId, Loop};
@@ -27,8 +26,6 @@ pub struct Frame {
     next: Option<(Vec<Option<Fixed>>, Label)>,
     /// `break` or `yield`: result registers and label.
     exit: Option<(Vec<Option<Fixed>>, Label)>,
-    /// A `for` that waits for the products of its body elsewhere than at its end.
-    flies_on: bool,
 }
 
 /// A point to which the memory of computed values can be cut back.
@@ -53,9 +50,6 @@ impl Lowering<'_> {
         let mark = self.mark();
         self.body(body);
         self.release(mark);
-        if !self.loops.last().is_some_and(|frame| frame.flies_on) {
-            self.settle();
-        }
     }
 
     /// Is the code that is emitted now the body of a loop, and no branch in it?
@@ -119,7 +113,7 @@ impl Lowering<'_> {
 
     /// Code that a back edge reaches, or that may have been skipped, knows little of what threads did.
     pub fn enter_loop(&mut self, body: BlockId) {
-        self.settle();
+        self.come_due();
         let mut accesses = Vec::new();
         self.module.walk(body, &mut |id| accesses.extend(self.context.access_of(id)));
         self.memory.may_have_happened(&self.context.written, accesses);
@@ -180,13 +174,10 @@ impl Lowering<'_> {
                 self.refill_pipeline(id, running, counter, upper, step, ty)?;
             }
         }
-        let flies_on = !orbits.is_empty() || running.is_some() && self.role == Role::All;
-        self.loops.push(Frame { op: Opcode::For, next: Some((carried.clone(), next)), exit: None, flies_on });
+        self.loops.push(Frame { op: Opcode::For, next: Some((carried.clone(), next)), exit: None });
         self.region(plan.body);
         self.loops.pop();
-        if !orbits.is_empty() {
-            self.close_orbits(&orbits);
-        }
+        self.close_orbits(&orbits);
         self.release(mark);
         self.b.place(next);
         if let Some(running) = running.as_ref().filter(|running| !running.is_own()) {
@@ -194,10 +185,10 @@ impl Lowering<'_> {
         }
         let more = self.next_round(&turning);
         self.b.bra_if(more, false, head, true);
-        // Products land on the way out. Behind the label, where the way past the loop comes in, ptxas no longer
-        // sees that the wait belongs to them, and makes them wait for each other.
         self.leave_orbits(&orbits);
-        self.settle();
+        if let Some(leave) = plan.leave {
+            self.body(leave);
+        }
         if let Some(running) = &running {
             self.land_pipeline(running);
         }
@@ -223,7 +214,7 @@ impl Lowering<'_> {
         let next = self.b.new_label();
         let mark = self.mark();
         let to = Some((carried.to_vec(), next));
-        self.loops.push(Frame { op: Opcode::For, next: to, exit: None, flies_on: false });
+        self.loops.push(Frame { op: Opcode::For, next: to, exit: None });
         self.region(body);
         self.loops.pop();
         self.release(mark);
@@ -247,12 +238,7 @@ impl Lowering<'_> {
             self.bind(arg, fixed);
         }
         let bound = results.clone();
-        self.loops.push(Frame {
-            op: Opcode::Loop,
-            next: Some((carried, head)),
-            exit: Some((results, end)),
-            flies_on: false,
-        });
+        self.loops.push(Frame { op: Opcode::Loop, next: Some((carried, head)), exit: Some((results, end)) });
         self.region(plan.body);
         self.loops.pop();
         self.b.place(end);
@@ -263,73 +249,34 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Waits for the products whose results the branches of an op read.
-    fn settle_inputs(&mut self, id: OpId) {
-        let mut pending = Vec::new();
-        for &region in &self.module.op(id).regions {
-            self.module.walk(region, &mut |inner| pending.extend(&self.module.op(inner).operands));
-        }
-        while let Some(value) = pending.pop() {
-            self.settle_value(value);
-            if self.context.inference.source(value) != Source::Concrete
-                && let Some(maker) = self.module.defining_op(value)
-            {
-                pending.extend(&self.module.op(maker).operands);
-            }
-        }
-    }
-
-    /// Where two branches meet, the same products may still run: what only one of them waited for, the other one
-    /// waits for at its end. `first`: the end of the first branch, and what ran on there.
-    fn land_alike(&mut self, (end, running): (usize, Vec<Flight>)) {
-        let left = self.in_flight.len();
-        if running.len() <= left {
-            return self.land(running.len());
-        }
-        let start = self.b.num_lines();
-        self.in_flight = running;
-        self.land(left);
-        let lines = &mut self.b.function().lines;
-        let wait = lines.split_off(start);
-        lines.splice(end..end, wait);
-    }
-
     /// `if`.
-    pub fn branches(&mut self, id: OpId, arms: &[BodyId], flies_on: bool) -> Lowered {
+    pub fn branches(&mut self, id: OpId, arms: &[BodyId]) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
-        if flies_on {
-            self.settle_inputs(id);
-        } else {
-            // A wait that only one branch came to would leave the other without it.
-            self.settle();
-        }
+        self.come_due();
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
         let before = (self.shared.clone(), self.memory.clone());
-        let flying = self.in_flight.clone();
+        let running = self.num_running();
         let mut after = None;
-        let mut first = (0, Vec::new());
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                first = (first.0, std::mem::replace(&mut self.in_flight, flying.clone()));
                 self.b.place(otherwise);
                 after =
                     Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
             }
-            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), flies_on });
+            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)) });
             self.region(arm);
             self.loops.pop();
             if index == 0 && arms.len() > 1 {
-                first.0 = self.b.num_lines();
                 self.b.bra(end, true);
             }
         }
-        if flies_on {
-            self.land_alike(first);
+        if self.num_running() != running {
+            return Err("a product has landed in one branch alone, which is a defect of this crate".to_owned());
         }
         if let Some((shared, memory)) = after {
             self.shared.join(&shared);
@@ -349,7 +296,7 @@ impl Lowering<'_> {
             Opcode::Return => {
                 self.flush_private()?;
                 self.finish_box_stores();
-                self.settle();
+                self.come_due();
                 self.drain_rings();
                 self.b.ret();
                 return Ok(());
@@ -366,6 +313,7 @@ impl Lowering<'_> {
             if is_continue { frame.next.clone() } else { frame.exit.clone() }.ok_or("no such exit")?;
         let falls_through = innermost && (frame.op != Opcode::Loop);
         self.assign(&targets, &op.operands)?;
+        self.come_due();
         if !falls_through {
             self.b.bra(label, true);
         }

@@ -17,7 +17,7 @@
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `lookup` — elements by their positions; counts of numbers;
 //! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
-//! * `product` — matrix products;
+//! * `product`, `flight` — matrix products; those that run on their own until a wait for them;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
@@ -36,6 +36,7 @@ mod cluster;
 mod control;
 mod convert;
 mod elementwise;
+mod flight;
 mod global;
 mod hint;
 mod history;
@@ -124,8 +125,8 @@ pub struct Lowering<'m> {
     staged: HashMap<Value, Operand>,
     /// Loads whose elements their threads have in a stage.
     own_tiles: HashMap<OpId, pipeline::OwnTile>,
-    /// Products that may still be running, in the order in which they were issued.
-    in_flight: Vec<ring::Flight>,
+    /// Products that may still be running.
+    flights: flight::Flights,
     /// Who is being lowered.
     role: ring::Role,
     /// Streamed loads, if there are any.
@@ -175,7 +176,7 @@ fn start<'m>(
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
-        in_flight: Vec::new(),
+        flights: flight::Flights::default(),
         role: ring::Role::All,
         rings: None,
         peer: cluster::Peer::default(),
@@ -298,12 +299,9 @@ fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u3
 }
 
 impl<'m> Lowering<'m> {
-    /// Was there nothing that could not be lowered?
-    ///
-    /// # Errors
-    /// What could not.
-    pub fn check(&self) -> Result<(), Vec<Diagnostic>> {
-        if self.errors.is_empty() { Ok(()) } else { Err(self.errors.clone()) }
+    /// What could not be lowered.
+    pub fn problems(&self) -> &[Diagnostic] {
+        &self.errors
     }
 
     /// The tensor maps that the kernel takes.
@@ -370,14 +368,14 @@ impl<'m> Lowering<'m> {
     }
 
     /// Refuses what is too much for the assembler.
-    fn check_size(&mut self, id: OpId) -> Lowered {
+    fn check(&mut self, id: OpId) -> Lowered {
         self.check_length(self.module.op(id))?;
         self.check_registers(id)
     }
 
     /// An op that is a part of a step.
     fn op(&mut self, id: OpId) -> Lowered {
-        self.check_size(id)?;
+        self.check(id)?;
         self.for_op(id, |lowering| lowering.lower_op(id))
     }
 
@@ -457,7 +455,7 @@ impl<'m> Lowering<'m> {
 
     /// A barrier over the tile block, and what it settles.
     fn barrier(&mut self) {
-        self.settle();
+        self.land_to_meet();
         if self.shared.bulk_wait_wanted() {
             self.b.bulk_wait(0, true);
         }

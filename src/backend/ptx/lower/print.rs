@@ -67,7 +67,6 @@ impl Lowering<'_> {
     pub fn print(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".to_owned()) };
-        self.settle();
         let mut args = op.group(0).iter();
         let mut pending = Pending::default();
         for (literal, conversion) in pieces(text) {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
-use super::ring::{Flight, Role};
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::Inference;
 use crate::backend::ptx::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
@@ -13,9 +12,8 @@ use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::schedule::{Issue, Multiply};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, Def, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
+use crate::ir::{Attr, AttrKind, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
 use crate::layout::{Conversion, Layout};
-use crate::pass::sums;
 
 impl Inference<'_> {
     /// Plans a product, given where its operands are so far.
@@ -117,6 +115,7 @@ impl Lowering<'_> {
             });
         }
         self.meet_at(&mut operands, plans[0].is_asynchronous());
+        self.come_due();
         let parts: Vec<Part<'_, MmaPlan>> = issue
             .iter()
             .map(|&Issue { op: member, widens }| {
@@ -133,16 +132,10 @@ impl Lowering<'_> {
         let (first, last) = (members[0], members[members.len() - 1]);
         self.remarks.product(module, first, self.context.whole_shapes(members), self.b.lines_from(start));
         let releases = self.releases_of(gives);
-        if plans.iter().all(MmaPlan::is_complete) {
-            self.give_back(&releases);
+        if self.context.run_on(members) {
+            self.launch(last, self.context.results_of(members), releases);
         } else {
-            let results = sums(module, members).iter().map(|sum| module.op(sum[sum.len() - 1]).results[0]).collect();
-            let issued = self.b.num_lines();
-            self.in_flight.push(Flight { results, releases, issued, place: module.op(last).loc.0 });
-            if self.role == Role::Consumer {
-                // The one before is done by now, or nearly so, and its stage is wanted.
-                self.land(1);
-            }
+            self.give_back(&releases);
         }
         for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
             let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
@@ -197,7 +190,7 @@ impl Lowering<'_> {
         if let Some(load) = self.context.load_behind(value)
             && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
         {
-            self.await_load(load);
+            self.need_tile(load)?;
             let loaded = self.context.element_type(self.module.op(load).results[0]);
             let as_it_is = loaded == self.context.element_type(value) || self.is_streamed(load);
             return Ok(match self.rows_in_stage(load) {
@@ -261,12 +254,10 @@ impl Lowering<'_> {
     /// updated where it stands; anything else is copied, since its registers may be shared.
     fn accumulator(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
-        let own = self.tiles[acc.index()].as_ref().filter(|tile| tile.layout.is_same(&plan.acc));
-        let own = own.map(|tile| tile.slots.clone());
-        let in_place = own.is_some() && self.context.use_counts[acc.index()] == 1 && self.is_exclusive(id, acc);
-        let slots = match own {
+        let in_place = self.context.adds_in_place(id);
+        let slots = match &self.tiles[acc.index()] {
             // Products that run on their own add up in order: what is still on its way may be added to.
-            Some(slots) if in_place && plan.is_asynchronous() => slots,
+            Some(tile) if in_place && plan.is_asynchronous() => tile.slots.clone(),
             _ => self.get(acc, &plan.acc)?,
         };
         Ok(slots
@@ -276,17 +267,5 @@ impl Lowering<'_> {
                 other => self.b.copy(other, class),
             })
             .collect())
-    }
-
-    /// Is the value in registers that no other value shares, made in the block of this op?
-    fn is_exclusive(&self, id: OpId, value: Value) -> bool {
-        let here = self.context.op_blocks[id.index()];
-        match self.module.def(value) {
-            Def::Arg(block, _) => Some(block) == here,
-            Def::Result(op, _) => {
-                let is_product = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
-                is_product && self.context.op_blocks[op.index()] == here
-            }
-        }
     }
 }

@@ -4,7 +4,7 @@
 //! *empty* when every consumer warp has said that its products are done with the stage. Both sides go round
 //! in program order and count for themselves: a stage index, and a parity that flips with each round.
 //!
-//! A stage is given back when the products that read it have landed, which for a product that accumulates
+//! A stage is given back when the products that read it have landed (`flight`), which for a product that accumulates
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
@@ -13,10 +13,9 @@ use std::rc::Rc;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
-use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{self, Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
+use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -24,8 +23,6 @@ use crate::ir::{BlockId, OpId, Value};
 const BARRIER_BYTES: u32 = 16;
 /// The barrier at which the consumers meet.
 pub const CONSUMER_BARRIER: u32 = 1;
-/// Lines of code that are worth to be kept beside a running product.
-const OVERLAPPED_LINES: usize = 96;
 /// From a full barrier to the empty one.
 const EMPTY: i64 = 8;
 
@@ -86,33 +83,6 @@ pub enum Release {
     Stage(Reg, bool),
     /// The one whose full barrier the register names, if it is not 0.
     Carried(Reg, bool),
-}
-
-/// A product that may still be running, or several that were issued together.
-#[derive(Clone, Debug)]
-pub struct Flight {
-    /// What it computes.
-    pub results: Vec<Value>,
-    /// What it reads.
-    pub releases: Vec<Release>,
-    /// Lines of code before it was issued.
-    pub issued: usize,
-    /// The user's place of it.
-    pub place: u32,
-}
-
-/// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
-pub struct Orbit {
-    /// The carried values that it accumulates on.
-    arguments: Vec<Value>,
-    /// Its results, which are carried on.
-    results: Vec<Value>,
-    /// The loop's results.
-    after: Vec<Value>,
-    /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
-    releases: Vec<(Reg, bool)>,
-    /// The user's place of the product.
-    place: u32,
 }
 
 impl Lowering<'_> {
@@ -327,11 +297,6 @@ impl Lowering<'_> {
     /// The consumers learn where the next tiles of a channel will be.
     pub fn acquire(&mut self, channel: usize) {
         self.remark_channel(channel);
-        let rings = self.rings.as_ref().expect("rings");
-        if rings.roles.rings[rings.roles.channels[channel].ring].stages == 1 {
-            // The producer waits for the only stage, which products that still run would give back after this one.
-            self.settle();
-        }
         let (barrier, stage, parity) = self.next_stage_of(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
         let awaited = Some(self.b.reg(parity, RegClass::B32));
@@ -342,24 +307,21 @@ impl Lowering<'_> {
             let address = self.b.add(Ty::U32, stage, load.offset);
             self.staged.insert(self.module.op(load.load).results[0], address);
         }
-        if this.early {
-            self.await_channel(channel);
-        }
     }
 
-    fn await_channel(&mut self, channel: usize) {
-        let rings = self.rings.as_mut().expect("rings");
-        let Some(held) = &mut rings.held[channel] else { return };
+    /// Waits until the tiles of a channel have arrived.
+    pub fn await_channel(&mut self, channel: usize) {
+        let Some(held) = self.rings.as_mut().and_then(|rings| rings.held[channel].as_mut()) else { return };
         if let Some(parity) = held.awaited.take() {
             self.b.mbarrier_wait(&Addr::new(held.barrier, 0), parity);
         }
     }
 
-    /// The tile of a load is read next: waits until it has arrived.
-    pub fn await_load(&mut self, load: OpId) {
-        if let Some(&channel) = self.rings.as_ref().and_then(|rings| rings.roles.members.get(&load)) {
-            self.for_op(load, |lowering| lowering.await_channel(channel));
-        }
+    /// The channel of a load whose tile has not been waited for.
+    pub fn unawaited(&self, load: OpId) -> Option<usize> {
+        let rings = self.rings.as_ref()?;
+        let channel = *rings.roles.members.get(&load)?;
+        rings.held[channel]?.awaited.map(|_| channel)
     }
 
     /// The stages that are held of these channels, to be given back.
@@ -377,10 +339,7 @@ impl Lowering<'_> {
     /// Gives back stages that only regions have used.
     pub fn give(&mut self, channels: &[u32]) {
         let releases = self.releases_of(channels);
-        if !releases.is_empty() {
-            self.settle();
-            self.give_back(&releases);
-        }
+        self.give_back(&releases);
     }
 
     /// Tells the producer that these stages may be filled again.
@@ -404,112 +363,16 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits until at most `younger` of the products that were issued last may be running.
-    pub fn land(&mut self, younger: usize) {
-        if self.in_flight.len() <= younger {
-            return;
-        }
-        let issued = self.in_flight[self.in_flight.len() - younger - 1].issued;
-        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
-            self.hold_work();
-        }
-        // A wait is the affair of the product that it is for.
-        let before = self.b.come_from(self.in_flight[self.in_flight.len() - younger - 1].place);
-        MmaPlan::wait(&mut self.b, younger as u32);
-        let landed: Vec<Flight> = self.in_flight.drain(..self.in_flight.len() - younger).collect();
-        for flight in landed {
-            self.give_back(&flight.releases);
-        }
-        self.b.come_from(before);
+    /// Has the ring of a channel stages that a pair of tile blocks fills together?
+    pub fn is_paired(&self, channel: u32) -> bool {
+        let roles = self.rings.as_ref().map(|rings| &rings.roles);
+        roles.is_some_and(|roles| roles.rings[roles.channels[channel as usize].ring].paired)
     }
 
-    /// Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
-    /// product finish before the work that was meant to go on meanwhile. What it does not know to be impossible
-    /// ends a block of code.
-    fn hold_work(&mut self) {
-        let Some(rings) = &self.rings else { return };
-        if let Some((never, aside)) = rings.aside {
+    /// Ends a block of code: ptxas does not know that the branch is never taken.
+    pub fn end_block(&mut self) {
+        if let Some((never, aside)) = self.rings.as_ref().and_then(|rings| rings.aside) {
             self.b.bra_if(never, false, aside, true);
         }
-    }
-
-    /// Waits for whatever products may run, also those that an earlier iteration issued.
-    pub fn land_all(&mut self) {
-        let before = self.b.come_from(self.in_flight.last().map_or(0, |flight| flight.place));
-        MmaPlan::wait(&mut self.b, 0);
-        self.b.come_from(before);
-        for flight in std::mem::take(&mut self.in_flight) {
-            self.give_back(&flight.releases);
-        }
-    }
-
-    /// Waits for the products that run on their own, if there are any.
-    pub fn settle(&mut self) {
-        self.land(0);
-    }
-
-    /// Waits for the product that computes this value, if it may be running.
-    pub fn settle_value(&mut self, value: Value) {
-        if let Some(position) = self.in_flight.iter().position(|flight| flight.results.contains(&value)) {
-            self.land(self.in_flight.len() - 1 - position);
-        }
-    }
-
-    /// Registers for what products that stay in flight have to give back.
-    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::Orbit]) -> Vec<Orbit> {
-        let module = self.module;
-        let body = module.op(id).regions[0];
-        let mut orbits = Vec::new();
-        for plan in plans {
-            let roles = Rc::clone(&self.rings.as_ref().expect("rings").roles);
-            let paired = plan.gives.iter().map(|&channel| roles.rings[roles.channels[channel as usize].ring].paired);
-            let releases = paired.map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired)).collect();
-            let args = &module.block(body).args;
-            let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
-            orbits.push(Orbit {
-                arguments: plan.carried.iter().map(|&carried| args[carried + 1]).collect(),
-                results: plan.carried.iter().map(|&carried| exit.operands[carried]).collect(),
-                after: plan.carried.iter().map(|&carried| module.op(id).results[carried]).collect(),
-                releases,
-                place: module.op(plan.product).loc.0,
-            });
-        }
-        orbits
-    }
-
-    /// At the head of a loop: the products of the iteration before may still be running.
-    pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
-        self.in_flight = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
-    }
-
-    /// At the end of a body: notes what is to be given back in the next iteration.
-    pub fn close_orbits(&mut self, orbits: &[Orbit]) {
-        let known = |flight: &Flight| orbits.iter().any(|orbit| orbit.results == flight.results);
-        if !self.in_flight.iter().all(known) {
-            self.settle();
-        }
-        for orbit in orbits {
-            let flight = self.in_flight.iter().find(|flight| flight.results == orbit.results);
-            let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
-            for (place, &(register, _)) in orbit.releases.iter().enumerate() {
-                match releases.get(place) {
-                    Some(&Release::Stage(barrier, _)) => self.b.mov_to(register, barrier),
-                    _ => self.b.mov_to(register, Operand::Imm(0)),
-                }
-            }
-        }
-        self.in_flight.clear();
-    }
-
-    /// After a loop: the products of its last iteration may still be running.
-    pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
-        self.in_flight = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
-    }
-}
-
-impl Orbit {
-    fn flight(&self, results: &[Value]) -> Flight {
-        let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
-        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
     }
 }

@@ -30,7 +30,11 @@ impl Lowering<'_> {
         let schedule = Rc::clone(&self.schedule);
         for step in schedule.steps(body) {
             let id = self.op_of(step);
-            let Err(message) = self.step(step, id).and_then(|()| self.mirror(id)) else { continue };
+            let done = self.step(step, id).and_then(|()| self.mirror(id));
+            if !step.is_wait() {
+                self.come_due();
+            }
+            let Err(message) = done else { continue };
             self.report(id, message);
             let ops: Vec<OpId> = match step {
                 Step::Strip(strip) => strip.ops().collect(),
@@ -51,6 +55,8 @@ impl Lowering<'_> {
             &Step::If { op, .. } => op,
             &Step::Fill(channel) => loads(channel)[loads(channel).len() - 1].load,
             &Step::Take(channel) => loads(channel)[0].load,
+            Step::Land(land) => land.product,
+            Step::Await(wait) => loads(wait.channel)[0].load,
             Step::Give(channels) => self.schedule.roles.as_ref().expect("roles").channels[channels[0] as usize].last,
             Step::For(plan) => plan.op,
             Step::Loop(plan) => plan.op,
@@ -65,8 +71,16 @@ impl Lowering<'_> {
                 self.give(channels);
                 return Ok(());
             }
-            Step::Multiply(plan) => plan.ops.iter().try_for_each(|&id| self.check_size(id))?,
-            _ => self.check_size(id)?,
+            Step::Land(land) => {
+                self.land_as(land);
+                return Ok(());
+            }
+            Step::Await(wait) => {
+                self.for_op(id, |lowering| lowering.await_as(wait));
+                return Ok(());
+            }
+            Step::Multiply(plan) => plan.ops.iter().try_for_each(|&id| self.check(id))?,
+            _ => self.check(id)?,
         }
         self.for_op(id, |lowering| match step {
             Step::Own(_) => lowering.load_own(id),
@@ -79,9 +93,9 @@ impl Lowering<'_> {
             }
             Step::For(plan) => lowering.for_loop(plan),
             Step::Loop(plan) => lowering.endless_loop(plan),
-            Step::If { arms, quiet, .. } => lowering.branches(id, arms, *quiet),
+            Step::If { arms, .. } => lowering.branches(id, arms),
             Step::Do(_) => lowering.lower_op(id),
-            Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) => Ok(()),
+            Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) | Step::Land(_) | Step::Await(_) => Ok(()),
         })
     }
 }

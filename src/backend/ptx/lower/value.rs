@@ -46,7 +46,7 @@ impl Cache {
 impl Lowering<'_> {
     /// The slots of `value` in layout `wanted`.
     pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        self.settle_value(value);
+        self.need(value)?;
         debug_assert_eq!(self.module.shape(value), wanted.shape());
         if let Some(tile) = self.held(value, wanted) {
             return Ok(tile);

@@ -48,6 +48,7 @@ impl Context<'_> {
             let body = builder.block(body);
             builder.schedule.agents.push(Agent { acts, warps, body });
         }
+        self.place_waits(&mut builder.schedule);
         builder.schedule
     }
 }
@@ -57,9 +58,13 @@ impl Builder<'_, '_> {
         self.schedule.roles.as_deref()
     }
 
-    fn block(&mut self, block: BlockId) -> BodyId {
-        let id = BodyId(self.schedule.bodies.len() as u32);
+    fn empty_body(&mut self) -> BodyId {
         self.schedule.bodies.push(Vec::new());
+        BodyId(self.schedule.bodies.len() as u32 - 1)
+    }
+
+    fn block(&mut self, block: BlockId) -> BodyId {
+        let id = self.empty_body();
         let ops = &self.context.module.block(block).ops;
         let steps = if self.acts == Acts::Load { self.of_slice(ops) } else { self.of_all(ops) };
         self.schedule.bodies[id.0 as usize] = steps;
@@ -223,7 +228,8 @@ impl Builder<'_, '_> {
         if let Some(slab) = slab {
             self.shared.release(slab);
         }
-        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, body: steps }))
+        let leave = (!orbits.is_empty()).then(|| self.empty_body());
+        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, body: steps, leave }))
     }
 }
 

@@ -9,6 +9,7 @@
 //! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
 //! * *filled*: boxes fill the bytes of stages that products read, each once (`stands`);
 //! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
+//! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`awaited`);
 //! * what strips, copies ahead, products that are issued together and quiet branches ask for (`forms`).
 
 use std::collections::{HashMap, HashSet};
@@ -41,6 +42,7 @@ impl Context<'_> {
             walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
             walk.end()?;
             ways.push(walk.way);
+            self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
         }
         let [math, load] = &ways[..] else { return Ok(()) };
         for ring in 0..schedule.roles.as_ref().map_or(0, |roles| roles.rings.len()) {
@@ -279,6 +281,7 @@ impl<'a, 'm> Walk<'a, 'm> {
                 !(other || ends || fetched || self.context.boxed.contains(&id))
             }
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
+            Step::Await(_) | Step::Land(_) => true,
         };
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }
@@ -393,6 +396,7 @@ fn op_of(step: &Step) -> Option<OpId> {
         Step::For(step) => Some(step.op),
         Step::Loop(step) => Some(step.op),
         Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
+        Step::Await(_) | Step::Land(_) => None,
     }
 }
 

@@ -69,9 +69,13 @@ pub enum Step {
     Multiply(Box<Multiply>),
     /// Waits for the next stage of a channel to be free, and has its loads copied there.
     Fill(u32),
-    /// Learns where the next tiles of a channel will be; waits for them if some use is in a region.
+    /// Learns where the next tiles of a channel will be.
     Take(u32),
-    /// Gives back the stages of channels that only regions have used, when the products there have landed.
+    /// Waits for the tiles of a channel to be there.
+    Await(Await),
+    /// Waits for products that run on their own.
+    Land(Land),
+    /// Gives back the stages of channels that only regions have used.
     Give(Vec<u32>),
     For(Box<For>),
     Loop(Box<Loop>),
@@ -83,6 +87,28 @@ pub enum Step {
     },
     /// The end of a region or of the kernel.
     End(OpId),
+}
+
+/// A wait for the tiles of a channel, in the stage that was taken last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Await {
+    pub channel: u32,
+    /// Where the next step brings the first of them: what it does before that needs none.
+    pub late: bool,
+}
+
+/// A wait for a product that runs on its own, or for several that were issued together, and for all that were issued before.
+/// They give back their stages then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Land {
+    /// The last one of those that are issued together.
+    pub product: OpId,
+    /// The one that the iteration before has issued.
+    pub carried: bool,
+    /// So many that were issued after it run on.
+    pub younger: usize,
+    /// Where the next step comes to need it: what it does before that may go on beside the product.
+    pub late: bool,
 }
 
 /// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
@@ -166,6 +192,8 @@ pub struct For {
     /// Products that stay in flight over the back edge.
     pub orbits: Vec<Orbit>,
     pub body: BodyId,
+    /// What those that left the body wait for; who never entered it has nothing to wait for.
+    pub leave: Option<BodyId>,
 }
 
 /// A `loop`.
@@ -206,6 +234,11 @@ impl Schedule {
 }
 
 impl Step {
+    /// Is it a wait?
+    pub fn is_wait(&self) -> bool {
+        matches!(self, Step::Await(_) | Step::Land(_))
+    }
+
     /// The bodies of a loop or branch.
     pub fn bodies(&self) -> &[BodyId] {
         match self {

@@ -10,12 +10,15 @@
 //! * `ahead` — copies that run ahead of a loop;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
+//! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them;
 //! * `budget` — registers and warps;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `forms`, `stands` — what has to hold of any schedule.
+//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `forms`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
 mod ahead;
+mod asked;
+mod awaited;
 mod budget;
 mod build;
 mod bundles;
@@ -47,11 +50,12 @@ mod streams;
 mod strips;
 mod structure;
 mod touch;
+mod waits;
 
 pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;
 pub use context::Context;
-pub use data::{Acts, BodyId, For, Issue, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
+pub use data::{Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
 pub use maps::box_order;
 pub use pairs::{BLOCKS, Pairs};
 pub use room::{PRINT_BYTES, PRINTED_PART};

@@ -4,7 +4,8 @@
 use std::rc::Rc;
 
 use super::ahead::{Ahead, Copy, Piece};
-use super::data::{Acts, Agent, BodyId, For, Issue, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
+use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part};
+use super::data::{Schedule, Step, Strip};
 use super::streams::Roles;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
@@ -60,6 +61,11 @@ fn layout(text: &str) -> Parsed<LayoutId> {
 
 fn op(text: &str) -> Parsed<OpId> {
     Ok(OpId(number(text.trim_start())?.0))
+}
+
+/// Does a text begin with this word? And the rest.
+fn has_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
+    text.strip_prefix(word).map_or((false, text), |rest| (true, rest))
 }
 
 fn acts(word: &str) -> Parsed<Acts> {
@@ -126,6 +132,16 @@ impl Lines<'_> {
             "end" => Step::End(op(rest)?),
             "fill" => Step::Fill(number(rest)?.0),
             "take" => Step::Take(number(rest)?.0),
+            "await" => {
+                let (late, rest) = has_word(rest, "late ");
+                Step::Await(Await { channel: number(rest)?.0, late })
+            }
+            "land" => {
+                let (late, rest) = has_word(rest, "late ");
+                let (carried, rest) = has_word(rest, "carried ");
+                let younger = number(after(rest, "younger ")?)?.0 as usize;
+                Step::Land(Land { product: op(rest)?, carried, younger, late })
+            }
             "give" => Step::Give(numbers(rest)?),
             "multiply" => Step::Multiply(Box::new(self.multiply(depth, rest)?)),
             "strip" => self.strip(depth, rest)?,
@@ -138,7 +154,9 @@ impl Lines<'_> {
                     let carried = numbers(carried)?.into_iter().map(|number| number as usize).collect();
                     orbits.push(Orbit { product: op(&text)?, carried, gives: numbers(gives)? });
                 }
-                Step::For(Box::new(For { op: op(rest)?, hoisted, ahead, orbits, body: self.body(depth)? }))
+                let body = self.body(depth)?;
+                let leave = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
+                Step::For(Box::new(For { op: op(rest)?, hoisted, ahead, orbits, body, leave }))
             }
             "loop" => {
                 let hoisted = self.hoisted(depth)?;

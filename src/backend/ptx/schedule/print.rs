@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::ahead::{Ahead, Copy};
-use super::data::{Acts, BodyId, Issue, LayoutId, Multiply, Part, Schedule, Step};
+use super::data::{Acts, Await, BodyId, Issue, Land, LayoutId, Multiply, Part, Schedule, Step};
 use super::streams::Roles;
 use crate::ir::{Module, OpId, Type, Value};
 
@@ -116,6 +116,11 @@ impl Printer<'_> {
             Step::Multiply(plan) => self.multiply(plan),
             Step::Fill(channel) => self.line(format_args!("fill {channel}")),
             Step::Take(channel) => self.line(format_args!("take {channel}")),
+            Step::Await(Await { channel, late }) => self.line(format_args!("await {}{channel}", word("late ", *late))),
+            Step::Land(Land { product, carried, younger, late }) => {
+                let (late, carried) = (word("late ", *late), word("carried ", *carried));
+                self.line(format_args!("land {late}{carried}{} younger {younger}", product.index()));
+            }
             Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
             Step::Strip(strip) => {
                 let gives = join(strip.gives.iter().map(|value| format!("%{}", value.index())), ", ");
@@ -144,6 +149,10 @@ impl Printer<'_> {
                 }
                 self.depth -= 1;
                 self.body(step.body);
+                if let Some(leave) = step.leave {
+                    self.line(format_args!("leave"));
+                    self.body(leave);
+                }
             }
             Step::Loop(step) => {
                 self.op("loop", step.op);
@@ -222,6 +231,11 @@ impl Printer<'_> {
         let types = join(tiles.map(|&value| tile_text(self.module, value)), ", ");
         if types.is_empty() { text } else { format!("{text} : {types}") }
     }
+}
+
+/// This word, if it holds.
+fn word(word: &'static str, holds: bool) -> &'static str {
+    if holds { word } else { "" }
 }
 
 fn tile_text(module: &Module, value: Value) -> String {

@@ -1,8 +1,12 @@
 //! Products that run on their own: which of them run on over the back edge of a loop, and beside which branches.
 
+use std::collections::HashMap;
+
 use super::Context;
 use super::data::{Multiply, Orbit, Step};
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::backend::ptx::infer::Source;
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::layout::{Conversion, Layout};
 use crate::pass::sums;
 
 impl Context<'_> {
@@ -57,19 +61,65 @@ impl Context<'_> {
         })
     }
 
-    /// Are there two branches that only compute, so that products may run on beside them?
+    /// Are there two branches that only compute, so that products may run on beside them? No threads meet there.
     pub fn is_quiet(&self, id: OpId) -> bool {
-        let regions = &self.module.op(id).regions;
-        let mut quiet = regions.len() == 2;
-        for &region in regions {
-            self.module.walk(region, &mut |inner| {
-                quiet &= match self.module.op(inner).code {
-                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
-                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
-                    code => code.is_elementwise(),
-                };
-            });
+        let op = self.module.op(id);
+        let mut quiet = op.regions.len() == 2;
+        for &region in &op.regions {
+            self.module.walk(region, &mut |inner| quiet &= self.only_computes(inner, &op.results));
         }
         quiet
+    }
+
+    /// Does an op of a branch with these results compute without what other threads have?
+    fn only_computes(&self, id: OpId, results: &[Value]) -> bool {
+        let op = self.module.op(id);
+        let of = |value: &Value| {
+            let own = self.inference.layout(*value);
+            own.cloned().unwrap_or_else(|| self.inference.default_layout(*value))
+        };
+        match op.code {
+            Opcode::Constant | Opcode::Iota | Opcode::Assume => true,
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
+            Opcode::Yield => {
+                let tiles = |value: &Value| matches!(self.module.ty(*value), Type::Tile { .. });
+                let mut yielded = op.operands.iter().zip(results).filter(|(_, result)| tiles(result));
+                yielded.all(|(&value, result)| !self.crosses_warps(value, of(result)))
+            }
+            code if !code.is_elementwise() => false,
+            // Where it is used.
+            _ if self.inference.source(op.results[0]) != Source::Concrete => true,
+            _ => op.operands.iter().all(|&operand| !self.crosses_warps(operand, of(&op.results[0]))),
+        }
+    }
+
+    /// Does a value go through shared memory to come in a layout?
+    fn crosses_warps(&self, value: Value, wanted: Layout) -> bool {
+        let mut seen: HashMap<Value, Vec<Layout>> = HashMap::new();
+        let mut pending = vec![(value, wanted)];
+        while let Some((value, wanted)) = pending.pop() {
+            let known = seen.entry(value).or_default();
+            if self.inference.num_elements(value) == 1 || known.iter().any(|known| known.is_same(&wanted)) {
+                continue;
+            }
+            known.push(wanted.clone());
+            let maker = self.module.defining_op(value).filter(|_| self.inference.source(value) != Source::Concrete);
+            match (maker, self.inference.layout(value)) {
+                (Some(id), _) => {
+                    let op = self.module.op(id);
+                    let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+                    let wanted = if renames { self.inference.demand(id, &wanted) } else { wanted };
+                    pending.extend(op.operands.iter().map(|&operand| (operand, wanted.clone())));
+                }
+                (None, Some(own)) => {
+                    let bits = self.element_type(value).storage_bits().max(8);
+                    if matches!(Conversion::plan(own, &wanted, bits, 0), None | Some(Conversion::Shared(_))) {
+                        return true;
+                    }
+                }
+                (None, None) => return true,
+            }
+        }
+        false
     }
 }

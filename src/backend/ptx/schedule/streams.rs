@@ -31,6 +31,12 @@ impl Roles {
         Some(Place { channel, offset: streamed.offset, rows: streamed.rows })
     }
 
+    /// Has the ring of a channel one stage alone?
+    pub fn only_stage(&self, channel: u32) -> bool {
+        let channel = self.channels.get(channel as usize);
+        channel.is_some_and(|channel| self.rings[channel.ring].stages == 1)
+    }
+
     /// The channels that are done with their stages after this op of a block.
     pub fn given_by(&self, id: OpId) -> Vec<u32> {
         let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last == id);

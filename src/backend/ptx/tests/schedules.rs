@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::clusters::PAIRS;
 use super::*;
-use crate::backend::ptx::schedule::{Context, Multiply, Orbit, Roles, Schedule, Step};
+use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
 use crate::backend::ptx::{build_with, lower};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
@@ -21,7 +21,7 @@ fn planned(
     let entry = &apart.entries[0];
     build_with(&apart, entry, target, options, &mut |module, entry, inference| {
         let lowering = lower::lowered(module, entry, inference, "k", options);
-        if lowering.check().is_ok() {
+        if lowering.problems().is_empty() {
             look(lowering.context(), entry.body, lowering.schedule());
         }
     });
@@ -157,7 +157,8 @@ fn text_says_all_of_a_schedule() {
     assert!(count > 80, "{count} schedules");
     let steps =
         ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
-    for word in steps.into_iter().chain(["a strip that gives"]) {
+    let waits = ["await", "land", "leave"];
+    for word in steps.into_iter().chain(waits).chain(["a strip that gives"]) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
 }
@@ -175,6 +176,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str,
             };
             let kind = match step {
                 Step::Take(_) | Step::Fill(_) | Step::Give(_) => "a step of a ring is dropped",
+                Step::Await(_) | Step::Land(_) => "a wait is dropped",
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
@@ -209,6 +211,10 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Take(channel) => others.push(("another channel", Step::Take(channel + 1))),
         Step::Fill(channel) => others.push(("another channel", Step::Fill(channel + 1))),
         Step::Give(channels) => others.push(("another channel", Step::Give(vec![channels[0] + 1]))),
+        Step::Await(wait) => {
+            others.push(("tiles of another channel", Step::Await(Await { channel: wait.channel + 1, ..*wait })));
+        }
+        Step::Land(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::Land(land)))),
         Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Multiply(Box::new(plan))));
         }),
@@ -242,6 +248,9 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                     step.orbits[0] = Orbit { product: other, carried: carried.clone(), gives: gives.clone() };
                 });
             }
+            if step.leave.is_some() {
+                with("nothing is waited for on the way out", &|step| step.leave = None);
+            }
             let Some(ahead) = &step.ahead else { return others };
             let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
                 let mut changed = crate::backend::ptx::schedule::Ahead::clone(ahead);
@@ -270,6 +279,18 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         _ => {}
     }
     others
+}
+
+/// Waits for products that are wrong in place of this one.
+fn lands_instead(context: &Context<'_>, land: &Land, add: &mut dyn FnMut(&'static str, Land)) {
+    add("more products run on", Land { younger: land.younger + 1, ..*land });
+    if land.younger > 0 {
+        add("fewer products run on", Land { younger: land.younger - 1, ..*land });
+        add("a stage is kept longer", Land { late: true, ..*land });
+    }
+    add("the product of another iteration", Land { carried: !land.carried, ..*land });
+    let other = context.module.block(context.module.entries[0].body).ops[0];
+    add("a wait for another op", Land { product: other, ..*land });
 }
 
 /// Rings and channels that are wrong in place of these.
@@ -348,7 +369,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::Strip(strip) => strip.ops().collect(),
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
-        Step::Take(_) | Step::Fill(_) | Step::Give(_) => Vec::new(),
+        Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
@@ -375,7 +396,11 @@ fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) 
         all_ops(schedule, step).iter().any(reads)
     };
     match (early, late) {
+        (&Step::Take(channel), Step::Await(wait)) => return channel == wait.channel,
         (&Step::Take(channel), late) => return of_channel(channel, late),
+        (Step::Await(wait), late) => return of_channel(wait.channel, late),
+        (Step::Land(_), late) => return !late.is_wait(),
+        (Step::Multiply(_), Step::Land(_)) => return true,
         (early, Step::Give(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
         _ => {}
     }

@@ -1,0 +1,202 @@
+//! Products that run on their own until a wait for them, and what they give back then.
+//!
+//! When that is, the schedule says (`land`, `await`). A wait that it calls late stands where the step after it comes to need
+//! it. And before threads meet, whatever runs has landed: once they have, shared memory that products read is written again.
+
+use std::collections::VecDeque;
+
+use super::ring::Release;
+use super::{Lowered, Lowering};
+use crate::backend::ptx::inst::{Operand, Reg, RegClass};
+use crate::backend::ptx::mma::MmaPlan;
+use crate::backend::ptx::schedule::{self, Await, Land};
+use crate::ir::{OpId, Value};
+
+/// Lines of code that are worth to be kept beside a running product.
+const OVERLAPPED_LINES: usize = 96;
+
+/// What runs, and the waits that are to come.
+#[derive(Default)]
+pub struct Flights {
+    /// In the order in which they were issued.
+    running: Vec<Flight>,
+    /// Late waits of the step that is lowered: how many products may still run then.
+    due: VecDeque<usize>,
+    /// Channels whose tiles it waits for.
+    arriving: VecDeque<usize>,
+}
+
+/// A product that may still be running, or several that were issued together.
+#[derive(Clone, Debug)]
+struct Flight {
+    /// What it computes.
+    results: Vec<Value>,
+    /// What it reads.
+    releases: Vec<Release>,
+    /// Lines of code before it was issued.
+    issued: usize,
+    /// The user's place of it.
+    place: u32,
+}
+
+/// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
+pub struct Orbit {
+    /// The carried values that it accumulates on.
+    arguments: Vec<Value>,
+    /// Its results, which are carried on.
+    results: Vec<Value>,
+    /// The loop's results.
+    after: Vec<Value>,
+    /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
+    releases: Vec<(Reg, bool)>,
+    /// The user's place of the product.
+    place: u32,
+}
+
+impl Lowering<'_> {
+    /// Notes products that have been issued, the last of them by this op.
+    pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
+        let (issued, place) = (self.b.num_lines(), self.module.op(last).loc.0);
+        self.flights.running.push(Flight { results, releases, issued, place });
+    }
+
+    /// A wait for products.
+    pub fn land_as(&mut self, land: &Land) {
+        self.flights.due.push_back(land.younger);
+        if !land.late {
+            self.come_due();
+        }
+    }
+
+    /// A wait for streamed tiles.
+    pub fn await_as(&mut self, wait: &Await) {
+        match wait.late {
+            true => self.flights.arriving.push_back(wait.channel as usize),
+            false => self.await_channel(wait.channel as usize),
+        }
+    }
+
+    /// A value is read next: the wait for the product that computes it.
+    pub fn need(&mut self, value: Value) -> Lowered {
+        while self.flights.running.iter().any(|flight| flight.results.contains(&value)) {
+            let due = self.flights.due.pop_front();
+            self.land(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
+        }
+        Ok(())
+    }
+
+    /// The tile of a load is read next: the wait for it.
+    pub fn need_tile(&mut self, load: OpId) -> Lowered {
+        let Some(channel) = self.unawaited(load) else { return Ok(()) };
+        let Some(position) = self.flights.arriving.iter().position(|&other| other == channel) else {
+            return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
+        };
+        self.flights.arriving.remove(position);
+        self.for_op(load, |lowering| lowering.await_channel(channel));
+        Ok(())
+    }
+
+    /// The waits of the step that have not come yet.
+    pub fn come_due(&mut self) {
+        while let Some(channel) = self.flights.arriving.pop_front() {
+            self.await_channel(channel);
+        }
+        while let Some(younger) = self.flights.due.pop_front() {
+            self.land(younger);
+        }
+    }
+
+    /// Before threads meet.
+    pub fn land_to_meet(&mut self) {
+        self.land(0);
+        self.flights.due.clear();
+    }
+
+    /// How many products may be running.
+    pub fn num_running(&self) -> usize {
+        self.flights.running.len()
+    }
+
+    /// Waits until at most `younger` of the products that were issued last may be running.
+    fn land(&mut self, younger: usize) {
+        let Some(landed) = self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
+        let Flight { issued, place, .. } = self.flights.running[landed - 1];
+        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
+            // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
+            // product finish before the work that was meant to go on meanwhile.
+            self.end_block();
+        }
+        // A wait is the affair of the product that it is for.
+        let before = self.b.come_from(place);
+        MmaPlan::wait(&mut self.b, younger as u32);
+        let landed: Vec<Flight> = self.flights.running.drain(..landed).collect();
+        for flight in landed {
+            self.give_back(&flight.releases);
+        }
+        self.b.come_from(before);
+    }
+
+    /// Waits for whatever products may run, also those that an earlier iteration issued.
+    pub fn land_all(&mut self) {
+        let before = self.b.come_from(self.flights.running.last().map_or(0, |flight| flight.place));
+        MmaPlan::wait(&mut self.b, 0);
+        self.b.come_from(before);
+        for flight in std::mem::take(&mut self.flights.running) {
+            self.give_back(&flight.releases);
+        }
+    }
+
+    /// Registers for what products that stay in flight have to give back.
+    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::Orbit]) -> Vec<Orbit> {
+        let module = self.module;
+        let body = module.op(id).regions[0];
+        let mut orbits = Vec::new();
+        for plan in plans {
+            let paired: Vec<bool> = plan.gives.iter().map(|&channel| self.is_paired(channel)).collect();
+            let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
+            let releases = releases.collect();
+            let args = &module.block(body).args;
+            let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
+            orbits.push(Orbit {
+                arguments: plan.carried.iter().map(|&carried| args[carried + 1]).collect(),
+                results: plan.carried.iter().map(|&carried| exit.operands[carried]).collect(),
+                after: plan.carried.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                releases,
+                place: module.op(plan.product).loc.0,
+            });
+        }
+        orbits
+    }
+
+    /// At the head of a loop: the products of the iteration before may still be running.
+    pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
+        self.flights.running = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
+    }
+
+    /// At the end of a body: notes what is to be given back in the next iteration.
+    pub fn close_orbits(&mut self, orbits: &[Orbit]) {
+        for orbit in orbits {
+            let flight = self.flights.running.iter().find(|flight| flight.results == orbit.results);
+            let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
+            for (place, &(register, _)) in orbit.releases.iter().enumerate() {
+                match releases.get(place) {
+                    Some(&Release::Stage(barrier, _)) => self.b.mov_to(register, barrier),
+                    _ => self.b.mov_to(register, Operand::Imm(0)),
+                }
+            }
+        }
+        self.flights.running.clear();
+    }
+
+    /// On the way out of a loop: the products of its last iteration may still be running.
+    pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
+        self.flights.running = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
+    }
+}
+
+impl Orbit {
+    fn flight(&self, results: &[Value]) -> Flight {
+        let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
+        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
+    }
+}
