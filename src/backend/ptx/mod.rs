@@ -109,6 +109,10 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             None,
         )]));
     };
+    let bare = pass::without_meanings(module);
+    let (module, entry) = bare.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
+    let turned = pass::with_reversals(module);
+    let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     in_the_end(module, entry, |module, entry| {
         build(module, entry, target, options).or_else(|problems| {
             if !options.tma {
@@ -134,7 +138,8 @@ pub(crate) struct Scheduled<'a> {
     pub maps: Vec<TensorMap>,
 }
 
-/// Shows `look` the schedule that [`compile`] generates code from.
+/// Shows `look` the schedule that [`compile`] generates code from; but lines of PTX keep their meanings, and none are put in place of
+/// other ops: what the steps do is in the module.
 ///
 /// # Errors
 /// As [`compile`].
@@ -165,12 +170,8 @@ pub(crate) fn with_schedule<T>(
     })
 }
 
-/// Gives `then` an optimised module as code is generated from it, with its entry.
+/// Gives `then` an optimised module in the form from which code is generated, with its entry.
 fn in_the_end<T>(module: &Module, entry: &Entry, then: impl FnOnce(&Module, &Entry) -> Result<T>) -> Result<T> {
-    let bare = pass::without_meanings(module);
-    let (module, entry) = bare.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    let turned = pass::with_reversals(module);
-    let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let expanded = pass::without_scaled_products(module, false);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let in_powers = pass::apart(module, true).map_err(Error::Unsupported)?;

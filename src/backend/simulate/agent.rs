@@ -9,7 +9,7 @@ use super::kernel::{Kernel, Meets};
 use super::rings::Place;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
-use crate::backend::ptx::schedule::{Acts, BodyId, For, Loop, Step};
+use crate::backend::ptx::schedule::{Acts, BodyId, For, Land, Loop, Step};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its products land.
@@ -28,10 +28,14 @@ pub struct Flight {
     pub number: u64,
     /// The last one of those that are issued together.
     pub last: OpId,
+    /// In the order of the program.
+    pub ops: Vec<OpId>,
     /// In the order in which they are issued, with what they add to and what they make.
     pub products: Vec<(OpId, Sum, Promise)>,
     /// Stages that they give back when they land.
     pub gives: Vec<(u32, Place)>,
+    /// A round before this one has issued them.
+    pub carried: bool,
 }
 
 /// A stage that was taken.
@@ -191,12 +195,28 @@ impl<'a> Agent<'a> {
 
     // Products in flight.
 
-    /// Lands all products but so many of those that were issued last.
+    /// A wait for products.
+    ///
+    /// # Errors
+    /// It is for others than those that land; those of [`Agent::land_one`].
+    pub fn land(&mut self, shared: &mut Shared<'a>, land: &Land) -> Result<(), Fault> {
+        let Some(count) = self.flights.len().checked_sub(land.younger).filter(|&count| count > 0) else {
+            return Ok(());
+        };
+        let youngest = &self.flights[count - 1];
+        if (youngest.last, youngest.carried) != (land.product, land.carried) {
+            let [wanted, landed] = [land.product, youngest.last].map(|id| id.index());
+            return Err(broken(format!("op {wanted} is waited for, and op {landed} is the last one that lands")));
+        }
+        (0..count).try_for_each(|_| self.land_one(shared))
+    }
+
+    /// All products land.
     ///
     /// # Errors
     /// Those of [`Agent::land_one`].
-    pub fn land(&mut self, shared: &mut Shared<'a>, younger: usize) -> Result<(), Fault> {
-        while self.flights.len() > younger {
+    pub fn land_all(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
+        while !self.flights.is_empty() {
             self.land_one(shared)?;
         }
         Ok(())

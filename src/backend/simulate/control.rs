@@ -6,7 +6,7 @@ use super::agent::{Agent, Kind, Level, Passed, Turn};
 use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, For, LayoutId, Loop, Step};
+use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, For, LayoutId, Loop, Orbit, Step};
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Agent<'a> {
@@ -23,12 +23,13 @@ impl<'a> Agent<'a> {
     }
 
     /// What is passed on: values, and of those that products add up where they stand (`to`: in which arguments) who
-    /// computes them.
-    fn passed(&mut self, values: &[Value], to: &[Value]) -> Result<Vec<Passed>, Fault> {
+    /// computes them. `orbits`: of a loop that says which.
+    fn passed(&mut self, values: &[Value], (to, orbits): (&[Value], Option<&[Orbit]>)) -> Result<Vec<Passed>, Fault> {
         let mut all = Vec::with_capacity(values.len());
         for (position, &value) in values.iter().enumerate() {
             if let Some((flight, promise)) = self.running.get(&value)
                 && to.get(position).is_some_and(|&arg| self.kernel.context.adds_up(arg, value))
+                && self.may_carry(orbits, (*flight, value), position)
             {
                 all.push(Passed::Running(*flight, promise.clone()));
                 continue;
@@ -37,6 +38,17 @@ impl<'a> Agent<'a> {
             all.push(Passed::Held(self.frame.get(value)));
         }
         Ok(all)
+    }
+
+    /// Does a loop carry this sum of products in flight at this position?
+    fn may_carry(&self, orbits: Option<&[Orbit]>, (number, value): (u64, Value), position: usize) -> bool {
+        let Some(orbits) = orbits else { return true };
+        let Some(flight) = self.flights.iter().find(|flight| flight.number == number) else { return false };
+        let ops: Vec<OpId> = flight.ops.clone();
+        let sums = self.kernel.context.results_of(&ops);
+        let of_flight = orbits.iter().filter(|orbit| orbit.product == flight.last);
+        let mut carried = of_flight.flat_map(|orbit| orbit.carried.iter().zip(&sums));
+        carried.any(|(&carried, &sum)| carried == position && sum == value)
     }
 
     /// Is everything there that is passed to these values?
@@ -72,7 +84,7 @@ impl<'a> Agent<'a> {
         (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
         let range @ [at, upper, _] = self.frame.range(plan.op)?;
         self.before_loop(&plan.hoisted)?;
-        let carried = self.passed(op.group(3), &[])?;
+        let carried = self.passed(op.group(3), (&[], None))?;
         let copies = match &plan.ahead {
             Some(ahead) => Some(self.start_copies(shared, plan, ahead, range)?),
             None => None,
@@ -109,7 +121,7 @@ impl<'a> Agent<'a> {
         let Some(ahead) = &plan.ahead else { return Ok(()) };
         shared.copies(copies)?.wait((ahead.stages as u64).saturating_sub(2))?;
         if ahead.asynchronous {
-            self.land(shared, 0)?;
+            self.land_all(shared)?;
         }
         shared.copies(copies)?.compute_on(turn);
         if ahead.own { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
@@ -126,13 +138,13 @@ impl<'a> Agent<'a> {
         self.give_results(op, carried)?;
         for step in waits {
             match step {
-                Step::Land(land) => self.land(shared, land.younger)?,
+                Step::Land(land) => self.land(shared, land)?,
                 _ => return Err(broken("more than waits on the way out of a loop")),
             }
         }
         let Some(copies) = copies else { return Ok(()) };
         if shared.copies(copies)?.plan.asynchronous {
-            self.land(shared, 0)?;
+            self.land_all(shared)?;
         }
         shared.copies(copies)?.now = None;
         self.ahead.retain(|_, (number, _)| *number != copies);
@@ -146,7 +158,7 @@ impl<'a> Agent<'a> {
     pub fn endless_loop(&mut self, shared: &mut Shared<'a>, plan: &'a Loop) -> Result<Turn, Fault> {
         let op = self.kernel.module.op(plan.op);
         self.before_loop(&plan.hoisted)?;
-        let carried = self.passed(op.group(0), &[])?;
+        let carried = self.passed(op.group(0), (&[], None))?;
         let turns = self.frame.turns(op.regions[0]);
         self.enter(Kind::Loop { plan, turns }, plan.op, 0, plan.body)?;
         self.turn(shared, carried)
@@ -213,18 +225,18 @@ impl<'a> Agent<'a> {
             (&Kind::For { plan, .. }, _) => self.next_round(shared, plan, target, &op.operands),
             (Kind::Loop { .. }, Opcode::Continue) => {
                 let args = &self.kernel.module.block(self.levels[target].block).args;
-                let carried = self.passed(&op.operands, args)?;
+                let carried = self.passed(&op.operands, (args, None))?;
                 self.leave(target + 1);
                 self.frame.free(self.levels[target].allocations);
                 self.turn(shared, carried)
             }
             (&Kind::Loop { plan, .. }, _) => {
-                let carried = self.passed(&op.operands, &[])?;
+                let carried = self.passed(&op.operands, (&[], None))?;
                 self.leave(target);
                 self.give_results(plan.op, carried)
             }
             (&Kind::If { op: branch }, _) => {
-                let carried = self.passed(&op.operands, &[])?;
+                let carried = self.passed(&op.operands, (&[], None))?;
                 self.leave(target);
                 self.give_results(branch, carried)
             }
@@ -256,7 +268,9 @@ impl<'a> Agent<'a> {
         values: &[Value],
     ) -> Result<Turn, Fault> {
         let args = &self.kernel.module.block(self.levels[target].block).args;
-        let carried = self.passed(values, &args[1..])?;
+        let until_head = plan.ahead.is_some() && self.acts == Acts::All;
+        let orbits = if until_head { None } else { Some(&plan.orbits[..]) };
+        let carried = self.passed(values, (&args[1..], orbits))?;
         self.keep_orbits(plan);
         self.leave(target + 1);
         self.frame.free(self.levels[target].allocations);
@@ -289,6 +303,7 @@ impl<'a> Agent<'a> {
             let orbit = plan.orbits.iter().find(|orbit| orbit.product == flight.last);
             let carried = orbit.map_or(&[][..], |orbit| &orbit.gives);
             flight.gives.retain(|(channel, _)| carried.contains(channel));
+            flight.carried = true;
         }
     }
 

@@ -77,6 +77,25 @@ impl Simulation<'_> {
         Ok(())
     }
 
+    /// Can a kernel be run again from the same memory, with the same results? Not if blocks wait for each other, or if memory
+    /// beside that of the launch may be written.
+    ///
+    /// # Errors
+    /// Those of the interpreter.
+    pub fn is_repeatable(module: &Module) -> Result<bool> {
+        Ok(Program::compile(module)?.is_repeatable())
+    }
+
+    /// All that launches with this memory may write, as it is now.
+    pub fn contents(memory: &Memory) -> Vec<Vec<u8>> {
+        memory.contents()
+    }
+
+    /// Makes it what it was.
+    pub fn restore(memory: &Memory, contents: &[Vec<u8>]) {
+        memory.restore(contents);
+    }
+
     fn module(&self) -> &Module {
         self.scheduled.context.module
     }

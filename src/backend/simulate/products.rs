@@ -54,7 +54,7 @@ impl<'a> Agent<'a> {
             self.deferred.remove(&value);
             self.running.insert(value, (number, promise));
         }
-        self.flights.push_back(Flight { number, last, products, gives });
+        self.flights.push_back(Flight { number, last, ops: plan.ops.clone(), products, gives, carried: false });
         Ok(())
     }
 

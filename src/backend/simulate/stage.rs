@@ -15,6 +15,8 @@ pub struct Tile {
 
 /// A stage.
 pub struct Stage {
+    size: usize,
+    /// None before it is filled for the first time.
     bytes: Vec<u8>,
     tile: Option<Tile>,
     /// Bytes that were announced and have not arrived.
@@ -26,8 +28,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub fn new(bytes: usize) -> Stage {
-        Stage { bytes: vec![POISON; bytes], tile: None, awaited: 0, under_way: 0, readers: Vec::new() }
+    pub fn new(size: usize) -> Stage {
+        Stage { size, bytes: Vec::new(), tile: None, awaited: 0, under_way: 0, readers: Vec::new() }
     }
 
     /// Does it hold nothing that somebody needs?
@@ -46,6 +48,7 @@ impl Stage {
     /// A product still reads it, or it is still written.
     pub fn fill(&mut self, tile: Tile, writes: usize, announced: u32) -> Result<(), Fault> {
         self.is_left_alone(&format!("is filled with {tile:?}"))?;
+        self.bytes.resize(self.size, POISON);
         self.bytes.fill(POISON);
         (self.tile, self.under_way, self.awaited) = (Some(tile), writes, announced.into());
         Ok(())
@@ -156,7 +159,7 @@ mod tests {
 
     fn reader() -> OpId {
         let mut module = crate::ir::Module::new();
-        module.add_op(Opcode::Return, &[], vec![], vec![], &[], crate::ir::Loc::UNKNOWN)
+        module.add_op(Opcode::Return, &[&[]], vec![], vec![], &[], crate::ir::Loc::UNKNOWN)
     }
 
     #[test]

@@ -4,9 +4,9 @@ use super::agent::{Agent, Sent, Taken, Turn};
 use super::fault::{Fault, broken};
 use super::shared::Shared;
 use super::strips;
-use crate::backend::ptx::schedule::{Acts, Step, Strip, box_order};
+use crate::backend::ptx::schedule::{Acts, Step, Strip, box_order, is_computed_where_used};
 use crate::backend::ptx::{ViewShape, contiguous_axis};
-use crate::ir::{Loc, OpId, Sign};
+use crate::ir::{Loc, OpId, Opcode, Sign};
 
 impl<'a> Agent<'a> {
     /// What the next step waits for, if it has to.
@@ -76,7 +76,7 @@ impl<'a> Agent<'a> {
                 let fault = || broken(format!("channel {} is waited for, and not taken", wait.channel));
                 held.ok_or_else(fault)?.arrived = true;
             }
-            Step::Land(land) => self.land(shared, land.younger)?,
+            Step::Land(land) => self.land(shared, land)?,
             Step::Give(channels) => {
                 for channel in channels {
                     let held = self.held.remove(channel);
@@ -97,6 +97,13 @@ impl<'a> Agent<'a> {
         let op = self.kernel.module.op(id);
         if self.names_fetched(id) {
             self.frame.set_tokens(id);
+            return Ok(());
+        }
+        let (context, code) = (self.kernel.context, op.code);
+        let is_made = context.deferred.contains(&id) || is_computed_where_used(context, id);
+        if !is_made && !matches!(code, Opcode::MakeToken | Opcode::JoinTokens) {
+            // Nobody computes it.
+            op.results.iter().for_each(|&result| drop(self.frame.forget(result)));
             return Ok(());
         }
         let is_one = op.results.len() == 1;
