@@ -1,7 +1,7 @@
 //! Launches of kernels of which only the module is known: arrays that are large enough for their views, with numbers in them.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::backend::ParamWord;
 use crate::backend::cpu::Memory;
@@ -44,6 +44,8 @@ pub struct Launch {
     pub grid: [u32; 3],
     pub params: Vec<ParamWord>,
     arrays: Vec<Vec<AtomicU64>>,
+    /// What they hold before a run.
+    numbers: Vec<Vec<u64>>,
 }
 
 impl Launch {
@@ -107,12 +109,14 @@ impl Launch {
             let entry = elements.entry(base).or_insert((*elem, 0));
             entry.1 = entry.1.max(last + 1);
         });
-        let mut arrays = Vec::new();
+        let (mut arrays, mut first) = (Vec::new(), Vec::new());
         for (place, &arg) in args.iter().enumerate() {
             match module.ty(arg) {
                 Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => {
                     let (dtype, count) = elements.get(&place).copied().unwrap_or((*pointee, 0));
-                    arrays.push(numbers(dtype, count, place as u64));
+                    let all = numbers(dtype, count, place as u64);
+                    arrays.push(all.iter().map(|&word| AtomicU64::new(word)).collect::<Vec<_>>());
+                    first.push(all);
                     params[place] = arrays[arrays.len() - 1].as_ptr() as u64;
                 }
                 Type::Tile { elem: Elem::Num(dtype), .. } if dtype.is_float() => {
@@ -121,13 +125,14 @@ impl Launch {
                 _ => {}
             }
         }
-        known.then_some(Launch { grid: grid(module, body), params, arrays })
+        known.then_some(Launch { grid: grid(module, body), params, arrays, numbers: first })
     }
 
-    /// The memory of the launch. Runs of it come one after the other.
+    /// The memory of the launch, as it is before a run. Runs of it come one after the other.
     pub fn memory(&self) -> Memory {
         let mut memory = Memory::new();
-        for array in &self.arrays {
+        for (array, numbers) in self.arrays.iter().zip(&self.numbers) {
+            array.iter().zip(numbers).for_each(|(word, &number)| word.store(number, Relaxed));
             // SAFETY: the launch owns the array, and outlives all runs of a test; nobody else accesses it.
             unsafe { memory.add(array.as_ptr() as *mut u8, size_of_val(&array[..]), true) };
         }
@@ -174,7 +179,7 @@ fn tiles(module: &Module, body: BlockId) -> HashMap<Value, Vec<i64>> {
 }
 
 /// So many small numbers of a type.
-fn numbers(dtype: DType, count: i64, seed: u64) -> Vec<AtomicU64> {
+fn numbers(dtype: DType, count: i64, seed: u64) -> Vec<u64> {
     let bits = dtype.storage_bits() as usize;
     let bytes = (count as usize * bits).div_ceil(8).max(BYTES);
     let mut list = vec![0u8; bytes.next_multiple_of(8) + 8];
@@ -188,6 +193,5 @@ fn numbers(dtype: DType, count: i64, seed: u64) -> Vec<AtomicU64> {
             if dtype.is_float() { codec::encode(dtype, number as f64 - 3.0, Rounding::NearestEven) } else { number };
         chunk.iter_mut().zip(word.to_le_bytes()).for_each(|(to, byte)| *to = byte);
     }
-    let word = |word: &[u8]| word.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte));
-    list.chunks(8).map(|bytes| AtomicU64::new(word(bytes))).collect()
+    list.chunks(8).map(|word| word.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))).collect()
 }
