@@ -35,6 +35,7 @@ mod scalar;
 pub(crate) mod schedule;
 mod shared;
 mod source;
+mod spelling;
 pub mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -4,6 +4,7 @@ mod clusters;
 mod products;
 pub(crate) mod schedules;
 mod strips;
+mod waits;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -410,93 +411,6 @@ fn a_producer_streams_operands_of_products() {
     }
 }
 
-/// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
-fn dependent_products(branch: bool, keys: i64) -> Module {
-    let mut k = Kernel::new("chain");
-    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
-    let output = k.array(DType::F32, 2, true);
-    let ids = k.bids();
-    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
-    let b = k.partition(&arrays[1], &[64, keys as i32], &[0, 1]);
-    let v = k.partition(&arrays[2], &[keys as i32, 64], &[0, 1]);
-    let c = k.partition(&output, &[128, 64], &[0, 1]);
-    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
-    let left = k.load(a, &[ids[0], zero]);
-    let start = k.b.splat(DType::F32, 0, &[128, 64]);
-    let scores_start = k.b.splat(DType::F32, 0, &[128, keys]);
-    let int = k.tile(DType::I32, &[]);
-    let (state, square, half) =
-        (k.tile(DType::F32, &[128, 64]), k.tile(DType::F32, &[128, keys]), k.tile(DType::F16, &[128, keys]));
-    let body = k.b.begin_block(&[int, state]);
-    let args = k.b.module.block(body).args.clone();
-    let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
-    let scores = k.b.simple(Opcode::MmaF, &[left, right, scores_start], vec![], square);
-    let scores = if branch {
-        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
-        let bool_type = k.tile(DType::I1, &[]);
-        let condition = k.b.simple(Opcode::CmpI, &[args[0], ids[1]], attrs, bool_type);
-        let arms = [true, false].map(|negated| {
-            let arm = k.b.begin_block(&[]);
-            let value = if negated { k.op(Opcode::NegF, &[scores]) } else { scores };
-            k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
-            k.b.end_block();
-            arm
-        });
-        let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[square]);
-        k.b.module.op(id).results[0]
-    } else {
-        scores
-    };
-    let rows = k.reduce(Opcode::MaxF, scores, 1, 0xff80_0000);
-    let rows = k.shaped(Opcode::Reshape, rows, &[128, 1], vec![]);
-    let rows = k.shaped(Opcode::Broadcast, rows, &[128, 64], vec![]);
-    let doubled = k.op(Opcode::AddF, &[scores, scores]);
-    let weights = k.b.simple(Opcode::FToF, &[doubled], vec![Attr::Rounding(Rounding::NearestEven)], half);
-    let faded = k.op(Opcode::MulF, &[args[1], rows]);
-    let sum = k.b.simple(Opcode::MmaF, &[weights, value, faded], vec![], state);
-    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
-    k.b.end_block();
-    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
-    let result = k.b.module.op(id).results[0];
-    k.store(result, c, &[ids[0], zero]);
-    k.finish()
-}
-
-#[test]
-fn dependent_products_overlap_across_iterations() {
-    for keys in [128, 96] {
-        let compiled = check(&dependent_products(false, keys)).pop().unwrap();
-        assert!(compiled.text.contains("m64n64k16"), "{}", compiled.text);
-        assert_overlapping(&compiled.text);
-    }
-}
-
-fn assert_overlapping(text: &str) {
-    // The loop is the only place where a product runs on while the one before is waited for.
-    let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
-    let start = text[..both].rfind("\n$").unwrap();
-    let body = &text[start..both + text[both..].find("\n$").unwrap()];
-    assert_eq!(body.matches("wgmma.wait_group").count(), 2, "{body}");
-    let (fade, narrow) = (body.rfind("mul.rn.f32").unwrap(), body.find("cvt.rn.f16").unwrap());
-    let all = body.find("wgmma.wait_group.sync.aligned 0;").unwrap();
-    assert!(body.find("add.rn.f32").unwrap() < all, "work on the first product overlaps with the second one");
-    assert!(all < narrow && fade < narrow, "the operand of a product is overwritten once it has been read");
-    for group in text.split("wgmma.fence.sync.aligned").skip(1) {
-        let group = &group[..group.find("wgmma.commit_group").unwrap()];
-        assert!(!group.contains("{%h"), "nothing writes operands between the instructions of a product: {group}");
-    }
-    let consumers = &text[..text.rfind("wgmma.wait_group").unwrap()];
-    assert!(!consumers.contains("st.shared"), "everything stays in the registers of the accumulators");
-}
-
-#[test]
-fn products_run_on_beside_a_branch_that_only_computes() {
-    let text = check(&dependent_products(true, 128)).pop().unwrap().text;
-    let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
-    let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
-    assert!(text[one..all].contains("neg.f32"), "the branch stands before the wait for the second product");
-}
-
 #[test]
 fn loops_without_products_copy_ahead() {
     let mut k = Kernel::new("sums");
@@ -521,16 +435,6 @@ fn loops_without_products_copy_ahead() {
         assert!(text.contains("cp.async.cg") && !text.contains("ld.global"), "{text}");
         assert!(text.contains("cp.async.wait_group 2;"), "four stages: {text}");
         assert!(!text.contains("barrier"), "every thread reads what it copied: {text}");
-    }
-}
-
-#[test]
-fn products_run_on_where_a_loop_may_have_no_iteration() {
-    for tile in [[128, 256, 64], [256, 128, 64], [128, 128, 64]] {
-        for tma in [true, false] {
-            let module = matmul_into(DType::BF16, DType::F32, DType::BF16, tile);
-            check_with(&module, &CompileOptions { tma, ..CompileOptions::default() });
-        }
     }
 }
 
@@ -571,36 +475,4 @@ fn an_array_that_is_read_is_not_stored_as_boxes() {
     k.store(product, c, &[ids[0], ids[1]]);
     let compiled = check(&k.finish()).pop().unwrap();
     assert!(!compiled.text.contains("bulk_group") && compiled.text.contains("st.global"));
-}
-
-#[test]
-fn a_branch_does_not_hide_the_wait_for_a_product() {
-    let mut k = Kernel::new("branch");
-    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
-    let ids = k.bids();
-    let a = k.partition(&arrays[0], &[64, 64], &[0, 1]);
-    let b = k.partition(&arrays[1], &[64, 64], &[0, 1]);
-    let c = k.partition(&arrays[2], &[64, 64], &[0, 1]);
-    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(b, &[ids[0], ids[1]]));
-    let state = k.tile(DType::F32, &[64, 64]);
-    let start = k.b.splat(DType::F32, 0, &[64, 64]);
-    let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
-    let bool_type = k.tile(DType::I1, &[]);
-    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
-    let condition = k.b.simple(Opcode::CmpI, &[ids[0], ids[1]], attrs, bool_type);
-    let arms = [true, false].map(|doubled| {
-        let arm = k.b.begin_block(&[]);
-        let value = if doubled { k.op(Opcode::AddF, &[product, product]) } else { product };
-        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
-        k.b.end_block();
-        arm
-    });
-    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[state]);
-    let result = k.b.module.op(id).results[0];
-    k.store(result, c, &[ids[0], ids[1]]);
-    let compiled = check(&k.finish()).pop().unwrap();
-    let issued = compiled.text.find("wgmma.commit_group").unwrap();
-    let waited = compiled.text[issued..].find("wgmma.wait_group").unwrap();
-    let branched = compiled.text[issued..].find("bra").unwrap();
-    assert!(waited < branched);
 }

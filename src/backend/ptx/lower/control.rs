@@ -260,10 +260,12 @@ impl Lowering<'_> {
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
         let before = (self.shared.clone(), self.memory.clone());
-        let running = self.num_running();
+        let running = self.running();
+        let mut left = running.len();
         let mut after = None;
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
+                left = self.run_again(running.clone());
                 self.b.place(otherwise);
                 after =
                     Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
@@ -275,7 +277,7 @@ impl Lowering<'_> {
                 self.b.bra(end, true);
             }
         }
-        if self.num_running() != running {
+        if self.running().len() != left {
             return Err("a product has landed in one branch alone, which is a defect of this crate".to_owned());
         }
         if let Some((shared, memory)) = after {

@@ -28,7 +28,7 @@ pub struct Flights {
 
 /// A product that may still be running, or several that were issued together.
 #[derive(Clone, Debug)]
-struct Flight {
+pub struct Flight {
     /// What it computes.
     results: Vec<Value>,
     /// What it reads.
@@ -112,9 +112,14 @@ impl Lowering<'_> {
         self.flights.due.clear();
     }
 
-    /// How many products may be running.
-    pub fn num_running(&self) -> usize {
-        self.flights.running.len()
+    /// The products that may be running.
+    pub fn running(&self) -> Vec<Flight> {
+        self.flights.running.clone()
+    }
+
+    /// At the start of another branch these may be running. How many may be at the end of the one before?
+    pub fn run_again(&mut self, running: Vec<Flight>) -> usize {
+        std::mem::replace(&mut self.flights.running, running).len()
     }
 
     /// Waits until at most `younger` of the products that were issued last may be running.

@@ -5,7 +5,7 @@
 //!
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
-//! * `view`, `place`, `listed`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
+//! * `view`, `place`, `listed`, `access`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
 //!   accesses;
 //! * `history` — which accesses need a barrier between them;
 //! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
@@ -16,7 +16,7 @@
 //! * `own`, `global` — memory of the tile block's own; global arrays;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `lookup` — elements by their positions; counts of numbers;
-//! * `reduce`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
+//! * `partials`, `reduce`, `reduce_warps`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product`, `flight` — matrix products; those that run on their own until a wait for them;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `limit` — how much code, and how many registers, are too much;
@@ -27,6 +27,7 @@
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
 //! are uniform and barriers inside loops are safe.
 
+mod access;
 mod assert;
 mod atomic;
 mod atomic_half;
@@ -46,6 +47,7 @@ mod lookup;
 mod memory;
 mod order;
 mod own;
+mod partials;
 mod pieces;
 mod pipeline;
 mod place;
@@ -54,6 +56,7 @@ mod print;
 mod private;
 mod product;
 mod reduce;
+mod reduce_warps;
 mod repack;
 mod ring;
 mod rounds;

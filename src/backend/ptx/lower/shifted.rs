@@ -6,24 +6,13 @@
 
 use std::ops::Range;
 
-use super::memory::Access;
+use super::access::{Access, Shift};
 use super::thread::AxisBits;
 use super::{Lowering, vector};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::Operand;
 use crate::ir::Value;
 use crate::layout::Layout;
-
-/// How a tile begins beside a vector.
-#[derive(Clone, Copy, Debug)]
-pub struct Shift {
-    /// The axis of the tile that is contiguous in memory.
-    pub axis: usize,
-    /// Elements of a vector.
-    pub vector: usize,
-    /// Elements from the beginning of a vector to that of the tile; at least 1.
-    pub elements: usize,
-}
 
 impl Lowering<'_> {
     /// The shift of a load at this index of a view, where it makes accesses wider.

@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::access::Access;
 use super::reduce::RunningReduction;
-use super::{Lowered, Lowering, Tile, memory};
+use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::inst::Operand;
 use crate::backend::ptx::schedule::{Part, Strip};
 use crate::ir::{OpId, Opcode, Value};
@@ -17,7 +18,7 @@ impl Lowering<'_> {
     /// Lowers a strip.
     pub fn strip(&mut self, strip: &Strip) -> Lowered {
         let module = self.module;
-        let mut accesses: HashMap<OpId, memory::Access> = HashMap::new();
+        let mut accesses: HashMap<OpId, Access> = HashMap::new();
         let mut outside: HashMap<Value, Rc<[Operand]>> = HashMap::new();
         let inside = strip.inside(module);
         let of_strip = self.schedule.layout(strip.layout).clone();
@@ -46,8 +47,8 @@ impl Lowering<'_> {
                 _ => {}
             }
         }
-        accesses.values_mut().for_each(memory::Access::go_in_pieces);
-        let widest = accesses.values().map(memory::Access::vector).max().unwrap_or(1);
+        accesses.values_mut().for_each(Access::go_in_pieces);
+        let widest = accesses.values().map(Access::vector).max().unwrap_or(1);
         let piece = strip.piece.max(widest);
         let reductions = strip.ops().filter(|&id| module.op(id).code == Opcode::Reduce);
         let mut reductions: HashMap<OpId, RunningReduction> =
@@ -90,7 +91,7 @@ impl Lowering<'_> {
         &mut self,
         id: OpId,
         range: std::ops::Range<usize>,
-        accesses: &mut HashMap<OpId, memory::Access>,
+        accesses: &mut HashMap<OpId, Access>,
         outside: &HashMap<Value, Rc<[Operand]>>,
         held: &mut HashMap<Value, Vec<Operand>>,
     ) -> Lowered {

@@ -40,6 +40,8 @@ enum Ending<'a> {
     Nothing,
     Orbits(&'a For),
     Anything,
+    /// The same, beside a branch that only computes.
+    Beside,
 }
 
 /// One agent's way through its program.
@@ -82,6 +84,11 @@ impl<'a> Walk<'a, '_> {
                 Step::Await(wait) => self.await_tiles(wait, body)?,
                 step => {
                     self.is_ready(step)?;
+                    if matches!(ending, Ending::Beside) && !self.flying.is_empty() && self.context.meets(step) {
+                        return Err(
+                            "threads may meet in a branch, and products land there that the other one has".to_owned()
+                        );
+                    }
                     self.step(step, body, ending)?;
                 }
             }
@@ -149,11 +156,12 @@ impl<'a> Walk<'a, '_> {
             Step::For(step) => self.around_for(step),
             Step::Loop(step) => self.inside(step.body, Ending::Nothing),
             Step::If { arms, quiet, .. } => {
-                let ending = if *quiet { Ending::Anything } else { Ending::Nothing };
-                let before = self.flying.clone();
+                let ending = if *quiet { Ending::Beside } else { Ending::Nothing };
+                let (before, mut after) = (self.flying.clone(), None);
                 for &arm in arms {
+                    self.flying.clone_from(&before);
                     self.inside(arm, ending)?;
-                    if self.flying != before {
+                    if after.get_or_insert_with(|| self.flying.clone()) != &self.flying {
                         return Err("a branch waits for what the other one does not".to_owned());
                     }
                 }
@@ -262,7 +270,7 @@ impl<'a> Walk<'a, '_> {
         let exit = &self.context.module.op(id).operands;
         let stays = |flight: &Flight| match ending {
             Ending::Nothing => false,
-            Ending::Anything => true,
+            Ending::Anything | Ending::Beside => true,
             Ending::Orbits(step) => step.orbits.iter().any(|orbit| {
                 let carries = |&carried: &usize| exit.get(carried).is_some_and(|value| flight.results.contains(value));
                 orbit.product == flight.product && orbit.carried.iter().all(carries)

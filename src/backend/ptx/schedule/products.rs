@@ -61,35 +61,48 @@ impl Context<'_> {
         })
     }
 
-    /// Are there two branches that only compute, so that products may run on beside them? No threads meet there.
+    /// Are there two branches that only compute, so that products may run on beside them?
     pub fn is_quiet(&self, id: OpId) -> bool {
-        let op = self.module.op(id);
-        let mut quiet = op.regions.len() == 2;
-        for &region in &op.regions {
-            self.module.walk(region, &mut |inner| quiet &= self.only_computes(inner, &op.results));
+        let regions = &self.module.op(id).regions;
+        let mut quiet = regions.len() == 2;
+        for &region in regions {
+            self.module.walk(region, &mut |inner| {
+                quiet &= match self.module.op(inner).code {
+                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
+                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
+                    code => code.is_elementwise(),
+                };
+            });
         }
         quiet
     }
 
-    /// Does an op of a branch with these results compute without what other threads have?
-    fn only_computes(&self, id: OpId, results: &[Value]) -> bool {
+    /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
+    pub fn meets(&self, step: &Step) -> bool {
+        match step {
+            &Step::Do(id) | &Step::End(id) => self.asks_other_warps(id),
+            Step::Strip(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
+            _ => false,
+        }
+    }
+
+    fn asks_other_warps(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        let of = |value: &Value| {
-            let own = self.inference.layout(*value);
-            own.cloned().unwrap_or_else(|| self.inference.default_layout(*value))
+        let crosses = |value: Value, result: Value| {
+            let own = self.inference.layout(result).cloned();
+            self.crosses_warps(value, own.unwrap_or_else(|| self.inference.default_layout(result)))
         };
         match op.code {
-            Opcode::Constant | Opcode::Iota | Opcode::Assume => true,
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
             Opcode::Yield => {
-                let tiles = |value: &Value| matches!(self.module.ty(*value), Type::Tile { .. });
-                let mut yielded = op.operands.iter().zip(results).filter(|(_, result)| tiles(result));
-                yielded.all(|(&value, result)| !self.crosses_warps(value, of(result)))
+                let around = self.op_blocks[id.index()].and_then(|block| self.module.block(block).parent);
+                let results = around.map_or(&[][..], |around| &self.module.op(around).results);
+                let tiles = op.operands.iter().zip(results);
+                let mut tiles = tiles.filter(|(_, result)| matches!(self.module.ty(**result), Type::Tile { .. }));
+                tiles.any(|(&value, &result)| crosses(value, result))
             }
-            code if !code.is_elementwise() => false,
             // Where it is used.
-            _ if self.inference.source(op.results[0]) != Source::Concrete => true,
-            _ => op.operands.iter().all(|&operand| !self.crosses_warps(operand, of(&op.results[0]))),
+            code if !code.is_elementwise() || self.inference.source(op.results[0]) != Source::Concrete => false,
+            _ => op.operands.iter().any(|&operand| crosses(operand, op.results[0])),
         }
     }
 

@@ -34,6 +34,8 @@ enum Ending {
     InOrbit(Vec<Vec<Value>>),
     /// What there is runs on.
     RunsOn,
+    /// The same, beside a branch that only computes; but where threads meet, all has landed.
+    Beside,
 }
 
 /// One agent's way through its program.
@@ -70,10 +72,8 @@ impl Waits<'_, '_> {
             match &step {
                 Step::For(step) => self.around_for(step),
                 Step::Loop(step) => self.body(step.body, &Ending::Landed),
-                Step::If { arms, quiet, .. } => {
-                    let ending = if *quiet { Ending::RunsOn } else { Ending::Landed };
-                    arms.iter().for_each(|&arm| self.body(arm, &ending));
-                }
+                Step::If { arms, quiet: true, .. } => self.quiet_arms(arms),
+                Step::If { arms, .. } => arms.iter().for_each(|&arm| self.body(arm, &Ending::Landed)),
                 _ => {}
             }
             self.steps.push(step);
@@ -82,6 +82,30 @@ impl Waits<'_, '_> {
             }
         }
         self.schedule.bodies[body.0 as usize] = std::mem::replace(&mut self.steps, around);
+    }
+
+    /// Branches that only compute. Where they meet, the same products may still run: what one of them waited for, the other one
+    /// waits for at its end.
+    fn quiet_arms(&mut self, arms: &[BodyId]) {
+        let before = self.flying.clone();
+        let mut left: Vec<Vec<Flight>> = Vec::new();
+        for &arm in arms {
+            self.flying.clone_from(&before);
+            self.body(arm, &Ending::Beside);
+            left.push(std::mem::take(&mut self.flying));
+        }
+        let alike = left.iter().map(Vec::len).min().unwrap_or(0);
+        for (&arm, flying) in arms.iter().zip(left) {
+            self.flying = flying;
+            if self.flying.len() > alike {
+                let around = std::mem::take(&mut self.steps);
+                self.land(alike, true);
+                let wait = std::mem::replace(&mut self.steps, around);
+                let steps = &mut self.schedule.bodies[arm.0 as usize];
+                let end = steps.len() - 1;
+                steps.splice(end..end, wait);
+            }
+        }
     }
 
     /// The waits that a step needs.
@@ -95,12 +119,14 @@ impl Waits<'_, '_> {
             let all = match (step, ending) {
                 (Step::End(_), Ending::Landed) => true,
                 (Step::End(_), Ending::InOrbit(orbits)) => !known(orbits),
+                (step, Ending::Beside) => self.context.meets(step),
                 (Step::End(_), Ending::RunsOn) => false,
                 (step, _) => self.context.lands_all(self.schedule, step),
             };
             if all {
-                // A loop or branch computes bounds and conditions first.
-                self.land(0, !matches!(step, Step::Give(_) | Step::Take(_) | Step::Do(_)));
+                // A loop or branch computes bounds and conditions first, and what brings a tile what it is made of.
+                let late = matches!(ending, Ending::Beside);
+                self.land(0, late || !matches!(step, Step::Give(_) | Step::Take(_) | Step::Do(_)));
             }
         }
         if let Step::Multiply(plan) = step {

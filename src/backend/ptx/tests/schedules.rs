@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use super::clusters::PAIRS;
+use super::waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
 use crate::backend::ptx::{build_with, lower};
@@ -53,11 +54,13 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("copies ahead".to_owned(), sums(), plain));
     kernels.push(("lookups".to_owned(), lookups(), plain));
     for keys in [128, 96] {
-        kernels.push((format!("products that depend, {keys}"), dependent_products(false, keys), plain));
+        kernels.push((format!("products that depend, {keys}"), dependent_products(Between::Nothing, keys), plain));
     }
     let behind = [strips::gelu(DType::F16), strips::gelu(DType::F32), strips::norm()];
     kernels.extend(behind.map(|module| ("work behind a product".to_owned(), module, plain)));
-    kernels.push(("branch beside products".to_owned(), dependent_products(true, 128), plain));
+    let branches = [Between::Branch, Between::Meeting].map(|between| dependent_products(between, 128));
+    kernels.extend(branches.map(|module| ("branch beside products".to_owned(), module, plain)));
+    kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels
 }
 
@@ -163,12 +166,16 @@ fn text_says_all_of_a_schedule() {
     }
 }
 
-/// Changed schedules, each with what was changed. What is only slower, or the same, is not among them.
-pub fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+/// Changed schedules, each with what was changed: of steps that are waits, or of all others. What is only slower, or the
+/// same, is not among them.
+pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.bodies.len() {
         for at in 0..schedule.bodies[body].len() {
             let step = &schedule.bodies[body][at];
+            if step.is_wait() != waits {
+                continue;
+            }
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
                 change(&mut changed.bodies[body]);
@@ -180,10 +187,12 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str,
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
-            change("a step is done twice", &|steps| steps.insert(at, steps[at].clone()));
+            let kind = if waits { "a wait is done twice" } else { "a step is done twice" };
+            change(kind, &|steps| steps.insert(at, steps[at].clone()));
             let next = schedule.bodies[body].get(at + 1);
             if next.is_some_and(|next| needs(context, schedule, next, step)) {
-                change("a step comes after what needs it", &|steps| steps.swap(at, at + 1));
+                let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
+                change(kind, &|steps| steps.swap(at, at + 1));
             }
             if let Step::Multiply(plan) = step
                 && let [first, rest @ ..] = &plan.ops[..]
@@ -420,8 +429,9 @@ fn the_checker_refuses_every_change() {
     each_schedule(|name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
-        let changed = mutants(context, schedule).into_iter().step_by(1 + steps / 200);
-        for (what, mutant) in changed.chain(roles_instead(schedule)) {
+        let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
+        let waits = mutants(context, schedule, true);
+        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match context.check_schedule(body, &mutant) {

@@ -1,0 +1,209 @@
+//! When products that run on their own are waited for.
+
+use super::*;
+
+/// What stands between two products.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    Nothing,
+    /// A branch that only computes.
+    Branch,
+    /// One of whose branches asks for a tile that other warps have.
+    Meeting,
+}
+
+/// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
+pub fn dependent_products(between: Between, keys: i64) -> Module {
+    let mut k = Kernel::new("chain");
+    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
+    let output = k.array(DType::F32, 2, true);
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, keys as i32], &[0, 1]);
+    let v = k.partition(&arrays[2], &[keys as i32, 64], &[0, 1]);
+    let c = k.partition(&output, &[128, 64], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let left = k.load(a, &[ids[0], zero]);
+    let other = (between == Between::Meeting).then(|| {
+        let others = k.array(DType::F32, 2, true);
+        let view = k.partition(&others, &[128, keys as i32], &[0, 1]);
+        k.load(view, &[ids[0], zero])
+    });
+    let start = k.b.splat(DType::F32, 0, &[128, 64]);
+    let scores_start = k.b.splat(DType::F32, 0, &[128, keys]);
+    let int = k.tile(DType::I32, &[]);
+    let (state, square, half) =
+        (k.tile(DType::F32, &[128, 64]), k.tile(DType::F32, &[128, keys]), k.tile(DType::F16, &[128, keys]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
+    let scores = k.b.simple(Opcode::MmaF, &[left, right, scores_start], vec![], square);
+    let scores = if between != Between::Nothing {
+        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+        let bool_type = k.tile(DType::I1, &[]);
+        let condition = k.b.simple(Opcode::CmpI, &[args[0], ids[1]], attrs, bool_type);
+        let arms = [true, false].map(|negated| {
+            let arm = k.b.begin_block(&[]);
+            let value = match other {
+                Some(other) if negated => k.op(Opcode::AddF, &[scores, other]),
+                None if negated => k.op(Opcode::NegF, &[scores]),
+                _ => scores,
+            };
+            k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
+            k.b.end_block();
+            arm
+        });
+        let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[square]);
+        k.b.module.op(id).results[0]
+    } else {
+        scores
+    };
+    let rows = k.reduce(Opcode::MaxF, scores, 1, 0xff80_0000);
+    let rows = k.shaped(Opcode::Reshape, rows, &[128, 1], vec![]);
+    let rows = k.shaped(Opcode::Broadcast, rows, &[128, 64], vec![]);
+    let doubled = k.op(Opcode::AddF, &[scores, scores]);
+    let weights = k.b.simple(Opcode::FToF, &[doubled], vec![Attr::Rounding(Rounding::NearestEven)], half);
+    let faded = k.op(Opcode::MulF, &[args[1], rows]);
+    let sum = k.b.simple(Opcode::MmaF, &[weights, value, faded], vec![], state);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], zero]);
+    k.finish()
+}
+
+#[test]
+fn dependent_products_overlap_across_iterations() {
+    for keys in [128, 96] {
+        let compiled = check(&dependent_products(Between::Nothing, keys)).pop().unwrap();
+        assert!(compiled.text.contains("m64n64k16"), "{}", compiled.text);
+        assert_overlapping(&compiled.text);
+    }
+}
+
+fn assert_overlapping(text: &str) {
+    // The loop is the only place where a product runs on while the one before is waited for.
+    let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
+    let start = text[..both].rfind("\n$").unwrap();
+    let body = &text[start..both + text[both..].find("\n$").unwrap()];
+    assert_eq!(body.matches("wgmma.wait_group").count(), 2, "{body}");
+    let (fade, narrow) = (body.rfind("mul.rn.f32").unwrap(), body.find("cvt.rn.f16").unwrap());
+    let all = body.find("wgmma.wait_group.sync.aligned 0;").unwrap();
+    assert!(body.find("add.rn.f32").unwrap() < all, "work on the first product overlaps with the second one");
+    assert!(all < narrow && fade < narrow, "the operand of a product is overwritten once it has been read");
+    for group in text.split("wgmma.fence.sync.aligned").skip(1) {
+        let group = &group[..group.find("wgmma.commit_group").unwrap()];
+        assert!(!group.contains("{%h"), "nothing writes operands between the instructions of a product: {group}");
+    }
+    let consumers = &text[..text.rfind("wgmma.wait_group").unwrap()];
+    assert!(!consumers.contains("st.shared"), "everything stays in the registers of the accumulators");
+}
+
+#[test]
+fn products_run_on_beside_a_branch_that_only_computes() {
+    let text = check(&dependent_products(Between::Branch, 128)).pop().unwrap().text;
+    let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
+    let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
+    assert!(text[one..all].contains("neg.f32"), "the branch stands before the wait for the second product");
+}
+
+#[test]
+fn products_land_in_both_branches_where_threads_meet_in_one() {
+    let text = check(&dependent_products(Between::Meeting, 128)).pop().unwrap().text;
+    let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
+    let rest = &text[one..];
+    let first = rest.find("wgmma.wait_group.sync.aligned 0;").unwrap();
+    let met = rest.find("barrier.cta.sync").unwrap();
+    let skipped = rest.find("bra.uni").unwrap();
+    assert!(skipped < first && first < met, "the branch waits before its threads meet: {rest}");
+    let second = first + 1 + rest[first + 1..].find("wgmma.wait_group.sync.aligned 0;").expect("the other branch, too");
+    let issued = rest.find("wgmma.mma_async").unwrap();
+    assert!(met < second && second < issued, "before either goes on: {rest}");
+}
+
+#[test]
+fn products_run_on_where_a_loop_may_have_no_iteration() {
+    for tile in [[128, 256, 64], [256, 128, 64], [128, 128, 64]] {
+        for tma in [true, false] {
+            let module = matmul_into(DType::BF16, DType::F32, DType::BF16, tile);
+            check_with(&module, &CompileOptions { tma, ..CompileOptions::default() });
+        }
+    }
+}
+
+#[test]
+fn a_branch_does_not_hide_the_wait_for_a_product() {
+    let mut k = Kernel::new("branch");
+    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[64, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 64], &[0, 1]);
+    let c = k.partition(&arrays[2], &[64, 64], &[0, 1]);
+    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(b, &[ids[0], ids[1]]));
+    let state = k.tile(DType::F32, &[64, 64]);
+    let start = k.b.splat(DType::F32, 0, &[64, 64]);
+    let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    let bool_type = k.tile(DType::I1, &[]);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    let condition = k.b.simple(Opcode::CmpI, &[ids[0], ids[1]], attrs, bool_type);
+    let arms = [true, false].map(|doubled| {
+        let arm = k.b.begin_block(&[]);
+        let value = if doubled { k.op(Opcode::AddF, &[product, product]) } else { product };
+        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
+        k.b.end_block();
+        arm
+    });
+    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], ids[1]]);
+    let compiled = check(&k.finish()).pop().unwrap();
+    let issued = compiled.text.find("wgmma.commit_group").unwrap();
+    let waited = compiled.text[issued..].find("wgmma.wait_group").unwrap();
+    let branched = compiled.text[issued..].find("bra").unwrap();
+    assert!(waited < branched);
+}
+
+/// `loop { if i >= count { break sum } sum += a·b; i += 1 }`.
+pub fn product_of_endless_loop() -> Module {
+    let mut k = Kernel::new("endless");
+    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
+    let c = k.partition(&arrays[2], &[128, 128], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[128, 128]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 128]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let bool_type = k.tile(DType::I1, &[]);
+    let attrs = vec![Attr::CmpPred(CmpPred::Ge), Attr::Sign(Sign::Signed)];
+    let done = k.b.simple(Opcode::CmpI, &[args[0], count], attrs, bool_type);
+    let arms = [true, false].map(|leaves| {
+        let arm = k.b.begin_block(&[]);
+        let (code, values) = if leaves { (Opcode::Break, &args[1..]) } else { (Opcode::Yield, &[][..]) };
+        k.b.op(code, &[values], vec![], vec![], &[]);
+        k.b.end_block();
+        arm
+    });
+    k.b.op(Opcode::If, &[&[done]], vec![], arms.to_vec(), &[]);
+    let (left, right) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
+    let sum = k.b.simple(Opcode::MmaF, &[left, right, args[1]], vec![], state);
+    let next = k.op(Opcode::AddI, &[args[0], one]);
+    k.b.op(Opcode::Continue, &[&[next, sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::Loop, &[&[zero, start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], ids[1]]);
+    k.finish()
+}
+
+#[test]
+fn a_product_lands_before_an_endless_loop_goes_on() {
+    let text = check(&product_of_endless_loop()).pop().unwrap().text;
+    let issued = text.find("wgmma.commit_group").unwrap();
+    let back = issued + text[issued..].find("bra").unwrap();
+    assert!(text[issued..back].contains("wgmma.wait_group.sync.aligned 0;"), "{text}");
+    assert!(text[issued..back].contains("mbarrier.arrive"), "the stage comes back in each iteration: {text}");
+}
