@@ -17,7 +17,7 @@ const LOG: [f32; 7] = [0.6666651, -0.22223832, 0.098819554, -0.04899022, 0.02577
 const SINE: [f32; 4] = [2.2214415, -0.9135303, 0.112684585, -0.006507727];
 
 /// √2 cos (π/2 y) in y², to 4e-8 of it.
-const COSINE: [f32; 4] = [1.4142135, -1.7447106, 0.35863742, -0.028847951];
+const COSINE: [f32; 4] = [std::f32::consts::SQRT_2, -1.7447106, 0.35863742, -0.028847951];
 
 fn polynomial<const R: usize>(x: Tile<f32, R>, coefficients: &[f32]) -> Tile<f32, R> {
     let (&last, others) = coefficients.split_last().expect("coefficients");
