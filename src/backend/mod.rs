@@ -1,11 +1,13 @@
 //! Back ends: a verified, optimised module becomes something that runs.
 //!
-//! Each back end knows `ir` and `pass`, never the front end and never another back end.
+//! Each back end knows `ir` and `pass`, never the front end and never another back end. `simulate` is none: it runs what one of them
+//! plans by means of another one.
 //! The parameters of a compiled kernel are the entry's parameters in order, one 64-bit word each
 //! ([`ParamWord`]); how they travel from there is the back end's affair.
 
 pub mod cpu;
 pub mod ptx;
+pub mod simulate;
 pub mod tileir;
 
 /// The bits of one entry parameter: an address, or a number in the low bits.

@@ -16,13 +16,20 @@ use crate::runtime::{Device, MemoryUse};
 use crate::tile::{Tracer, here, trace_into_module};
 
 /// What a launch asks of arguments of any types: the methods of [`LaunchArg`].
-pub(crate) trait AnyArgs {
+pub trait AnyArgs {
+    /// Makes the arrays that the launch gives back.
     fn make(&self, device: Option<Device>) -> Result<()>;
+    /// Appends what the code depends on.
     fn key(&self, key: &mut WordWriter);
+    /// Appends the constants that the code depends on.
     fn store_constants(&self, out: &mut Vec<StoredConstant>);
+    /// Are its constants those that were stored?
     fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool;
+    /// Appends what each parameter is.
     fn forms(&self, out: &mut Vec<ArgForm>);
+    /// Shows the memory that the kernel uses.
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>));
+    /// Gives the words of the parameters.
     fn pack(&self, params: &mut dyn FnMut(ParamWord));
 }
 
@@ -51,7 +58,7 @@ impl<A: LaunchArg> AnyArgs for A {
 }
 
 /// The function that [`Call::of`] takes: calls the kernel with what the arguments arrive as.
-pub(crate) fn body<'a, K, A, P>(kernel: &'a K, args: &'a Arguments<A, P>) -> impl Fn(&mut Tracer) + 'a
+pub fn body<'a, K, A, P>(kernel: &'a K, args: &'a Arguments<A, P>) -> impl Fn(&mut Tracer) + 'a
 where
     K: Kernel<P>,
     A: ArrivesAs<P>,
@@ -61,7 +68,7 @@ where
 
 /// A kernel and its arguments.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub struct Call<'a> {
     /// The path of the kernel's type.
     path: &'static str,
     /// Of a kernel without size, which its type identifies: that type, with those of the parameters.

@@ -25,7 +25,8 @@ pub(crate) use argument::sealed;
 pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
 pub(crate) use arrive::arrives_as_it_is;
 pub use arrive::{Arguments, ArrivesAs};
-pub(crate) use call::{AnyArgs, Call, body};
+#[doc(hidden)]
+pub use call::{AnyArgs, Call, body};
 pub use form::{ArgForm, ArrayFacts};
 pub use function::{Kernel, trace_kernel};
 pub(crate) use function::{name_of, refuse_nested};

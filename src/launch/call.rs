@@ -144,8 +144,10 @@ impl Launch<'_> {
         Ok(args.back())
     }
 
+    /// As [`Launch::launch`].
+    #[doc(hidden)]
     #[track_caller]
-    fn launch_call(&self, call: &Call<'_>) -> Result<()> {
+    pub fn launch_call(&self, call: &Call<'_>) -> Result<()> {
         refuse_nested(|| call.name())?;
         let args = call.args();
         let device = self.device(args)?;

@@ -215,11 +215,13 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.ptx_of(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
+        self.code_ptx_call(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
     }
 
+    /// As [`Launch::code_ptx`].
+    #[doc(hidden)]
     #[track_caller]
-    fn ptx_of(&self, call: &Call<'_>, target: Target) -> Result<String> {
+    pub fn code_ptx_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
         check_hints(self.hints)?;
         let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
         let code = generate(&traced_as(call, form)?.0, target, self.hints, true)?;

@@ -275,11 +275,13 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.exported(&Call::of(&kernel, &args, &body(&kernel, &args)), target, format)
+        self.export_call(&Call::of(&kernel, &args, &body(&kernel, &args)), target, format)
     }
 
+    /// As [`Launch::export`].
+    #[doc(hidden)]
     #[track_caller]
-    fn exported(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
+    pub fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
         check_hints(self.hints)?;
         let (module, required) = traced(call)?;
         let source = Source { module, required, target, format, hints: self.hints };

@@ -223,8 +223,8 @@ impl Body {
     }
 
     /// A condition as a scalar; `None` after a problem.
-    pub fn condition(self, condition: impl Condition) -> Option<Value> {
-        let (place, source) = (self.place, condition.source());
+    pub fn condition(self, source: Source) -> Option<Value> {
+        let place = self.place;
         record(|t| {
             t.at(place);
             if let Source::Value(raw) = source
@@ -242,7 +242,7 @@ impl Body {
     }
 
     /// `if condition { code values } else {}`, or the other way round. The values are to be of the form of `expected`.
-    pub fn exit_if(self, condition: impl Condition, wanted: bool, code: Opcode, values: &[Raw], expected: &[Raw]) {
+    pub fn exit_if(self, condition: Source, wanted: bool, code: Opcode, values: &[Raw], expected: &[Raw]) {
         let condition = self.condition(condition);
         let exit = |body: Body| {
             body.open(&[], &[]);

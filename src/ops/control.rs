@@ -7,8 +7,8 @@
 use super::body::{Body, Condition};
 use super::range::LoopRange;
 use super::state::{State, Values};
-use crate::ir::Opcode;
-use crate::tile::{here, in_region, record};
+use crate::ir::{BlockId, Opcode, Value};
+use crate::tile::{Raw, here, in_region, record};
 
 /// Runs `body` for each number of `range`, in order, with the state that the previous run gave; returns the
 /// last state (`init` if the range is empty).
@@ -71,7 +71,7 @@ pub fn for_each_while<L: LoopRange, S: State, C: Condition>(
     this.count(&range, init, |item, state, block| {
         let (go_on, next) = body(item, state);
         record(|t| t.leave_loop(block));
-        this.exit_if(go_on, false, Opcode::Break, &Values::of(&next), &carried);
+        this.exit_if(go_on.source(), false, Opcode::Break, &Values::of(&next), &carried);
         next
     })
 }
@@ -103,8 +103,9 @@ pub fn while_loop<S: State, C: Condition>(init: S, condition: impl Fn(S) -> C, b
     let Some((block, args)) = this.open_loop(&[], &carried) else {
         return Values::into_state(&init, this.poison_like(&carried));
     };
-    let state = || Values::into_state(&init, args.iter().copied());
-    this.exit_if(in_region(|| condition(state())), false, Opcode::Break, &args, &carried);
+    let state = || Values::into_state(&init, args.clone());
+    let go_on = in_region(|| condition(state())).source();
+    this.exit_if(go_on, false, Opcode::Break, &args, &carried);
     let next = Values::of(&in_region(|| body(state())));
     this.refuse_endless(block, &args, &next);
     let closed = this.close(Opcode::Continue, &next, &carried);
@@ -172,15 +173,20 @@ impl Body {
             // A state of the right form: a branch that ends the recursion is more likely the second one.
             return otherwise();
         }
-        let condition = self.condition(condition);
+        let condition = self.condition(condition.source());
         self.open(&[], &[]);
         let first = in_region(then);
         let values = Values::of(&first);
         let then_block = self.close(Opcode::Yield, &values, &values);
         self.open(&[], &[]);
-        let other_block = self.close(Opcode::Yield, &Values::of(&in_region(otherwise)), &values);
-        let blocks = then_block.zip(other_block).map(|(a, b)| vec![a, b]);
-        let results = self.finish(Opcode::If, &[condition], None, blocks, &values, vec![]);
-        Values::into_state(&first, results)
+        let other = Values::of(&in_region(otherwise));
+        Values::into_state(&first, self.end_branch(condition, then_block, &other, &values))
+    }
+
+    /// Closes the second branch, which gives these values, and records the op. Gives its results, of the types of `values`.
+    fn end_branch(self, condition: Option<Value>, then: Option<BlockId>, other: &[Raw], values: &[Raw]) -> Vec<Raw> {
+        let other = self.close(Opcode::Yield, other, values);
+        let blocks = then.zip(other).map(|(a, b)| vec![a, b]);
+        self.finish(Opcode::If, &[condition], None, blocks, values, vec![])
     }
 }

@@ -38,6 +38,17 @@ enum Number {
     },
 }
 
+/// A loop over a range whose body is being recorded.
+struct Counting {
+    counter: Counter,
+    /// What it begins with.
+    state: Vec<Raw>,
+    block: BlockId,
+    /// What the body gets: the item, and the state.
+    number: Raw,
+    inner: Vec<Raw>,
+}
+
 const WRAP: Attr = Attr::Overflow(Overflow::None);
 
 /// Scalar integer arithmetic of one type.
@@ -154,18 +165,32 @@ impl Body {
 
     /// Records a loop over a range; `body` gets the item, the state, and the block of the body.
     pub fn count<L: LoopRange, S: State>(self, range: &L, init: S, body: impl Fn(L::Item, S, BlockId) -> S) -> S {
-        let counter = self.counter(range.bounds());
-        let state = Values::of(&init);
-        let Some((block, args)) = self.open_loop(&[counter.dtype], &state) else {
-            return Values::into_state(&init, self.poison_like(&state));
+        let counting = match self.start_counting(range.bounds(), Values::of(&init)) {
+            Ok(counting) => counting,
+            Err(poison) => return Values::into_state(&init, poison),
         };
-        let item = range.item(self.number(&counter, args[0]));
-        let inner = Values::into_state(&init, args[1..].iter().copied());
-        let next = Values::of(&in_region(|| body(item, inner, block)));
-        let closed = self.close(Opcode::Continue, &next, &state);
+        let (item, inner) = (range.item(counting.number), Values::into_state(&init, counting.inner.clone()));
+        let next = Values::of(&in_region(|| body(item, inner, counting.block)));
+        Values::into_state(&init, self.end_counting(counting, &next))
+    }
+
+    /// Opens the body of a loop over a range. Stand-ins for its results if bodies are nested too deeply.
+    fn start_counting(self, range: Bounds, state: Vec<Raw>) -> Result<Counting, Vec<Raw>> {
+        let counter = self.counter(range);
+        let Some((block, args)) = self.open_loop(&[counter.dtype], &state) else {
+            return Err(self.poison_like(&state));
+        };
+        let number = self.number(&counter, args[0]);
+        Ok(Counting { counter, state, block, number, inner: args[1..].to_vec() })
+    }
+
+    /// Closes the body, which hands on these values, and records the loop. Gives its results.
+    fn end_counting(self, counting: Counting, next: &[Raw]) -> Vec<Raw> {
+        let Counting { counter, state, block, .. } = counting;
+        let closed = self.close(Opcode::Continue, next, &state);
         let leaves = record(|t| t.end_loop(block));
         let bounds = counter.bounds.map_or([None; 3], |bounds| bounds.map(Some));
-        let results = match (leaves, closed, counter.bounds) {
+        match (leaves, closed, counter.bounds) {
             (true, Some(block), Some(bounds)) => {
                 record(|t| {
                     t.at(self.place);
@@ -176,8 +201,7 @@ impl Body {
                 self.finish(Opcode::Loop, &[], Some(&carried), Some(vec![block]), &state, vec![])
             }
             _ => self.finish(Opcode::For, &bounds, Some(&state), closed.map(|b| vec![b]), &state, counter.attrs()),
-        };
-        Values::into_state(&init, results)
+        }
     }
 
     /// The number of a round.

@@ -137,7 +137,7 @@ impl<S: State> Flow<S> {
             None
         });
         if let Some(expected) = expected {
-            this.exit_if(condition, true, code, &Values::of(state), &expected);
+            this.exit_if(condition.source(), true, code, &Values::of(state), &expected);
         }
     }
 }
@@ -198,7 +198,7 @@ pub fn loop_flow<S: State>(init: S, body: impl Fn(S, Flow<S>) -> S) -> S {
     let Some((block, args)) = this.open_loop(&[], &carried) else {
         return Values::into_state(&init, this.poison_like(&carried));
     };
-    let inner = Values::into_state(&init, args.iter().copied());
+    let inner = Values::into_state(&init, args.clone());
     let next = Values::of(&in_region(|| body(inner, Flow::of(block, this.place))));
     let closed = this.close(Opcode::Continue, &next, &carried);
     if !record(|t| t.end_loop(block)) {
@@ -238,6 +238,6 @@ pub fn return_if(condition: impl Condition) {
         admitted
     });
     if admitted {
-        this.exit_if(condition, true, Opcode::Return, &[], &[]);
+        this.exit_if(condition.source(), true, Opcode::Return, &[], &[]);
     }
 }

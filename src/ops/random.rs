@@ -204,7 +204,7 @@ impl Philox {
     }
 
     /// Numbers of the normal distribution with mean 0 and variance 1: f32 up to 6.76, in steps that 24 bits of distance and
-    /// 25 bits of direction give (f64: up to 8.57).
+    /// 26 bits of direction give, to 2^-20 of the distance, or of 1 if that is more (f64: up to 8.57).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -221,7 +221,7 @@ impl Philox {
         self.lanes(here(), "normal", index.components(), shape, T::LANES, &T::normals)
     }
 
-    /// Numbers of the exponential distribution with mean 1: f32 from 0 to 22.9 (f64: to 36.7).
+    /// Numbers of the exponential distribution with mean 1: f32 from 1.5e-8 to 22.9 (f64: from 0 to 36.7).
     ///
     /// ```
     /// # use cutlet as ct;

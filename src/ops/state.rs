@@ -62,8 +62,8 @@ impl Values {
     }
 
     /// `template` with these values.
-    pub(crate) fn into_state<S: State>(template: &S, values: impl IntoIterator<Item = Raw>) -> S {
-        template.rebuild(&mut Values(values.into_iter().collect()))
+    pub(crate) fn into_state<S: State>(template: &S, values: Vec<Raw>) -> S {
+        template.rebuild(&mut Values(values.into()))
     }
 
     fn take(&mut self) -> Raw {

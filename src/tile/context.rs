@@ -5,7 +5,7 @@
 //! value of the type it would have had; what is computed from poison is poison too, silently, so that
 //! only causes are reported. Knows no op's meaning.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -133,7 +133,7 @@ pub(crate) struct Trace {
 
 thread_local! {
     /// Owned by a [`Session`]. Without a destructor, so that kernels can be launched as long as the thread lives.
-    static TRACE: RefCell<Option<ManuallyDrop<Box<Trace>>>> = const { RefCell::new(None) };
+    static TRACE: Cell<Option<ManuallyDrop<Box<Trace>>>> = const { Cell::new(None) };
     /// Traces under way on this thread: that of [`TRACE`], and those that it interrupts. Apart from them,
     /// because every launch asks.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -160,25 +160,47 @@ pub(crate) fn can_launch() -> bool {
     }
 }
 
-/// Works on the trace of this thread. User code must not run inside of `work`.
+/// The trace of this thread, taken from it while something is recorded.
+struct Recording(Option<ManuallyDrop<Box<Trace>>>);
+
+impl Recording {
+    #[track_caller]
+    fn start() -> Recording {
+        match TRACE.take() {
+            Some(trace) => Recording(Some(trace)),
+            None => panic!(
+                "tile operations work only inside a kernel: pass the function that contains this line to `cutlet::launch`"
+            ),
+        }
+    }
+
+    fn trace(&mut self) -> &mut Trace {
+        self.0.as_mut().expect("a trace until it is given back")
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        TRACE.set(self.0.take());
+    }
+}
+
+/// Works on the trace of this thread. User code must not run inside of `work`. (Compiled for every operation and type in a
+/// program: what is not `work` stands apart.)
 ///
 /// # Panics
 /// When no kernel is being traced.
 #[track_caller]
 pub(crate) fn record<X>(work: impl FnOnce(&mut Trace) -> X) -> X {
-    match TRACE.with_borrow_mut(|trace| trace.as_mut().map(|t| work(t))) {
-        Some(result) => result,
-        None => panic!(
-            "tile operations work only inside a kernel: pass the function that contains this line to `cutlet::launch`"
-        ),
-    }
+    let mut recording = Recording::start();
+    work(recording.trace())
 }
 
 /// Runs a closure of the user's, which records into the innermost open block. If it panics that block is closed
 /// again, so that a kernel which catches the panic goes on where the region began, and the launch says what
 /// happened.
 pub(crate) fn in_region<X>(closure: impl FnOnce() -> X) -> X {
-    let unfinished = record(|t| Unfinished { trace: t.id, depth: t.builder.open_blocks().len() });
+    let unfinished = Unfinished::innermost();
     let result = closure();
     std::mem::forget(unfinished);
     result
@@ -191,13 +213,19 @@ struct Unfinished {
     depth: usize,
 }
 
+impl Unfinished {
+    fn innermost() -> Unfinished {
+        record(|t| Unfinished { trace: t.id, depth: t.builder.open_blocks().len() })
+    }
+}
+
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        TRACE.with_borrow_mut(|trace| {
-            if let Some(trace) = trace.as_mut().filter(|trace| trace.id == self.trace) {
-                trace.abandon(self.depth);
-            }
-        });
+        let mut open = TRACE.take();
+        if let Some(trace) = open.as_mut().filter(|trace| trace.id == self.trace) {
+            trace.abandon(self.depth);
+        }
+        TRACE.set(open);
     }
 }
 

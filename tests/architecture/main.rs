@@ -33,6 +33,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target", "temporary"]),
     ("backend/ptx", &["backend", "ir", "pass", "codec", "layout", "dtype", "error", "target"]),
+    // Runs what one back end plans by means of another one.
+    ("backend/simulate", &["backend", "backend/cpu", "backend/ptx", "ir", "layout", "dtype", "error", "target"]),
     // An argument of a launch tells which memory it uses.
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),

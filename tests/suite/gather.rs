@@ -369,7 +369,7 @@ fn wide_indices(session: Session) -> Result<()> {
     let row = (1 << 30) + 16;
     let at = [2i64, -1, 0, 1 << 40];
     let device = match session {
-        Session::InterpretTileIr(_) => return Ok(()),
+        Session::InterpretTileIr(_) | Session::Interpret(_) => return Ok(()),
         Session::Run(device) | Session::RunTileIr(device) if device.backend() != ct::Backend::Cpu => device,
         Session::Run(_) | Session::RunTileIr(_) => return Ok(()),
         _ => {

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail, ensure};
 use cutlet as ct;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
-use cutlet::backend::ptx::rewritten;
+use cutlet::backend::ptx::{CompileOptions, rewritten};
+use cutlet::backend::simulate::Simulation;
 use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::{Module, verify};
-use cutlet::kernel::{Arguments, ArrivesAs, Kernel, LaunchArg, trace_kernel};
+use cutlet::kernel::{AnyArgs, Arguments, ArrivesAs, Call, Kernel, body};
 use cutlet::pass::optimize;
 use cutlet::{Device, DeviceArray, Target};
 
@@ -36,7 +37,7 @@ pub enum Session {
     RunTileIr(Device),
     /// Launches write bytecode for this target, read it back, and run what it says on the cpu back end.
     InterpretTileIr(Target),
-    /// Launches run their trace on the cpu back end, as it is or as the ptx back end rewrites it.
+    /// Launches run their trace on the cpu back end, as it is, as the ptx back end rewrites it, or as it schedules it.
     Interpret(Stage),
     /// Launches only compile for this target, and the assembler judges the code.
     Assemble(Target, Demand),
@@ -51,6 +52,40 @@ pub enum Stage {
     Traced,
     /// What the ptx back end may make of it before it chooses instructions.
     Rewritten,
+    /// What it makes of it, step by step, for old machines and for new ones, in several orders. The interpreter has to leave the same memory.
+    Scheduled,
+}
+
+/// Machines that schedules are simulated for: with copies ahead, and with streams.
+const SIMULATED: [Target; 2] = [Target::SM_80, Target::SM_90A];
+
+/// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator goes through, of what a
+/// launch refuses, and those that launch by themselves.
+const NOT_SIMULATED: [&str; 6] = ["print", "grid/", "example/", "whole/", "compared/", "require/"];
+
+/// Tests whose schedules have agents and stages.
+const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "extents_product/"];
+
+/// Are the schedules of this test run? Of those that stream one of so many is, and one of four times as many of all others: 8, or what
+/// `CUTLET_SUITE_SCHEDULES` says.
+fn is_simulated(name: &str) -> bool {
+    let wish: Option<u64> = std::env::var("CUTLET_SUITE_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let begins = |part: &&str| name.starts_with(part);
+    let every = match wish {
+        Some(every) => every,
+        None if STREAMED.iter().any(&begins) => 8,
+        None => 32,
+    };
+    // By the name, so that a part of the tests is a part of these.
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    !NOT_SIMULATED.iter().any(begins) && (hash >> 17).is_multiple_of(every.max(1))
+}
+
+/// Orders of a simulation: the extremes, and one by chance, of this number.
+fn orders(number: u64) -> [u64; 4] {
+    [0, 1, 2, 3 + number]
 }
 
 impl Session {
@@ -120,7 +155,8 @@ impl Session {
         A: ArrivesAs<P>,
         [usize; N]: Into<ct::Grid>,
     {
-        self.launch_with(ct::Hints::default(), kernel, grid, args)
+        let args = Arguments::of(args);
+        self.call(ct::Hints::default(), &grid, grid.into(), &Call::of(&kernel, &args, &body(&kernel, &args)))
     }
 
     /// [`Session::launch`] with hints.
@@ -137,33 +173,44 @@ impl Session {
         A: ArrivesAs<P>,
         [usize; N]: Into<ct::Grid>,
     {
-        let launch = ct::Launch::new(grid).hints(hints);
+        let args = Arguments::of(args);
+        self.call(hints, &grid, grid.into(), &Call::of(&kernel, &args, &body(&kernel, &args)))
+    }
+
+    /// Without the types of kernel and arguments, for the sake of the time that it takes to compile the suite.
+    #[track_caller]
+    fn call(self, hints: ct::Hints, grid: &[usize], blocks: ct::Grid, call: &Call<'_>) -> Result<()> {
+        let launch = ct::Launch::new(blocks).hints(hints);
         match self {
             Session::Run(device) => {
-                launch.launch(kernel, args)?;
+                launch.launch_call(call)?;
                 Ok(device.synchronize()?)
             }
             Session::RunTileIr(device) => {
-                launch.backend(ct::Backend::TileIr).launch(kernel, args)?;
+                launch.backend(ct::Backend::TileIr).launch_call(call)?;
                 Ok(device.synchronize()?)
             }
             Session::InterpretTileIr(target) => {
-                let args = Arguments::of(args);
-                let (words, memory) = words_and_memory(args.given());
-                interpret(&launch.export(kernel, args, target, ct::Format::TileIr(None))?, &grid, &words, &memory)
+                let (words, memory) = words_and_memory(call.args());
+                interpret(&launch.export_call(call, target, ct::Format::TileIr(None))?, grid, &words, &memory)
             }
             Session::Interpret(stage) => {
-                let args = Arguments::of(args);
-                let (words, memory) = words_and_memory(args.given());
-                let mut module = trace_kernel("kernel", &kernel, &args)?;
-                if matches!(stage, Stage::Rewritten) {
-                    optimize(&mut module);
-                    module = rewritten(&module);
+                let (words, memory) = words_and_memory(call.args());
+                let mut module = call.trace("kernel")?;
+                match stage {
+                    Stage::Traced => interpret_module(&module, grid, &words, &memory),
+                    Stage::Rewritten => {
+                        optimize(&mut module);
+                        interpret_module(&rewritten(&module), grid, &words, &memory)
+                    }
+                    Stage::Scheduled => {
+                        optimize(&mut module);
+                        simulate(&module, hints, grid, &words, &memory)
+                    }
                 }
-                interpret_module(&module, &grid, &words, &memory)
             }
             Session::AssembleTileIr(target) => {
-                let code = launch.export(kernel, args, target, ct::Format::TileIr(None))?;
+                let code = launch.export_call(call, target, ct::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
                     // What runs when the launch does not keep the kernel's promises; guards are alike for all targets.
@@ -172,7 +219,7 @@ impl Session {
                 }
             }
             Session::Assemble(target, demand) => {
-                let ptx = match launch.code_ptx(kernel, args, target) {
+                let ptx = match launch.code_ptx_call(call, target) {
                     Err(error) if is_too_small(target, &error) => return Ok(()),
                     ptx => ptx?,
                 };
@@ -225,7 +272,7 @@ impl Session {
 }
 
 /// The parameters of a launch, and the memory that they point to.
-fn words_and_memory(given: &impl LaunchArg) -> (Vec<u64>, Memory) {
+fn words_and_memory(given: &dyn AnyArgs) -> (Vec<u64>, Memory) {
     given.make(Some(Device::cpu())).expect("room for what the launch makes");
     let mut words = Vec::new();
     given.pack(&mut |word| words.push(word));
@@ -246,6 +293,31 @@ fn words_and_memory(given: &impl LaunchArg) -> (Vec<u64>, Memory) {
 fn interpret_module(module: &Module, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
     Ok(Program::compile(module)?.run(blocks(grid)?, words, memory, &RunOptions::default())?)
+}
+
+/// Runs the schedules of a module from the same memory, each in several orders; the memory is left as the last one leaves it.
+fn simulate(module: &Module, hints: ct::Hints, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
+    verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
+    let (extents, before) = (blocks(grid)?, Simulation::contents(memory));
+    let mut options = CompileOptions::default();
+    (options.num_warps, options.occupancy, options.stages) = (hints.num_warps, hints.occupancy, hints.stages);
+    (options.num_ctas, options.code_limit, options.tma) = (hints.num_ctas, hints.code_limit, module.globals.is_empty());
+    let (repeatable, number) = (Simulation::is_repeatable(module)?, module.num_ops());
+    for at in 0..SIMULATED.len() {
+        let target = SIMULATED[(at + number) % SIMULATED.len()];
+        Simulation::restore(memory, &before);
+        let orders = orders(number as u64);
+        let outcome = Simulation::of(module, target, &options, words, &mut |simulation| {
+            simulation.check(extents, words, memory, &orders)
+        });
+        match outcome {
+            Err(error) if is_too_small(target, &error) => {}
+            // What is done twice would be seen twice.
+            outcome if !repeatable => return Ok(outcome?),
+            outcome => outcome?,
+        }
+    }
+    Ok(())
 }
 
 fn blocks(grid: &[usize]) -> Result<[u32; 3]> {
@@ -494,6 +566,9 @@ impl Suite {
                 // Programs that nobody thought of are where passes go wrong; and tiles are cut by one.
                 trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
+            }
+            if is_simulated(&name) {
+                trials.push(trial("cpu_schedule", Some(Session::Interpret(Stage::Scheduled))));
             }
             let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
             trials.push(trial("gpu", on_gpu).ignored(on_gpu.is_none() && !required));

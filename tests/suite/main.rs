@@ -3,12 +3,13 @@
 //!
 //! Names are `cpu::…`, `cpu_tileir::…` (Tile IR bytecode, read back and interpreted), `gpu::…`, `gpu_tileir::…` (on a GPU
 //! through Tile IR, with `CUTLET_SUITE_TILEIR=1`), of random kernels `cpu_traced::…` (before any pass) and `cpu_rewritten::…`
-//! (after those of the ptx back end, too), and for what is only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
+//! (after those of the ptx back end, too), of a sample of all `cpu_schedule::…` (the schedules of the ptx back end, simulated on the CPU), and for what is only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
 //! Of all tests, where none are named, every third is run, and tests that have many cases try a sample of them; with
 //! `CUTLET_TESTS=all` every one. `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMES=file`
 //! notes the seconds that each test took. `CUTLET_SUITE_TIMEOUT=seconds` ends the
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
+//! `CUTLET_SUITE_SCHEDULES=k` simulates the schedules of every k-th test (1: of all).
 //! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
 //!
 //! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for one of the four, unless other
@@ -96,25 +97,19 @@ fn main() -> ExitCode {
         return code;
     }
     let mut suite = Suite::default();
+    // An assembler of Tile IR is asked about each form of an op once: small kernels first.
     float::register(&mut suite);
-    sweep::register(&mut suite);
     integer::register(&mut suite);
     numbers::register(&mut suite);
-    philox::register(&mut suite);
-    sort::register(&mut suite);
-    lookup::register(&mut suite);
     complex::register(&mut suite);
     composed::register(&mut suite);
-    large::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
-    chains::register(&mut suite);
     shape::register(&mut suite);
     memory::register(&mut suite);
     views::register(&mut suite);
     cut::register(&mut suite);
     inline_ptx::register(&mut suite);
-    whole::register(&mut suite);
     gather::register(&mut suite);
     pointer::register(&mut suite);
     global::register(&mut suite);
@@ -144,6 +139,13 @@ fn main() -> ExitCode {
     extents::register(&mut suite);
     extents_product::register(&mut suite);
     finish::register(&mut suite);
+    sweep::register(&mut suite);
+    philox::register(&mut suite);
+    sort::register(&mut suite);
+    lookup::register(&mut suite);
+    large::register(&mut suite);
+    chains::register(&mut suite);
+    whole::register(&mut suite);
     compared::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);

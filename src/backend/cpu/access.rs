@@ -120,7 +120,7 @@ impl Machine<'_> {
         let (footprint, dtype) = self.footprint(op, view)?;
         fence_before(op);
         if let Some(span) = self.touch(view, &footprint, dtype, true)? {
-            footprint.store(span, dtype, self.tile(op.operand_group("tile")[0]));
+            footprint.store(span, dtype, self.tile(op.operand_group("tile")[0]), self.only.as_deref());
         }
         self.set_token(op);
         Ok(())

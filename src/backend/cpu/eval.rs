@@ -27,7 +27,7 @@ use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     pub loc: Option<Loc>,
     pub message: String,
 }
@@ -93,6 +93,8 @@ pub(super) struct Machine<'p> {
     pub until: Option<Instant>,
     /// Is this the body of a reduction or scan?
     pub folding: bool,
+    /// The elements that a store through a view writes, if not all.
+    pub only: Option<Vec<bool>>,
     frame: Vec<Val>,
     /// Lets other blocks go on; false when there is nothing more to wait for.
     wait: &'p dyn Fn() -> bool,
@@ -121,6 +123,7 @@ impl<'p> Machine<'p> {
             view,
             until: None,
             folding,
+            only: None,
             frame,
             wait,
         }
@@ -128,16 +131,20 @@ impl<'p> Machine<'p> {
 
     /// Runs the kernel for one tile block.
     pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
-        self.id = id;
-        self.view = RefCell::new(View::new(id, self.grid));
-        self.folding = false;
         self.in_time()?;
-        let body = self.program.body;
-        self.bind(body, params.iter().cloned());
-        let flow = self.run_block(body);
+        self.begin(id, params);
+        let flow = self.run_block(self.program.body);
         self.frame.fill(Val::Dead);
         self.allocations.clear();
         flow.map(|_| ())
+    }
+
+    /// Before the first op of this tile block.
+    pub fn begin(&mut self, id: [u32; 3], params: &[Val]) {
+        self.id = id;
+        self.view = RefCell::new(View::new(id, self.grid));
+        self.folding = false;
+        self.bind(self.program.body, params.iter().cloned());
     }
 
     /// # Errors
@@ -239,6 +246,10 @@ impl<'p> Machine<'p> {
         }
     }
 
+    pub fn get(&self, value: Value) -> &Val {
+        &self.frame[value.index()]
+    }
+
     pub fn set(&mut self, value: Value, val: Val) {
         self.frame[value.index()] = val;
     }
@@ -305,18 +316,28 @@ impl<'p> Machine<'p> {
         }
     }
 
-    pub fn run_for(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+    /// Start, end and step of a `for`.
+    pub fn range_of(&self, op: &Op) -> Result<[i128; 3], Fault> {
         let sign = if op.flag(Flag::UnsignedCmp) { Sign::Unsigned } else { Sign::Signed };
-        let dtype = self.module().dtype(op.operands[0]);
         let wide = |v: i64| if sign == Sign::Unsigned { v as u64 as i128 } else { v as i128 };
-        let [mut i, upper, step] = [0, 1, 2].map(|n| wide(self.scalar(op.operands[n], sign)));
+        let range @ [_, _, step] = [0, 1, 2].map(|n| wide(self.scalar(op.operands[n], sign)));
         if step <= 0 {
             return Err(format!("the step of the loop is {step}; it has to be positive").into());
         }
+        Ok(range)
+    }
+
+    /// The counter of a `for` with this number.
+    pub fn counter_of(&self, op: &Op, number: i128) -> Val {
+        Val::tile(int::write(self.module().dtype(op.operands[0]), std::iter::once(number as u64)))
+    }
+
+    pub fn run_for(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+        let [mut i, upper, step] = self.range_of(op)?;
         let mut carried = self.take_all(id).split_off(3);
         while i < upper {
             self.in_time()?;
-            carried.insert(0, Val::tile(int::write(dtype, std::iter::once(i as u64))));
+            carried.insert(0, self.counter_of(op, i));
             self.bind(op.regions[0], carried);
             match self.run_block(op.regions[0])? {
                 Flow::Continue(values) => carried = values,

@@ -16,9 +16,14 @@ pub(super) struct Liveness {
 
 impl Liveness {
     pub fn of(module: &Module, body: BlockId) -> Liveness {
-        let mut liveness = Liveness { dying: vec![Vec::new(); module.num_ops()] };
+        let mut liveness = Liveness::of_any_order(module);
         liveness.visit(module, body);
         liveness
+    }
+
+    /// Every value stays, and no op takes one over: for ops that come in another order than the program's.
+    pub fn of_any_order(module: &Module) -> Liveness {
+        Liveness { dying: vec![Vec::new(); module.num_ops()] }
     }
 
     /// Values that nobody reads after this op.

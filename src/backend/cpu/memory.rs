@@ -80,6 +80,34 @@ impl Memory {
         Some(Span { start: region.base.wrapping_add(offset), bytes: bytes as usize, memory: PhantomData })
     }
 
+    fn writable(&self) -> impl Iterator<Item = Span<'_>> {
+        let span = |region: &Region| Span { start: region.base, bytes: region.bytes, memory: PhantomData };
+        self.regions.iter().filter(|region| region.writable).map(span)
+    }
+
+    /// All that may be written, as it is now.
+    pub(crate) fn contents(&self) -> Vec<Vec<u8>> {
+        self.writable().map(|span| (0..span.bytes).map(|i| span.load(i)).collect()).collect()
+    }
+
+    /// Makes it what it was.
+    pub(crate) fn restore(&self, contents: &[Vec<u8>]) {
+        for (span, bytes) in self.writable().zip(contents) {
+            bytes.iter().enumerate().for_each(|(i, &byte)| span.store(i, byte));
+        }
+    }
+
+    /// Copies the bytes at an address to `to`.
+    ///
+    /// # Errors
+    /// They are not all of one region.
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), String> {
+        let bytes = to.len() as u64;
+        let span = self.find(address, bytes, false).ok_or_else(|| self.explain(address, bytes, false))?;
+        to.iter_mut().enumerate().for_each(|(i, byte)| *byte = span.load(i));
+        Ok(())
+    }
+
     /// Which element of its array lies at a place (twice an address, 1 more for a high half), and how many there are.
     pub(super) fn position(&self, place: u64, bytes: usize) -> (u64, u64) {
         let halves = 2 * bytes.max(1) as u64;

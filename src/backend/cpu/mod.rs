@@ -14,6 +14,7 @@
 //! * `turns` counts those of loops, and notices loops that never end;
 //! * `check` says what is checked on request; `race` looks for races, `checked` runs ops with doubts about numbers
 //!   (`doubt`), which `doubtful` raises;
+//! * `frame` is a tile block whose ops somebody else orders;
 //! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
 
 mod access;
@@ -28,6 +29,7 @@ mod doubtful;
 mod eval;
 mod exact;
 mod float;
+mod frame;
 mod global;
 mod int;
 mod liveness;
@@ -51,12 +53,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub use check::Checks;
+pub(crate) use eval::Fault;
+pub(crate) use frame::{Frame, Held, LoopTurns};
 pub use memory::Memory;
 pub(crate) use pool::num_threads;
 pub(crate) use print::failure;
 pub use program::Program;
 
-use self::eval::{Fault, Machine};
+use self::eval::Machine;
 use self::program::Code;
 use self::race::Watch;
 use self::val::Val;
@@ -136,6 +140,17 @@ impl Program {
 }
 
 impl Code {
+    /// The parameters of the entry as values.
+    fn arguments(&self, params: &[ParamWord]) -> Vec<Val> {
+        let args = &self.module.block(self.body).args;
+        let word = |(&arg, &bits): (&crate::ir::Value, &ParamWord)| {
+            let (elem, _) = self.module.ty(arg).as_tile().expect("parameters are tiles");
+            let bits = if elem.dtype() == Some(crate::dtype::DType::I1) { u64::from(bits & 0xff != 0) } else { bits };
+            Val::tile(Words::splat(Width::of_elem(elem), bits, 1))
+        };
+        args.iter().zip(params).map(word).collect()
+    }
+
     fn diagnose(&self, block: [u32; 3], fault: Fault) -> Error {
         let place = self.module.location(fault.loc.unwrap_or(Loc::UNKNOWN)).cloned();
         let [x, y, z] = block;
@@ -239,7 +254,7 @@ impl Launch<'_> {
         };
         let mut machine = Machine::new(self.code, self.memory, self.grid, (self.checks, self.watch), &wait);
         machine.until = self.until;
-        let arguments = self.arguments();
+        let arguments = self.code.arguments(self.params);
         while let Some(number) = next {
             self.run_block(&mut machine, &arguments, number, progress);
             next = progress.next_block(self.blocks());
@@ -273,17 +288,6 @@ impl Launch<'_> {
                 outcome.fault = Some((number, fault));
             }
         }
-    }
-
-    fn arguments(&self) -> Vec<Val> {
-        let module = &self.code.module;
-        let args = &module.block(self.code.body).args;
-        let word = |(&arg, &bits): (&crate::ir::Value, &ParamWord)| {
-            let (elem, _) = module.ty(arg).as_tile().expect("parameters are tiles");
-            let bits = if elem.dtype() == Some(crate::dtype::DType::I1) { u64::from(bits & 0xff != 0) } else { bits };
-            Val::tile(Words::splat(Width::of_elem(elem), bits, 1))
-        };
-        args.iter().zip(self.params).map(word).collect()
     }
 
     fn finish(&self, progress: &Progress, options: &RunOptions) -> Result<()> {

@@ -184,13 +184,13 @@ impl Footprint {
         (span.load::<u8>(position / 2) >> (position % 2 * 4) & 15) as u64
     }
 
-    /// Writes the elements inside.
-    pub fn store(&self, span: Span, dtype: DType, tile: &Words) {
+    /// Writes the elements inside; `only`: of them these.
+    pub fn store(&self, span: Span, dtype: DType, tile: &Words, only: Option<&[bool]>) {
         with_width!(Width::of(dtype), W => {
-            let mut source = W::of(tile).iter();
+            let mut source = W::of(tile).iter().enumerate();
             each_element(&self.axes, Some(0), &mut |offset| {
-                let word = *source.next().expect("as many words as elements");
-                match offset {
+                let (number, &word) = source.next().expect("as many words as elements");
+                match offset.filter(|_| only.is_none_or(|only| only[number])) {
                     None => {}
                     Some(offset) if dtype.storage_bits() == 4 => {
                         let position = offset + self.odd_start as usize;

@@ -32,24 +32,27 @@ mod reload;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
-mod schedule;
+pub(crate) mod schedule;
 mod shared;
 mod source;
 mod spelling;
 pub mod tensor_map;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod whole_product;
 
 pub use assertion::{Assertion, NoteField, note_words};
 pub use emit::global_symbol;
+pub(crate) use infer::{ViewShape, contiguous_axis};
+pub(crate) use mma::{OperandPlan, Panels};
 pub use options::CompileOptions;
 
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Entry, Module, OpId};
+use crate::ir::{BlockId, Entry, Module, OpId};
 use crate::pass;
 use crate::target::Target;
 use remarks::CodeRemarks;
+use schedule::{Context, Schedule};
 use tensor_map::TensorMap;
 
 /// Where the bytes of one kernel parameter come from at launch.
@@ -111,20 +114,70 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let (module, entry) = bare.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let turned = pass::with_reversals(module);
     let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
+    in_the_end(module, entry, |module, entry| {
+        build(module, entry, target, options).or_else(|problems| {
+            if !options.tma {
+                return Err(Error::Unsupported(problems));
+            }
+            // What the copy engine and warps with roles cannot do, threads that all do the same perhaps can.
+            let plain = CompileOptions { tma: false, ..*options };
+            let mut compiled = build(module, entry, target, &plain).map_err(Error::Unsupported)?;
+            compiled.remarks.plain = problems.first().map(ToString::to_string);
+            Ok(compiled)
+        })
+    })
+}
+
+/// A schedule, and what it is of.
+pub(crate) struct Scheduled<'a> {
+    /// The kernel as it is lowered.
+    pub context: &'a Context<'a>,
+    /// Its entry.
+    pub body: BlockId,
+    pub schedule: &'a Schedule,
+    /// The maps that it takes.
+    pub maps: Vec<TensorMap>,
+}
+
+/// Shows `look` the schedule that [`compile`] generates code from; but lines of PTX keep their meanings, and none are put in place of
+/// other ops: what the steps do is in the module.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn with_schedule<T>(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    look: &mut dyn FnMut(&Scheduled<'_>) -> T,
+) -> Result<T> {
+    let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
+        build_with(module, entry, target, options, &mut |module, entry, inference| {
+            let lowering = lower::lowered(module, entry, inference, "kernel", options);
+            if !lowering.problems().is_empty() {
+                return Err(lowering.problems().to_vec());
+            }
+            let (context, maps) = (lowering.context(), lowering.maps());
+            Ok(look(&Scheduled { context, body: entry.body, schedule: lowering.schedule(), maps }))
+        })
+    };
+    let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
+    in_the_end(module, entry, |module, entry| {
+        let plain = CompileOptions { tma: false, ..*options };
+        let planned = match plan(module, entry, options) {
+            Err(_) if options.tma => plan(module, entry, &plain),
+            planned => planned,
+        };
+        planned.map_err(Error::Unsupported)
+    })
+}
+
+/// Gives `then` an optimised module in the form from which code is generated, with its entry.
+fn in_the_end<T>(module: &Module, entry: &Entry, then: impl FnOnce(&Module, &Entry) -> Result<T>) -> Result<T> {
     let expanded = pass::without_scaled_products(module, false);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let in_powers = pass::apart(module, true).map_err(Error::Unsupported)?;
     let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    build(module, entry, target, options).or_else(|problems| {
-        if !options.tma {
-            return Err(Error::Unsupported(problems));
-        }
-        // What the copy engine and warps with roles cannot do, threads that all do the same perhaps can.
-        let plain = CompileOptions { tma: false, ..*options };
-        let mut compiled = build(module, entry, target, &plain).map_err(Error::Unsupported)?;
-        compiled.remarks.plain = problems.first().map(ToString::to_string);
-        Ok(compiled)
-    })
+    then(module, entry)
 }
 
 /// What an optimised module may become before instructions are chosen for it: every rewriting that there is, wherever it

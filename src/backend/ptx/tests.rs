@@ -2,7 +2,7 @@
 
 mod clusters;
 mod products;
-mod schedules;
+pub(crate) mod schedules;
 mod strips;
 mod waits;
 

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use super::emit::Function;
 use super::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
 
-/// The second half may be asked for so many lines after the first one: until then it takes a register.
+/// The second half may be asked for so many lines after the first one: until then it takes a register. Where the second
+/// half is the last that a factor is read for, that factor's register becomes free instead, and it may be anywhere.
 const REACH: usize = 64;
 
 /// The operands of a product, in either order.
@@ -40,7 +41,8 @@ pub fn merge(function: &mut Function) {
             }
         });
     }
-    let pairs = pairs(&function.lines, &writes);
+    let lives = Lives::of(&function.lines, function.registers[2] as usize);
+    let pairs = pairs(&function.lines, &writes, &lives);
     for &(first, second) in &pairs {
         let place = |line: usize| half(&function.lines[line], &writes).expect("a half of a product");
         let (one, other) = (place(first), place(second));
@@ -73,21 +75,59 @@ pub fn merge(function: &mut Function) {
     }
 }
 
+/// The last lines that write and that read 32-bit registers.
+struct Lives {
+    written: Vec<usize>,
+    read: Vec<usize>,
+}
+
+impl Lives {
+    fn of(lines: &[Line], registers: usize) -> Lives {
+        let mut lives = Lives { written: vec![0; registers], read: vec![0; registers] };
+        for (index, line) in lines.iter().enumerate() {
+            let Line::Inst(inst) = line else { continue };
+            inst.registers(&mut |reg, written| {
+                if reg.class.bits() == 32 {
+                    let list = if written { &mut lives.written } else { &mut lives.read };
+                    list[reg.id as usize] = index;
+                }
+            });
+        }
+        lives
+    }
+
+    /// Is a factor written from line `start` on, behind which no jump leads, and read by line `last` for the last time?
+    fn end(&self, factors: &Factors, start: usize, last: usize) -> bool {
+        factors.0.iter().any(|factor| match *factor {
+            Factor::Register(id) => self.written[id as usize] >= start && self.read[id as usize] == last,
+            Factor::Number(_) => false,
+        })
+    }
+}
+
 /// The lines of the first and the second half of products, where both run without a jump between them.
-fn pairs(lines: &[Line], writes: &[u8]) -> Vec<(usize, usize)> {
+fn pairs(lines: &[Line], writes: &[u8], lives: &Lives) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let mut open: HashMap<Factors, (usize, bool)> = HashMap::new();
+    // Where the lines that run one after the other begin.
+    let mut start = 0;
     for (index, line) in lines.iter().enumerate() {
         let leaves = |inst: &Inst| matches!(inst.op, Opcode::Bra { .. } | Opcode::Ret | Opcode::Trap);
-        match line {
-            Line::Label(_) => open.clear(),
-            Line::Inst(inst) if leaves(inst) => open.clear(),
-            _ => {}
+        let ends = match line {
+            Line::Label(_) => true,
+            Line::Inst(inst) => leaves(inst),
+            _ => false,
+        };
+        if ends {
+            open.clear();
+            start = index;
         }
         let Some(half) = half(line, writes) else { continue };
         let is_high = half.high.is_some();
         match open.get(&half.factors) {
-            Some(&(first, was_high)) if was_high != is_high && index - first <= REACH => {
+            Some(&(first, was_high))
+                if was_high != is_high && (index - first <= REACH || lives.end(&half.factors, start, index)) =>
+            {
                 open.remove(&half.factors);
                 pairs.push((first, index));
             }
@@ -179,6 +219,27 @@ mod tests {
     }
 
     #[test]
+    fn halves_that_free_their_factor_may_be_far_apart() {
+        let freed = |b: &mut Builder, x: Operand| {
+            let factor = b.add(Ty::U32, x, 1);
+            b.mul_hi(Ty::U32, factor, 3);
+            (0..REACH as i32).fold(x, |sum, n| b.xor(Ty::B32, sum, n + 1));
+            b.mul(Ty::S32, factor, 3);
+        };
+        assert_eq!(kinds(freed), [0, 0, 1]);
+        // In a loop, where the next round reads it again.
+        let of_the_round_before = |b: &mut Builder, x: Operand| {
+            let factor = b.add(Ty::U32, x, 1);
+            let label = b.new_label();
+            b.place(label);
+            b.mul_hi(Ty::U32, factor, 3);
+            (0..REACH as i32).fold(x, |sum, n| b.xor(Ty::B32, sum, n + 1));
+            b.mul(Ty::S32, factor, 3);
+        };
+        assert_eq!(kinds(of_the_round_before), [1, 1, 0]);
+    }
+
+    #[test]
     fn others_stay() {
         let of_others = |b: &mut Builder, x: Operand| {
             b.mul_hi(Ty::U32, x, 3);
@@ -200,9 +261,11 @@ mod tests {
         };
         assert_eq!(kinds(of_a_variable), [1, 1, 0]);
         let far_away = |b: &mut Builder, x: Operand| {
+            let x = b.add(Ty::U32, x, 1);
             b.mul_hi(Ty::U32, x, 3);
-            (0..REACH as i32).fold(x, |sum, n| b.xor(Ty::B32, sum, n + 1));
+            let sum = (0..REACH as i32).fold(x, |sum, n| b.xor(Ty::B32, sum, n + 1));
             b.mul(Ty::S32, x, 3);
+            b.add(Ty::U32, x, sum);
         };
         assert_eq!(kinds(far_away), [1, 1, 0]);
     }

@@ -6,6 +6,7 @@ use super::{Bundle, Bundler};
 use crate as ct;
 use crate::error::Result;
 use crate::prelude::*;
+use crate::sample::one_in;
 use crate::target::Target;
 
 fn scale(x: Array<f32, 1>, y: ArrayMut<f32, 1>, factor: Scalar<f32>, tile: usize) {
@@ -243,7 +244,8 @@ fn what_is_read_is_checked_without_the_checksum_too() -> Result<()> {
     let (x, mut y) = (device.full([64], 1.5f32)?, device.zeros::<f32, 1>([64])?);
     let mut numbers = Numbers(11);
     let mut read_anyway = 0;
-    for _ in 0..4000 {
+    let tries = 4000 / one_in(5);
+    for _ in 0..tries {
         let Ok(bundle) = read(&damaged(body, &mut numbers)) else { continue };
         read_anyway += 1;
         let hints = bundle.kernels().first().map(|kernel| kernel.hints());
@@ -252,6 +254,6 @@ fn what_is_read_is_checked_without_the_checksum_too() -> Result<()> {
         }
         let _ = bundle.to_string();
     }
-    assert!(read_anyway > 100, "{read_anyway}");
+    assert!(read_anyway > tries / 40, "{read_anyway}");
     Ok(())
 }

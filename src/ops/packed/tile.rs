@@ -56,27 +56,37 @@ impl Trace {
         out: DType,
         body: impl FnOnce(&mut Trace, &[i64]) -> Option<Value>,
     ) -> Raw {
-        self.at(place);
-        let shape = self.shape_of_bits(bits);
-        let value = if self.admits(place, Effect::Pure, shape.len()) { body(self, &shape) } else { None };
-        match value {
-            Some(value) => self.raw(value),
-            None => self.poison(Type::tile(out, shape)),
-        }
+        let (shape, admitted) = self.begin_of_bits(place, bits);
+        let value = if admitted { body(self, &shape) } else { None };
+        self.value_or_poison(value, out, shape)
     }
 
     /// Codes made of a tile, elementwise.
     fn bits_made_of(&mut self, place: Place, tile: Raw, body: impl FnOnce(&mut Trace, Value, &[i64]) -> Value) -> Bits {
+        let (shape, value) = self.begin_with_tile(place, tile);
+        let codes = value.map(|value| body(self, value, &shape));
+        Bits::Codes(self.value_or_poison(codes, DType::I32, shape))
+    }
+
+    fn begin_of_bits(&mut self, place: Place, bits: Bits) -> (Vec<i64>, bool) {
+        self.at(place);
+        let shape = self.shape_of_bits(bits);
+        let admitted = self.admits(place, Effect::Pure, shape.len());
+        (shape, admitted)
+    }
+
+    fn begin_with_tile(&mut self, place: Place, tile: Raw) -> (Vec<i64>, Option<Value>) {
         self.at(place);
         let shape = self.shape(tile);
         let value = self.usable(tile, place).filter(|_| self.admits(place, Effect::Pure, shape.len()));
-        Bits::Codes(match value {
-            Some(value) => {
-                let codes = body(self, value, &shape);
-                self.raw(codes)
-            }
-            None => self.poison(Type::tile(DType::I32, shape)),
-        })
+        (shape, value)
+    }
+
+    fn value_or_poison(&mut self, value: Option<Value>, dtype: DType, shape: Vec<i64>) -> Raw {
+        match value {
+            Some(value) => self.raw(value),
+            None => self.poison(Type::tile(dtype, shape)),
+        }
     }
 }
 

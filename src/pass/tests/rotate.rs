@@ -4,6 +4,7 @@ use super::{optimize, random, well_formed};
 use crate::dtype::DType::{F32, I1, I32};
 use crate::ir::*;
 use crate::pass::{apart, rotate};
+use crate::sample::one_in;
 
 /// Extents of matrices: rows and columns of a tile as it is loaded and stored. Others are the transposed one and the square
 /// of the rows.
@@ -225,7 +226,8 @@ fn turns(module: &Module, seed: u64) -> bool {
 #[test]
 fn rotated_loops_keep_their_meaning() {
     let mut rotated = 0;
-    for seed in 0..600 {
+    let seeds = 600 / one_in(6) as u64;
+    for seed in 0..seeds {
         let module = kernel(seed, EVEN);
         well_formed(&module, &format!("seed {seed}"));
         let mut optimized = module.clone();
@@ -233,18 +235,19 @@ fn rotated_loops_keep_their_meaning() {
         // As it is traced, and as a back end gets it.
         rotated += [module, optimized].iter().filter(|module| turns(module, seed)).count();
     }
-    assert!(rotated > 600, "only {rotated} loops were rotated");
+    assert!(rotated > seeds as usize, "only {rotated} loops were rotated");
 }
 
 #[test]
 fn products_that_belong_together_turn_together() {
     let mut rotated = 0;
-    for seed in 0..200 {
+    let seeds = 200 / one_in(6) as u64;
+    for seed in 0..seeds {
         let module = apart(&kernel(seed, ODD), true).expect("boxes").expect("extents that are cut");
         well_formed(&module, &format!("seed {seed}, cut"));
         rotated += usize::from(turns(&module, seed));
     }
-    assert!(rotated > 100, "only {rotated} loops were rotated");
+    assert!(2 * rotated > seeds as usize, "only {rotated} loops were rotated");
 }
 
 #[test]

@@ -301,11 +301,15 @@ fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u3
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
-#[cfg(test)]
 impl<'m> Lowering<'m> {
-    /// Was there nothing that could not be lowered?
-    pub fn is_right(&self) -> bool {
-        self.errors.is_empty()
+    /// What could not be lowered.
+    pub fn problems(&self) -> &[Diagnostic] {
+        &self.errors
+    }
+
+    /// The tensor maps that the kernel takes.
+    pub fn maps(&self) -> Vec<TensorMap> {
+        self.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
     pub fn context(&self) -> &Context<'m> {

@@ -22,14 +22,14 @@ fn planned(
     let entry = &apart.entries[0];
     build_with(&apart, entry, target, options, &mut |module, entry, inference| {
         let lowering = lower::lowered(module, entry, inference, "k", options);
-        if lowering.is_right() {
+        if lowering.problems().is_empty() {
             look(lowering.context(), entry.body, lowering.schedule());
         }
     });
 }
 
 /// The kernels of `tests/data/golden`, and of other tests here.
-fn kernels() -> Vec<(String, Module, CompileOptions)> {
+pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     let plain = CompileOptions::default();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -127,8 +127,16 @@ fn lookups() -> Module {
     k.finish()
 }
 
-fn each_schedule(mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule)) {
-    for (name, module, options) in kernels() {
+fn each_schedule(look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule)) {
+    each_schedule_of(kernels(), look);
+}
+
+/// Shows the schedules of kernels, for old machines and new ones.
+pub fn each_schedule_of(
+    kernels: Vec<(String, Module, CompileOptions)>,
+    mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule),
+) {
+    for (name, module, options) in kernels {
         for target in [Target::SM_80, Target::SM_90A] {
             planned(&module, target, &options, &mut |context, body, schedule| {
                 look(&format!("{name} for {target}"), context, body, schedule);
@@ -160,7 +168,7 @@ fn text_says_all_of_a_schedule() {
 
 /// Changed schedules, each with what was changed: of steps that are waits, or of all others. What is only slower, or the
 /// same, is not among them.
-fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
+pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.bodies.len() {
         for at in 0..schedule.bodies[body].len() {
@@ -295,7 +303,7 @@ fn lands_instead(context: &Context<'_>, land: &Land, add: &mut dyn FnMut(&'stati
 }
 
 /// Rings and channels that are wrong in place of these.
-fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let Some(roles) = &schedule.roles else { return mutants };
     let mut with = |what, change: &dyn Fn(&mut Roles)| {

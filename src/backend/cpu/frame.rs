@@ -1,0 +1,230 @@
+//! A tile block whose ops somebody else orders (`backend::simulate`): one op at a time, and parts of tiles.
+//!
+//! Values stay until they are replaced or forgotten, whoever has read them. What an op reads has to be there.
+
+use std::rc::Rc;
+
+use super::eval::{Fault, Machine};
+use super::turns::Turns;
+use super::val::Val;
+use super::value::{Width, Word, Words, each_width, with_width};
+use super::{Checks, Memory, Program, cast};
+use crate::backend::ParamWord;
+use crate::dtype::DType;
+use crate::ir::{BlockId, Module, OpId, Rounding, Sign, Type, Value};
+
+/// Where a frame stands in the order of the grid is all that it knows of others; whoever has frames lets them take turns.
+const ALONE: &dyn Fn() -> bool = &|| true;
+
+/// What a value holds; perhaps nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(Val);
+
+impl Held {
+    /// A tile of numbers of this type, by their bits.
+    pub fn of_bits(dtype: DType, bits: impl Iterator<Item = u64>) -> Held {
+        Held(Val::tile(with_width!(Width::of(dtype), W => W::list(bits.map(W::from_u64).collect()))))
+    }
+
+    /// Is there anything?
+    pub fn is_known(&self) -> bool {
+        !matches!(self.0, Val::Dead)
+    }
+
+    fn words(&self) -> Option<&Words> {
+        match &self.0 {
+            Val::Tile(words) | Val::Doubtful(words, _) => Some(words),
+            Val::Dead | Val::View(_) | Val::Token => None,
+        }
+    }
+
+    /// Bits of the elements of a tile; none of anything else.
+    pub fn bits(&self) -> Vec<u64> {
+        self.words().map_or(Vec::new(), |words| (0..words.len()).map(|i| words.get(i)).collect())
+    }
+
+    /// Some elements of a tile. What is no tile, or a single number, is the same in every part.
+    pub fn part(&self, elements: &[u32]) -> Held {
+        match self.words() {
+            Some(words) if words.len() > 1 => Held(Val::tile(
+                each_width!(words, list => Word::list(elements.iter().map(|&i| list[i as usize]).collect())),
+            )),
+            _ => self.clone(),
+        }
+    }
+
+    /// This tile with some elements from the one that has them alone; made of so many elements if there is nothing yet.
+    pub fn with_part(self, elements: &[u32], part: &Held, count: usize) -> Held {
+        let Some(part) = part.words() else { return self };
+        let mut words = match self.0 {
+            Val::Tile(words) | Val::Doubtful(words, _) => Rc::unwrap_or_clone(words),
+            _ => each_width!(part, list => Word::list(vec![list[0]; count])),
+        };
+        each_width!(&mut words, list => {
+            for (&element, &word) in elements.iter().zip(Word::of(part)) {
+                list[element as usize] = word;
+            }
+        });
+        Held(Val::tile(words))
+    }
+
+    /// Numbers of f32 rounded to tf32, to nearest even.
+    pub fn as_tf32(&self) -> Held {
+        let words =
+            self.words().map(|words| cast::float_to_float(DType::F32, DType::TF32, Rounding::NearestEven, words));
+        words.map_or(Held::default(), |words| Held(Val::tile(words)))
+    }
+}
+
+/// The turns of a loop without a range.
+pub(crate) struct LoopTurns(Turns);
+
+impl LoopTurns {
+    /// A turn with this state begins. Is it time to let other blocks go on?
+    ///
+    /// # Errors
+    /// The loop never ends, or has gone on for too long.
+    pub fn next(&mut self, state: &[Held]) -> Result<bool, Fault> {
+        let state: Vec<Val> = state.iter().map(|held| held.0.clone()).collect();
+        Ok(self.0.next(&state)?)
+    }
+}
+
+/// The values of a tile block, or of some of its threads.
+pub(crate) struct Frame<'p> {
+    machine: Machine<'p>,
+}
+
+impl<'p> Frame<'p> {
+    /// Of tile block `id`, before its first op. `program` is one for ops [in any order](Program::in_any_order).
+    pub fn new(
+        program: &'p Program,
+        memory: &'p Memory,
+        (grid, id): ([u32; 3], [u32; 3]),
+        params: &[ParamWord],
+    ) -> Frame<'p> {
+        let mut machine = Machine::new(&program.0, memory, grid, (Checks::default(), None), ALONE);
+        machine.begin(id, &program.0.arguments(params));
+        Frame { machine }
+    }
+
+    fn module(&self) -> &'p Module {
+        self.machine.module()
+    }
+
+    /// Runs an op that is neither a loop nor a branch nor the end of one.
+    ///
+    /// # Errors
+    /// Those of the op; a value that is not there.
+    pub fn step(&mut self, id: OpId) -> Result<(), Fault> {
+        let module = self.module();
+        let op = module.op(id);
+        let place = |fault: Fault| Fault { loc: fault.loc.or(Some(op.loc)), ..fault };
+        let missing = |value: &&Value| !self.is_known(**value) && !matches!(module.ty(**value), Type::Token);
+        if let Some(value) = op.operands.iter().find(missing) {
+            let message = format!("op {} reads %{}, which is not there", id.index(), value.index());
+            return Err(place(message.into()));
+        }
+        self.machine.step(id, op).map(drop).map_err(place)
+    }
+
+    /// Runs an op on other operands than the values that it names, where there are some: the values stay what they are. Gives
+    /// its first result, which is forgotten, if it has any.
+    ///
+    /// # Errors
+    /// Those of [`Frame::step`].
+    pub fn step_with(&mut self, id: OpId, operands: &[Option<Held>]) -> Result<Held, Fault> {
+        let op = self.module().op(id);
+        let before: Vec<Val> = op.operands.iter().map(|&value| self.machine.get(value).clone()).collect();
+        for (&value, held) in op.operands.iter().zip(operands) {
+            if let Some(held) = held {
+                self.machine.set(value, held.0.clone());
+            }
+        }
+        let done = self.step(id);
+        let result = op.results.first().map(|&result| self.forget(result));
+        op.operands.iter().zip(before).for_each(|(&value, val)| self.machine.set(value, val));
+        done.map(|()| result.unwrap_or_default())
+    }
+
+    /// As [`Frame::step_with`], for a store through a view that writes these elements of its tile alone.
+    ///
+    /// # Errors
+    /// Those of [`Frame::step`].
+    pub fn store_part(&mut self, id: OpId, operands: &[Option<Held>], only: Vec<bool>) -> Result<(), Fault> {
+        self.machine.only = Some(only);
+        let done = self.step_with(id, operands);
+        self.machine.only = None;
+        done.map(drop)
+    }
+
+    pub fn is_known(&self, value: Value) -> bool {
+        !matches!(self.machine.get(value), Val::Dead)
+    }
+
+    pub fn get(&self, value: Value) -> Held {
+        Held(self.machine.get(value).clone())
+    }
+
+    pub fn set(&mut self, value: Value, held: Held) {
+        self.machine.set(value, held.0);
+    }
+
+    /// What a value held, which it does not any more.
+    pub fn forget(&mut self, value: Value) -> Held {
+        let held = self.get(value);
+        self.machine.set(value, Val::Dead);
+        held
+    }
+
+    /// Gives every token result of an op its (empty) value.
+    pub fn set_tokens(&mut self, id: OpId) {
+        self.machine.set_token(self.module().op(id));
+    }
+
+    /// A scalar that is an integer.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn number(&self, value: Value, sign: Sign) -> Result<i64, Fault> {
+        match self.is_known(value) {
+            true => Ok(self.machine.scalar(value, sign)),
+            false => Err(format!("%{} is read, and not there", value.index()).into()),
+        }
+    }
+
+    /// Start, end and step of a `for`.
+    ///
+    /// # Errors
+    /// One of them is not there, or the step is not positive.
+    pub fn range(&self, id: OpId) -> Result<[i128; 3], Fault> {
+        let op = self.module().op(id);
+        op.operands[..3].iter().try_for_each(|&bound| self.number(bound, Sign::Signed).map(drop))?;
+        self.machine.range_of(op)
+    }
+
+    /// The counter of a `for` with this number.
+    pub fn counter(&self, id: OpId, number: i128) -> Held {
+        Held(self.machine.counter_of(self.module().op(id), number))
+    }
+
+    /// Before the first turn of a loop without a range.
+    pub fn turns(&self, body: BlockId) -> LoopTurns {
+        LoopTurns(Turns::of(self.module(), body, self.machine.program.loop_limit))
+    }
+
+    /// What the block printed since it was asked.
+    pub fn printed(&mut self) -> String {
+        std::mem::take(&mut self.machine.printed)
+    }
+
+    /// How much memory of its own the block has.
+    pub fn allocations(&self) -> usize {
+        self.machine.allocations.len()
+    }
+
+    /// Frees such memory, but for so many parts.
+    pub fn free(&mut self, count: usize) {
+        self.machine.allocations.truncate(count);
+    }
+}

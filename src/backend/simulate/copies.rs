@@ -1,0 +1,159 @@
+//! Copies that run ahead of a loop: its stages, and where threads write in them.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::fault::{Fault, broken};
+use super::stage::{Stage, Tile};
+use crate::backend::cpu::Held;
+use crate::backend::ptx::schedule::{Ahead, Copy};
+use crate::dtype::DType;
+use crate::ir::OpId;
+use crate::layout::Layout;
+
+/// A copy that has been begun.
+#[derive(Clone)]
+pub struct Begun {
+    pub stage: usize,
+    /// Of the copies of the loop.
+    pub copy: usize,
+    pub tile: Rc<Vec<u64>>,
+    /// The group that it is one of.
+    pub group: u64,
+}
+
+/// The stages of a loop.
+pub struct Copies {
+    pub plan: Rc<Ahead>,
+    /// Layouts and elements of the tiles.
+    forms: Vec<(Layout, DType)>,
+    stages: Vec<Stage>,
+    of: u32,
+    /// The stage that is filled next, and the one that is computed on.
+    fill: usize,
+    compute: usize,
+    groups: u64,
+    /// The tiles of this iteration, and where they are.
+    pub now: Option<(usize, Tile)>,
+    /// Copies under way.
+    pub begun: VecDeque<Begun>,
+}
+
+const LANES: usize = 32;
+
+impl Copies {
+    /// `forms`: layouts and elements of the tiles of the copies.
+    pub fn new(id: OpId, plan: Rc<Ahead>, forms: Vec<(Layout, DType)>) -> Copies {
+        let stages = (0..plan.stages).map(|_| Stage::new(plan.stage_bytes)).collect();
+        let (fill, compute, groups, now, begun) = (0, 0, 0, None, VecDeque::new());
+        Copies { plan, forms, stages, of: id.index() as u32, fill, compute, groups, now, begun }
+    }
+
+    /// Begins the copies of an iteration with these tiles; a group even if there is no such iteration.
+    ///
+    /// # Errors
+    /// The stage is still used.
+    pub fn begin(&mut self, turn: u64, tiles: Option<Vec<Vec<u64>>>) -> Result<(), Fault> {
+        let stage = self.fill;
+        if let Some(tiles) = tiles {
+            self.stages[stage].fill(Tile { of: self.of, turn }, tiles.len(), 0)?;
+            let group = self.groups;
+            let begun = tiles.into_iter().enumerate();
+            self.begun.extend(begun.map(|(copy, tile)| Begun { stage, copy, tile: Rc::new(tile), group }));
+        }
+        self.groups += 1;
+        self.fill = (stage + 1) % self.stages.len().max(1);
+        Ok(())
+    }
+
+    /// Has one of the copies under way done.
+    ///
+    /// # Errors
+    /// It writes outside of its stage.
+    pub fn finish(&mut self, which: usize) -> Result<(), Fault> {
+        let Some(Begun { stage, copy, tile, .. }) = self.begun.remove(which) else { return Ok(()) };
+        let (plan, (layout, dtype)) = (self.plan.clone(), self.forms[copy].clone());
+        let copy = &plan.copies[copy];
+        let bytes = dtype.storage_bits() as usize / 8;
+        each_element(copy, &layout, bytes, |element, at| {
+            self.stages[stage].write(at, &tile[element].to_le_bytes()[..bytes])
+        })?;
+        self.stages[stage].wrote(0);
+        Ok(())
+    }
+
+    /// Waits for all copies but those of so many groups that were begun last.
+    ///
+    /// # Errors
+    /// Those of [`Copies::finish`].
+    pub fn wait(&mut self, younger: u64) -> Result<(), Fault> {
+        let end = self.groups.saturating_sub(younger);
+        while let Some(which) = self.begun.iter().position(|begun| begun.group < end) {
+            self.finish(which)?;
+        }
+        Ok(())
+    }
+
+    /// The tiles of an iteration are where it computes from now on.
+    pub fn compute_on(&mut self, turn: u64) {
+        self.now = Some((self.compute, Tile { of: self.of, turn }));
+    }
+
+    /// The next iteration computes on the next stage.
+    pub fn next(&mut self) {
+        self.compute = (self.compute + 1) % self.stages.len().max(1);
+    }
+
+    pub fn stage(&mut self, stage: usize) -> &mut Stage {
+        &mut self.stages[stage]
+    }
+
+    /// What the threads find of a tile that they have copied themselves.
+    ///
+    /// # Errors
+    /// It is not there, or not all of it.
+    pub fn own(&self, copy: usize) -> Result<Held, Fault> {
+        let ((stage, tile), (layout, dtype)) = (self.now.ok_or_else(|| broken("no copies"))?, &self.forms[copy]);
+        let copy = &self.plan.copies[copy];
+        self.stages[stage].holds(tile, copy.load)?;
+        let bytes = dtype.storage_bits() as usize / 8;
+        let mut bits = vec![None; layout.num_elements()];
+        each_element(copy, layout, bytes, |element, at| {
+            bits[element] = Some(self.stages[stage].read(at, bytes)?);
+            Ok(())
+        })?;
+        let missing = || broken(format!("op {} is copied in part", copy.load.index()));
+        let bits: Vec<u64> = bits.into_iter().collect::<Option<_>>().ok_or_else(missing)?;
+        Ok(Held::of_bits(*dtype, bits.into_iter()))
+    }
+
+    /// After the loop: does nobody use a stage any more?
+    ///
+    /// # Errors
+    /// Somebody does.
+    pub fn end(&mut self) -> Result<(), Fault> {
+        self.wait(0)?;
+        self.stages.iter_mut().try_for_each(Stage::free)
+    }
+}
+
+/// Each element that a thread copies, and where it stands in the stage.
+fn each_element(
+    copy: &Copy,
+    layout: &Layout,
+    bytes: usize,
+    mut visit: impl FnMut(usize, usize) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for thread in 0..1usize << copy.thread.len() {
+        let images = copy.thread.iter().enumerate().filter(|(bit, _)| thread >> bit & 1 == 1);
+        let place = images.fold(0, |all, (_, image)| all ^ image);
+        for piece in &copy.pieces {
+            let at = copy.offset + ((place ^ piece.xor) + piece.offset) as usize;
+            for number in 0..copy.run {
+                let element = layout.element(piece.slot + number, thread % LANES, thread / LANES);
+                visit(element as usize, at + number * bytes)?;
+            }
+        }
+    }
+    Ok(())
+}

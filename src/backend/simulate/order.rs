@@ -1,0 +1,117 @@
+//! Who goes on next, and when what was begun gets done: by chance from a seed, or as early or as late as can be.
+
+/// Numbers that look random, the same ones for the same seed (splitmix64).
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count.max(1) as u64) as usize
+    }
+}
+
+/// When asynchronous work is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asynchronous {
+    /// At once.
+    Early,
+    /// When nobody can go on without it.
+    Late,
+    Random,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// A step of this agent.
+    Agent(usize),
+    /// This one of what has been begun.
+    Event(usize),
+}
+
+/// Most agents of a tile block, and the events as one more who takes turns.
+const SIDES: usize = 3;
+/// Who stands for the events.
+const EVENTS: usize = SIDES - 1;
+/// Priorities are drawn anew after one turn of so many, on average.
+const CHANGES: usize = 12;
+
+/// The order of one run.
+#[derive(Clone)]
+pub struct Order {
+    random: Random,
+    asynchronous: Asynchronous,
+    /// Larger ones go first.
+    priorities: [u64; SIDES],
+    /// Priorities stay as they are.
+    fixed: bool,
+}
+
+impl Order {
+    /// Seeds 0 to 2 are the extremes: agents that load go first and their copies come late; they go last and their copies
+    /// come late; they go first and everything comes at once.
+    pub fn of(seed: u64) -> Order {
+        let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
+        let (asynchronous, priorities, fixed) = match seed {
+            0 => (Asynchronous::Late, [1, 2, 0], true),
+            1 => (Asynchronous::Late, [2, 1, 0], true),
+            2 => (Asynchronous::Early, [1, 2, 3], true),
+            _ => (Asynchronous::Random, [(); SIDES].map(|()| random.next()), false),
+        };
+        Order { random, asynchronous, priorities, fixed }
+    }
+
+    /// One of these agents, which can go on, or one of so many events. `None` if there are neither.
+    pub fn next(&mut self, ready: &[usize], events: usize) -> Option<Next> {
+        if !self.fixed && self.random.below(CHANGES) == 0 {
+            self.priorities = [(); SIDES].map(|()| self.random.next());
+        }
+        let agent = ready.iter().copied().max_by_key(|&agent| self.priorities[agent % EVENTS]);
+        let Some(agent) = agent else { return (events > 0).then(|| Next::Event(self.event(events))) };
+        let first = match self.asynchronous {
+            Asynchronous::Early => true,
+            Asynchronous::Late => false,
+            Asynchronous::Random => self.priorities[EVENTS] > self.priorities[agent % EVENTS],
+        };
+        Some(if first && events > 0 { Next::Event(self.event(events)) } else { Next::Agent(agent) })
+    }
+
+    fn event(&mut self, events: usize) -> usize {
+        match self.asynchronous {
+            Asynchronous::Early => 0,
+            // The last one first.
+            Asynchronous::Late => events - 1,
+            Asynchronous::Random => self.random.below(events),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_order() {
+        let run = |seed| {
+            let mut order = Order::of(seed);
+            (0..200).map(|i| order.next(&[0, 1], i % 5)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(7), run(7));
+        assert_ne!(run(7), run(8));
+        assert!(run(0).iter().all(|&next| next == Some(Next::Agent(1))), "whoever loads goes first");
+        assert!(run(1).iter().all(|&next| next == Some(Next::Agent(0))));
+        assert_eq!(run(2)[3], Some(Next::Event(0)));
+        for side in [Next::Agent(0), Next::Agent(1), Next::Event(2)] {
+            assert!(run(7).contains(&Some(side)), "{side:?}");
+        }
+        assert_eq!(Order::of(9).next(&[], 0), None);
+        assert_eq!(Order::of(0).next(&[], 3), Some(Next::Event(2)));
+    }
+}

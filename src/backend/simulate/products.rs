@@ -1,0 +1,163 @@
+//! Products: where their operands are, and when they land.
+
+use std::collections::HashMap;
+
+use super::agent::{Agent, Flight, Promise, Sum};
+use super::fault::{Fault, broken};
+use super::shared::{Operand, Shared, Where};
+use super::source::{Form, Source};
+use crate::backend::ptx::OperandPlan;
+use crate::backend::ptx::schedule::{Issue, Multiply};
+use crate::ir::{OpId, Value};
+
+impl<'a> Agent<'a> {
+    /// Issues products: they land at once, or run on their own.
+    ///
+    /// # Errors
+    /// What they read is not there.
+    pub fn multiply(&mut self, shared: &mut Shared<'a>, plan: &Multiply) -> Result<(), Fault> {
+        let last = plan.last().ok_or_else(|| broken("a group of no products"))?;
+        let operands = self.operands(shared, plan)?;
+        let complete = plan
+            .ops
+            .iter()
+            .all(|id| matches!(self.kernel.context.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()));
+        let mut made: HashMap<Value, Promise> = HashMap::new();
+        let module = self.kernel.module;
+        let mut products = Vec::new();
+        for issue in &plan.issue {
+            let id = plan.ops[issue.op];
+            let sum = self.sum(id, (plan, &made), complete)?;
+            let promise = Promise::default();
+            made.insert(module.op(id).results[0], promise.clone());
+            products.push((id, sum, promise));
+        }
+        let mut gives = Vec::new();
+        for channel in &plan.gives {
+            let place = self.held.remove(channel);
+            let held = place.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
+            gives.push((*channel, held.place));
+        }
+        if complete {
+            for ((id, sum, promise), [left, right]) in products.iter().zip(&operands) {
+                let tiles = [shared.read(left, *id)?, shared.read(right, *id)?];
+                let held = self.product(*id, tiles, sum)?;
+                *promise.borrow_mut() = held.clone();
+                self.frame.set(module.op(*id).results[0], held);
+            }
+            return gives.into_iter().try_for_each(|(_, place)| shared.rings.give(place));
+        }
+        let number = shared.number();
+        shared.fly(number, last, operands)?;
+        for (value, promise) in made {
+            self.frame.forget(value);
+            self.deferred.remove(&value);
+            self.running.insert(value, (number, promise));
+        }
+        self.flights.push_back(Flight { number, last, ops: plan.ops.clone(), products, gives, carried: false });
+        Ok(())
+    }
+
+    /// What a product adds to. Products that run on their own add up in order, so that it need not be there yet.
+    fn sum(
+        &mut self,
+        id: OpId,
+        (plan, made): (&Multiply, &HashMap<Value, Promise>),
+        complete: bool,
+    ) -> Result<Sum, Fault> {
+        let module = self.kernel.module;
+        let value = module.op(id).operands[2];
+        if let Some(promise) = made.get(&value) {
+            return Ok(Sum::Promised(promise.clone()));
+        }
+        if plan.ops.iter().any(|&other| module.op(other).results[0] == value) {
+            return Err(broken(format!("op {} adds to what is not issued yet", id.index())));
+        }
+        match self.running.get(&value) {
+            Some((_, promise)) if !complete && self.kernel.context.adds_in_place(id) => {
+                Ok(Sum::Promised(promise.clone()))
+            }
+            _ => {
+                self.need(value)?;
+                Ok(Sum::Held(self.frame.get(value)))
+            }
+        }
+    }
+
+    /// The operands of products in the order in which these are issued.
+    fn operands(&mut self, shared: &mut Shared<'a>, plan: &Multiply) -> Result<Vec<[Operand; 2]>, Fault> {
+        let mut operands: Vec<[Operand; 2]> = Vec::new();
+        for (at, issue) in plan.issue.iter().enumerate() {
+            let id = *plan.ops.get(issue.op).ok_or_else(|| broken("a product of no op"))?;
+            let before = at.checked_sub(1).map(|before| (plan.ops[plan.issue[before].op], operands[before].clone()));
+            operands.push(match before {
+                Some((other, [left, right])) if issue.widens => [left, self.behind(right, other, id)?],
+                None if issue.widens => return Err(broken(format!("op {} widens nothing", id.index()))),
+                _ => self.own_operands(shared, id)?,
+            });
+        }
+        match is_each_once(plan) {
+            true => Ok(operands),
+            false => Err(broken("products are not issued once each")),
+        }
+    }
+
+    fn own_operands(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<[Operand; 2], Fault> {
+        let module = self.kernel.module;
+        let op = module.op(id);
+        let Some(Ok(plan)) = self.kernel.context.inference.products.get(&id) else {
+            return Err(broken(format!("op {} has no plan", id.index())));
+        };
+        let [a, b] = [op.operands[0], op.operands[1]];
+        Ok([self.operand(shared, a, (&plan.a, true))?, self.operand(shared, b, (&plan.b, false))?])
+    }
+
+    fn operand(
+        &mut self,
+        shared: &mut Shared<'a>,
+        value: Value,
+        (plan, is_left): (&OperandPlan, bool),
+    ) -> Result<Operand, Fault> {
+        let Some(load) = self.fetched(value) else { return self.in_registers(value) };
+        let module = self.kernel.module;
+        let form = (module.shape(value), is_left);
+        let result = module.op(load).results[0];
+        if let Some(channel) = self.kernel.channel_of(load) {
+            let held = self.held.get(&channel).copied();
+            let held = held.ok_or_else(|| broken(format!("channel {channel} is read, and not held")))?;
+            if !held.arrived {
+                return Err(broken(format!("the tiles of channel {channel} are read before they are waited for")));
+            }
+            let place = self.kernel.roles().and_then(|roles| roles.place_of(load));
+            let place = place.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
+            let source = Source::in_panels(plan, place.rows, place.offset as usize, form)?;
+            return Ok(Operand::At(Where::Ring(held.place), source));
+        }
+        let (number, copy) = self.ahead[&load];
+        let copies = shared.copies(number)?;
+        let (stage, tile) = copies.now.ok_or_else(|| broken("nothing has been copied ahead"))?;
+        let start = copies.plan.copies[copy].offset;
+        let source = Source::in_order(plan, start, form, module.dtype(result));
+        Ok(Operand::At(Where::Ahead(number, stage, tile), source))
+    }
+
+    /// The right operand that stands behind another one.
+    fn behind(&self, right: Operand, before: OpId, id: OpId) -> Result<Operand, Fault> {
+        let products = &self.kernel.context.inference.products;
+        let fault = || broken(format!("op {} cannot be one instruction with the one before", id.index()));
+        let (Some(Ok(plan)), Some(Ok(other))) = (products.get(&before), products.get(&id)) else { return Err(fault()) };
+        let Operand::At(at, source) = right else { return Err(fault()) };
+        let Form::Panels(_, rows) = source.form else { return Err(fault()) };
+        let bytes = plan.widened_by(other, rows).ok_or_else(fault)?;
+        let value = self.kernel.module.op(id).operands[1];
+        let form = (self.kernel.module.shape(value), false);
+        let start = source.start + bytes as usize;
+        Ok(Operand::At(at, Source::in_panels(&other.b, rows, start, form)?))
+    }
+}
+
+fn is_each_once(plan: &Multiply) -> bool {
+    let mut issued: Vec<usize> = plan.issue.iter().map(|&Issue { op, .. }| op).collect();
+    issued.sort_unstable();
+    issued.into_iter().eq(0..plan.ops.len())
+}

@@ -1,0 +1,221 @@
+//! What the agents of a tile block share: stages, and what has been begun that nobody has waited for.
+
+use std::collections::BTreeMap;
+
+use super::boxes;
+use super::copies::Copies;
+use super::fault::{Fault, broken};
+use super::kernel::Kernel;
+use super::rings::{Place, Rings};
+use super::source::Source;
+use super::stage::{Stage, Tile};
+use crate::backend::cpu::Held;
+use crate::backend::ptx::tensor_map::TensorMap;
+use crate::ir::OpId;
+
+/// Which stage.
+#[derive(Clone, Copy, Debug)]
+pub enum Where {
+    Ring(Place),
+    /// Of the copies with this number.
+    Ahead(usize, usize, Tile),
+}
+
+/// An operand of a product.
+#[derive(Clone)]
+pub enum Operand {
+    Held(Held),
+    At(Where, Source),
+}
+
+/// A box on its way.
+struct Arriving<'a> {
+    place: Place,
+    map: &'a TensorMap,
+    coordinates: Vec<i64>,
+    at: usize,
+}
+
+/// Products that run on their own and have not read their operands.
+struct Reading {
+    flight: u64,
+    reader: OpId,
+    operands: Vec<[Operand; 2]>,
+    /// The stages that they stand in.
+    places: Vec<Where>,
+    done: bool,
+}
+
+/// What the agents share.
+pub struct Shared<'a> {
+    pub kernel: &'a Kernel<'a>,
+    pub rings: Rings,
+    copies: BTreeMap<usize, Copies>,
+    boxes: Vec<Arriving<'a>>,
+    readings: Vec<Reading>,
+    /// Numbers of copies and flights so far.
+    count: u64,
+}
+
+impl<'a> Shared<'a> {
+    pub fn new(kernel: &'a Kernel<'a>) -> Shared<'a> {
+        let rings = kernel.roles().map(Rings::of).unwrap_or_default();
+        Shared { kernel, rings, copies: BTreeMap::new(), boxes: Vec::new(), readings: Vec::new(), count: 0 }
+    }
+
+    /// A number that nothing else here has.
+    pub fn number(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// How much is under way.
+    pub fn events(&self) -> usize {
+        let copies: usize = self.copies.values().map(|copies| copies.begun.len()).sum();
+        self.boxes.len() + copies + self.unread().count()
+    }
+
+    fn unread(&self) -> impl Iterator<Item = &Reading> {
+        self.readings.iter().filter(|reading| !reading.done)
+    }
+
+    /// Has one of these happen.
+    ///
+    /// # Errors
+    /// It may not happen now.
+    pub fn happen(&mut self, which: usize) -> Result<(), Fault> {
+        let Some(mut which) = which.checked_sub(self.boxes.len()) else { return self.arrive(which) };
+        for copies in self.copies.values_mut() {
+            match which.checked_sub(copies.begun.len()) {
+                Some(rest) => which = rest,
+                None => return copies.finish(which),
+            }
+        }
+        let flight = self.unread().nth(which).map(|reading| reading.flight);
+        flight.map_or(Ok(()), |flight| self.read_operands(flight))
+    }
+
+    // Boxes.
+
+    /// Begins to fill the next stage of a channel with boxes: of each load the coordinates of each.
+    ///
+    /// # Errors
+    /// The stage is still used.
+    pub fn fill(&mut self, channel: u32, coordinates: Vec<Vec<Vec<i64>>>) -> Result<(), Fault> {
+        let plan = self.kernel.channel(channel)?;
+        let place = self.rings.to_fill(plan.ring, channel)?;
+        let count = coordinates.iter().map(Vec::len).sum();
+        self.rings.fill(place, count, plan.bytes())?;
+        for (load, all) in plan.loads.iter().zip(coordinates) {
+            for (part, coordinates) in load.boxes.iter().zip(all) {
+                let at = (load.offset + part.at) as usize;
+                self.boxes.push(Arriving { place, map: &load.map, coordinates, at });
+            }
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, which: usize) -> Result<(), Fault> {
+        let Arriving { place, map, coordinates, at } = self.boxes.remove(which);
+        let launch = (self.kernel.memory, self.kernel.params);
+        let stage = self.rings.stage(place);
+        let bytes = boxes::copy(map, &coordinates, launch, (stage, at))?;
+        stage.wrote(bytes);
+        Ok(())
+    }
+
+    // Copies ahead.
+
+    pub fn start_copies(&mut self, copies: Copies) -> usize {
+        let number = self.number() as usize;
+        self.copies.insert(number, copies);
+        number
+    }
+
+    /// The copies with this number.
+    ///
+    /// # Errors
+    /// Their loop has ended.
+    pub fn copies(&mut self, number: usize) -> Result<&mut Copies, Fault> {
+        self.copies.get_mut(&number).ok_or_else(|| broken("copies of a loop that has ended"))
+    }
+
+    /// # Errors
+    /// Somebody still uses a stage.
+    pub fn stop_copies(&mut self, number: usize) -> Result<(), Fault> {
+        self.copies.remove(&number).map_or(Ok(()), |mut copies| copies.end())
+    }
+
+    // Operands.
+
+    fn stage(&mut self, at: Where) -> Result<(&mut Stage, Tile), Fault> {
+        match at {
+            Where::Ring(place) => Ok((self.rings.stage(place), place.tile)),
+            Where::Ahead(number, stage, tile) => Ok((self.copies(number)?.stage(stage), tile)),
+        }
+    }
+
+    /// The tile of an operand.
+    ///
+    /// # Errors
+    /// Its stage holds something else.
+    pub fn read(&mut self, operand: &Operand, reader: OpId) -> Result<Held, Fault> {
+        match operand {
+            Operand::Held(held) => Ok(held.clone()),
+            Operand::At(at, source) => {
+                let (stage, tile) = self.stage(*at)?;
+                stage.holds(tile, reader)?;
+                source.tile(&mut |at, bytes| stage.read(at, bytes))
+            }
+        }
+    }
+
+    /// Products are on their way, and read these operands at any time until they land.
+    ///
+    /// # Errors
+    /// A stage holds something else.
+    pub fn fly(&mut self, flight: u64, reader: OpId, operands: Vec<[Operand; 2]>) -> Result<(), Fault> {
+        let place = |operand: &Operand| if let &Operand::At(at, _) = operand { Some(at) } else { None };
+        let places: Vec<Where> = operands.iter().flatten().filter_map(place).collect();
+        for &at in &places {
+            let (stage, tile) = self.stage(at)?;
+            stage.hold(tile, reader)?;
+        }
+        self.readings.push(Reading { flight, reader, operands, places, done: false });
+        Ok(())
+    }
+
+    fn read_operands(&mut self, flight: u64) -> Result<(), Fault> {
+        let Some(at) = self.readings.iter().position(|reading| reading.flight == flight && !reading.done) else {
+            return Ok(());
+        };
+        let (reader, operands) = (self.readings[at].reader, self.readings[at].operands.clone());
+        let mut tiles = Vec::new();
+        for [left, right] in &operands {
+            tiles.push([Operand::Held(self.read(left, reader)?), Operand::Held(self.read(right, reader)?)]);
+        }
+        let reading = &mut self.readings[at];
+        (reading.operands, reading.done) = (tiles, true);
+        Ok(())
+    }
+
+    /// The operands of products that land; they are done with their stages.
+    ///
+    /// # Errors
+    /// A stage holds something else.
+    pub fn land(&mut self, flight: u64) -> Result<Vec<[Held; 2]>, Fault> {
+        self.read_operands(flight)?;
+        let Some(at) = self.readings.iter().position(|reading| reading.flight == flight) else {
+            return Err(broken("products land that were not issued"));
+        };
+        let Reading { reader, operands, places, .. } = self.readings.remove(at);
+        for at in places {
+            self.stage(at)?.0.let_go(reader);
+        }
+        let held = |operand: Operand| match operand {
+            Operand::Held(held) => held,
+            Operand::At(..) => Held::default(),
+        };
+        Ok(operands.into_iter().map(|[a, b]| [held(a), held(b)]).collect())
+    }
+}

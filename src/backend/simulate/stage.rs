@@ -1,0 +1,191 @@
+//! A stage of shared memory: its bytes, and what is happening to them.
+
+use super::fault::{Fault, broken};
+use crate::ir::OpId;
+
+/// What bytes hold that nobody has written.
+const POISON: u8 = 0xe7;
+
+/// What a stage holds: whose tiles (of which channel, or which loop), and those of which turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    pub of: u32,
+    pub turn: u64,
+}
+
+/// A stage.
+pub struct Stage {
+    size: usize,
+    /// None before it is filled for the first time.
+    bytes: Vec<u8>,
+    tile: Option<Tile>,
+    /// Bytes that were announced and have not arrived.
+    awaited: i64,
+    /// Writes that have been begun.
+    under_way: usize,
+    /// Products that have not landed.
+    readers: Vec<OpId>,
+}
+
+impl Stage {
+    pub fn new(size: usize) -> Stage {
+        Stage { size, bytes: Vec::new(), tile: None, awaited: 0, under_way: 0, readers: Vec::new() }
+    }
+
+    /// Does it hold nothing that somebody needs?
+    pub fn is_free(&self) -> bool {
+        self.tile.is_none()
+    }
+
+    /// Whom it was filled for.
+    pub fn tile(&self) -> Option<Tile> {
+        self.tile
+    }
+
+    /// Begins to fill it, with so many writes, of which so many bytes are announced.
+    ///
+    /// # Errors
+    /// A product still reads it, or it is still written.
+    pub fn fill(&mut self, tile: Tile, writes: usize, announced: u32) -> Result<(), Fault> {
+        self.is_left_alone(&format!("is filled with {tile:?}"))?;
+        self.bytes.resize(self.size, POISON);
+        self.bytes.fill(POISON);
+        (self.tile, self.under_way, self.awaited) = (Some(tile), writes, announced.into());
+        Ok(())
+    }
+
+    /// Nobody needs it any more.
+    ///
+    /// # Errors
+    /// Somebody does.
+    pub fn free(&mut self) -> Result<(), Fault> {
+        self.is_left_alone("is given back")?;
+        self.bytes.fill(POISON);
+        self.tile = None;
+        Ok(())
+    }
+
+    fn is_left_alone(&self, what: &str) -> Result<(), Fault> {
+        if let Some(reader) = self.readers.first() {
+            return Err(broken(format!(
+                "a stage of {:?} {what} while op {} still reads it",
+                self.tile,
+                reader.index()
+            )));
+        }
+        if self.under_way > 0 {
+            return Err(broken(format!("a stage of {:?} {what} while it is still written", self.tile)));
+        }
+        Ok(())
+    }
+
+    /// Writes some bytes of one of the writes.
+    ///
+    /// # Errors
+    /// They lie outside.
+    pub fn write(&mut self, at: usize, from: &[u8]) -> Result<(), Fault> {
+        let (all, end) = (self.bytes.len(), at + from.len());
+        let Some(to) = self.bytes.get_mut(at..end) else {
+            return Err(broken(format!("bytes {at}..{end} of a stage of {all} are written")));
+        };
+        to.copy_from_slice(from);
+        Ok(())
+    }
+
+    /// One of the writes is done, with which so many bytes have arrived.
+    pub fn wrote(&mut self, bytes: u32) {
+        self.under_way -= 1;
+        self.awaited -= i64::from(bytes);
+    }
+
+    /// Have all bytes arrived that were announced?
+    pub fn is_full(&self) -> bool {
+        self.awaited <= 0
+    }
+
+    /// A product may read it from here on.
+    ///
+    /// # Errors
+    /// It holds other tiles, or not yet these.
+    pub fn hold(&mut self, tile: Tile, reader: OpId) -> Result<(), Fault> {
+        self.holds(tile, reader)?;
+        self.readers.push(reader);
+        Ok(())
+    }
+
+    /// The product has landed.
+    pub fn let_go(&mut self, reader: OpId) {
+        if let Some(at) = self.readers.iter().position(|&other| other == reader) {
+            self.readers.swap_remove(at);
+        }
+    }
+
+    /// Are these tiles here?
+    ///
+    /// # Errors
+    /// They are not, or not yet.
+    pub fn holds(&self, tile: Tile, reader: OpId) -> Result<(), Fault> {
+        let reader = reader.index();
+        if self.tile != Some(tile) {
+            return Err(broken(format!("op {reader} reads {tile:?} in a stage of {:?}", self.tile)));
+        }
+        if self.under_way > 0 || self.awaited != 0 {
+            let awaited = self.awaited;
+            return Err(broken(format!(
+                "op {reader} reads {tile:?} while it is still written ({awaited} bytes are awaited)"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The number that so many bytes are.
+    ///
+    /// # Errors
+    /// They lie outside.
+    pub fn read(&self, at: usize, bytes: usize) -> Result<u64, Fault> {
+        let all = self.bytes.len();
+        let from = self.bytes.get(at..at + bytes);
+        let from = from.ok_or_else(|| broken(format!("{bytes} bytes at {at} of a stage of {all} are read")))?;
+        Ok(from.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Opcode;
+
+    const TILE: Tile = Tile { of: 3, turn: 1 };
+
+    fn reader() -> OpId {
+        let mut module = crate::ir::Module::new();
+        module.add_op(Opcode::Return, &[&[]], vec![], vec![], &[], crate::ir::Loc::UNKNOWN)
+    }
+
+    #[test]
+    fn a_stage_is_read_as_what_it_was_filled_for() {
+        let mut stage = Stage::new(16);
+        assert!(stage.is_free() && stage.holds(TILE, reader()).is_err());
+        stage.fill(TILE, 2, 8).unwrap();
+        stage.write(4, &[1, 2, 3, 4]).unwrap();
+        stage.wrote(4);
+        assert!(!stage.is_full() && stage.holds(TILE, reader()).is_err() && stage.free().is_err());
+        stage.wrote(4);
+        assert!(stage.is_full() && stage.holds(Tile { turn: 2, ..TILE }, reader()).is_err());
+        stage.hold(TILE, reader()).unwrap();
+        assert_eq!((stage.read(4, 2).unwrap(), stage.read(0, 1).unwrap()), (0x0201, POISON.into()));
+        assert!(stage.read(14, 4).is_err() && stage.write(14, &[0; 4]).is_err());
+        assert!(stage.free().is_err() && stage.fill(TILE, 0, 0).is_err(), "a product reads it");
+        stage.let_go(reader());
+        stage.free().unwrap();
+        assert_eq!(stage.read(4, 1).unwrap(), POISON.into());
+    }
+
+    #[test]
+    fn fewer_bytes_than_announced_never_arrive_and_more_come_too_late() {
+        let mut stage = Stage::new(16);
+        stage.fill(TILE, 2, 4).unwrap();
+        stage.wrote(4);
+        assert!(stage.is_full() && stage.holds(TILE, reader()).is_err());
+    }
+}

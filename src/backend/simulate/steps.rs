@@ -1,0 +1,198 @@
+//! What an agent does at each step.
+
+use super::agent::{Agent, Sent, Taken, Turn};
+use super::fault::{Fault, broken};
+use super::shared::Shared;
+use super::strips;
+use crate::backend::ptx::schedule::{Acts, Step, Strip, box_order, is_computed_where_used};
+use crate::backend::ptx::{ViewShape, contiguous_axis};
+use crate::ir::{Loc, OpId, Opcode, Sign};
+
+impl<'a> Agent<'a> {
+    /// What the next step waits for, if it has to.
+    ///
+    /// # Errors
+    /// It waits for what cannot come.
+    pub fn waits_for(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
+        let Some(step) = self.next_step()? else { return Ok(None) };
+        match step {
+            &Step::Fill(channel) => {
+                let place = shared.rings.to_fill(self.kernel.channel(channel)?.ring, channel)?;
+                Ok((!shared.rings.is_free(place)).then(|| format!("fill {channel}: stage {} is not free", place.stage)))
+            }
+            Step::Await(wait) => {
+                let Some(held) = self.held.get(&wait.channel) else { return Ok(None) };
+                let (channel, stage) = (wait.channel, held.place.stage);
+                let waits = !shared.rings.has_arrived(held.place)?;
+                Ok(waits.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes the next step, which does not wait.
+    ///
+    /// # Errors
+    /// Those of its ops, at their places; what is wrong with the schedule.
+    pub fn advance(&mut self, shared: &mut Shared<'a>) -> Result<Turn, Fault> {
+        let Some(step) = self.next_step()? else { return Ok(Turn::Went) };
+        let loc = self.place_of(step);
+        self.step(shared, step).map_err(|fault| Fault { loc: fault.loc.or(loc), ..fault })
+    }
+
+    /// The user's place of a step.
+    fn place_of(&self, step: &Step) -> Option<Loc> {
+        let id = match step {
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => Some(id),
+            &Step::If { op, .. } => Some(op),
+            Step::Strip(strip) => strip.ops().next(),
+            Step::Multiply(plan) => plan.last(),
+            Step::For(plan) => Some(plan.op),
+            Step::Loop(plan) => Some(plan.op),
+            Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => None,
+        };
+        id.map(|id| self.kernel.module.op(id).loc)
+    }
+
+    fn step(&mut self, shared: &mut Shared<'a>, step: &'a Step) -> Result<Turn, Fault> {
+        if let Some(level) = self.levels.last_mut() {
+            level.next += 1;
+        }
+        match step {
+            &Step::Let(id) => self.name(id)?,
+            &Step::Do(id) => {
+                self.need_operands(id)?;
+                self.store_before(id)?;
+                self.frame.step(id)?;
+            }
+            Step::Strip(strip) => self.strip(strip)?,
+            &Step::Own(id) => self.own(shared, id)?,
+            &Step::Send(id) => self.send(id)?,
+            Step::Multiply(plan) => self.multiply(shared, plan)?,
+            &Step::Fill(channel) => self.fill(shared, channel)?,
+            &Step::Take(channel) => self.take(shared, channel)?,
+            Step::Await(wait) => {
+                let held = self.held.get_mut(&wait.channel);
+                let fault = || broken(format!("channel {} is waited for, and not taken", wait.channel));
+                held.ok_or_else(fault)?.arrived = true;
+            }
+            Step::Land(land) => self.land(shared, land)?,
+            Step::Give(channels) => {
+                for channel in channels {
+                    let held = self.held.remove(channel);
+                    let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
+                    shared.rings.give(held.place)?;
+                }
+            }
+            Step::For(plan) => self.for_loop(shared, plan)?,
+            Step::Loop(plan) => return self.endless_loop(shared, plan),
+            Step::If { op, arms, .. } => self.branch(*op, arms)?,
+            &Step::End(id) => return self.end(shared, id),
+        }
+        Ok(Turn::Went)
+    }
+
+    /// A value without instructions: it is computed where it is used, if what it comes from is not there yet.
+    fn name(&mut self, id: OpId) -> Result<(), Fault> {
+        let op = self.kernel.module.op(id);
+        if self.names_fetched(id) {
+            self.frame.set_tokens(id);
+            return Ok(());
+        }
+        let (context, code) = (self.kernel.context, op.code);
+        let is_made = context.deferred.contains(&id) || is_computed_where_used(context, id);
+        if !is_made && !matches!(code, Opcode::MakeToken | Opcode::JoinTokens) {
+            // Nobody computes it.
+            op.results.iter().for_each(|&result| drop(self.frame.forget(result)));
+            return Ok(());
+        }
+        let is_one = op.results.len() == 1;
+        if is_one && op.operands.iter().any(|&value| self.is_open(value)) {
+            self.frame.forget(op.results[0]);
+            self.deferred.insert(op.results[0], id);
+            return Ok(());
+        }
+        self.need_operands(id)?;
+        self.frame.step(id)
+    }
+
+    fn strip(&mut self, strip: &Strip) -> Result<(), Fault> {
+        let module = self.kernel.module;
+        let inside = strip.inside(module);
+        for id in strip.ops() {
+            for &value in module.op(id).operands.iter().filter(|value| !inside.contains(value)) {
+                self.need(value)?;
+            }
+            self.store_before(id)?;
+        }
+        strips::run(&mut self.frame, module, strip, self.kernel.schedule.layout(strip.layout))
+    }
+
+    fn own(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+        let copies = self.ahead.get(&id).copied().filter(|_| self.is_own(id));
+        let (number, copy) = copies.ok_or_else(|| broken(format!("op {} is not copied ahead", id.index())))?;
+        let tile = shared.copies(number)?.own(copy)?;
+        self.frame.set(self.kernel.module.op(id).results[0], tile);
+        self.frame.set_tokens(id);
+        Ok(())
+    }
+
+    fn send(&mut self, id: OpId) -> Result<(), Fault> {
+        self.need_operands(id)?;
+        self.store_before(id)?;
+        let op = self.kernel.module.op(id);
+        let mut operands = Vec::new();
+        for &value in &op.operands {
+            let held = self.frame.get(value);
+            if !held.is_known() && self.kernel.module.ty(value).as_tile().is_some() {
+                return Err(broken(format!("op {} sends %{}, which is not there", id.index(), value.index())));
+            }
+            operands.push(Some(held));
+        }
+        self.sends.push_back(Sent { id, operands });
+        self.frame.set_tokens(id);
+        Ok(())
+    }
+
+    fn fill(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
+        if self.acts != Acts::Load {
+            return Err(broken("who multiplies fills a stage"));
+        }
+        let plan = self.kernel.channel(channel)?;
+        let mut all = Vec::new();
+        for load in &plan.loads {
+            let coordinates = load.boxes.iter().map(|part| self.coordinates(load.load, &part.place));
+            all.push(coordinates.collect::<Result<Vec<Vec<i64>>, Fault>>()?);
+            self.frame.set_tokens(load.load);
+        }
+        shared.fill(channel, all)
+    }
+
+    /// Where a box begins that stands at this place of the tile of a load.
+    fn coordinates(&self, load: OpId, place: &[i64]) -> Result<Vec<i64>, Fault> {
+        let module = self.kernel.module;
+        let op = module.op(load);
+        let shape = ViewShape::of(module, op.group(0)[0]);
+        let shape = shape.ok_or_else(|| broken(format!("op {} loads no tile of a view", load.index())))?;
+        let fastest = contiguous_axis(module, &shape).ok_or_else(|| broken("no dimension is contiguous"))?;
+        let start = |axis: usize| {
+            let index = self.frame.number(op.group(1)[axis], Sign::Signed)?;
+            Ok(index.saturating_mul(shape.steps[axis]).saturating_add(place[axis]))
+        };
+        box_order(shape.tile.len(), fastest).map(start).collect()
+    }
+
+    fn take(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
+        if self.acts != Acts::Math {
+            return Err(broken("who loads takes a stage"));
+        }
+        let plan = self.kernel.channel(channel)?;
+        let place = shared.rings.to_take(plan.ring, channel)?;
+        if self.held.insert(channel, Taken { place, arrived: false }).is_some() {
+            return Err(broken(format!("channel {channel} is taken twice")));
+        }
+        shared.rings.take(place);
+        plan.loads.iter().for_each(|load| self.frame.set_tokens(load.load));
+        Ok(())
+    }
+}

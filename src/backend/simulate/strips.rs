@@ -1,0 +1,164 @@
+//! Strips: runs of ops a few slots of their tiles at a time.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::fault::{Fault, broken};
+use crate::backend::cpu::{Frame, Held};
+use crate::backend::ptx::schedule::{Part, Strip};
+use crate::ir::{Module, OpId, Opcode, Value};
+use crate::layout::Layout;
+
+const LANES: usize = 32;
+
+/// A strip while it goes on.
+struct Pieces<'f, 'p> {
+    frame: &'f mut Frame<'p>,
+    module: &'f Module,
+    inside: HashSet<Value>,
+    /// What the piece has made.
+    made: HashMap<Value, Held>,
+    /// Tiles that are put together from pieces.
+    whole: HashMap<Value, Held>,
+    count: usize,
+}
+
+/// Runs a strip whose tiles have this layout.
+///
+/// # Errors
+/// Those of its ops; a tile of which no piece has some elements.
+pub fn run(frame: &mut Frame<'_>, module: &Module, strip: &Strip, layout: &Layout) -> Result<(), Fault> {
+    let of = |wanted: Part| strip.parts.iter().filter(move |&&(_, part)| part == wanted).map(|&(id, _)| id);
+    of(Part::Before).try_for_each(|id| frame.step(id))?;
+    let reduces: Vec<OpId> = of(Part::Piece).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
+    let count = layout.num_elements();
+    let (made, whole) = (HashMap::new(), HashMap::new());
+    let mut pieces = Pieces { frame, module, inside: strip.inside(module), made, whole, count };
+    let mut covered = vec![false; count];
+    for start in (0..layout.num_registers()).step_by(strip.piece.max(1)) {
+        let elements = elements(layout, start..start + strip.piece);
+        elements.iter().for_each(|&element| covered[element as usize] = true);
+        pieces.made.clear();
+        for &(id, part) in &strip.parts {
+            match part {
+                Part::Piece => pieces.piece(id, &elements)?,
+                Part::Name => pieces.name(id),
+                Part::Before => {}
+            }
+        }
+        for value in &strip.gives {
+            let part = pieces.made.get(value).cloned();
+            let part = part.ok_or_else(|| broken(format!("a strip gives %{} and does not make it", value.index())))?;
+            pieces.collect(*value, &part, &elements);
+        }
+    }
+    if covered.contains(&false) {
+        return Err(broken("the pieces of a strip are not all of its tiles"));
+    }
+    reduces.into_iter().try_for_each(|id| pieces.reduce(id))?;
+    let Pieces { frame, mut whole, .. } = pieces;
+    for &value in &strip.gives {
+        frame.set(value, whole.remove(&value).unwrap_or_default());
+    }
+    // Other names of what was given.
+    for id in of(Part::Name) {
+        if frame.is_known(module.op(id).operands[0]) {
+            frame.step(id)?;
+        }
+    }
+    of(Part::Piece).for_each(|id| frame.set_tokens(id));
+    Ok(())
+}
+
+/// The elements that threads hold in these slots.
+fn elements(layout: &Layout, slots: std::ops::Range<usize>) -> Vec<u32> {
+    let slots = slots.start..slots.end.min(layout.num_registers());
+    let all = slots.flat_map(|slot| {
+        let threads = (0..layout.num_warps()).flat_map(|warp| (0..LANES).map(move |lane| (warp, lane)));
+        threads.map(move |(warp, lane)| layout.element(slot, lane, warp))
+    });
+    all.collect::<BTreeSet<u32>>().into_iter().collect()
+}
+
+impl Pieces<'_, '_> {
+    /// A part of a value.
+    fn part(&self, value: Value, elements: &[u32]) -> Option<Held> {
+        match self.inside.contains(&value) {
+            true => self.made.get(&value).cloned(),
+            false => Some(self.frame.get(value).part(elements)).filter(|_| self.module.ty(value).as_tile().is_some()),
+        }
+    }
+
+    /// As [`Pieces::part`], of what an op reads; nothing of what is no tile.
+    fn parts(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<Held>>, Fault> {
+        let op = self.module.op(id);
+        let part = |&value: &Value| match self.part(value, elements) {
+            None if self.inside.contains(&value) && self.module.ty(value).as_tile().is_some() => {
+                Err(broken(format!("op {} reads %{}, which its piece has not made", id.index(), value.index())))
+            }
+            part => Ok(part),
+        };
+        op.operands.iter().map(part).collect()
+    }
+
+    fn piece(&mut self, id: OpId, elements: &[u32]) -> Result<(), Fault> {
+        let op = self.module.op(id);
+        match op.code {
+            Opcode::LoadView => {
+                let whole = self.frame.step_with(id, &[])?;
+                self.made.insert(op.results[0], whole.part(elements));
+            }
+            Opcode::StoreView => {
+                let tile = op.operand_group("tile")[0];
+                let parts = self.parts(id, elements)?;
+                let blank = |(&value, part): (&Value, Option<Held>)| {
+                    let part = part.filter(|_| value == tile)?;
+                    Some(Held::default().with_part(elements, &part, self.count))
+                };
+                let operands: Vec<Option<Held>> = op.operands.iter().zip(parts).map(blank).collect();
+                let mut only = vec![false; self.count];
+                elements.iter().for_each(|&element| only[element as usize] = true);
+                self.frame.store_part(id, &operands, only)?;
+            }
+            Opcode::Reduce => {
+                let parts = self.parts(id, elements)?;
+                for (&value, part) in op.operands.iter().zip(parts) {
+                    self.collect(value, &part.unwrap_or_default(), elements);
+                }
+            }
+            _ => {
+                let parts = self.parts(id, elements)?;
+                let made = self.frame.step_with(id, &parts)?;
+                self.made.insert(op.results[0], made);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same elements under another name.
+    fn name(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        if let Some(held) = self.made.get(&op.operands[0]).cloned() {
+            self.made.insert(op.results[0], held);
+        }
+    }
+
+    /// Puts a piece of a tile to the others.
+    fn collect(&mut self, value: Value, part: &Held, elements: &[u32]) {
+        let before = self.whole.remove(&value).unwrap_or_default();
+        self.whole.insert(value, before.with_part(elements, part, self.count));
+    }
+
+    /// A reduction of tiles that are whole by now: in the order of their elements, as in the program.
+    fn reduce(&mut self, id: OpId) -> Result<(), Fault> {
+        let op = self.module.op(id);
+        let before: Vec<Held> = op.operands.iter().map(|&value| self.frame.get(value)).collect();
+        for &value in &op.operands {
+            if let Some(held) = self.whole.get(&value) {
+                self.frame.set(value, held.clone());
+            }
+        }
+        let done = self.frame.step(id);
+        op.operands.iter().zip(before).for_each(|(&value, held)| self.frame.set(value, held));
+        done
+    }
+}
