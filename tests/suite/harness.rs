@@ -67,9 +67,9 @@ const NOT_SIMULATED: [&str; 6] = ["print", "grid/", "example/", "whole/", "compa
 const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "extents_product/"];
 
 /// Are the schedules of this test run? Of those that stream one of so many is, and one of four times as many of all others: 8, or what
-/// `CUTLET_SUITE_SCHEDULES` says.
+/// `CUTLET_SCHEDULES` says.
 fn is_simulated(name: &str) -> bool {
-    let wish: Option<u64> = std::env::var("CUTLET_SUITE_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let wish: Option<u64> = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
     let begins = |part: &&str| name.starts_with(part);
     let every = match wish {
         Some(every) => every,

@@ -9,7 +9,7 @@
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMES=file`
 //! notes the seconds that each test took. `CUTLET_SUITE_TIMEOUT=seconds` ends the
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
-//! `CUTLET_SUITE_SCHEDULES=k` simulates the schedules of every k-th test (1: of all).
+//! `CUTLET_SCHEDULES=k` simulates the schedules of every k-th test (1: of all).
 //! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
 //!
 //! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for one of the four, unless other

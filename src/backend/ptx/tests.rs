@@ -313,7 +313,7 @@ fn large_tiles_are_strip_mined() {
     }
 }
 
-fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
+pub fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
     matmul_into(elem, acc, acc, tile)
 }
 

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use self::launch::Launch;
 use super::Simulation;
 use crate::backend::cpu::{Program, RunOptions};
-use crate::backend::ptx::Scheduled;
 use crate::backend::ptx::schedule::{Context, Schedule};
+use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
+use crate::backend::ptx::{CompileOptions, Scheduled};
+use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::BlockId;
-use crate::sample::one_in;
+use crate::ir::{BlockId, Module};
 
 /// Extremes, and two orders by chance.
 const ORDERS: [u64; 5] = [0, 1, 2, 3, 4];
@@ -23,9 +24,16 @@ fn run(context: &Context<'_>, body: BlockId, schedule: &Schedule, launch: &Launc
     Simulation { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
 }
 
-/// Shows the schedules of kernels that do little, each with a launch.
-fn each(mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule, &Launch)) {
-    let mut kernels = kernels();
+/// One of so many schedules is run, where nobody wishes for others: `CUTLET_SCHEDULES`, as in the suite.
+fn every(usual: usize) -> usize {
+    let wish = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    wish.unwrap_or(usual).max(1)
+}
+
+type Kernels = Vec<(String, Module, CompileOptions)>;
+
+/// Shows the schedules of kernels, which go round their loops a few times, each with a launch.
+fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule, &Launch)) {
     kernels.iter_mut().for_each(|(_, module, _)| launch::shorten(module));
     each_schedule_of(kernels, |name, context, body, schedule| {
         if let Some(launch) = Launch::of(context.module, body) {
@@ -38,9 +46,9 @@ fn each(mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule, &Launch)) {
 fn schedules_do_what_their_kernels_do() {
     let (mut number, mut count, mut streamed) = (0, 0, 0);
     let mut failed = Vec::new();
-    each(|name, context, body, schedule, launch| {
+    each(kernels(), |name, context, body, schedule, launch| {
         number += 1;
-        if number % one_in(4) != 0 {
+        if number % every(10) != 0 {
             return;
         }
         // What the interpreter does not run is no launch.
@@ -55,11 +63,13 @@ fn schedules_do_what_their_kernels_do() {
         }
     });
     assert!(failed.is_empty(), "{} of {count} schedules: {}", failed.len(), failed.join("\n"));
-    assert!(count > 15 && streamed > 3, "{count} schedules, {streamed} of which stream");
+    assert!(count > 6 && streamed > 0, "{count} schedules, {streamed} of which stream");
 }
 
-/// Changes that no run can tell: of room and alignment, of sizes of pieces, of what is done too early or twice, of how code stands.
+/// Changes that no run can tell: of room and alignment, of sizes of pieces, of what is done too early or twice, of how code stands;
+/// and of rows where there is one panel.
 const ONLY_THE_CHECKER_SEES: &[&str] = &[
+    "a panel has other rows",
     "a stage is kept longer",
     "a stage is too small",
     "a strip gives what only stands inside",
@@ -71,31 +81,31 @@ const ONLY_THE_CHECKER_SEES: &[&str] = &[
     "pieces are of three slots",
 ];
 
+/// Changes of which there is one for every step.
+const MANY: &[&str] =
+    &["a step is dropped", "a step is done twice", "a step comes after what needs it", "nothing is done"];
+
 #[test]
 fn changed_schedules_do_something_else() {
+    let small = matmul(DType::F16, DType::F32, [64, 64, 32]);
+    let few = vec![("product".to_owned(), small, CompileOptions::default())];
+    let (kernels, some) = if every(2) == 1 { (kernels(), 1) } else { (few, 8) };
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut missed: BTreeMap<&str, String> = BTreeMap::new();
-    let mut number = 0;
-    each(|name, context, body, schedule, launch| {
+    each(kernels, |name, context, body, schedule, launch| {
         if run(context, body, schedule, launch, &[0]).is_err() {
             return;
         }
         let steps = [false, true].into_iter().flat_map(|waits| mutants(context, schedule, waits));
-        let changed = steps.chain(roles_instead(schedule));
-        for (what, mutant) in changed {
-            number += 1;
-            if number % one_in(40) != 0 {
+        for (number, (what, mutant)) in steps.chain(roles_instead(schedule)).enumerate() {
+            if MANY.contains(&what) && number % some != 0 {
                 continue;
             }
             let count = seen.entry(what).or_default();
             count[1] += 1;
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                run(context, body, &mutant, launch, &[0, 1, 2, 3])
-            }));
-            match outcome {
-                Ok(Err(_)) => count[0] += 1,
-                Ok(Ok(())) => drop(missed.entry(what).or_insert_with(|| name.to_owned())),
-                Err(_) => panic!("{name}: {what}: panics\n{}", mutant.to_text(context.module)),
+            match run(context, body, &mutant, launch, &ORDERS[..4]) {
+                Err(_) => count[0] += 1,
+                Ok(()) => drop(missed.entry(what).or_insert_with(|| name.to_owned())),
             }
         }
     });
@@ -103,7 +113,8 @@ fn changed_schedules_do_something_else() {
         let example = missed.get(what).map_or("", String::as_str);
         println!("{what}: {noticed} of {all} noticed {example}");
     }
-    for (what, [noticed, all]) in seen {
-        assert!(noticed > 0 || all < 3 || ONLY_THE_CHECKER_SEES.contains(&what), "{what}: never noticed");
+    assert!(seen.len() > 30, "kinds of changes: {seen:?}");
+    for (what, [noticed, _]) in seen {
+        assert!(noticed > 0 || ONLY_THE_CHECKER_SEES.contains(&what), "{what}: never noticed");
     }
 }
