@@ -7,6 +7,7 @@
 
 pub mod cpu;
 pub mod ptx;
+#[doc(hidden)]
 pub mod simulate;
 pub mod tileir;
 
