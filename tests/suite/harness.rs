@@ -70,17 +70,17 @@ const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "exten
 /// `CUTLET_SCHEDULES` says.
 fn is_simulated(name: &str) -> bool {
     let wish: Option<u64> = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
-    let begins = |part: &&str| name.starts_with(part);
+    let begins = |part: &&str| name.starts_with(*part);
     let every = match wish {
         Some(every) => every,
-        None if STREAMED.iter().any(|part| begins(part)) => 8,
+        None if STREAMED.iter().any(begins) => 8,
         None => 32,
     };
     // By the name, so that a part of the tests is a part of these.
     let hash = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    !NOT_SIMULATED.iter().any(|part| begins(part)) && (hash >> 17).is_multiple_of(every.max(1))
+    !NOT_SIMULATED.iter().any(begins) && (hash >> 17).is_multiple_of(every.max(1))
 }
 
 /// Orders of a simulation: the extremes, and one by chance, of this number.
