@@ -70,10 +70,10 @@ const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "exten
 /// `CUTLET_SCHEDULES` says.
 fn is_simulated(name: &str) -> bool {
     let wish: Option<u64> = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
-    let begins = |part: &&str| name.starts_with(part);
+    let begins = |part: &&str| name.starts_with(*part);
     let every = match wish {
         Some(every) => every,
-        None if STREAMED.iter().any(&begins) => 8,
+        None if STREAMED.iter().any(begins) => 8,
         None => 32,
     };
     // By the name, so that a part of the tests is a part of these.

@@ -30,8 +30,8 @@ pub fn copy(
     let inside = |axis: usize, place: i64| (0..array.extents[axis] as i64).contains(&place);
     for row in 0..rows {
         let (mut rest, mut address, mut is_inside) = (row, array.address, true);
-        for (axis, &first) in coordinates.iter().enumerate().take(array.rank).skip(1) {
-            let place = first + (rest % array.boxes[axis] as usize) as i64;
+        for (axis, &start) in coordinates.iter().enumerate().take(array.rank).skip(1) {
+            let place = start + (rest % array.boxes[axis] as usize) as i64;
             rest /= array.boxes[axis] as usize;
             is_inside &= inside(axis, place);
             address = address.wrapping_add((place as u64).wrapping_mul(array.strides[axis - 1]));
