@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail, ensure};
 use cutlet as ct;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
-use cutlet::backend::ptx::{CompileOptions, rewritten};
-use cutlet::backend::simulate::Simulation;
+use cutlet::backend::ptx::rewritten;
 use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
@@ -22,9 +21,10 @@ use cutlet::{Device, DeviceArray, Target};
 
 use crate::data::format_of;
 use crate::format::{Format, Real, Round};
-use crate::ptxas::{self, Demand};
+use crate::ptxas::{self, Demand, is_too_small};
 use crate::runner::{Completion, Trial};
 use crate::sample::one_in;
+use crate::schedules;
 use crate::sums;
 use crate::tileiras;
 
@@ -54,38 +54,6 @@ pub enum Stage {
     Rewritten,
     /// What it makes of it, step by step, for old machines and for new ones, in several orders. The interpreter has to leave the same memory.
     Scheduled,
-}
-
-/// Machines that schedules are simulated for: with copies ahead, and with streams.
-const SIMULATED: [Target; 2] = [Target::SM_80, Target::SM_90A];
-
-/// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator goes through, of what a
-/// launch refuses, and those that launch by themselves.
-const NOT_SIMULATED: [&str; 6] = ["print", "grid/", "example/", "whole/", "compared/", "require/"];
-
-/// Tests whose schedules have agents and stages.
-const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "extents_product/"];
-
-/// Are the schedules of this test run? Of those that stream one of so many is, and one of four times as many of all others: 8, or what
-/// `CUTLET_SCHEDULES` says.
-fn is_simulated(name: &str) -> bool {
-    let wish: Option<u64> = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
-    let begins = |part: &&str| name.starts_with(*part);
-    let every = match wish {
-        Some(every) => every,
-        None if STREAMED.iter().any(begins) => 8,
-        None => 32,
-    };
-    // By the name, so that a part of the tests is a part of these.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    !NOT_SIMULATED.iter().any(begins) && (hash >> 17).is_multiple_of(every.max(1))
-}
-
-/// Orders of a simulation: the extremes, and one by chance, of this number.
-fn orders(number: u64) -> [u64; 4] {
-    [0, 1, 2, 3 + number]
 }
 
 impl Session {
@@ -205,7 +173,7 @@ impl Session {
                     }
                     Stage::Scheduled => {
                         optimize(&mut module);
-                        simulate(&module, hints, grid, &words, &memory)
+                        schedules::simulate(&module, hints, to_blocks(grid)?, &words, &memory)
                     }
                 }
             }
@@ -292,36 +260,10 @@ fn words_and_memory(given: &dyn AnyArgs) -> (Vec<u64>, Memory) {
 /// Verifies a module and runs it on the cpu back end.
 fn interpret_module(module: &Module, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
-    Ok(Program::compile(module)?.run(blocks(grid)?, words, memory, &RunOptions::default())?)
+    Ok(Program::compile(module)?.run(to_blocks(grid)?, words, memory, &RunOptions::default())?)
 }
 
-/// Runs the schedules of a module from the same memory, each in several orders; the memory is left as the last one leaves it.
-fn simulate(module: &Module, hints: ct::Hints, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
-    verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
-    let (extents, before) = (blocks(grid)?, Simulation::contents(memory));
-    let mut options = CompileOptions::default();
-    (options.num_warps, options.occupancy, options.stages) = (hints.num_warps, hints.occupancy, hints.stages);
-    (options.num_ctas, options.code_limit, options.tma) = (hints.num_ctas, hints.code_limit, module.globals.is_empty());
-    let (repeatable, number) = (Simulation::is_repeatable(module)?, module.num_ops());
-    for at in 0..SIMULATED.len() {
-        let target = SIMULATED[(at + number) % SIMULATED.len()];
-        let orders = orders(number as u64);
-        let outcome = Simulation::of(module, target, &options, words, &mut |simulation| {
-            // Only for a target that runs the kernel: else what the other one has left is looked at.
-            Simulation::restore(memory, &before);
-            simulation.check(extents, words, memory, &orders)
-        });
-        match outcome {
-            Err(error) if is_too_small(target, &error) => {}
-            // What is done twice would be seen twice.
-            outcome if !repeatable => return Ok(outcome?),
-            outcome => outcome?,
-        }
-    }
-    Ok(())
-}
-
-fn blocks(grid: &[usize]) -> Result<[u32; 3]> {
+fn to_blocks(grid: &[usize]) -> Result<[u32; 3]> {
     let mut blocks = [1; 3];
     for (to, &n) in blocks.iter_mut().zip(grid) {
         *to = u32::try_from(n)?;
@@ -332,7 +274,7 @@ fn blocks(grid: &[usize]) -> Result<[u32; 3]> {
 /// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
 /// if not.
 fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
-    let extents = blocks(grid)?;
+    let extents = to_blocks(grid)?;
     let guarded;
     let code = match code.fits(extents, words) {
         true => code,
@@ -568,7 +510,7 @@ impl Suite {
                 trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
             }
-            if is_simulated(&name) {
+            if schedules::are_simulated(&name) {
                 trials.push(trial("cpu_schedule", Some(Session::Interpret(Stage::Scheduled))));
             }
             let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
@@ -604,13 +546,6 @@ impl Suite {
         }
         trials
     }
-}
-
-/// Does a kernel need more shared memory for operands than this target has? Tiles of tests are for targets that have most.
-fn is_too_small(target: Target, error: &cutlet::Error) -> bool {
-    let cutlet::Error::Unsupported(problems) = error else { return false };
-    let room = |p: &cutlet::Diagnostic| p.message.contains("bytes of shared memory are needed for operands");
-    target.arch < 90 && problems.iter().all(room)
 }
 
 /// A test for every target, which only compiles and compares the sums of what it compiled.

@@ -1,16 +1,12 @@
 //! The user's lines in the code: every instruction at the line that it comes from, and the same instructions as without.
 //! Levels of optimisation: the same values.
 
-use std::path::Path;
-use std::process::Command;
-
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
 use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite};
 use crate::ptxas;
-use crate::temporary::TemporaryFolder;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
@@ -69,23 +65,12 @@ fn in_text(ptx: &str) -> Result<Lined> {
 /// Instructions of machine code and their lines, as the assembler's tables say; `None` without a disassembler. The same
 /// instructions as of the text without lines.
 fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
-    let Some(ptxas) = ptxas::find() else { return Ok(None) };
-    let nvdisasm = ptxas.with_file_name("nvdisasm");
-    if !nvdisasm.is_file() {
-        return Ok(None);
-    }
-    let folder = TemporaryFolder::new()?;
-    let disassembled = |text: &str, with: &str, how: &[&str]| {
-        let (source, cubin) = (folder.path().join("code.ptx"), folder.path().join("code.cubin"));
-        std::fs::write(&source, text)?;
-        let arch = format!("-arch={target}");
-        said(ptxas, &[&arch, with, "-o", path(&cubin)?, path(&source)?])?;
-        said(&nvdisasm, &[how, &[path(&cubin)?]].concat())
-    };
-    let plain = disassembled(&without_lines(ptx), "-O3", &["-c"])?;
-    ensure!(plain == disassembled(ptx, "-lineinfo", &["-c"])?, "lines change the machine code");
+    let disassembled = |text: &str, option: &str, how: &[&str]| ptxas::disassembled(text, target, option, how);
+    let Some(plain) = disassembled(&without_lines(ptx), "-O3", &["-c"])? else { return Ok(None) };
+    ensure!(Some(plain) == disassembled(ptx, "-lineinfo", &["-c"])?, "lines change the machine code");
+    let Some(text) = disassembled(ptx, "-lineinfo", &["-c", "-g"])? else { return Ok(None) };
     let (mut lined, mut here) = (Vec::new(), 0);
-    for line in disassembled(ptx, "-lineinfo", &["-c", "-g"])?.lines().map(str::trim) {
+    for line in text.lines().map(str::trim) {
         if let Some((_, place)) = line.split_once("//## File \"") {
             let (file, number) = place.split_once("\", line ").context("a line")?;
             here = if file.ends_with("lines.rs") { number.parse()? } else { 0 };
@@ -94,16 +79,6 @@ fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
         }
     }
     Ok(Some(lined))
-}
-
-fn path(path: &Path) -> Result<&str> {
-    path.to_str().context("a path of characters")
-}
-
-fn said(program: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(arguments).output()?;
-    ensure!(output.status.success(), "{}: {}", program.display(), String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// All instructions with this part in them come from these lines, and from each of them some do.
@@ -175,14 +150,10 @@ fn levels(session: Session) -> Result<()> {
         let ones = vec![f16::ONE; 128 * 128];
         let (a, b) = (session.array(&ones, [128, 128])?, session.array(&ones, [128, 128])?);
         let mut c = session.unwritten::<f32, 2>([128, 128])?;
-        match (session, hints.opt_level, ptxas::find()) {
-            (Session::Assemble(target, _), Some(level), Some(ptxas)) => {
+        match (session, hints.opt_level) {
+            (Session::Assemble(target, _), Some(level)) => {
                 let ptx = ct::Launch::new(1).hints(hints).code_ptx(multiply, (&a, &b, &mut c), target)?;
-                let folder = TemporaryFolder::new()?;
-                let source = folder.path().join("kernel.ptx");
-                std::fs::write(&source, ptx)?;
-                let (arch, level) = (format!("-arch={target}"), format!("-O{level}"));
-                said(ptxas, &[&arch, &level, "-o", "/dev/null", path(&source)?])?;
+                ptxas::machine_code(&ptx, &target.to_string(), &format!("-O{level}"))?;
             }
             _ if session.only_compiles() => {}
             _ => {

@@ -75,6 +75,7 @@ mod runner;
 #[path = "../../src/sample.rs"]
 mod sample;
 mod scan;
+mod schedules;
 mod scratch;
 mod shape;
 mod sort;
@@ -153,6 +154,7 @@ fn main() -> ExitCode {
     harness::watch();
     if !sums::wanted() {
         trials.extend(random::trials());
+        trials.push(philox::instructions());
         trials.push(Trial::new("reference::formats", || format::self_check().map(|()| Completion::Completed)));
     }
     let status = runner::run(trials);

@@ -6,6 +6,8 @@ use cutlet::dtype::DType;
 use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite, Want, ravel};
+use crate::ptxas;
+use crate::runner::{Completion, Trial};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
@@ -19,6 +21,36 @@ pub fn register(suite: &mut Suite) {
         ($($name:ident)+) => { $(suite.test(concat!("philox/floats/", stringify!($name)), floats::<$name>);)+ };
     }
     each!(f64 f32 f16 bf16);
+}
+
+/// How many instructions a number takes on sm_90: what decides how fast arrays are filled with them.
+pub fn instructions() -> Trial {
+    fn count(code: cutlet::Result<String>) -> Result<Option<f64>> {
+        // Four warps write a tile of 2048.
+        const NUMBERS: f64 = 16.0;
+        let listing = ptxas::disassembled(&code?, "sm_90a", "-O3", &["-c"])?;
+        Ok(listing.map(|text| {
+            let instructions = text.lines().filter_map(|line| line.split_once("*/ "));
+            instructions.filter(|(_, instruction)| !instruction.trim().starts_with("NOP")).count() as f64 / NUMBERS
+        }))
+    }
+    Trial::new("sm_90a::philox/instructions", || {
+        macro_rules! counted {
+            ($($name:ident $most:literal)+) => {$({
+                let kernel = |y: ArrayMut<f32, 1>, seed: Scalar<u64>| {
+                    y.store(ct::bid(0), ct::Philox::new(seed, 0).$name::<f32, 1>(ct::bid(0), [2048]));
+                };
+                let args = (ct::ArraySpec::<f32, 1>::new([1 << 27]).mutable(), 42u64);
+                let Some(count) = count(ct::code_ptx(kernel, args, ct::Target::SM_90A))? else {
+                    return Ok(Completion::Skipped("no ptxas, or no nvdisasm".into()));
+                };
+                println!("{}: {count:.1} instructions a number on sm_90a", stringify!($name));
+                ensure!(count <= $most, "{}: {count:.1} instructions a number", stringify!($name));
+            })+};
+        }
+        counted!(normal 30.5 exponential 28.0 uniform 16.5);
+        Ok(Completion::Completed)
+    })
 }
 
 /// The generator on the host: ten rounds over counter and key.

@@ -7,8 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
 use anyhow::{Context, Result, bail, ensure};
+use cutlet::Target;
 
 use crate::sums;
+use crate::temporary::TemporaryFolder;
 
 /// The assembler: `CUTLET_PTXAS`, else the one that `scripts/tools` installs, else the one on `PATH`.
 pub fn find() -> Option<&'static Path> {
@@ -72,6 +74,51 @@ pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     let spills = log.lines().flat_map(spilled_bytes).any(|bytes| bytes > 0);
     ensure!(demand != Demand::NoSpills || !spills, "spills for {target}:\n{log}");
     Ok(())
+}
+
+/// Does a kernel need more shared memory for operands than this target has? Tiles of tests are for targets that have most.
+pub fn is_too_small(target: Target, error: &cutlet::Error) -> bool {
+    let cutlet::Error::Unsupported(problems) = error else { return false };
+    let room = |p: &cutlet::Diagnostic| p.message.contains("bytes of shared memory are needed for operands");
+    target.arch < 90 && problems.iter().all(room)
+}
+
+/// What `nvdisasm` says of machine code, asked in this way, where it lies beside the assembler; made of PTX with this option.
+///
+/// # Errors
+/// What one of the two said instead.
+pub fn disassembled(ptx: &str, target: &str, option: &str, how: &[&str]) -> Result<Option<String>> {
+    let Some(nvdisasm) = find().map(|ptxas| ptxas.with_file_name("nvdisasm")).filter(|tool| tool.is_file()) else {
+        return Ok(None);
+    };
+    let Some(folder) = machine_code(ptx, target, option)? else { return Ok(None) };
+    said(&nvdisasm, &[how, &[path(&folder.path().join(CUBIN))?]].concat()).map(Some)
+}
+
+/// What machine code is called in its folder.
+const CUBIN: &str = "code.cubin";
+
+/// A folder with the machine code that the assembler makes of PTX with this option.
+///
+/// # Errors
+/// What the assembler said instead.
+pub fn machine_code(ptx: &str, target: &str, option: &str) -> Result<Option<TemporaryFolder>> {
+    let Some(ptxas) = find() else { return Ok(None) };
+    let folder = TemporaryFolder::new()?;
+    let source = folder.path().join("code.ptx");
+    std::fs::write(&source, ptx)?;
+    said(ptxas, &[&format!("-arch={target}"), option, "-o", path(&folder.path().join(CUBIN))?, path(&source)?])?;
+    Ok(Some(folder))
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str().context("a path of characters")
+}
+
+fn said(program: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(arguments).output()?;
+    ensure!(output.status.success(), "{}: {}", program.display(), String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// "N bytes stack frame, 0 bytes spill stores, 0 bytes spill loads".

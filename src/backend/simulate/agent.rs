@@ -291,7 +291,7 @@ impl<'a> Agent<'a> {
     pub fn fetched(&self, value: Value) -> Option<OpId> {
         let load = self.kernel.context.load_behind(value)?;
         let in_ring = self.kernel.channel_of(load).is_some();
-        let ahead = self.ahead.get(&load).is_some_and(|_| !self.is_own(load));
+        let ahead = self.ahead.contains_key(&load) && !self.is_own(load);
         (in_ring || ahead).then_some(load)
     }
 

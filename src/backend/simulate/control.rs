@@ -44,8 +44,7 @@ impl<'a> Agent<'a> {
     fn may_carry(&self, orbits: Option<&[Orbit]>, (number, value): (u64, Value), position: usize) -> bool {
         let Some(orbits) = orbits else { return true };
         let Some(flight) = self.flights.iter().find(|flight| flight.number == number) else { return false };
-        let ops: Vec<OpId> = flight.ops.clone();
-        let sums = self.kernel.context.results_of(&ops);
+        let sums = self.kernel.context.results_of(&flight.ops);
         let of_flight = orbits.iter().filter(|orbit| orbit.product == flight.last);
         let mut carried = of_flight.flat_map(|orbit| orbit.carried.iter().zip(&sums));
         carried.any(|(&carried, &sum)| carried == position && sum == value)

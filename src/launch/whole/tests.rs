@@ -106,7 +106,9 @@ fn levels(tiles: usize) {
 
 #[test]
 fn levels_of_look_back() {
-    [1, 32, 33, 1024, 2080].into_iter().take(6 - one_in(2)).for_each(levels);
+    // The longest one, unless a sample will do.
+    let lines = [1, 32, 33, 1024, 2080];
+    lines[..lines.len() + 1 - one_in(2)].iter().copied().for_each(levels);
 }
 
 /// The same by Tile IR, with relaxed loads, in loops, of what other blocks write.

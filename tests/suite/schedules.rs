@@ -1,0 +1,61 @@
+//! Which tests have the schedules of their kernels simulated, for which targets, and in which orders.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use anyhow::{Result, anyhow};
+use cutlet::Target;
+use cutlet::backend::Hints;
+use cutlet::backend::cpu::Memory;
+use cutlet::backend::ptx::CompileOptions;
+use cutlet::backend::simulate::Simulation;
+use cutlet::ir::{Module, verify};
+
+use crate::ptxas::is_too_small;
+
+/// With copies ahead, and with streams.
+const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
+
+/// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator goes through, of what a
+/// launch refuses, and those that launch by themselves.
+const LEFT_OUT: [&str; 6] = ["print", "grid/", "example/", "whole/", "compared/", "require/"];
+
+/// Tests whose schedules have agents and stages.
+const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "extents_product/"];
+
+/// Are the schedules of this test run? `CUTLET_SCHEDULES` says of every how many tests they are; unasked it is every eighth of
+/// those that stream, and every 32nd of the others.
+pub fn are_simulated(name: &str) -> bool {
+    let wish: Option<u64> = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let begins = |part: &&str| name.starts_with(*part);
+    let every = wish.unwrap_or(if STREAMED.iter().any(begins) { 8 } else { 32 });
+    // By the name, so that a part of the tests is a part of these.
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    !LEFT_OUT.iter().any(begins) && hasher.finish().is_multiple_of(every.max(1))
+}
+
+/// Runs the schedules of a module from the same memory, in the extreme orders and one by chance; the memory is left as the
+/// last one leaves it.
+pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], memory: &Memory) -> Result<()> {
+    verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
+    let before = Simulation::contents(memory);
+    let mut options = CompileOptions::default();
+    (options.num_warps, options.occupancy, options.stages) = (hints.num_warps, hints.occupancy, hints.stages);
+    (options.num_ctas, options.code_limit, options.tma) = (hints.num_ctas, hints.code_limit, module.globals.is_empty());
+    let (repeatable, number) = (Simulation::is_repeatable(module)?, module.num_ops());
+    for at in 0..TARGETS.len() {
+        let target = TARGETS[(at + number) % TARGETS.len()];
+        let outcome = Simulation::of(module, target, &options, words, &mut |simulation| {
+            // Only for a target that runs the kernel: else what the other one has left is looked at.
+            Simulation::restore(memory, &before);
+            simulation.check(grid, words, memory, &[0, 1, 2, 3 + number as u64])
+        });
+        match outcome {
+            Err(error) if is_too_small(target, &error) => {}
+            // What is done twice would be seen twice.
+            outcome if !repeatable => return Ok(outcome?),
+            outcome => outcome?,
+        }
+    }
+    Ok(())
+}
