@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cutlet as ct;
-use cutlet::element::MmaInput;
+use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
@@ -18,6 +18,8 @@ pub fn register(suite: &mut Suite) {
     each!(products: f16 f32);
     each!(wide_products: f16 bf16 f8e4m3fn);
     suite.test("extents/uneven_bytes", uneven_bytes);
+    suite.test("extents/bytes_at_eights", bytes_at_eights);
+    each!(turned_pieces: f16 tf32);
     suite.test("extents/batches", batches);
 }
 
@@ -109,6 +111,59 @@ fn uneven_bytes(session: Session) -> Result<()> {
                 Want::exactly(sums[i * n + j] + most)
             })?;
         }
+    }
+    Ok(())
+}
+
+/// Products of bytes whose terms begin at multiples of 8 of them, where the copy engine has no boxes.
+fn bytes_at_eights(session: Session) -> Result<()> {
+    fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
+        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<i32, 2>([m, n]), |step, sum| {
+            ct::mma(a.load((ct::bid(0), step), [m, k]), b.load((ct::bid(1), step), [n, k]).transpose(), sum)
+        });
+        y.store((ct::bid(0), ct::bid(1)), sum);
+    }
+    let [m, n, k] = [128, 64, 160];
+    let data = [random::<i8>(1, m * k, Spread::Any), random::<i8>(2, n * k, Spread::Any)];
+    let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [n, k])?);
+    for tile in [[128, 64, 40], [64, 32, 24], [64, 64, 48]] {
+        let mut y = session.unwritten::<i32, 2>([m, n])?;
+        session.launch(kernel, [m / tile[0], n / tile[1]], (&a, &b, &mut y, Constant(tile)))?;
+        session.check(&format!("{tile:?}"), &y, &|[i, j]| {
+            let term = |p: usize| i32::from(data[0][i * k + p]) * i32::from(data[1][j * k + p]);
+            Want::exactly((0..k).map(term).sum::<i32>())
+        })?;
+    }
+    Ok(())
+}
+
+/// A product that is cut into one of many rows and one of few, which is computed turned: they want the same right operand in
+/// different forms.
+fn turned_pieces<T: MmaInput<T, f32>>(session: Session) -> Result<()>
+where
+    f32: CastTo<T>,
+{
+    fn kernel<T: MmaInput<T, f32>>(a: Array<f32, 2>, b: Array<f32, 2>, y: ArrayMut<f32, 2>, [m, n, k]: [usize; 3])
+    where
+        f32: CastTo<T>,
+    {
+        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+            let (left, right) = (a.load((ct::bid(0), step), [m, k]), b.load((step, ct::bid(1)), [k, n]));
+            ct::mma((-left).cast::<T>(), right.cast::<T>(), sum)
+        });
+        y.store((ct::bid(0), ct::bid(1)), sum);
+    }
+    let [m, n, k] = [192, 160, 24];
+    let (data, want) = factors::<f32>([m, n, k]);
+    let a = session.array(&data[0], [m, k])?;
+    let rows: Vec<f32> = (0..n * k).map(|at| data[1][at % n * k + at / n]).collect();
+    let b = session.array(&rows, [k, n])?;
+    for (warps, tile) in [(16, [192, 128, 8]), (16, [192, 128, 16]), (8, [96, 128, 16])] {
+        let mut y = session.unwritten::<f32, 2>([m, n])?;
+        let hints = ct::Hints::new().num_warps(warps);
+        let grid = [m / tile[0], n.div_ceil(tile[1])];
+        session.launch_with(hints, kernel::<T>, grid, (&a, &b, &mut y, Constant(tile)))?;
+        session.check(&format!("{warps} warps, {tile:?}"), &y, &|[i, j]| Want::exactly(-want[i * n + j]))?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ const CHUNK: usize = 16;
 /// What is outside of the array is zero.
 ///
 /// # Errors
-/// The array has no map, or the box does not fit.
+/// The array has no map, or the box does not fit or begins where none may.
 pub fn copy(
     map: &TensorMap,
     coordinates: &[i64],
@@ -24,6 +24,12 @@ pub fn copy(
 ) -> Result<u32, Fault> {
     let array = map.resolve(params).ok_or_else(|| broken("an array is streamed that has no map"))?;
     let element = map.element.bytes() as usize;
+    if (coordinates[0] * element as i64).rem_euclid(CHUNK as i64) != 0 {
+        return Err(broken(format_args!(
+            "a box begins at element {}, which is no multiple of 16 bytes",
+            coordinates[0]
+        )));
+    }
     let span = map.swizzle.span().map_or(0, |span| span as usize);
     let width = array.boxes[0] as usize;
     let rows: usize = array.boxes[1..array.rank].iter().map(|&extent| extent as usize).product();

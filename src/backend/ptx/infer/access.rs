@@ -84,6 +84,11 @@ impl ViewShape {
         self.starts[axis] >= self.least_vector() as u64
     }
 
+    /// Largest power of two that is known to divide the position along `axis` of a tile's first element.
+    pub fn start_divisor(&self, axis: usize) -> u64 {
+        self.starts[axis]
+    }
+
     /// Do tiles lie side by side, so that each element belongs to one place in one tile?
     pub fn is_partition(&self) -> bool {
         self.sparse.is_none() && self.tile == self.steps

@@ -139,7 +139,7 @@ impl Lowering<'_> {
         if !moves && run >= tile.row_bytes() {
             return None;
         }
-        let map = self.context.tma_store_map(view, &tile.boxes, tile.swizzle)?;
+        let map = self.context.tma_store_map((view, op.group(2)), &tile.boxes, tile.swizzle)?;
         let writes = tile.writes(&layout)?;
         let root = module.base(view);
         Some(BoxStore { map, layout, elem: shape.elem, axes, tile, writes, root, by_warp: None })
@@ -193,8 +193,9 @@ impl Lowering<'_> {
             let size = store.elem.storage_bits() as usize / 8;
             let Some(tile) = BoxedTile::of_warps(&store.layout, &store.axes, size).filter(|_| alone) else { continue };
             let Some(writes) = tile.writes(&store.layout) else { continue };
-            let view = self.module.op(id).group(1)[0];
-            let Some(map) = self.context.tma_store_map(view, &tile.boxes, tile.swizzle) else { continue };
+            let op = self.module.op(id);
+            let at = (op.group(1)[0], op.group(2));
+            let Some(map) = self.context.tma_store_map(at, &tile.boxes, tile.swizzle) else { continue };
             let warps = self.context.inference.num_warps as u32;
             let room = self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * ALIGN) / warps;
             let Some(mut parts) = fitting(&tile, room, SMALL_PART / warps) else { continue };

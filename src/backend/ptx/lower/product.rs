@@ -1,7 +1,5 @@
 //! Matrix products: operands into shared memory (or straight from registers), accumulator in place.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile, vector};
@@ -73,9 +71,6 @@ impl Brought {
     }
 }
 
-/// Operands on their way, by value and whether they are left ones: several products may have one.
-type Operands = HashMap<(Value, bool), Brought>;
-
 impl Lowering<'_> {
     /// Products that are issued together.
     pub fn products(&mut self, Multiply { ops: members, issue, gives }: &Multiply) -> Lowered {
@@ -87,14 +82,11 @@ impl Lowering<'_> {
         }
         let plan = |id: &OpId| self.context.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
-        let mut operands = Operands::new();
-        for (&id, plan) in members.iter().zip(&plans) {
-            let [a, b, _] = module.op(id).operands[..] else { return Err("a product has three operands".to_owned()) };
-            for (value, plan, is_left) in [(a, &plan.a, true), (b, &plan.b, false)] {
-                if let Entry::Vacant(place) = operands.entry((value, is_left)) {
-                    place.insert(self.bring(value, plan)?);
-                }
-            }
+        let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
+        let wanted: Vec<(Value, bool, OperandPlan)> = self.context.operands_of(members).into_iter().map(own).collect();
+        let mut operands: Vec<Brought> = Vec::new();
+        for (value, _, plan) in &wanted {
+            operands.push(self.bring(*value, plan)?);
         }
         if !self.shared.let_go() {
             let free = self.shared.free();
@@ -120,9 +112,15 @@ impl Lowering<'_> {
             .iter()
             .map(|&Issue { op: member, widens }| {
                 let [a, b, acc] = [0, 1, 2].map(|position| module.op(members[member]).operands[position]);
-                let (left, right) = (operands[&(a, true)].source(), operands[&(b, false)].source());
+                let source = |value: Value, is_left: bool, plan: &OperandPlan| {
+                    let is_it =
+                        |it: &(Value, bool, OperandPlan)| (it.0, it.1) == (value, is_left) && it.2.is_same(plan);
+                    operands[wanted.iter().position(is_it).expect("an operand of the products")].source()
+                };
+                let plan = &plans[member];
+                let (left, right) = (source(a, true, &plan.a), source(b, false, &plan.b));
                 let accumulate = !self.context.is_zero(acc);
-                Part { plan: &plans[member], left, right, acc: &registers[member], accumulate, widens }
+                Part { plan, left, right, acc: &registers[member], accumulate, widens }
             })
             .collect();
         let thread = self.b.special(Special::TidX);
@@ -157,9 +155,9 @@ impl Lowering<'_> {
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.
-    fn meet_at(&mut self, operands: &mut Operands, asynchronous: bool) {
+    fn meet_at(&mut self, operands: &mut [Brought], asynchronous: bool) {
         let shared = |brought: &Brought| if let Brought::Shared(buffer) = brought { Some(*buffer) } else { None };
-        let mut buffers: Vec<Buffer> = operands.values().filter_map(shared).collect();
+        let mut buffers: Vec<Buffer> = operands.iter().filter_map(shared).collect();
         buffers.sort_unstable_by_key(|buffer| buffer.offset);
         if asynchronous && !buffers.is_empty() {
             // Each thread's fence comes before the threads meet: a meeting before it proves nothing to the tensor cores.
@@ -174,8 +172,8 @@ impl Lowering<'_> {
         for &buffer in &buffers {
             self.shared.read(buffer);
         }
-        let mut brought: Vec<&mut Brought> = operands.values_mut().collect();
-        brought.sort_unstable_by_key(|brought| shared(brought).map(|buffer| buffer.offset));
+        let mut brought: Vec<&mut Brought> = operands.iter_mut().collect();
+        brought.sort_by_key(|brought| shared(brought).map(|buffer| buffer.offset));
         for brought in brought {
             if let Brought::Shared(buffer) = brought {
                 let base = self.b.reg(Operand::Smem, RegClass::B32);

@@ -12,7 +12,7 @@ use crate::backend::ptx::emit::Param;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{CvtMods, Operand, Reg, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::box_order;
+use crate::backend::ptx::schedule::{box_order, whole_indices};
 use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, TensorMap};
 use crate::dtype::DType;
 use crate::ir::Value;
@@ -44,20 +44,23 @@ impl Lowering<'_> {
         let mut coords = Vec::new();
         for axis in box_order(indices.len(), fastest) {
             let (step, tile) = (partition.steps[axis], partition.tile[axis]);
-            let index = self.near_index(indices[axis], step, tile)?;
+            // An index that replaces another one is the index of a tile that may be a box's, too.
+            let whole = if axis == fastest { whole_indices(step, shape.elem.storage_bits() / 8) } else { 1 };
+            let index = self.near_index(indices[axis], (step, tile), whole)?;
             let start = self.b.mul(Ty::S32, index, step);
             coords.push(self.b.add(Ty::S32, start, offsets[axis]));
         }
         Ok(coords)
     }
 
-    /// A tile index as 32 bits; one far outside is replaced by one not so far outside. Tiles have `tile`
-    /// elements and start every `step`.
-    fn near_index(&mut self, index: Value, step: i64, tile: i64) -> Lowered<Operand> {
+    /// A tile index as 32 bits; one far outside is replaced by one not so far outside, a multiple of `whole`. Tiles have
+    /// `tile` elements and start every `step`.
+    fn near_index(&mut self, index: Value, (step, tile): (i64, i64), whole: i64) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
         let range = self.context.inference.facts.range(index);
         // The last index before the array, and the first one behind the longest array.
         let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
+        let (least, most) = (least.div_euclid(whole) * whole, (most + whole - 1).div_euclid(whole) * whole);
         let operand = self.scalar(index)?;
         let mut operand = repr::sign_extended(&mut self.b, dtype, operand);
         let ty = match dtype {
@@ -124,19 +127,56 @@ mod tests {
     fn promised_alignment_makes_a_map() {
         let module = matrix(true).finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
-            let map = lowering.context.tma_map(views[0], &[128, 64], Swizzle::B128, false).unwrap();
+            let map = lowering.context.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, false).unwrap();
             let param = |index| Number::Param { index, bytes: 4 };
             assert_eq!((map.base, map.element), (0, MapElement::U16));
             assert_eq!(map.dims[0], Dim { extent: param(2), stride: Number::Constant(1), boxed: 64 });
             assert_eq!(map.dims[1], Dim { extent: param(1), stride: param(3), boxed: 128 });
             // The same array under another order of its dimensions: the same map.
-            let transposed = lowering.context.tma_map(views[1], &[64, 128], Swizzle::B128, false).unwrap();
+            let transposed = lowering.context.tma_map((views[1], &[]), &[64, 128], Swizzle::B128, false).unwrap();
             assert_eq!(transposed, map);
             // Boxes that the hardware does not have, and a type that is not f32.
-            assert!(lowering.context.tma_map(views[0], &[128, 128], Swizzle::B128, false).is_none());
-            assert!(lowering.context.tma_map(views[0], &[512, 64], Swizzle::B128, false).is_none());
-            assert!(lowering.context.tma_map(views[0], &[128, 64], Swizzle::B128, true).is_none());
+            assert!(lowering.context.tma_map((views[0], &[]), &[128, 128], Swizzle::B128, false).is_none());
+            assert!(lowering.context.tma_map((views[0], &[]), &[512, 64], Swizzle::B128, false).is_none());
+            assert!(lowering.context.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, true).is_none());
         });
+    }
+
+    #[test]
+    fn boxes_begin_at_multiples_of_sixteen_bytes() {
+        let has_map = |dtype, columns, step| {
+            let mut k = Kernel::new("k");
+            let array = k.array(dtype, 2, true);
+            let [row, column, _] = k.bids()[..] else { panic!() };
+            let step = k.index(step);
+            let column = k.op(Opcode::MulI, &[column, step]);
+            k.partition(&array, &[128, columns], &[0, 1]);
+            let module = k.finish();
+            with_views(&module, Target::SM_90A, true, |lowering, views| {
+                lowering.context.tma_map((views[0], &[row, column]), &[128, 16], Swizzle::None, false).is_some()
+            })
+        };
+        assert!(has_map(DType::F16, 40, 1), "80 bytes");
+        assert!(has_map(DType::I8, 48, 1));
+        assert!(!has_map(DType::I8, 40, 1));
+        assert!(!has_map(DType::F32, 6, 1), "24 bytes");
+        assert!(has_map(DType::I8, 40, 2), "every second tile");
+        assert_eq!(
+            [(40, 1), (48, 1), (40, 2), (6, 4), (5, 8)].map(|(step, bytes)| whole_indices(step, bytes)),
+            [2, 1, 1, 2, 2]
+        );
+        // An index far outside is replaced by one that is a multiple, too.
+        let mut k = Kernel::new("k");
+        let array = k.array(DType::F16, 2, true);
+        let [first, second, _] = k.bids()[..] else { panic!() };
+        let view = k.partition(&array, &[128, 64], &[0, 1]);
+        k.load(view, &[first, second]);
+        let text = with_views(&k.finish(), Target::SM_90A, true, |lowering, _| {
+            lowering.near_index(first, (40, 40), 2).unwrap();
+            emit::module(Target::SM_90A, &[], std::slice::from_ref(lowering.b.function()))
+        });
+        let most = (MAX_EXTENT as i64 / 40 + 1 + 1) / 2 * 2;
+        assert!(text.contains(&format!(", {most};")), "{text}");
     }
 
     #[test]
@@ -144,7 +184,7 @@ mod tests {
         let map = |aligned, target, tma| {
             let module = matrix(aligned).finish();
             with_views(&module, target, tma, |lowering, views| {
-                lowering.context.tma_map(views[0], &[128, 64], Swizzle::B128, false)
+                lowering.context.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, false)
             })
         };
         assert!(map(true, Target::SM_90A, true).is_some());
@@ -164,8 +204,8 @@ mod tests {
         k.b.simple(Opcode::MakePartitionView, &[array.view], vec![], ty);
         let module = k.finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
-            assert!(lowering.context.tma_map(views[0], &[64, 32], Swizzle::B128, false).is_none());
-            assert!(lowering.context.tma_store_map(views[0], &[64, 32], Swizzle::B128).is_some());
+            assert!(lowering.context.tma_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_none());
+            assert!(lowering.context.tma_store_map((views[0], &[]), &[64, 32], Swizzle::B128).is_some());
         });
     }
 
@@ -180,7 +220,7 @@ mod tests {
         let module = k.finish();
         let text = with_views(&module, Target::SM_90A, true, |lowering, views| {
             assert_eq!(views, [plain, transposed]);
-            let map = lowering.context.tma_map(plain, &[128, 64], Swizzle::B128, false).unwrap();
+            let map = lowering.context.tma_map((plain, &[]), &[128, 64], Swizzle::B128, false).unwrap();
             let coords = lowering.tma_coords(plain, &[row, column], &[0, 0]).unwrap();
             let further = lowering.tma_coords(transposed, &[column, row], &[0, 64]).unwrap();
             for coords in [coords, further] {

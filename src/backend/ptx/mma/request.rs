@@ -62,6 +62,19 @@ pub struct OperandPlan {
     pub rounds: bool,
 }
 
+impl OperandPlan {
+    /// Is an operand that was brought for the one plan there for the other one, too?
+    pub fn is_same(&self, other: &OperandPlan) -> bool {
+        let registers = match (&self.registers, &other.registers) {
+            (Some(here), Some(there)) => here.is_same(there),
+            (None, None) => true,
+            _ => false,
+        };
+        let form = |plan: &OperandPlan| (plan.dtype, plan.align, plan.panels, plan.rounds);
+        registers && self.shared == other.shared && form(self) == form(other)
+    }
+}
+
 /// An operand in shared memory as panels: rows of `span` swizzled bytes, panel after panel along the
 /// contiguous axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

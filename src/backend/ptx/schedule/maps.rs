@@ -2,8 +2,9 @@
 //!
 //! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that the launch can describe it) and
 //! what the launch promises about it is enough for every array of that form: the address and all strides
-//! but one are multiples of 16 bytes, the other one is 1. What only the numbers of a launch decide
-//! (an extent of 0, say) is for the launch, which has another kernel for it.
+//! but one are multiples of 16 bytes, the other one is 1. A box begins at a multiple of 16 bytes, too: another coordinate along
+//! the contiguous dimension is an illegal instruction. What only the numbers of a launch decide (an extent of 0, say) is for the
+//! launch, which has another kernel for it.
 //!
 //! A box in shared memory has the contiguous dimension innermost; the others follow in the order of the
 //! tile, later ones first.
@@ -14,24 +15,37 @@ use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElem
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, Value};
 
+/// Most elements from one tile that begins at a multiple of 16 bytes to the next.
+const MOST_STEP: i64 = 1 << 24;
 /// First architecture with the engine.
 const FIRST_ARCH: u32 = 90;
 
 impl Context<'_> {
-    /// The map through which boxes of the tiles of this view are loaded, if it qualifies. `boxes`: extents in
+    /// The map through which boxes of the tile of this view at `index` are loaded, if it qualifies. `boxes`: extents in
     /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
-    pub fn tma_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
+    pub fn tma_map(
+        &self,
+        (view, index): (Value, &[Value]),
+        boxes: &[i64],
+        swizzle: Swizzle,
+        round_tf32: bool,
+    ) -> Option<TensorMap> {
         let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(view) else {
             return None;
         };
         matches!(padding, None | Some(Padding::Zero)).then_some(())?;
-        self.map_of(view, boxes, swizzle, round_tf32)
+        self.map_of((view, index), boxes, swizzle, round_tf32)
     }
 
     /// As [`Context::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
     /// 16 bytes, also where the array ends within one.
-    pub fn tma_store_map(&self, view: Value, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
-        let map = self.map_of(view, boxes, swizzle, false)?;
+    pub fn tma_store_map(
+        &self,
+        (view, index): (Value, &[Value]),
+        boxes: &[i64],
+        swizzle: Swizzle,
+    ) -> Option<TensorMap> {
+        let map = self.map_of((view, index), boxes, swizzle, false)?;
         // Each element belongs to one place in one tile: stores of other warps do not meet it.
         let shape = ViewShape::of(self.module, view)?;
         if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
@@ -42,22 +56,34 @@ impl Context<'_> {
         whole.is_multiple_of(GRAIN).then_some(map)
     }
 
-    fn map_of(&self, view: Value, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
+    fn map_of(
+        &self,
+        (view, index): (Value, &[Value]),
+        boxes: &[i64],
+        swizzle: Swizzle,
+        round_tf32: bool,
+    ) -> Option<TensorMap> {
         let module = self.module;
         if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
             return None;
         }
-        let shape = ViewShape::of(module, view).filter(|shape| shape.sparse.is_none())?;
+        let facts = &self.inference.facts;
+        let shape = ViewShape::at(module, facts, view, index).filter(|shape| shape.sparse.is_none())?;
         let element = map_element(shape.elem, round_tf32)?;
+        let fastest = contiguous_axis(module, &shape)?;
+        let aligned = (shape.start_divisor(fastest).min(GRAIN) * u64::from(element.bytes())).is_multiple_of(GRAIN);
+        if !aligned || whole_indices(shape.steps[fastest], element.bytes()) * shape.steps[fastest] > MOST_STEP {
+            return None;
+        }
         let base = module.op(shape.tensor).group(0)[0];
-        if shape.tile.len() > MAX_RANK || !self.inference.facts.divisor(base).is_multiple_of(GRAIN) {
+        if shape.tile.len() > MAX_RANK || !facts.divisor(base).is_multiple_of(GRAIN) {
             return None;
         }
         let mut dims = Vec::new();
-        for axis in box_order(shape.tile.len(), contiguous_axis(module, &shape)?) {
+        for axis in box_order(shape.tile.len(), fastest) {
             let dim = shape.dim_map[axis];
             let stride = self.number(shape.stride(module, dim))?;
-            let aligned = shape.stride_divisor(module, &self.inference.facts, dim) * u64::from(element.bytes());
+            let aligned = shape.stride_divisor(module, facts, dim) * u64::from(element.bytes());
             if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
                 return None;
             }
@@ -93,6 +119,12 @@ impl Context<'_> {
         let index = self.module.block(entry.body).args.iter().position(|&arg| arg == value)?;
         Some(index as u32)
     }
+}
+
+/// Tiles begin every `step` elements of so many bytes: at how many indices in a row one begins at a multiple of 16 bytes.
+pub fn whole_indices(step: i64, bytes: u32) -> i64 {
+    let grain = GRAIN as i64 / i64::from(bytes);
+    grain / grain.min(1 << step.trailing_zeros().min(4))
 }
 
 /// The tile's dimensions in the order of a box in shared memory, innermost first.

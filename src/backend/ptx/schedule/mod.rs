@@ -57,7 +57,7 @@ pub use budget::PRODUCER_REGISTERS;
 pub use context::Context;
 pub use data::{Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
 pub use forms::is_computed_where_used;
-pub use maps::box_order;
+pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
 pub use room::{PRINT_BYTES, PRINTED_PART};
 pub use streams::{Box, Channel, RingPlan, Roles, Streamed};

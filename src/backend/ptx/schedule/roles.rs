@@ -265,7 +265,7 @@ impl Context<'_> {
             64 => Swizzle::B64,
             _ => Swizzle::B32,
         };
-        let map = self.tma_map(view, &extents, swizzle, feed.rounded)?;
+        let map = self.tma_map((view, op.group(1)), &extents, swizzle, feed.rounded)?;
         let mut boxes = Vec::new();
         for panel in 0..panels {
             for part in 0..count / high {

@@ -1,7 +1,5 @@
 //! Room in shared memory beside stages: what operands and layout changes take.
 
-use std::collections::HashSet;
-
 use super::Context;
 use crate::backend::ptx::infer::{Source, stored};
 use crate::backend::ptx::mma::OperandPlan;
@@ -79,18 +77,29 @@ impl Context<'_> {
     /// Bytes of shared memory of the operands of products that are issued together, but for those that are there or need
     /// none.
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
-        let mut seen = HashSet::new();
-        let mut bytes = 0;
+        let wanted = self.operands_of(members).into_iter();
+        let brought = wanted.filter(|&(value, _, plan)| !is_there(value) && !self.comes_in_registers(value, plan));
+        brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(ALIGN) as u32).sum()
+    }
+
+    /// The operands of products that are issued together, which of them are left ones, and how they are brought. A value that
+    /// several products want in the same form is one operand; one product may want it in another form than the next, if it is
+    /// computed turned.
+    pub fn operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
+        let mut all: Vec<(Value, bool, &OperandPlan)> = Vec::new();
         for &id in members {
             let Some(Ok(plan)) = self.inference.products.get(&id) else { continue };
             let operands = &self.module.op(id).operands;
-            for (&operand, (plan, is_left)) in operands.iter().zip([(&plan.a, true), (&plan.b, false)]) {
-                if !is_there(operand) && seen.insert((operand, is_left)) && !self.comes_in_registers(operand, plan) {
-                    bytes += plan.shared.bytes().next_multiple_of(ALIGN) as u32;
+            for (&value, (plan, is_left)) in operands.iter().zip([(&plan.a, true), (&plan.b, false)]) {
+                let known = |&(other, left, form): &(Value, bool, &OperandPlan)| {
+                    (other, left) == (value, is_left) && form.is_same(plan)
+                };
+                if !all.iter().any(known) {
+                    all.push((value, is_left, plan));
                 }
             }
         }
-        bytes
+        all
     }
 
     /// Does an operand need no shared memory?
