@@ -1,6 +1,6 @@
 //! Products of tiles whose extents are sums of two or three powers of two.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
@@ -20,6 +20,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/uneven_bytes", uneven_bytes);
     suite.test("extents/bytes_at_eights", bytes_at_eights);
     each!(turned_pieces: f16 tf32);
+    suite.test("extents/second_stages", second_stages);
     suite.test("extents/batches", batches);
 }
 
@@ -163,7 +164,40 @@ where
         let hints = ct::Hints::new().num_warps(warps);
         let grid = [m / tile[0], n.div_ceil(tile[1])];
         session.launch_with(hints, kernel::<T>, grid, (&a, &b, &mut y, Constant(tile)))?;
-        session.check(&format!("{warps} warps, {tile:?}"), &y, &|[i, j]| Want::exactly(-want[i * n + j]))?;
+        session.check(&format!("{warps} warps, {tile:?}"), &y, &|[i, j]| Want::exactly(0.0 - want[i * n + j]))?;
+    }
+    Ok(())
+}
+
+/// Two products of which the second needs the first, of tiles of which two fit besides that which all need only if the store of
+/// the result has half the room that it would take.
+fn second_stages(session: Session) -> Result<()> {
+    type Arrays = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
+    fn kernel((q, k, v): Arrays, y: ArrayMut<f32, 2>) {
+        let q = q.load((ct::bid(0), 0), [128, 128]);
+        let sum = ct::for_each(..k.num_tiles(0, [176, 128]), ct::zeros::<f32, 2>([128, 128]), |j, sum| {
+            let [k, v] = [k, v].map(|x| x.load((j, 0), [176, 128]));
+            let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([128, 176]));
+            ct::mma((scores * 0.25).cast::<f16>(), v, sum)
+        });
+        y.store((ct::bid(0), 0), sum);
+    }
+    let [rows, keys, dim] = [256, 500, 128];
+    let (data, scores) = factors::<f16>([rows, keys, dim]);
+    let values = random::<f16>(3, keys * dim, Spread::Whole(4));
+    let (q, k) = (session.array(&data[0], [rows, dim])?, session.array(&data[1], [keys, dim])?);
+    let (v, mut y) = (session.array(&values, [keys, dim])?, session.unwritten::<f32, 2>([rows, dim])?);
+    session.launch(kernel, [rows / 128], ((&q, &k, &v), &mut y))?;
+    session.check("sums", &y, &|[i, j]| {
+        let term = |key: usize| f64::from(scores[i * keys + key]) * 0.25 * values[key * dim + j].to_f64();
+        Want::exactly((0..keys).map(term).sum::<f64>() as f32)
+    })?;
+    if let Session::Assemble(ct::Target::SM_90A, _) = session {
+        let text = ct::code_schedule(kernel, ((&q, &k, &v), &mut y), ct::Target::SM_90A)?;
+        let stages = |line: &str| line.strip_prefix("ring ")?.split_once(": ")?.1.split_once(' ')?.0.parse().ok();
+        let stages: Vec<u32> = text.lines().filter_map(stages).collect();
+        ensure!(stages == [1, 2, 2] && text.contains("send"), "{stages:?} stages: {text}");
+        ensure!(text.contains("younger 1"), "no product runs on beside what follows the other one: {text}");
     }
     Ok(())
 }

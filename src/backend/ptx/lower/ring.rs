@@ -15,7 +15,7 @@ use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
+use crate::backend::ptx::schedule::{Acts, BLOCKS, CONVERSION_BYTES, PRODUCER_REGISTERS, RingPlan, Roles};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -107,7 +107,8 @@ impl Lowering<'_> {
             ring.barriers = next;
             next += plan.stages * BARRIER_BYTES;
         }
-        let others = self.context.other_shared_bytes(body, &|load| roles.members.contains_key(&load), false);
+        let others =
+            self.context.other_shared_bytes(body, &|load| roles.members.contains_key(&load), false, CONVERSION_BYTES);
         self.place_box_stores(Some(others));
         self.compare_ways(body, &roles)?;
         self.init_barriers(&rings, &roles, warps);

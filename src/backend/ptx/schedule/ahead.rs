@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 
 use super::Context;
+use super::room::CONVERSION_BYTES;
 use super::streams::Roles;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
@@ -132,7 +133,7 @@ impl Context<'_> {
         }
         self.in_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
-        let others = self.other_shared_bytes(body, &copied, true) as usize;
+        let others = self.other_shared_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
         let room = (self.room_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
         let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));

@@ -59,6 +59,6 @@ pub use data::{Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, 
 pub use forms::is_computed_where_used;
 pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
-pub use room::{PRINT_BYTES, PRINTED_PART};
+pub use room::{CONVERSION_BYTES, PRINT_BYTES, PRINTED_PART};
 pub use streams::{Box, Channel, RingPlan, Roles, Streamed};
 pub use touch::{Touch, Written, is_unknown};

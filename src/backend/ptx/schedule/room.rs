@@ -8,8 +8,10 @@ use crate::layout::{Conversion, Layout};
 
 /// Alignment of an operand: a whole swizzle pattern.
 const ALIGN: usize = 1024;
-/// Shared memory that is left for layout changes, if there are any.
-const CONVERSION_BYTES: u32 = 32 << 10;
+/// Shared memory that is left for layout changes and for stores by the copy engine, if there are any; and the least, where it is
+/// that or a loop that waits for each of its tiles.
+pub const CONVERSION_BYTES: u32 = 32 << 10;
+pub const LEAST_CONVERSION_BYTES: u32 = 16 << 10;
 /// Elements of a part of a large tile that is printed.
 pub const PRINTED_PART: usize = 512;
 /// Shared memory that printing needs.
@@ -17,8 +19,8 @@ pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
 
 impl Context<'_> {
     /// Shared memory for operands that are not fetched ahead and for layout changes, perhaps also for stores by the
-    /// copy engine.
-    pub fn other_shared_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool) -> u32 {
+    /// copy engine: so many for the last two at most.
+    pub fn other_shared_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
         let module = self.module;
         let mut operands = 0;
         let mut converts = 0;
@@ -53,7 +55,7 @@ impl Context<'_> {
             }
         });
         let blocks = self.options.occupancy.unwrap_or(1).max(1);
-        operands + converts.min(CONVERSION_BYTES / (blocks * blocks))
+        operands + converts.min(most / (blocks * blocks))
     }
 
     /// Shared memory that brings a value to another layout, at its best.

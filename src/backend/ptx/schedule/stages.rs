@@ -1,6 +1,7 @@
 //! Rings: which channels share one, and how many stages each has.
 
 use super::Context;
+use super::room::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
 use super::streams::{Channel, Repeats, RingPlan, Roles};
 use super::structure::Structure;
 use crate::backend::ptx::shared::SharedMemory;
@@ -32,18 +33,23 @@ impl Context<'_> {
         shared: &SharedMemory,
     ) -> bool {
         let streamed = |load| roles.members.contains_key(&load);
-        let rest = self.other_shared_bytes(body, &streamed, true) + SLACK_BYTES;
-        let Some(room) = self.room_for_stages(shared).checked_sub(rest) else { return false };
+        let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| {
+            let rest = self.other_shared_bytes(body, &streamed, true, most) + SLACK_BYTES;
+            self.room_for_stages(shared).checked_sub(rest)
+        });
         self.share_rings(roles, structure);
         for ring in &mut roles.rings {
             ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
         }
-        if used_bytes(&roles.rings) > room {
-            roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
-        }
-        if used_bytes(&roles.rings) > room {
-            return false;
-        }
+        let fits = |room: &&Option<u32>| room.is_some_and(|room| used_bytes(&roles.rings) <= room);
+        let room = match rooms.iter().find(fits) {
+            Some(room) => *room,
+            None => {
+                roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
+                rooms[0]
+            }
+        };
+        let Some(room) = room.filter(|&room| used_bytes(&roles.rings) <= room) else { return false };
         let wanted: Vec<u32> = (0..roles.rings.len()).map(|ring| self.stages_of_ring(roles, ring)).collect();
         for (repeats, limit) in [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, 2), (Repeats::Inner, u32::MAX)] {
             let mut grown = true;
