@@ -7,6 +7,7 @@
 
 pub mod cpu;
 pub mod ptx;
+#[cfg(any(test, feature = "_suite"))]
 #[doc(hidden)]
 pub mod simulate;
 pub mod tileir;

@@ -16,7 +16,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash as Sha256;
 
 /// First bytes of a file; the digit is the version of the format.
 const MAGIC: &[u8; 8] = b"cutlet\x001";
@@ -38,7 +38,7 @@ impl ContentKey {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        ContentKey(hash.finalize().into())
+        ContentKey(hash.finalize())
     }
 
     /// In hexadecimal digits.

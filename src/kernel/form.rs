@@ -4,7 +4,7 @@ use std::any::{Any, type_name};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash as Sha256;
 
 /// What the launch knows about an array and compiles in.
 ///
@@ -75,7 +75,7 @@ impl ArgForm {
         value.hash(&mut stable);
         ArgForm::Constant {
             ty: without_paths(type_name::<X>()),
-            hash: stable.0.finalize().into(),
+            hash: stable.0.finalize(),
             text: shown(value).unwrap_or_default(),
         }
     }

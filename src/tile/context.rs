@@ -156,7 +156,7 @@ pub fn is_tracing() -> bool {
 pub(crate) fn can_launch() -> bool {
     match DEPTH.get() {
         0 => true,
-        depth => depth < MOST_TRACES && rayon::current_thread_index().is_some(),
+        depth => depth < MOST_TRACES && rayon_core::current_thread_index().is_some(),
     }
 }
 

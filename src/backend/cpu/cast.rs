@@ -14,7 +14,7 @@ use crate::ir::{Rounding, Sign};
 
 /// Wider or narrower integers.
 pub(super) fn int_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
-    int::write(to, int::read(from, sign, x).into_iter())
+    int::write(to, &int::read(from, sign, x))
 }
 
 pub(super) fn int_to_float(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
@@ -40,9 +40,9 @@ pub(super) fn float_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Wor
     match sign {
         Sign::Signed => {
             let (low, high) = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
-            int::write(to, values.iter().map(|&v| (v as i64).clamp(low, high) as u64))
+            int::write(to, &map(&values, |v| (v as i64).clamp(low, high) as u64))
         }
-        Sign::Unsigned => int::write(to, values.iter().map(|&v| (v as u64).min(u64::MAX >> (64 - bits)))),
+        Sign::Unsigned => int::write(to, &map(&values, |v| (v as u64).min(u64::MAX >> (64 - bits)))),
     }
 }
 

@@ -207,7 +207,10 @@ impl<'p> Machine<'p> {
                 self.put(op, words)
             }
             O::Iota => {
-                let words = int::write(self.module().dtype(op.results[0]), 0..self.count(op.results[0]) as u64);
+                let words = int::write(
+                    self.module().dtype(op.results[0]),
+                    &Vec::from_iter(0..self.count(op.results[0]) as u64),
+                );
                 self.put(op, words)
             }
             O::Broadcast => {
@@ -400,7 +403,7 @@ impl<'p> Machine<'p> {
 
     fn put_ints(&mut self, op: &Op, numbers: &[i64]) {
         for (&result, &number) in op.results.iter().zip(numbers) {
-            let words = int::write(self.module().dtype(result), std::iter::once(number as u64));
+            let words = int::write(self.module().dtype(result), &[number as u64]);
             self.set(result, Val::tile(words));
         }
     }

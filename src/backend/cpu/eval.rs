@@ -246,6 +246,7 @@ impl<'p> Machine<'p> {
         }
     }
 
+    #[cfg(any(test, feature = "_suite"))]
     pub fn get(&self, value: Value) -> &Val {
         &self.frame[value.index()]
     }
@@ -329,7 +330,7 @@ impl<'p> Machine<'p> {
 
     /// The counter of a `for` with this number.
     pub fn counter_of(&self, op: &Op, number: i128) -> Val {
-        Val::tile(int::write(self.module().dtype(op.operands[0]), std::iter::once(number as u64)))
+        Val::tile(int::write(self.module().dtype(op.operands[0]), &[number as u64]))
     }
 
     pub fn run_for(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {

@@ -70,8 +70,12 @@ pub(super) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
 
 /// Bit patterns, one an element, as a list of the type's width.
 pub(super) fn from_patterns(dtype: DType, patterns: impl Iterator<Item = u64>) -> Words {
+    words_of(dtype, patterns.collect())
+}
+
+fn words_of(dtype: DType, patterns: Vec<u64>) -> Words {
     use super::value::{Width, with_width};
-    with_width!(Width::of(dtype), W => W::list(patterns.map(W::from_u64).collect()))
+    with_width!(Width::of(dtype), W => W::list(map(&patterns, W::from_u64)))
 }
 
 fn double(values: Vec<f64>) -> Words {

@@ -2,7 +2,7 @@
 //!
 //! Signed reading extends the sign (a true i1 is -1), unsigned reading extends with zeros.
 
-use super::value::{Word, Words, map, zip};
+use super::value::{Width, Word, Words, map};
 use crate::dtype::DType;
 use crate::ir::{CmpPred, Sign};
 
@@ -95,47 +95,86 @@ pub(super) fn read_one(dtype: DType, sign: Sign, words: &Words, index: usize) ->
 }
 
 /// The low bits of 64-bit integers as elements.
-pub(super) fn write(dtype: DType, values: impl Iterator<Item = u64>) -> Words {
-    with_int!(dtype, K => Word::list(values.map(K::cut).collect()))
+pub(super) fn write(dtype: DType, values: &[u64]) -> Words {
+    let mut words = Words::with_capacity(Width::of(dtype), values.len());
+    extend(&mut words, dtype, values);
+    words
 }
 
-/// An op of one operand.
+/// An op of one operand, which is read as signed.
 pub(super) fn unary(dtype: DType, x: &Words, f: impl Fn(u64) -> u64) -> Words {
-    with_int!(dtype, K => Word::list(map(<K as Kind>::Word::of(x), |a| K::cut(f(K::signed(a))))))
+    in_parts(dtype, Sign::Signed, dtype, [x, x], &|a, _| a.iter_mut().for_each(|a| *a = f(*a)))
 }
 
 /// An op of two operands that reads both by `sign`.
-pub(super) fn binary(dtype: DType, sign: Sign, [x, y]: [&Words; 2], f: impl Fn(u64, u64) -> u64) -> Words {
-    with_int!(dtype, K => {
-        let (x, y) = (<K as Kind>::Word::of(x), <K as Kind>::Word::of(y));
-        Word::list(match sign {
-            Sign::Signed => zip(x, y, |a, b| K::cut(f(K::signed(a), K::signed(b)))),
-            Sign::Unsigned => zip(x, y, |a, b| K::cut(f(K::unsigned(a), K::unsigned(b)))),
-        })
-    })
+pub(super) fn binary(dtype: DType, sign: Sign, operands: [&Words; 2], f: impl Fn(u64, u64) -> u64) -> Words {
+    in_parts(dtype, sign, dtype, operands, &|a, b| each(a, b, &f))
 }
 
 /// Compares; the answer is 0 or 1 an element.
-pub(super) fn compare(dtype: DType, sign: Sign, pred: CmpPred, [x, y]: [&Words; 2]) -> Words {
-    fn run<K: Kind>(pred: CmpPred, x: &[K::Word], y: &[K::Word], key: impl Fn(K::Word) -> u64) -> Vec<u8> {
-        match pred {
-            CmpPred::Eq => zip(x, y, |a, b| (key(a) == key(b)) as u8),
-            CmpPred::Ne => zip(x, y, |a, b| (key(a) != key(b)) as u8),
-            CmpPred::Lt => zip(x, y, |a, b| (key(a) < key(b)) as u8),
-            CmpPred::Le => zip(x, y, |a, b| (key(a) <= key(b)) as u8),
-            CmpPred::Gt => zip(x, y, |a, b| (key(a) > key(b)) as u8),
-            CmpPred::Ge => zip(x, y, |a, b| (key(a) >= key(b)) as u8),
+pub(super) fn compare(dtype: DType, sign: Sign, pred: CmpPred, operands: [&Words; 2]) -> Words {
+    // Flipping the sign bit makes the signed order the unsigned one.
+    let flip = if sign == Sign::Signed { 1 << 63 } else { 0 };
+    in_parts(dtype, sign, DType::I1, operands, &|a, b| match pred {
+        CmpPred::Eq => each(a, b, |a, b| (a == b) as u64),
+        CmpPred::Ne => each(a, b, |a, b| (a != b) as u64),
+        CmpPred::Lt => each(a, b, |a, b| (a ^ flip < b ^ flip) as u64),
+        CmpPred::Le => each(a, b, |a, b| (a ^ flip <= b ^ flip) as u64),
+        CmpPred::Gt => each(a, b, |a, b| (a ^ flip > b ^ flip) as u64),
+        CmpPred::Ge => each(a, b, |a, b| (a ^ flip >= b ^ flip) as u64),
+    })
+}
+
+fn each(a: &mut [u64], b: &[u64], f: impl Fn(u64, u64) -> u64) {
+    a.iter_mut().zip(b).for_each(|(a, &b)| *a = f(*a, b));
+}
+
+/// How many elements are widened at a time.
+const PART: usize = 64;
+
+/// Widens the operands part by part, has `apply` replace those of the first, and cuts these to the words of `to`.
+///
+/// The loops over words are here, once for each type, and that of an op is over 64-bit integers alone: one for each op and each type
+/// would be hundreds, as slow to compile as a tenth of this crate.
+fn in_parts(from: DType, sign: Sign, to: DType, [x, y]: [&Words; 2], apply: &dyn Fn(&mut [u64], &[u64])) -> Words {
+    let count = match (x.len(), y.len()) {
+        (n, m) if n == m => n,
+        (1, n) | (n, 1) => n,
+        (n, m) => unreachable!("elementwise op on {n} and {m} elements"),
+    };
+    let mut result = Words::with_capacity(Width::of(to), count);
+    let (mut a, mut b) = ([0; PART], [0; PART]);
+    for start in (0..count).step_by(PART) {
+        let num = PART.min(count - start);
+        let (a, b) = (&mut a[..num], &mut b[..num]);
+        widen(from, sign, x, start, a);
+        widen(from, sign, y, start, b);
+        apply(a, b);
+        extend(&mut result, to, a);
+    }
+    result
+}
+
+/// The elements from `start` on as 64-bit integers, or the only one repeated.
+fn widen(dtype: DType, sign: Sign, words: &Words, start: usize, part: &mut [u64]) {
+    fn run<W: Word>(words: &[W], start: usize, part: &mut [u64], widen: impl Fn(W) -> u64) {
+        match words {
+            [word] => part.fill(widen(*word)),
+            _ => part.iter_mut().zip(&words[start..]).for_each(|(wide, &word)| *wide = widen(word)),
         }
     }
-    // Flipping the sign bit makes the unsigned order the signed one.
-    const FLIP: u64 = 1 << 63;
-    Words::W8(with_int!(dtype, K => {
-        let (x, y) = (<K as Kind>::Word::of(x), <K as Kind>::Word::of(y));
+    with_int!(dtype, K => {
+        let words = <K as Kind>::Word::of(words);
         match sign {
-            Sign::Signed => run::<K>(pred, x, y, |w| K::signed(w) ^ FLIP),
-            Sign::Unsigned => run::<K>(pred, x, y, K::unsigned),
+            Sign::Signed => run(words, start, part, K::signed),
+            Sign::Unsigned => run(words, start, part, K::unsigned),
         }
-    }))
+    })
+}
+
+/// Adds the low bits of 64-bit integers to a list of the type's words.
+fn extend(words: &mut Words, dtype: DType, part: &[u64]) {
+    with_int!(dtype, K => <K as Kind>::Word::of_mut(words).extend(part.iter().map(|&bits| K::cut(bits))));
 }
 
 /// Quotient towards zero, down or up; by zero it is 0, and `MIN / -1` wraps.

@@ -80,17 +80,20 @@ impl Memory {
         Some(Span { start: region.base.wrapping_add(offset), bytes: bytes as usize, memory: PhantomData })
     }
 
+    #[cfg(any(test, feature = "_suite"))]
     fn writable(&self) -> impl Iterator<Item = Span<'_>> {
         let span = |region: &Region| Span { start: region.base, bytes: region.bytes, memory: PhantomData };
         self.regions.iter().filter(|region| region.writable).map(span)
     }
 
     /// All that may be written, as it is now.
+    #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn contents(&self) -> Vec<Vec<u8>> {
         self.writable().map(|span| (0..span.bytes).map(|i| span.load(i)).collect()).collect()
     }
 
     /// Makes it what it was.
+    #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn restore(&self, contents: &[Vec<u8>]) {
         for (span, bytes) in self.writable().zip(contents) {
             bytes.iter().enumerate().for_each(|(i, &byte)| span.store(i, byte));
@@ -101,6 +104,7 @@ impl Memory {
     ///
     /// # Errors
     /// They are not all of one region.
+    #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), String> {
         let bytes = to.len() as u64;
         let span = self.find(address, bytes, false).ok_or_else(|| self.explain(address, bytes, false))?;

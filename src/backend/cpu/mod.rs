@@ -29,6 +29,7 @@ mod doubtful;
 mod eval;
 mod exact;
 mod float;
+#[cfg(any(test, feature = "_suite"))]
 mod frame;
 mod global;
 mod int;
@@ -54,6 +55,7 @@ use std::time::Instant;
 
 pub use check::Checks;
 pub(crate) use eval::Fault;
+#[cfg(any(test, feature = "_suite"))]
 pub(crate) use frame::{Frame, Held, LoopTurns};
 pub use memory::Memory;
 pub(crate) use pool::num_threads;

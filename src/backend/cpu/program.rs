@@ -74,6 +74,7 @@ impl Program {
     }
 
     /// The same program for [`Frame`](super::Frame)s, whose ops come in any order.
+    #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn in_any_order(mut self) -> Program {
         if let Some(code) = Arc::get_mut(&mut self.0) {
             code.liveness = Liveness::of_any_order(&code.module);
@@ -83,6 +84,7 @@ impl Program {
 
     /// Is what a run leaves the same whenever it begins with the same memory and its blocks come in order? Not if one may wait for
     /// what another one writes, or if memory beside that of the launch may be written.
+    #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn is_repeatable(&self) -> bool {
         !self.0.waits() && self.0.foreign.is_empty()
     }

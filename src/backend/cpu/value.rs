@@ -134,6 +134,11 @@ impl Words {
         with_width!(width, W => W::list(vec![W::from_u64(bits); count]))
     }
 
+    /// An empty list with room for so many words.
+    pub fn with_capacity(width: Width, count: usize) -> Words {
+        with_width!(width, W => W::list(Vec::with_capacity(count)))
+    }
+
     pub fn from_data(width: Width, data: &ConstData, count: usize) -> Words {
         match data {
             ConstData::Splat(bits) => Words::splat(width, *bits, count),

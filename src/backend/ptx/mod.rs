@@ -43,16 +43,17 @@ mod whole_product;
 
 pub use assertion::{Assertion, NoteField, note_words};
 pub use emit::global_symbol;
+#[cfg(any(test, feature = "_suite"))]
 pub(crate) use infer::{ViewShape, contiguous_axis};
+#[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::CompileOptions;
 
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{BlockId, Entry, Module, OpId};
+use crate::ir::{Entry, Module, OpId};
 use crate::pass;
 use crate::target::Target;
 use remarks::CodeRemarks;
-use schedule::{Context, Schedule};
 use tensor_map::TensorMap;
 
 /// Where the bytes of one kernel parameter come from at launch.
@@ -129,12 +130,13 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
 }
 
 /// A schedule, and what it is of.
+#[cfg(any(test, feature = "_suite"))]
 pub(crate) struct Scheduled<'a> {
     /// The kernel as it is lowered.
-    pub context: &'a Context<'a>,
+    pub context: &'a schedule::Context<'a>,
     /// Its entry.
-    pub body: BlockId,
-    pub schedule: &'a Schedule,
+    pub body: crate::ir::BlockId,
+    pub schedule: &'a schedule::Schedule,
     /// The maps that it takes.
     pub maps: Vec<TensorMap>,
 }
@@ -144,6 +146,7 @@ pub(crate) struct Scheduled<'a> {
 ///
 /// # Errors
 /// As [`compile`].
+#[cfg(any(test, feature = "_suite"))]
 pub(crate) fn with_schedule<T>(
     module: &Module,
     target: Target,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash as Sha256;
 
 use super::entry::BundledKernel;
 use super::wire::{Read, Reader, Writer};
@@ -105,7 +105,7 @@ impl Bundle {
         let mut to = Writer(MAGIC.to_vec());
         to.text(VERSION);
         to.list(&self.kernels, |to, kernel| kernel.write(to));
-        let sum = Sha256::digest(&to.0);
+        let sum = Sha256::hash(&to.0);
         to.0.extend(sum);
         to.0
     }
@@ -192,7 +192,7 @@ fn checked(bytes: &[u8]) -> Read<&[u8]> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("it does not begin as one")?;
     let body = rest.len().checked_sub(CHECKSUM_BYTES).ok_or("it ends too early")?;
     let (whole, sum) = bytes.split_at(MAGIC.len() + body);
-    if *Sha256::digest(whole) != *sum {
+    if Sha256::hash(whole) != *sum {
         return Err("its bytes were changed: the checksum is another one".into());
     }
     Ok(&rest[..body])

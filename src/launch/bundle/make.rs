@@ -1,9 +1,9 @@
 //! Making a bundle: tracing now, code for every target on all cores at the end.
 
 use std::fmt;
-use std::sync::Mutex;
-
-use rayon::prelude::*;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use super::entry::BundledKernel;
 use super::file::Bundle;
@@ -223,11 +223,7 @@ impl Bundler {
     pub fn finish(&self) -> Result<Bundle> {
         let all: Vec<(usize, Target)> =
             (0..self.jobs.len()).flat_map(|job| self.targets.iter().map(move |&target| (job, target))).collect();
-        let images: Vec<Image> = all
-            .par_iter()
-            .map(|&(job, target)| image(&self.jobs[job], target, self.machine_code))
-            .collect::<Result<_>>()?;
-        let mut images = images.into_iter();
+        let mut images = self.images(&all)?.into_iter();
         let kernels = self.jobs.iter().cloned().map(|Job { name, forms, hints, module, required }| BundledKernel {
             name,
             forms,
@@ -238,6 +234,23 @@ impl Bundler {
             loaded: Mutex::default(),
         });
         Ok(Bundle { kernels: kernels.collect() })
+    }
+
+    /// The code of each job for the target beside it, made by as many threads as the machine has.
+    fn images(&self, all: &[(usize, Target)]) -> Result<Vec<Image>> {
+        let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(all.len());
+        let next = AtomicUsize::new(0);
+        let images: Vec<OnceLock<Result<Image>>> = all.iter().map(|_| OnceLock::new()).collect();
+        let work = || {
+            while let Some((&(job, target), place)) = {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                all.get(at).zip(images.get(at))
+            } {
+                place.get_or_init(|| image(&self.jobs[job], target, self.machine_code));
+            }
+        };
+        std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+        images.into_iter().map(|image| image.into_inner().expect("each has been made")).collect()
     }
 }
 

@@ -10,7 +10,10 @@ mod library;
 pub mod sys;
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
+
+use libloading::Library;
 
 use sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUkernel,
@@ -45,9 +48,9 @@ macro_rules! driver_table {
                 check_version(version)?;
                 Ok(Driver {
                     $($name: {
-                        // SAFETY: the signature is the one that the driver's header gives for this symbol.
-                        let symbol = unsafe { library.get($symbol.as_bytes()) };
-                        *symbol.map_err(|_| format!("the CUDA driver is too old: it has no {}", $symbol))?
+                        let place = symbol(&library, $symbol)?;
+                        // SAFETY: a function's address, and the signature that the driver's header gives for this symbol.
+                        unsafe { std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($ty),*) -> Status>(place) }
                     },)+
                 })
             }
@@ -65,6 +68,13 @@ macro_rules! driver_table {
             })+
         }
     };
+}
+
+/// Where the driver's library has a function. One for all types of functions: there are many.
+fn symbol(library: &Library, name: &str) -> Result<NonNull<c_void>, String> {
+    // SAFETY: as an address, a symbol of any type may be looked up.
+    let place = unsafe { library.get::<*mut c_void>(name.as_bytes()) }.ok().and_then(|place| NonNull::new(*place));
+    place.ok_or_else(|| format!("the CUDA driver is too old: it has no {name}"))
 }
 
 driver_table! {

@@ -301,6 +301,8 @@ fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u3
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
+/// For who looks at the schedule.
+#[cfg(any(test, feature = "_suite"))]
 impl<'m> Lowering<'m> {
     /// What could not be lowered.
     pub fn problems(&self) -> &[Diagnostic] {

@@ -56,9 +56,12 @@ pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;
 pub use context::Context;
 pub use data::{Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
+#[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
 pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
 pub use room::{CONVERSION_BYTES, PRINT_BYTES, PRINTED_PART};
-pub use streams::{Box, Channel, RingPlan, Roles, Streamed};
+#[cfg(any(test, feature = "_suite"))]
+pub use streams::Channel;
+pub use streams::{Box, RingPlan, Roles, Streamed};
 pub use touch::{Touch, Written, is_unknown};
