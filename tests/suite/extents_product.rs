@@ -20,6 +20,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/uneven_bytes", uneven_bytes);
     suite.test("extents/bytes_at_eights", bytes_at_eights);
     each!(turned_pieces: f16 tf32);
+    suite.test("extents/moved_sums", moved_sums);
     suite.test("extents/second_stages", second_stages);
     suite.test("extents/batches", batches);
 }
@@ -133,6 +134,31 @@ fn bytes_at_eights(session: Session) -> Result<()> {
         session.check(&format!("{tile:?}"), &y, &|[i, j]| {
             let term = |p: usize| i32::from(data[0][i * k + p]) * i32::from(data[1][j * k + p]);
             Want::exactly((0..k).map(term).sum::<i32>())
+        })?;
+    }
+    Ok(())
+}
+
+/// Products of bytes of which a piece needs the sum in other threads than the piece before: it goes through shared memory, where
+/// operands lie, too.
+fn moved_sums(session: Session) -> Result<()> {
+    fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
+        let sum = ct::for_each(..a.num_tiles(0, [k, m]), ct::zeros::<i32, 2>([m, n]), |step, sum| {
+            let (left, right) = (a.load((step, ct::bid(0)), [k, m]), b.load((step, ct::bid(1)), [k, n]));
+            let twice = ct::mma(left.transpose(), right, sum);
+            ct::mma(left.transpose(), right, twice)
+        });
+        y.store((ct::bid(0), ct::bid(1)), sum);
+    }
+    let [m, n, k] = [256, 48, 224];
+    let data = [random::<i8>(1, k * m, Spread::Whole(4)), random::<i8>(2, k * n, Spread::Whole(4))];
+    let (a, b) = (session.array(&data[0], [k, m])?, session.array(&data[1], [k, n])?);
+    for tile in [[256, 32, 112], [128, 48, 80]] {
+        let mut y = session.unwritten::<i32, 2>([m, n])?;
+        session.launch(kernel, [m / tile[0], n.div_ceil(tile[1])], (&a, &b, &mut y, Constant(tile)))?;
+        session.check(&format!("{tile:?}"), &y, &|[i, j]| {
+            let term = |p: usize| i32::from(data[0][p * m + i]) * i32::from(data[1][p * n + j]);
+            Want::exactly(2 * (0..k).map(term).sum::<i32>())
         })?;
     }
     Ok(())

@@ -75,36 +75,31 @@ impl Lowering<'_> {
     /// Products that are issued together.
     pub fn products(&mut self, Multiply { ops: members, issue, gives }: &Multiply) -> Lowered {
         let module = self.module;
+        let plan = |id: &OpId| self.context.inference.products.get(id).cloned().ok_or("the product has no plan")?;
+        let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
+        // Accumulators that go through shared memory do so before operands lie there.
+        let mut registers: Vec<Option<Vec<Reg>>> = Vec::new();
+        for (&id, plan) in members.iter().zip(&plans) {
+            let moves = self.moves_accumulator(id, members, plan);
+            registers.push(if moves { Some(self.accumulator(id, module.op(id).operands[2], plan)?) } else { None });
+        }
         // No operand shall lie over another one.
         let bytes = self.context.operand_bytes(members, &|value| self.is_fetched(value));
         if bytes > 0 && bytes <= self.shared.free() {
             self.shared.begin_run(bytes);
         }
-        let plan = |id: &OpId| self.context.inference.products.get(id).cloned().ok_or("the product has no plan")?;
-        let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
         let wanted: Vec<(Value, bool, OperandPlan)> = self.context.operands_of(members).into_iter().map(own).collect();
         let mut operands: Vec<Brought> = Vec::new();
         for (value, _, plan) in &wanted {
             operands.push(self.bring(*value, plan)?);
         }
+        let registers = self.accumulators(members, &plans, registers)?;
         if !self.shared.let_go() {
             let free = self.shared.free();
             return Err(format!(
                 "{bytes} bytes of shared memory are needed for operands, {free} are there: use smaller tiles"
             ));
-        }
-        let mut registers: Vec<Vec<Reg>> = Vec::new();
-        for (&id, plan) in members.iter().zip(&plans) {
-            let acc = module.op(id).operands[2];
-            let before = members.iter().position(|&other| module.op(other).results[0] == acc);
-            registers.push(match before {
-                Some(before) => registers[before].clone(),
-                None if self.context.is_zero(acc) => {
-                    self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
-                }
-                None => self.accumulator(id, acc, plan)?,
-            });
         }
         self.meet_at(&mut operands, plans[0].is_asynchronous());
         self.come_due();
@@ -244,6 +239,43 @@ impl Lowering<'_> {
         };
         let types = ScalarTypes { operands: &[from], result: to };
         slots.iter().map(|&slot| scalar::lower(&mut self.b, &op, types, &[slot]).map_err(|e| e.0)).collect()
+    }
+
+    /// Does an accumulator have to be moved between threads, by way of shared memory?
+    fn moves_accumulator(&self, id: OpId, members: &[OpId], plan: &MmaPlan) -> bool {
+        let acc = self.module.op(id).operands[2];
+        let made = members.iter().any(|&other| self.module.op(other).results[0] == acc);
+        if made || self.context.is_zero(acc) || self.context.adds_in_place(id) {
+            return false;
+        }
+        let bits = self.module.dtype(acc).storage_bits();
+        let natural = self.context.inference.natural(acc);
+        let conversion = natural.and_then(|layout| Conversion::plan(&layout, &plan.acc, bits, 0));
+        !matches!(conversion, Some(Conversion::Identity | Conversion::Registers(_) | Conversion::Shuffle(_)))
+    }
+
+    /// The registers of all accumulators, of which some are `there`.
+    fn accumulators(
+        &mut self,
+        members: &[OpId],
+        plans: &[MmaPlan],
+        there: Vec<Option<Vec<Reg>>>,
+    ) -> Lowered<Vec<Vec<Reg>>> {
+        let module = self.module;
+        let mut registers: Vec<Vec<Reg>> = Vec::new();
+        for ((&id, plan), there) in members.iter().zip(plans).zip(there) {
+            let acc = module.op(id).operands[2];
+            let before = members.iter().position(|&other| module.op(other).results[0] == acc);
+            registers.push(match (there, before) {
+                (Some(there), _) => there,
+                (None, Some(before)) => registers[before].clone(),
+                (None, None) if self.context.is_zero(acc) => {
+                    self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
+                }
+                (None, None) => self.accumulator(id, acc, plan)?,
+            });
+        }
+        Ok(registers)
     }
 
     /// Registers that hold the accumulator and take the result.
