@@ -1,4 +1,5 @@
-//! Two blocks of a model with candle's operations and with those of cutlet, on the CPU.
+//! Two blocks of a model with candle's operations and with those of cutlet, on the CPU, or with the feature `cuda` on
+//! the first GPU.
 
 #[path = "../examples/transformer/model.rs"]
 mod model;
@@ -8,9 +9,10 @@ use cutlet_candle::Bits;
 use model::{Config, Model, Operations, mask};
 
 fn compare(config: Config, length: usize, bits: Option<Bits>, dtype: DType, tolerance: f32) -> Result<()> {
-    let model = Model::random(config, bits, dtype, &Device::Cpu)?;
-    let x = Tensor::randn(0f32, 1.0, (2, length, config.width), &Device::Cpu)?.to_dtype(dtype)?;
-    let mask = mask(length, dtype, &Device::Cpu)?;
+    let device = Device::cuda_if_available(0)?;
+    let model = Model::random(config, bits, dtype, &device)?;
+    let x = Tensor::randn(0f32, 1.0, (2, length, config.width), &device)?.to_dtype(dtype)?;
+    let mask = mask(length, dtype, &device)?;
     let theirs = model.forward(&x, &mask, Operations::Candle)?.to_dtype(DType::F32)?;
     let ours = model.forward(&x, &mask, Operations::Cutlet)?.to_dtype(DType::F32)?;
     let largest = theirs.abs()?.max_all()?.to_scalar::<f32>()?;

@@ -1,5 +1,5 @@
-//! Each operation beside candle's own, on the CPU: random numbers, odd sizes, tensors as they lie after `transpose`,
-//! `narrow` and `broadcast_as`.
+//! Each operation beside candle's own, on the CPU, or with the feature `cuda` on the first GPU: random numbers, odd sizes,
+//! tensors as they lie after `transpose`, `narrow` and `broadcast_as`.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::ops;
@@ -18,8 +18,12 @@ fn tolerance(dtype: DType) -> f32 {
     }
 }
 
+fn device() -> Result<Device> {
+    Device::cuda_if_available(0)
+}
+
 fn random(shape: &[usize], dtype: DType) -> Result<Tensor> {
-    Tensor::randn(0f32, 1.0, shape, &Device::Cpu)?.to_dtype(dtype)
+    Tensor::randn(0f32, 1.0, shape, &device()?)?.to_dtype(dtype)
 }
 
 fn wide(x: &Tensor) -> Result<Tensor> {
@@ -67,7 +71,7 @@ fn softmax_is_that_of_candle() -> Result<()> {
     let long = (random(&[3, 20000], DType::F32)? * 3.0)?;
     close("long rows", &softmax(&long)?, &ops::softmax_last_dim(&long)?, 1e-5)?;
     // As scores that a mask has hidden.
-    let hidden = Tensor::full(f32::NEG_INFINITY, (3, 8192), &Device::Cpu)?;
+    let hidden = Tensor::full(f32::NEG_INFINITY, (3, 8192), &device()?)?;
     let long = Tensor::cat(&[hidden, long], 1)?;
     close("long rows, hidden", &softmax(&long)?, &ops::softmax_last_dim(&long)?, 1e-5)
 }
@@ -101,7 +105,7 @@ fn plain_attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, causal: bool)
     let mask: Vec<f32> = (0..queries * keys)
         .map(|i| if causal && i % keys > i / keys + keys - queries { f32::NEG_INFINITY } else { 0.0 })
         .collect();
-    let scores = scores.broadcast_add(&Tensor::from_vec(mask, (queries, keys), &Device::Cpu)?)?;
+    let scores = scores.broadcast_add(&Tensor::from_vec(mask, (queries, keys), &device()?)?)?;
     ops::softmax_last_dim(&scores)?.matmul(&repeated(v)?)
 }
 
@@ -163,7 +167,7 @@ fn quantised_products_are_those_of_their_weights() -> Result<()> {
             assert_eq!(quantised.forward(&x)?.dims(), [2, 3, 2, outputs]);
         }
     }
-    let zeros = Tensor::zeros((4, 32), DType::F32, &Device::Cpu)?;
+    let zeros = Tensor::zeros((4, 32), DType::F32, &device()?)?;
     let quantised = QuantizedWeight::quantize(&zeros, Bits::Four, 16, DType::F32)?;
     assert_eq!(quantised.forward(&random(&[1, 32], DType::F32)?)?.to_vec2::<f32>()?, [[0.0; 4]]);
     assert_eq!(quantised.forward(&random(&[0, 32], DType::F32)?)?.dims(), [0, 4]);
@@ -180,7 +184,7 @@ fn what_does_not_fit_is_an_error_with_shapes() -> Result<()> {
     let x = random(&[2, 3, 4, 5], DType::F32)?;
     let text = message(softmax(&x.to_dtype(DType::F64)?));
     assert!(text.contains("F64") && text.contains("cutlet-softmax"), "{text}");
-    assert!(message(softmax(&Tensor::new(1f32, &Device::Cpu)?)).contains("rank 0"));
+    assert!(message(softmax(&Tensor::new(1f32, &device()?)?)).contains("rank 0"));
     let strided = random(&[2, 2, 2, 3, 5], DType::F32)?.permute((3, 1, 4, 0, 2))?;
     let text = message(strided.apply_op1(Softmax));
     assert!(text.contains("[3, 2, 5, 2, 2]") && text.contains("contiguous"), "{text}");
@@ -200,12 +204,12 @@ fn what_does_not_fit_is_an_error_with_shapes() -> Result<()> {
     assert!(message(huge.apply_op3(&huge, &huge, Attention { scale: 1.0, causal: false })).contains("513"));
 
     let op = QuantizedMatmul { outputs: 7, bits: Bits::Four, group: 16 };
-    let (codes, scales) = (Tensor::zeros((5, 16), DType::U32, &Device::Cpu)?, random(&[1, 8], DType::F32)?);
+    let (codes, scales) = (Tensor::zeros((5, 16), DType::U32, &device()?)?, random(&[1, 8], DType::F32)?);
     let text = message(x.apply_op3(&codes, &scales, op));
     assert!(text.contains("[1, 8]") && text.contains("[1, 7]"), "{text}");
     assert!(message(x.apply_op3(&codes, &scales, QuantizedMatmul { group: 10, ..op })).contains("10"));
     assert!(QuantizedWeight::quantize(&scales, Bits::Four, 24, DType::F32).is_err());
-    let large = Tensor::full(1e7f32, (3, 16), &Device::Cpu)?;
+    let large = Tensor::full(1e7f32, (3, 16), &device()?)?;
     assert!(QuantizedWeight::quantize(&large, Bits::Four, 16, DType::F16).is_err());
     assert!(QuantizedWeight::quantize(&(scales / 0.0)?, Bits::Four, 16, DType::F32).is_err());
     Ok(())

@@ -105,7 +105,9 @@ impl Plan {
         let tile = match (rows, size_of::<T>()) {
             (0..=16, _) => [16, 64],
             (17..=64, _) | (_, 4) => [64, 64],
-            (_, _) => [128, 128],
+            (65..=128, _) => [128, 128],
+            // Each weight is unpacked once for so many rows.
+            (_, _) => [256, 128],
         };
         let depth = self.op.group.min(64);
         let extents = ct::Constant(([tile[0], tile[1], depth], self.op.group / depth));
@@ -202,6 +204,7 @@ mod tests {
 
     #[test]
     fn there_is_code_for_gpus() -> ct::Result<()> {
+        generates::<f16, i4>([256, 128, 64])?;
         generates::<f16, i4>([128, 128, 64])?;
         generates::<bf16, i8>([64, 64, 64])?;
         generates::<f16, i4>([16, 64, 64])?;
