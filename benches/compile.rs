@@ -83,7 +83,7 @@ const FORMS: [(&str, Form, [usize; 3]); 10] = [
     ("branches", branches, [100, 1000, 10_000]),
     ("nest", nest, [5, 10, 20]),
     ("reductions", reductions, [10, 100, 1000]),
-    ("functions", functions, [10, 100, 1000]),
+    ("functions", functions, [10, 30, 100]),
 ];
 
 /// Time and length of the text.

@@ -1,12 +1,11 @@
 //! Compiling many kernels before they are launched, on all cores.
 
 use std::fmt;
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::choices::Launch;
+use super::parallel::share;
 use super::specialise::{Prepared, prepare};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
@@ -316,30 +315,20 @@ pub fn compile_all(kernels: Kernels, progress: impl FnMut(Progress<'_>)) -> Ahea
 pub(super) fn compile_each(kernels: Kernels, limit: Option<Duration>, mut progress: impl FnMut(Progress<'_>)) -> Ahead {
     let Kernels { jobs, failed, found, .. } = kernels;
     let mut ahead = Ahead { compiled: 0, found, failed };
-    let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
-    let next = AtomicUsize::new(0);
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..workers {
-            let tell = tell.clone();
-            let (jobs, next) = (&jobs, &next);
-            scope.spawn(move || {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let start = Instant::now();
-                    let prepared = job.prepared.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    let compile = || prepared.map_or(Ok(()), |prepared| prepared.compile(&job.name));
-                    let result = match limit {
-                        Some(limit) => limited(limit, &format!("compiling `{}`", job.name), compile),
-                        None => compile(),
-                    };
-                    // Nobody listens any more if `progress` has panicked.
-                    if tell.send((job.name.as_str(), start.elapsed(), result)).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(tell);
+        let jobs = &jobs;
+        share(scope, jobs.len(), move |at| {
+            let (job, start) = (&jobs[at], Instant::now());
+            let prepared = job.prepared.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let compile = || prepared.map_or(Ok(()), |prepared| prepared.compile(&job.name));
+            let result = match limit {
+                Some(limit) => limited(limit, &format!("compiling `{}`", job.name), compile),
+                None => compile(),
+            };
+            // Nobody listens any more if `progress` has panicked.
+            tell.send((job.name.as_str(), start.elapsed(), result)).is_ok()
+        });
         for (done, (kernel, time, result)) in (1..).zip(told) {
             progress(Progress { done, total: jobs.len(), kernel, time, error: result.as_ref().err() });
             match result {
@@ -353,6 +342,8 @@ pub(super) fn compile_each(kernels: Kernels, limit: Option<Duration>, mut progre
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate as ct;
     use crate::tile::{Array, ArrayMut};

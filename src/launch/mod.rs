@@ -29,6 +29,7 @@ mod global;
 mod grid;
 mod hints;
 mod loaded;
+mod parallel;
 mod params;
 mod profile;
 mod promise;

@@ -122,6 +122,21 @@ mod tests {
     }
 
     #[test]
+    fn boxes_begin_at_multiples_of_sixteen_bytes() {
+        let data = array(40, 72);
+        let mut memory = Memory::new();
+        // SAFETY: the array outlives the memory, and nobody else accesses it.
+        unsafe { memory.add(data.as_ptr() as *mut u8, size_of_val(&data[..]), false) };
+        let brings = |first: i64| {
+            let mut stage = Stage::new(4096);
+            stage.fill(Tile { of: 0, turn: 0 }, 1, 512).unwrap();
+            copy(&map(40, 72), &[first, 0], (&memory, &[data.as_ptr() as u64]), (&mut stage, 0))
+        };
+        assert!(brings(8).is_ok() && brings(-8).is_ok());
+        assert!(brings(4).unwrap_err().message.contains("no multiple of 16 bytes"));
+    }
+
+    #[test]
     fn products_find_what_boxes_bring() {
         let wanted = |[row, column]: [i64; 2]| {
             let place =

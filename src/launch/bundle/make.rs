@@ -1,8 +1,6 @@
 //! Making a bundle: tracing now, code for every target on all cores at the end.
 
 use std::fmt;
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use super::entry::BundledKernel;
@@ -17,6 +15,7 @@ use crate::kernel::{ArgForm, Arguments, ArrivesAs, Call, Kernel, body, name_of};
 use crate::launch::choices::Launch;
 use crate::launch::compile::{Form, optimise_apart};
 use crate::launch::hints::{assembly, check_hints};
+use crate::launch::parallel::share;
 use crate::launch::settle::{machine_code, settled};
 use crate::launch::tileir::assembled;
 use crate::target::Target;
@@ -238,18 +237,12 @@ impl Bundler {
 
     /// The code of each job for the target beside it, made by as many threads as the machine has.
     fn images(&self, all: &[(usize, Target)]) -> Result<Vec<Image>> {
-        let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(all.len());
-        let next = AtomicUsize::new(0);
         let images: Vec<OnceLock<Result<Image>>> = all.iter().map(|_| OnceLock::new()).collect();
-        let work = || {
-            while let Some((&(job, target), place)) = {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                all.get(at).zip(images.get(at))
-            } {
-                place.get_or_init(|| image(&self.jobs[job], target, self.machine_code));
-            }
+        let work = |at: usize| {
+            let (job, target) = all[at];
+            images[at].set(image(&self.jobs[job], target, self.machine_code)).is_ok()
         };
-        std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+        std::thread::scope(|scope| share(scope, all.len(), work));
         images.into_iter().map(|image| image.into_inner().expect("each has been made")).collect()
     }
 }

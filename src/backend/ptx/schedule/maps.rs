@@ -15,39 +15,33 @@ use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElem
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, Value};
 
-/// Most elements from one tile that begins at a multiple of 16 bytes to the next.
+/// Most elements from one tile that begins at a multiple of 16 bytes to the next: with that many, the coordinate of the first such
+/// tile behind the longest array still fits 32 bits.
 const MOST_STEP: i64 = 1 << 24;
+
 /// First architecture with the engine.
 const FIRST_ARCH: u32 = 90;
 
+/// A view, and the index of a tile of it.
+type At<'a> = (Value, &'a [Value]);
+
 impl Context<'_> {
-    /// The map through which boxes of the tile of this view at `index` are loaded, if it qualifies. `boxes`: extents in
+    /// The map through which boxes of the tile of a view at an index are loaded, if it qualifies. `boxes`: extents in
     /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
-    pub fn tma_map(
-        &self,
-        (view, index): (Value, &[Value]),
-        boxes: &[i64],
-        swizzle: Swizzle,
-        round_tf32: bool,
-    ) -> Option<TensorMap> {
-        let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(view) else {
+    pub fn tma_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
+        let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(at.0) else {
             return None;
         };
         matches!(padding, None | Some(Padding::Zero)).then_some(())?;
-        self.map_of((view, index), boxes, swizzle, round_tf32)
+        self.map_of(at, boxes, swizzle, round_tf32)
     }
 
     /// As [`Context::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
     /// 16 bytes, also where the array ends within one.
-    pub fn tma_store_map(
-        &self,
-        (view, index): (Value, &[Value]),
-        boxes: &[i64],
-        swizzle: Swizzle,
-    ) -> Option<TensorMap> {
-        let map = self.map_of((view, index), boxes, swizzle, false)?;
+    pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
+        let map = self.map_of(at, boxes, swizzle, false)?;
         // Each element belongs to one place in one tile: stores of other warps do not meet it.
-        let shape = ViewShape::of(self.module, view)?;
+        let shape = ViewShape::of(self.module, at.0)?;
         if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
             return None;
         }
@@ -56,13 +50,7 @@ impl Context<'_> {
         whole.is_multiple_of(GRAIN).then_some(map)
     }
 
-    fn map_of(
-        &self,
-        (view, index): (Value, &[Value]),
-        boxes: &[i64],
-        swizzle: Swizzle,
-        round_tf32: bool,
-    ) -> Option<TensorMap> {
+    fn map_of(&self, (view, index): At<'_>, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
         let module = self.module;
         if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
             return None;

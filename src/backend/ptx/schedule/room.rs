@@ -8,9 +8,9 @@ use crate::layout::{Conversion, Layout};
 
 /// Alignment of an operand: a whole swizzle pattern.
 const ALIGN: usize = 1024;
-/// Shared memory that is left for layout changes and for stores by the copy engine, if there are any; and the least, where it is
-/// that or a loop that waits for each of its tiles.
+/// Shared memory that is left for layout changes and for stores by the copy engine, if there are any.
 pub const CONVERSION_BYTES: u32 = 32 << 10;
+/// The same where with more of it a loop would wait for each of its tiles.
 pub const LEAST_CONVERSION_BYTES: u32 = 16 << 10;
 /// Elements of a part of a large tile that is printed.
 pub const PRINTED_PART: usize = 512;

@@ -1,0 +1,20 @@
+//! Work that is shared out to threads.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Scope;
+
+/// Starts as many threads as the machine runs at a time, that take the numbers below `count` in turn. A thread ends when there
+/// are no more, or when `work` on its last one was false.
+pub fn share<'s>(scope: &'s Scope<'s, '_>, count: usize, work: impl Fn(usize) -> bool + Clone + Send + 's) {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
+    let next = Arc::new(AtomicUsize::new(0));
+    for _ in 0..workers {
+        let (next, work) = (Arc::clone(&next), work.clone());
+        scope.spawn(move || {
+            let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < count);
+            while take().is_some_and(&work) {}
+        });
+    }
+}
