@@ -252,6 +252,8 @@ const SCOPE: AttrSpec = attr(K::MemScope, "memory_scope");
 const SCOPE_OPT: AttrSpec = attr_opt(K::MemScope, "memory_scope");
 const HINTS_OPT: AttrSpec = attr_opt(K::Hints, "optimization_hints");
 /// Ours, for our own back ends: in no version of the bytecode.
+const OUR_ROUNDING: AttrSpec = AttrSpec { kind: K::Rounding, name: "rounding_mode", optional: true, since: u8::MAX };
+/// Ours, too.
 const OUR_HINTS: AttrSpec = AttrSpec { kind: K::Hints, name: "optimization_hints", optional: true, since: u8::MAX };
 const FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::FlushToZero))];
 const NAN_FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::PropagateNan)), BitAttr(K::Flag(Flag::FlushToZero))];
@@ -321,7 +323,7 @@ ops! {
     CmpI 15 "cmpi" 1 => binary(Class::CmpI) attrs(&[attr(K::CmpPred, "comparison_predicate"), SIGN]);
     Constant 16 "constant" 1 => attrs(&[attr(K::Value, "value")]);
     Continue 17 "continue" 1 => terminator();
-    Cos 18 "cos" 1 => unary(Class::FloatUnary);
+    Cos 18 "cos" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
     Cosh 19 "cosh" 1 => unary(Class::FloatUnary);
     DivF 20 "divf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]);
     DivI 21 "divi" 1 => binary(Class::IntBinary) attrs(&[SIGN, attr(K::Rounding, "rounding")]);
@@ -355,8 +357,8 @@ ops! {
     LoadView 62 "load_view_tko" 1 => results(Counted(2)) flags(SCOPE_HINTS_TOKEN)
         attrs(&[ORDER, SCOPE_OPT, HINTS_OPT, attr_since(K::Inbounds, "inbounds", 4)])
         operands(&[one("view"), many("index"), opt("token")]) segmented() effect(Read);
-    Log 63 "log" 1 => unary(Class::FloatUnary);
-    Log2 64 "log2" 1 => unary(Class::FloatUnary);
+    Log 63 "log" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
+    Log2 64 "log2" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
     Loop 65 "loop" 1 => results(Variable) operands(&[many("init_values")]) total() regions(1) effect(Region);
     MakePartitionView 66 "make_partition_view" 1 => operands(&[one("tensor_view")]);
     MakeTensorView 67 "make_tensor_view" 1 => results(Counted(1))
@@ -396,7 +398,7 @@ ops! {
     Select 95 "select" 1 => operands(&[one("cond"), one("val_if_true"), one("val_if_false")]);
     ShlI 96 "shli" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]);
     ShrI 97 "shri" 1 => binary(Class::IntBinary) attrs(&[SIGN]);
-    Sin 98 "sin" 1 => unary(Class::FloatUnary);
+    Sin 98 "sin" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
     Sinh 99 "sinh" 1 => unary(Class::FloatUnary);
     Sqrt 100 "sqrt" 1 => unary(Class::FloatUnary) flags(FTZ) attrs(&[ROUNDING]);
     StorePtr 101 "store_ptr_tko" 1 => results(Fixed(1))

@@ -7,7 +7,7 @@
 //! takes: GPUs make such numbers more slowly than their memory takes them. The coefficients are those of the least largest
 //! error (Remez's exchange), computed with 40 digits.
 
-use super::mode::FloatMode;
+use super::mode::{FloatMode, is_approx};
 use crate::tile::Tile;
 
 /// log ((3/2 + f) / (3/2)) / f for f from -1/2 to 1/2: the root of twice the logarithm is off by 2.7e-7 at most.
@@ -53,11 +53,14 @@ fn root<const R: usize>(x: Tile<f32, R>) -> Tile<f32, R> {
 
 /// Numbers with mean 1.
 pub(super) fn exponential<const R: usize>(word: Tile<u32, R>) -> Tile<f32, R> {
-    minus_log(word, 1.0)
+    if is_approx() { fast::minus_log2(word) * std::f32::consts::LN_2 } else { minus_log(word, 1.0) }
 }
 
 /// Two numbers with mean 0 and variance 1.
 pub(super) fn normals<const R: usize>(distance: Tile<u32, R>, direction: Tile<u32, R>) -> [Tile<f32, R>; 2] {
+    if is_approx() {
+        return fast::normals(distance, direction);
+    }
     let radius = root(minus_log(distance, 2.0));
     // As a number with sign, the word says where in the right half of the circle the direction is; its lowest bit, which is
     // rounded off unless the angle is close to 0, takes it to the opposite side.
@@ -69,6 +72,27 @@ pub(super) fn normals<const R: usize>(distance: Tile<u32, R>, direction: Tile<u3
     // cos 2a = 1 - 2 sin² a, sin 2a = 2 sin a cos a: the factors are in the polynomials.
     let across = radius * sine;
     [sine.fma(-across, radius), across * cosine]
+}
+
+/// The same numbers as the hardware's fast functions have them: nearly.
+mod fast {
+    use super::{FloatMode, Tile};
+    use std::f32::consts::{LN_2, PI};
+
+    /// -log2 u, with u = (word + 1/2) 2^-32, rounded; close to 1 the instruction may come out on the other side of 0.
+    pub(super) fn minus_log2<const R: usize>(word: Tile<u32, R>) -> Tile<f32, R> {
+        word.cast::<f32>().fma(2f32.powi(-32), 2f32.powi(-33)).log2_approx().abs()
+    }
+
+    pub(super) fn normals<const R: usize>(distance: Tile<u32, R>, direction: Tile<u32, R>) -> [Tile<f32, R>; 2] {
+        let mode = FloatMode::new().approx().flush_to_zero();
+        let radius = (minus_log2(distance) * (2.0 * LN_2)).sqrt_with(mode);
+        // The direction that the other form has: half of it in the word as a number with sign, the other half in its lowest bit.
+        let angle = direction.bitcast::<i32>().cast::<f32>() * (PI * 2f32.powi(-32));
+        let radius = (radius.bitcast::<u32>() + (direction << 31)).bitcast::<f32>();
+        let (sine, cosine) = (angle.sin_approx(), angle.cos_approx());
+        [radius * cosine, radius * sine]
+    }
 }
 
 #[cfg(test)]

@@ -283,6 +283,52 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     tanh_approx = Tanh;
+    /// Natural logarithm by the hardware's fast instruction: off by 2^-22 where the result is between -0.7 and 0.7, and
+    /// elsewhere by some units in the last place; subnormal numbers count as 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([1.0f32, 2.0]).log_approx() - ct::astile([0.0, 0.6931472])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    log_approx = Log;
+    /// Logarithm to base 2 by the hardware's fast instruction: off by 2^-22 where the result is between -1 and 1, and
+    /// elsewhere by some units in the last place; subnormal numbers count as 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([1.0f32, 8.0]).log2_approx() - ct::astile([0.0, 3.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    log2_approx = Log2;
+    /// Sine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, by |x| / 2^22 beyond.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).sin_approx() - ct::astile([0.0, 0.841471])).abs().lt(2e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    sin_approx = Sin;
+    /// Cosine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, by |x| / 2^22 beyond.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).cos_approx() - ct::astile([1.0, 0.5403023])).abs().lt(2e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    cos_approx = Cos;
 }
 
 methods! { [Number]

@@ -64,7 +64,8 @@ impl FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
-    /// The hardware's fast forms of `/`, `sqrt`, `exp` and `tanh` (f32 only): [`Rounding::Approx`].
+    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, and in [`with_mode`] of `log`, `log2`, `sin`, `cos` and random
+    /// numbers that are made of these, too (f32 only): [`Rounding::Approx`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -102,9 +103,10 @@ impl From<Rounding> for FloatMode {
 }
 
 /// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`, `sqrt`, `rsqrt`,
-/// `exp`, `exp2`, `tanh`, `max` and `min`, also those of closures. What an operation does not have, or not for its type, it
+/// `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`, also those of closures. What an operation does not have, or not for its type, it
 /// leaves out: a scope that flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
-/// with bounds of their own that are put together of other operations (`erf`, `sort`, random numbers) stay as they are.
+/// with bounds of their own that are put together of other operations (`erf`, `sort`) stay as they are; [`Philox`](crate::Philox)
+/// says what becomes of random numbers.
 ///
 /// ```
 /// use cutlet as ct;
@@ -140,6 +142,11 @@ pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
     body()
 }
 
+/// Does the scope ask for the hardware's fast forms?
+pub(super) fn is_approx() -> bool {
+    record(|t| matches!(t.float_mode, Some((Some(Rounding::Approx), _))))
+}
+
 /// The attributes of an op that states no mode, in the scope that it stands in.
 pub(super) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<Attr> {
     if !dtype.is_float() || is_part() {
@@ -150,7 +157,7 @@ pub(super) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<At
         Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma => (&ARITHMETIC, true),
         Opcode::DivF => (&DIVISION, true),
         Opcode::Sqrt => (&ROOT, true),
-        Opcode::Exp | Opcode::Tanh => (&FAST, false),
+        Opcode::Exp | Opcode::Tanh | Opcode::Log | Opcode::Log2 | Opcode::Sin | Opcode::Cos => (&FAST, false),
         Opcode::Rsqrt | Opcode::Exp2 | Opcode::MaxF | Opcode::MinF => (&NONE, true),
         _ => return attrs,
     };

@@ -19,7 +19,10 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// back end. So two kernels that ask for the same place get the same numbers (the backward pass of a dropout, say), and
 /// kernels that need others take another seed or another offset. All of them are the same to the bit everywhere, but for
 /// [`normal`](Philox::normal) and [`exponential`](Philox::exponential) in f64: these take functions that may differ in the last
-/// place between back ends.
+/// place between back ends, and for these two in the scope of [`with_mode`](crate::with_mode) that is
+/// [`approx`](crate::FloatMode::approx): there the logarithm, the root, sine and cosine are the GPU's fast ones (normal numbers take
+/// two thirds of the time), f32 is off by 2^-18 of the distance from 0, or by 2^-11 close to 0, and each back end has its own last
+/// digits.
 ///
 /// A tile index counts tiles, as ever, or elements by [`at`](crate::at()). Tiles have one to three axes; extents of the
 /// last one that are multiples of 4 cost least, for four numbers are made together. In numbers: the counter's words are column / 4

@@ -401,6 +401,33 @@ fn flush_to_zero(session: Session, operations: Modal<f32>) -> Result<()> {
     Ok(())
 }
 
+/// Logarithms, sine and cosine of the hardware: as methods, and in a scope.
+fn fast_functions(session: Session) -> Result<()> {
+    fn scoped(body: impl FnOnce() -> Tile<f32, 2>) -> Tile<f32, 2> {
+        cutlet::with_mode(FloatMode::new().approx(), body)
+    }
+    let positive = random::<f32>(65, COUNT, Spread::Between(1e-30, 8.0));
+    let angles = random::<f32>(66, COUNT, Spread::Between(-6.28, 6.28));
+    type Case<'a> = (&'static str, fn(Tile<f32, 2>) -> Tile<f32, 2>, &'a [f32], fn(f64) -> f64, f64);
+    let cases: [Case; 8] = [
+        ("log_approx", |x| x.log_approx(), &positive, f64::ln, 2f64.powi(-21)),
+        ("log2_approx", |x| x.log2_approx(), &positive, f64::log2, 2f64.powi(-21)),
+        ("sin_approx", |x| x.sin_approx(), &angles, f64::sin, 2f64.powi(-20)),
+        ("cos_approx", |x| x.cos_approx(), &angles, f64::cos, 2f64.powi(-20)),
+        ("log in a scope", |x| scoped(|| x.log()), &positive, f64::ln, 2f64.powi(-21)),
+        ("log2 in a scope", |x| scoped(|| x.log2()), &positive, f64::log2, 2f64.powi(-21)),
+        ("sin in a scope", |x| scoped(|| x.sin()), &angles, f64::sin, 2f64.powi(-20)),
+        ("cos in a scope", |x| scoped(|| x.cos()), &angles, f64::cos, 2f64.powi(-20)),
+    ];
+    for (name, op, operands, reference, error) in cases {
+        check_unary(session, name, op, operands, |x| {
+            let value = reference(f64::from(x));
+            Want::Within { value, error: error * value.abs().max(1.0) }
+        })?;
+    }
+    Ok(())
+}
+
 /// The forms that trade exactness for speed, on f32 only.
 fn approximate(session: Session) -> Result<()> {
     let moderate = |seed| random::<f32>(seed, COUNT, Spread::Moderate);
@@ -435,5 +462,6 @@ fn approximate(session: Session) -> Result<()> {
             let value = f64::from(x).tanh();
             Want::Within { value, error: value.abs() * 2f64.powi(-10) }
         },
-    )
+    )?;
+    fast_functions(session)
 }

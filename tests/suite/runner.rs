@@ -1,12 +1,13 @@
 //! Runs tests that the program makes itself, several at a time, and speaks as cargo's own test programs do: the same
 //! arguments, as far as they mean anything here, the same lines and the same exit status. Knows no test.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -106,11 +107,17 @@ struct Count {
     passed: usize,
     ignored: usize,
     failed: Vec<(String, String)>,
+    /// How long each test took.
+    times: Vec<(Duration, String)>,
 }
+
+/// How many tests that took longest are named.
+const LONGEST: usize = 8;
 
 impl Count {
     /// Counts a result and prints it.
-    fn add(&mut self, wishes: &Wishes, name: String, result: Option<Result<Completion>>) {
+    fn add(&mut self, wishes: &Wishes, name: String, result: Option<Result<Completion>>, time: Duration) {
+        self.times.push((time, name.clone()));
         let (sign, word) = match &result {
             Some(Ok(Completion::Completed)) => (".", "ok".to_string()),
             Some(Ok(Completion::Skipped(reason))) => ("i", format!("ignored, {reason}")),
@@ -130,6 +137,20 @@ impl Count {
             Some(Err(error)) => self.failed.push((name, format!("{error:#}"))),
             Some(Ok(Completion::Skipped(_))) | None => self.ignored += 1,
         }
+    }
+
+    /// Where the time went: by what stands first in the names, and the tests that took longest.
+    fn print_times(&mut self) {
+        let mut ways = BTreeMap::<&str, Duration>::new();
+        for (time, name) in &self.times {
+            *ways.entry(name.split("::").next().unwrap_or(name)).or_default() += *time;
+        }
+        let seconds = |time: &Duration| format!("{:.1} s", time.as_secs_f64());
+        let ways: Vec<String> = ways.iter().map(|(way, time)| format!("{way} {}", seconds(time))).collect();
+        println!("\n\ntimes: {}", ways.join(", "));
+        self.times.sort_unstable_by(|a, b| b.cmp(a));
+        let longest = self.times.iter().take(LONGEST).map(|(time, name)| format!("{name} {}", seconds(time)));
+        println!("longest: {}", longest.collect::<Vec<_>>().join(", "));
     }
 
     fn print(&self, filtered_out: usize, start: Instant) {
@@ -185,16 +206,18 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
             scope.spawn(move || {
                 let take = || next.lock().ok().and_then(|mut next| next.next());
                 while let Some(trial) = take() {
+                    let start = Instant::now();
                     let result = wishes.runs(&trial).then_some(trial.body).map(run_one);
-                    if sender.send((trial.name, result)).is_err() {
+                    if sender.send((trial.name, result, start.elapsed())).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        receiver.iter().for_each(|(name, result)| results.add(&wishes, name, result));
+        receiver.iter().for_each(|(name, result, time)| results.add(&wishes, name, result, time));
     });
+    results.print_times();
     results.print(filtered_out, start);
     if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }

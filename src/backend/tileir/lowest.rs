@@ -106,6 +106,10 @@ impl Needs<'_> {
 
     fn of_attr(&mut self, op: &Op, spec: &AttrSpec) {
         let Some(value) = op.attr(spec.kind) else { return };
+        // Ours are left out.
+        if spec.since == u8::MAX {
+            return;
+        }
         let name = op.code.spec().name;
         if spec.since > op.code.spec().since && *value != late_default(spec.kind, op) {
             self.add(spec.since, format!("`{}` of `{name}`", spec.name), op.loc);

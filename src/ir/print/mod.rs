@@ -231,6 +231,7 @@ impl<'m> Printer<'m> {
                 Some(Attr::Overflow(promise)) if *promise != Overflow::None => {
                     write!(out, " overflow<{}>", promise.name()).expect("writing to a string");
                 }
+                None if spec.optional => {}
                 Some(Attr::Rounding(_)) | None if spec.kind == AttrKind::Rounding => {
                     out += &rounding(op);
                 }

@@ -18,11 +18,14 @@ pub(super) fn float(rule: &OpRule) -> Rule {
     let Some(Attr::Rounding(mode)) = op.attr(AttrKind::Rounding) else { return Ok(()) };
     let only_f32: &[Rounding] = match op.code {
         Opcode::DivF => &[Rounding::Approx, Rounding::Full],
-        Opcode::Sqrt | Opcode::Exp | Opcode::Tanh => &[Rounding::Approx],
+        Opcode::Sqrt | Opcode::Exp | Opcode::Tanh | Opcode::Sin | Opcode::Cos | Opcode::Log | Opcode::Log2 => {
+            &[Rounding::Approx]
+        }
         _ => &[],
     };
-    let general = match op.code {
+    let general: &[Rounding] = match op.code {
         Opcode::Exp | Opcode::Tanh => &[Rounding::Full],
+        Opcode::Sin | Opcode::Cos | Opcode::Log | Opcode::Log2 => &[],
         _ => DIRECTED,
     };
     let allowed = general.contains(mode) || (only_f32.contains(mode) && dtype == DType::F32);

@@ -1,5 +1,6 @@
 //! Products with quantised weights.
 
+mod kernels;
 mod matmul;
 mod weight;
 

@@ -99,6 +99,12 @@ fn correction_single(b: &mut Builder, f: Operand) -> Operand {
     b.fmul(Ty::F32, tail, square)
 }
 
+/// Natural logarithm, by the hardware's logarithm to base 2.
+pub(super) fn approx_single(b: &mut Builder, x: Operand) -> Operand {
+    let log2 = b.float(FloatOp::Lg2, Ty::F32, FloatMods::APPROX_FTZ, &[x]);
+    b.fmul(Ty::F32, log2, std::f32::consts::LN_2)
+}
+
 /// Natural logarithm.
 pub(super) fn single(b: &mut Builder, x: Operand) -> Operand {
     let Split { exponent, fraction } = split_single(b, x);

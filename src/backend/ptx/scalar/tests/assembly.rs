@@ -69,7 +69,7 @@ fn cases() -> Vec<(Op, Vec<DType>, DType)> {
         }
     }
     let single = [DType::F32];
-    for code in [DivF, Exp, Sqrt, Tanh] {
+    for code in [DivF, Exp, Sqrt, Tanh, Log, Log2, Sin, Cos] {
         let operands = vec![DType::F32; code.spec().operands.len()];
         add(code, &[Attr::Rounding(Rounding::Approx)], &operands, DType::F32);
     }

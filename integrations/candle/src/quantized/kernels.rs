@@ -1,0 +1,67 @@
+//! The kernels: a product of one piece, and one of parts, whose sums another kernel adds up.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{Narrow, PackedArray};
+
+use crate::number::Number;
+
+/// Extents of a tile: rows, outputs, inputs; and how many inputs share a scale. Of these two and of inputs of a tile one is a
+/// multiple of the other.
+pub type Extents = ([usize; 3], usize);
+
+/// A tile of weights, as numbers.
+fn unpacked<T: Number, F: Narrow>(
+    weights: PackedArray<F, 2>,
+    scales: Array<T, 2>,
+    (k, j): (Scalar<i32>, Scalar<i32>),
+    ([_, tn, tk], group): Extents,
+) -> Tile<T, 2> {
+    let codes = weights.load((k, j), [tk, tn]).cast::<T>();
+    if group >= tk {
+        return codes * scales.load((k / (group / tk), j), [1, tn]);
+    }
+    let scales = scales.load((k, j), [tk / group, tn]).unsqueeze(1);
+    (codes.reshape([tk / group, group, tn]) * scales).reshape([tk, tn])
+}
+
+/// A tile of the result a block.
+pub fn whole<T: Number, F: Narrow>(
+    x: Array<T, 2>,
+    weights: PackedArray<F, 2>,
+    scales: Array<T, 2>,
+    y: ArrayMut<T, 2>,
+    extents: Extents,
+) {
+    let ([tm, tn, tk], _) = extents;
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let sum = ct::for_each(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
+        ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
+    });
+    y.store((i, j), sum.cast::<T>());
+}
+
+/// A part of the sums of a tile a block; the blocks' third axis counts parts, as the first axis of the result.
+pub fn part<T: Number, F: Narrow>(
+    x: Array<T, 2>,
+    weights: PackedArray<F, 2>,
+    scales: Array<T, 2>,
+    parts: ArrayMut<f32, 3>,
+    extents: Extents,
+) {
+    let ([tm, tn, tk], _) = extents;
+    let (i, j, part) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let tiles = x.num_tiles(1, [tm, tk]);
+    let each = tiles.ceil_div(ct::num_blocks(2));
+    let mine = ct::range(part * each, ((part + 1) * each).min(tiles));
+    let sum = ct::for_each(mine, ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
+        ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
+    });
+    parts.store((part, i, j), sum.unsqueeze(0));
+}
+
+/// The sums of these parts, a tile a block.
+pub fn sum_of_parts<T: Number>(parts: Array<f32, 3>, y: ArrayMut<T, 2>, [count, tm, tn]: [usize; 3]) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    y.store((i, j), parts.load((0, i, j), [count, tm, tn]).sum(0).squeeze(0).cast::<T>());
+}
