@@ -269,8 +269,6 @@ fn ranges() -> Vec<Operation<f32>> {
         "exp2_flushed": |x, _y| x.exp2_with(FloatMode::new().flush_to_zero());
         "exp_approx": |x, _y| x.exp_approx();
         "tanh_approx": |x, _y| x.tanh_approx();
-        "log_approx": |x, _y| x.log_approx();
-        "log2_approx": |x, _y| x.log2_approx();
         "sqrt_approx": |x, _y| x.sqrt_with(Rounding::Approx);
         "exp2 of flushed sum": |x, y| {
             x.exp2_with(FloatMode::new().flush_to_zero()) + y.exp2_with(FloatMode::new().flush_to_zero())

@@ -196,31 +196,46 @@ where
 }
 
 /// Two products of which the second needs the first, of tiles of which two fit besides that which all need only if the store of
-/// the result has half the room that it would take.
+/// the result has half the room that it would take. Where a block takes several tiles of rows in turn, two of the others are
+/// enough, and the next rows come while it is at work.
 fn second_stages(session: Session) -> Result<()> {
     type Arrays = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
-    fn kernel((q, k, v): Arrays, y: ArrayMut<f32, 2>) {
-        let q = q.load((ct::bid(0), 0), [128, 128]);
-        let sum = ct::for_each(..k.num_tiles(0, [176, 128]), ct::zeros::<f32, 2>([128, 128]), |j, sum| {
-            let [k, v] = [k, v].map(|x| x.load((j, 0), [176, 128]));
-            let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([128, 176]));
+    fn rows((q, k, v): Arrays, y: ArrayMut<f32, 2>, i: Scalar<i32>, tile: usize) {
+        let q = q.load((i, 0), [128, 128]);
+        let sum = ct::for_each(..k.num_tiles(0, [tile, 128]), ct::zeros::<f32, 2>([128, 128]), |j, sum| {
+            let [k, v] = [k, v].map(|x| x.load((j, 0), [tile, 128]));
+            let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([128, tile]));
             ct::mma((scores * 0.25).cast::<f16>(), v, sum)
         });
-        y.store((ct::bid(0), 0), sum);
+        y.store((i, 0), sum);
+    }
+    fn kernel(arrays: Arrays, y: ArrayMut<f32, 2>) {
+        rows(arrays, y, ct::bid(0), 176);
+    }
+    fn in_turn(arrays: Arrays, y: ArrayMut<f32, 2>) {
+        let every = ct::range(ct::bid(0), arrays.0.num_tiles(0, [128, 128])).step(ct::num_blocks(0));
+        ct::for_each(every, (), |i, ()| rows(arrays, y, i, 128));
     }
     let [rows, keys, dim] = [256, 500, 128];
     let (data, scores) = factors::<f16>([rows, keys, dim]);
     let values = random::<f16>(3, keys * dim, Spread::Whole(4));
     let (q, k) = (session.array(&data[0], [rows, dim])?, session.array(&data[1], [keys, dim])?);
     let (v, mut y) = (session.array(&values, [keys, dim])?, session.unwritten::<f32, 2>([rows, dim])?);
-    session.launch(kernel, [rows / 128], ((&q, &k, &v), &mut y))?;
-    session.check("sums", &y, &|[i, j]| {
+    let want = |[i, j]: [usize; 2]| {
         let term = |key: usize| f64::from(scores[i * keys + key]) * 0.25 * values[key * dim + j].to_f64();
         Want::exactly((0..keys).map(term).sum::<f64>() as f32)
-    })?;
+    };
+    session.launch(kernel, [rows / 128], ((&q, &k, &v), &mut y))?;
+    session.check("sums", &y, &want)?;
+    let mut z = session.unwritten::<f32, 2>([rows, dim])?;
+    session.launch(in_turn, [1], ((&q, &k, &v), &mut z))?;
+    session.check("sums in turn", &z, &want)?;
     if let Session::Assemble(ct::Target::SM_90A, _) = session {
+        let stages =
+            |line: &str| line.strip_prefix("ring ")?.split_once(": ")?.1.split_once(' ')?.0.parse::<u32>().ok();
+        let text = ct::code_schedule(in_turn, ((&q, &k, &v), &mut z), ct::Target::SM_90A)?;
+        ensure!(text.lines().filter_map(stages).eq([2, 2, 2]), "stages of rows in turn: {text}");
         let text = ct::code_schedule(kernel, ((&q, &k, &v), &mut y), ct::Target::SM_90A)?;
-        let stages = |line: &str| line.strip_prefix("ring ")?.split_once(": ")?.1.split_once(' ')?.0.parse().ok();
         let stages: Vec<u32> = text.lines().filter_map(stages).collect();
         ensure!(stages == [1, 2, 2] && text.contains("send"), "{stages:?} stages: {text}");
         ensure!(text.contains("younger 1"), "no product runs on beside what follows the other one: {text}");

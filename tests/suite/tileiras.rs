@@ -66,12 +66,16 @@ fn assembles_each() -> bool {
     std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some()
 }
 
-/// Is it this target's turn, where something is assembled for one of them?
-fn is_turn(what: &[u8], target: Target) -> bool {
+/// Is it this target's turn, where something is assembled for one of them; or, of one in `every` things, so?
+fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
-    target.to_string() == TARGETS[(hasher.finish() % TARGETS.len() as u64) as usize]
+    let turn = hasher.finish() % (every * TARGETS.len()) as u64;
+    TARGETS.get(turn as usize).is_some_and(|name| target.to_string() == *name)
 }
+
+/// Of so many tests one has its first kernel assembled.
+const EVERY: usize = 2;
 
 thread_local! {
     /// Has the test of this thread had nothing assembled yet?
@@ -85,7 +89,7 @@ pub fn begin_test() {
 
 /// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target in this form (with these
 /// element types, ranks, attributes, in a loop or branch), where a form has its turn on one of the targets, as its neighbours
-/// of other element types have on others, or if it is the first of its test and this target's turn.
+/// of other element types have on others, or if it is the first of its test, of every second one, and this target's turn.
 /// Sizes do not count, but of matrix products, whose sizes choose the instruction. Equal files are looked at once.
 ///
 /// # Errors
@@ -98,11 +102,14 @@ pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> R
     let (first, forms) = (FIRST.replace(false), forms(&read(bytecode)?));
     let mut known = FORMS.lock().unwrap();
     let count = known.len();
-    let turns = forms.into_iter().filter(|form| is_turn(form.as_bytes(), target));
+    let turns = forms.into_iter().filter(|form| is_turn(form.as_bytes(), target, 1));
     known.extend(turns.map(|form| (target, form)));
     let new = known.len() > count;
     drop(known);
-    let in_turn = (first || assembles_each()) && is_turn(bytecode, target);
+    let in_turn = match assembles_each() {
+        true => is_turn(bytecode, target, 1),
+        false => first && is_turn(bytecode, target, EVERY),
+    };
     if !(new || in_turn || assembles_all()) {
         return Ok(());
     }

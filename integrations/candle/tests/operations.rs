@@ -18,8 +18,12 @@ fn tolerance(dtype: DType) -> f32 {
     }
 }
 
+/// One for each test: candle loads its kernels anew for each.
 fn device() -> Result<Device> {
-    Device::cuda_if_available(0)
+    thread_local! {
+        static DEVICE: Result<Device> = Device::cuda_if_available(0);
+    }
+    DEVICE.with(|device| device.as_ref().map(Device::clone).map_err(|error| candle_core::Error::msg(error.to_string())))
 }
 
 fn random(shape: &[usize], dtype: DType) -> Result<Tensor> {

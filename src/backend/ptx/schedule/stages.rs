@@ -7,7 +7,7 @@ use super::structure::Structure;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::{BlockId, OpId};
 
-/// Stages with which an innermost loop runs far enough ahead that other loads may have theirs.
+/// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
 const AHEAD_STAGES: u32 = 4;
 /// Most stages of a ring; more do not hide more.
 const MOST_STAGES: u32 = 8;
@@ -17,6 +17,11 @@ const SLACK_BYTES: u32 = 2 << 10;
 /// Bytes of all stages.
 fn used_bytes(rings: &[RingPlan]) -> u32 {
     rings.iter().map(|ring| ring.stages * ring.stage_bytes).sum()
+}
+
+/// Stages of all rings of innermost loops.
+fn inner_stages(rings: &[RingPlan]) -> u32 {
+    rings.iter().filter(|ring| ring.repeats == Repeats::Inner).map(|ring| ring.stages).sum()
 }
 
 impl Context<'_> {
@@ -56,9 +61,10 @@ impl Context<'_> {
             while std::mem::take(&mut grown) {
                 for (index, &wanted) in wanted.iter().enumerate() {
                     let fits = used_bytes(&roles.rings) + roles.rings[index].stage_bytes <= room;
+                    let is_ahead = limit == AHEAD_STAGES && inner_stages(&roles.rings) >= AHEAD_STAGES;
                     let ring = &mut roles.rings[index];
                     let most = if repeats == Repeats::Outer { limit } else { limit.min(wanted) };
-                    if ring.repeats == repeats && ring.stages < most && fits {
+                    if ring.repeats == repeats && ring.stages < most && fits && !is_ahead {
                         ring.stages += 1;
                         grown = true;
                     }
