@@ -407,7 +407,7 @@ fn fast_functions(session: Session) -> Result<()> {
         cutlet::with_mode(FloatMode::new().approx(), body)
     }
     let positive = random::<f32>(65, COUNT, Spread::Between(1e-30, 8.0));
-    let angles = random::<f32>(66, COUNT, Spread::Between(-6.28, 6.28));
+    let angles = random::<f32>(66, COUNT, Spread::Between(-6.25, 6.25));
     type Case<'a> = (&'static str, fn(Tile<f32, 2>) -> Tile<f32, 2>, &'a [f32], fn(f64) -> f64, f64);
     let cases: [Case; 8] = [
         ("log_approx", |x| x.log_approx(), &positive, f64::ln, 2f64.powi(-21)),
