@@ -23,7 +23,10 @@ fn device() -> Result<Device> {
     thread_local! {
         static DEVICE: Result<Device> = Device::cuda_if_available(0);
     }
-    DEVICE.with(|device| device.as_ref().map(Device::clone).map_err(|error| candle_core::Error::msg(error.to_string())))
+    DEVICE.with(|device| match device {
+        Ok(device) => Ok(device.clone()),
+        Err(error) => Err(candle_core::Error::msg(error.to_string())),
+    })
 }
 
 fn random(shape: &[usize], dtype: DType) -> Result<Tensor> {
