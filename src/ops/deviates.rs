@@ -51,6 +51,11 @@ fn root<const R: usize>(x: Tile<f32, R>) -> Tile<f32, R> {
     root.fma(-root, x).fma(guess * 0.5, root)
 }
 
+/// A distance with the sign that the lowest bit of the direction gives it: to the opposite side of the circle.
+fn turned<const R: usize>(radius: Tile<f32, R>, direction: Tile<u32, R>) -> Tile<f32, R> {
+    (radius.bitcast::<u32>() + (direction << 31)).bitcast::<f32>()
+}
+
 /// Numbers with mean 1.
 pub(super) fn exponential<const R: usize>(word: Tile<u32, R>) -> Tile<f32, R> {
     if is_approx() { fast::minus_log2(word) * std::f32::consts::LN_2 } else { minus_log(word, 1.0) }
@@ -68,7 +73,7 @@ pub(super) fn normals<const R: usize>(distance: Tile<u32, R>, direction: Tile<u3
     let square = y * y;
     let sine = polynomial(square, &SINE) * y;
     let cosine = polynomial(square, &COSINE);
-    let radius = (radius.bitcast::<u32>() + (direction << 31)).bitcast::<f32>();
+    let radius = turned(radius, direction);
     // cos 2a = 1 - 2 sin² a, sin 2a = 2 sin a cos a: the factors are in the polynomials.
     let across = radius * sine;
     [sine.fma(-across, radius), across * cosine]
@@ -76,7 +81,7 @@ pub(super) fn normals<const R: usize>(distance: Tile<u32, R>, direction: Tile<u3
 
 /// The same numbers as the hardware's fast functions have them: nearly.
 mod fast {
-    use super::{FloatMode, Tile};
+    use super::{FloatMode, Tile, turned};
     use std::f32::consts::{LN_2, PI};
 
     /// -log2 u, with u = (word + 1/2) 2^-32, rounded; close to 1 the instruction may come out on the other side of 0.
@@ -89,7 +94,7 @@ mod fast {
         let radius = (minus_log2(distance) * (2.0 * LN_2)).sqrt_with(mode);
         // The direction that the other form has: half of it in the word as a number with sign, the other half in its lowest bit.
         let angle = direction.bitcast::<i32>().cast::<f32>() * (PI * 2f32.powi(-32));
-        let radius = (radius.bitcast::<u32>() + (direction << 31)).bitcast::<f32>();
+        let radius = turned(radius, direction);
         let (sine, cosine) = (angle.sin_approx(), angle.cos_approx());
         [radius * cosine, radius * sine]
     }

@@ -283,8 +283,8 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     tanh_approx = Tanh;
-    /// Natural logarithm by the hardware's fast instruction: off by 2^-22 where the result is between -0.7 and 0.7, and
-    /// elsewhere by some units in the last place; subnormal numbers count as 0.
+    /// Natural logarithm by the hardware's fast instruction: off by 2^-21, or by that much of the result
+    /// where it is beyond 1; subnormal numbers count as 0.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -295,8 +295,8 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     log_approx = Log;
-    /// Logarithm to base 2 by the hardware's fast instruction: off by 2^-22 where the result is between -1 and 1, and
-    /// elsewhere by some units in the last place; subnormal numbers count as 0.
+    /// Logarithm to base 2 by the hardware's fast instruction: off by 2^-21, or by that much of the result
+    /// where it is beyond 1; subnormal numbers count as 0.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -307,7 +307,7 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     log2_approx = Log2;
-    /// Sine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, by |x| / 2^22 beyond.
+    /// Sine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, and by more beyond.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -318,7 +318,7 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     sin_approx = Sin;
-    /// Cosine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, by |x| / 2^22 beyond.
+    /// Cosine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, and by more beyond.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -21,7 +21,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// [`normal`](Philox::normal) and [`exponential`](Philox::exponential) in f64: these take functions that may differ in the last
 /// place between back ends, and for these two in the scope of [`with_mode`](crate::with_mode) that is
 /// [`approx`](crate::FloatMode::approx): there the logarithm, the root, sine and cosine are the GPU's fast ones (normal numbers take
-/// two thirds of the time), f32 is off by 2^-18 of the distance from 0, or by 2^-11 close to 0, and each back end has its own last
+/// two thirds of the instructions), f32 is off by 2^-18 of the distance from 0, or by 2^-10 close to 0, and each back end has its own last
 /// digits.
 ///
 /// A tile index counts tiles, as ever, or elements by [`at`](crate::at()). Tiles have one to three axes; extents of the

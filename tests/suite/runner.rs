@@ -141,6 +141,9 @@ impl Count {
 
     /// Where the time went: by what stands first in the names, and the tests that took longest.
     fn print_times(&mut self) {
+        if self.times.is_empty() {
+            return;
+        }
         let mut ways = BTreeMap::<&str, Duration>::new();
         for (time, name) in &self.times {
             *ways.entry(name.split("::").next().unwrap_or(name)).or_default() += *time;

@@ -113,9 +113,11 @@ fn modifiers_keep_the_spaces_of_hidden_defaults() {
         b.simple(Opcode::CmpI, &[i, i], vec![Attr::CmpPred(CmpPred::Lt), signed], i1_ty);
         let compare = vec![Attr::CmpPred(CmpPred::Ge), Attr::CmpOrder(CmpOrder::Ordered)];
         b.simple(Opcode::CmpF, &[f, f], compare, i1_ty);
+        b.simple(Opcode::Sin, &[f], vec![], f32_ty);
+        b.simple(Opcode::Sin, &[f], vec![Attr::Rounding(Rounding::Approx)], f32_ty);
     });
     assert_eq!(
-        lines(&out)[1..12],
+        lines(&out)[1..14],
         [
             "%0 = addf %arg0, %arg0  flush_to_zero : tile<f32>",
             "%1 = mulf %arg0, %arg0 rounding<zero> : tile<f32>",
@@ -128,6 +130,8 @@ fn modifiers_keep_the_spaces_of_hidden_defaults() {
             "%8 = itof %arg1 unsigned  : tile<i32> -> tile<f32>",
             "%9 = cmpi less_than %arg1, %arg1, signed : tile<i32> -> tile<i1>",
             "%10 = cmpf greater_than_or_equal ordered %arg0, %arg0 : tile<f32> -> tile<i1>",
+            "%11 = sin %arg0 : tile<f32>",
+            "%12 = sin %arg0 rounding<approx> : tile<f32>",
         ]
     );
 }

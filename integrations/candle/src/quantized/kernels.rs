@@ -25,6 +25,19 @@ fn unpacked<T: Number, F: Narrow>(
     (codes.reshape([tk / group, group, tn]) * scales).reshape([tk, tn])
 }
 
+/// What these tiles of inputs add to the tile (i, j) of the result.
+fn sum<T: Number, F: Narrow>(
+    (x, weights, scales): (Array<T, 2>, PackedArray<F, 2>, Array<T, 2>),
+    (i, j): (Scalar<i32>, Scalar<i32>),
+    (first, end): (Scalar<i32>, Scalar<i32>),
+    extents: Extents,
+) -> Tile<f32, 2> {
+    let ([tm, tn, tk], _) = extents;
+    ct::for_each(ct::range(first, end), ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
+        ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
+    })
+}
+
 /// A tile of the result a block.
 pub fn whole<T: Number, F: Narrow>(
     x: Array<T, 2>,
@@ -33,12 +46,10 @@ pub fn whole<T: Number, F: Narrow>(
     y: ArrayMut<T, 2>,
     extents: Extents,
 ) {
-    let ([tm, tn, tk], _) = extents;
-    let (i, j) = (ct::bid(0), ct::bid(1));
-    let sum = ct::for_each(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
-        ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
-    });
-    y.store((i, j), sum.cast::<T>());
+    let ([tm, _, tk], _) = extents;
+    let at = (ct::bid(0), ct::bid(1));
+    let all = (ct::scalar(0), x.num_tiles(1, [tm, tk]));
+    y.store(at, sum((x, weights, scales), at, all, extents).cast::<T>());
 }
 
 /// A part of the sums of a tile a block; the blocks' third axis counts parts, as the first axis of the result.
@@ -49,15 +60,12 @@ pub fn part<T: Number, F: Narrow>(
     parts: ArrayMut<f32, 3>,
     extents: Extents,
 ) {
-    let ([tm, tn, tk], _) = extents;
+    let ([tm, _, tk], _) = extents;
     let (i, j, part) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let tiles = x.num_tiles(1, [tm, tk]);
     let each = tiles.ceil_div(ct::num_blocks(2));
-    let mine = ct::range(part * each, ((part + 1) * each).min(tiles));
-    let sum = ct::for_each(mine, ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
-        ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
-    });
-    parts.store((part, i, j), sum.unsqueeze(0));
+    let mine = (part * each, ((part + 1) * each).min(tiles));
+    parts.store((part, i, j), sum((x, weights, scales), (i, j), mine, extents).unsqueeze(0));
 }
 
 /// The sums of these parts, a tile a block.

@@ -9,6 +9,8 @@ use crate::ir::{BlockId, OpId};
 
 /// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
 const AHEAD_STAGES: u32 = 4;
+/// Stages of what a loop around loads: one that is at work, and the next one.
+const OUTER_STAGES: u32 = 2;
 /// Most stages of a ring; more do not hide more.
 const MOST_STAGES: u32 = 8;
 /// Shared memory for barriers, and lost to alignment.
@@ -56,15 +58,17 @@ impl Context<'_> {
         };
         let Some(room) = room.filter(|&room| used_bytes(&roles.rings) <= room) else { return false };
         let wanted: Vec<u32> = (0..roles.rings.len()).map(|ring| self.stages_of_ring(roles, ring)).collect();
-        for (repeats, limit) in [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, 2), (Repeats::Inner, u32::MAX)] {
+        // Until innermost loops have so many.
+        let turns = [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, u32::MAX), (Repeats::Inner, u32::MAX)];
+        for (repeats, together) in turns {
             let mut grown = true;
             while std::mem::take(&mut grown) {
                 for (index, &wanted) in wanted.iter().enumerate() {
                     let fits = used_bytes(&roles.rings) + roles.rings[index].stage_bytes <= room;
-                    let is_ahead = limit == AHEAD_STAGES && inner_stages(&roles.rings) >= AHEAD_STAGES;
+                    let grows = fits && inner_stages(&roles.rings) < together;
                     let ring = &mut roles.rings[index];
-                    let most = if repeats == Repeats::Outer { limit } else { limit.min(wanted) };
-                    if ring.repeats == repeats && ring.stages < most && fits && !is_ahead {
+                    let most = if repeats == Repeats::Outer { OUTER_STAGES } else { wanted };
+                    if ring.repeats == repeats && ring.stages < most && grows {
                         ring.stages += 1;
                         grown = true;
                     }

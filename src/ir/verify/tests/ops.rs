@@ -37,6 +37,11 @@ fn float_arithmetic() {
     fine(&one(Opcode::Sqrt, Rounding::Approx, F32));
     refused(&one(Opcode::Sqrt, Rounding::Approx, F16), "rounding approx");
     refused(&one(Opcode::Sqrt, Rounding::Full, F32), "rounding full");
+    for code in [Opcode::Sin, Opcode::Cos, Opcode::Log, Opcode::Log2] {
+        fine(&one(code, Rounding::Approx, F32));
+        refused(&one(code, Rounding::Approx, F16), "rounding approx");
+        refused(&one(code, Rounding::Full, F32), "rounding full");
+    }
     fine(&one(Opcode::Exp, Rounding::Full, F64));
     refused(&one(Opcode::Exp, Rounding::NearestEven, F32), "rounding nearest_even");
     refused(&one(Opcode::Tanh, Rounding::Approx, BF16), "rounding approx");
