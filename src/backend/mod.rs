@@ -28,6 +28,10 @@ pub type ParamWord = u64;
 #[non_exhaustive]
 pub struct Hints {
     /// Warps of one tile block (1 to 32, a power of two).
+    ///
+    /// On Hopper, 4 may be *two teams* of 4 in the ptx back end, where a block multiplies matrices for one tile after
+    /// another (a `for_each` over tiles that carries nothing on) and `occupancy` is not above 1: the teams take the
+    /// iterations in turn, so that one multiplies while the other one stores. Results and their order are the same.
     pub num_warps: Option<u32>,
     /// Depth of software-pipelined loops: how many loads are in flight.
     pub stages: Option<u32>,

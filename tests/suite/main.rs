@@ -82,6 +82,7 @@ mod sort;
 mod sums;
 mod sweep;
 mod table;
+mod teams;
 #[path = "../../src/temporary.rs"]
 mod temporary;
 mod tileiras;
@@ -141,6 +142,7 @@ fn main() -> ExitCode {
     extents_product::register(&mut suite);
     finish::register(&mut suite);
     sweep::register(&mut suite);
+    teams::register(&mut suite);
     philox::register(&mut suite);
     sort::register(&mut suite);
     lookup::register(&mut suite);

@@ -182,6 +182,11 @@ fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
             tiles.push(([128, 128, depth], NO_HINTS.num_warps(num_warps)));
         }
     }
+    // What four warps can make, so that two teams of them take turns.
+    for [tm, tn] in [[128, 192], [128, 128], [192, 128]] {
+        tiles.push(([tm, tn, 128 / bytes], PAIRS.num_warps(4)));
+    }
+    tiles.push(([128, 192, 128 / bytes], NO_HINTS.num_warps(4)));
     tiles
 }
 

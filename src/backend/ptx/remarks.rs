@@ -82,6 +82,8 @@ pub struct CodeRemarks {
     pub alone: Option<&'static str>,
     /// Why tile blocks share a multiprocessor with fewer others than was wished for: the wish, and what is possible.
     pub crowded: Option<[u32; 2]>,
+    /// Teams of warps that take the iterations of a loop in turn, if there are several.
+    pub teams: Option<u32>,
     /// Why neither the copy engine nor warps with roles are used although the kernel could have them.
     pub plain: Option<String>,
     /// Changes of layout by shuffles within warps.
@@ -193,7 +195,7 @@ impl CodeRemarks {
         let barrier = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::BarSync, .. }));
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
-        self.producer_warps = (function.threads / WARP).saturating_sub(warps);
+        self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.teams.unwrap_or(1));
         self.live_registers = super::pressure::live_registers(function);
         // Warps that compute beside a producer take registers that it gives up.
         let taken = function.lines.iter().filter_map(|line| match line {
@@ -276,6 +278,9 @@ impl fmt::Display for CodeRemarks {
             writeln!(f, "  no copy engine: {reason}")?;
         }
         write!(f, "  warps: {}", self.warps)?;
+        if let Some(teams) = self.teams {
+            write!(f, " in each of {teams} teams, which take tiles in turn")?;
+        }
         if self.producer_warps > 0 {
             write!(f, " and {} that only move data", self.producer_warps)?;
         }

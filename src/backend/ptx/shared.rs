@@ -141,6 +141,19 @@ impl SharedMemory {
         self.budget.saturating_sub(self.start.next_multiple_of(PATTERN))
     }
 
+    /// What one of so many has of what is not reserved.
+    pub fn share(&self, index: u32, count: u32) -> SharedMemory {
+        let start = self.start.next_multiple_of(PATTERN);
+        let each = (self.budget.saturating_sub(start) / count) / PATTERN * PATTERN;
+        let start = start + index * each;
+        SharedMemory { start, next: start, budget: start + each, ..self.clone() }
+    }
+
+    /// Needs no less than another one.
+    pub fn cover(&mut self, other: &SharedMemory) {
+        self.high = self.high.max(other.high);
+    }
+
     /// A buffer that no later one overlaps until it is released.
     pub fn reserve(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
         let offset = self.start.next_multiple_of(align);

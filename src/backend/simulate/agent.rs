@@ -9,7 +9,7 @@ use super::kernel::{Kernel, Meets};
 use super::rings::Place;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
-use crate::backend::ptx::schedule::{Acts, BodyId, For, Land, Loop, Step};
+use crate::backend::ptx::schedule::{Acts, BodyId, For, Land, Loop, Step, Turn as TeamTurn};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its products land.
@@ -103,10 +103,16 @@ pub struct Agent<'a> {
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
     pub ahead: HashMap<OpId, (usize, usize)>,
     pub sends: VecDeque<Sent>,
+    /// Which one of those that run this program.
+    pub team: usize,
+    /// Of each ring what an iteration takes that is another team's.
+    pub skips: Vec<u64>,
+    /// Turns of each kind that it had.
+    pub turns: [u64; TeamTurn::ALL.len()],
 }
 
 impl<'a> Agent<'a> {
-    pub fn new(kernel: &'a Kernel<'a>, acts: Acts, body: BodyId, id: [u32; 3]) -> Agent<'a> {
+    pub fn new(kernel: &'a Kernel<'a>, (acts, team): (Acts, usize), body: BodyId, id: [u32; 3]) -> Agent<'a> {
         let frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
         let entry = Level { kind: Kind::Entry, block: kernel.body, body, next: 0, allocations: 0 };
         Agent {
@@ -120,6 +126,9 @@ impl<'a> Agent<'a> {
             held: HashMap::new(),
             ahead: HashMap::new(),
             sends: VecDeque::new(),
+            team,
+            skips: Vec::new(),
+            turns: [0; TeamTurn::ALL.len()],
         }
     }
 

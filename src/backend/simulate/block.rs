@@ -5,6 +5,7 @@ use super::fault::{Fault, broken};
 use super::kernel::Kernel;
 use super::order::{Next, Order};
 use super::shared::Shared;
+use crate::backend::ptx::schedule::{Acts, Roles};
 
 /// A tile block at work.
 pub struct Block<'a> {
@@ -16,8 +17,12 @@ pub struct Block<'a> {
 
 impl<'a> Block<'a> {
     pub fn new(kernel: &'a Kernel<'a>, id: [u32; 3], seed: u64) -> Block<'a> {
-        let agents = kernel.schedule.agents.iter().map(|agent| Agent::new(kernel, agent.acts, agent.body, id));
-        Block { id, shared: Shared::new(kernel), agents: agents.collect(), order: Order::of(seed) }
+        let mut agents = Vec::new();
+        for agent in &kernel.schedule.agents {
+            let teams = if agent.acts == Acts::Math { kernel.roles().map_or(1, Roles::teams) } else { 1 };
+            agents.extend((0..teams as usize).map(|team| Agent::new(kernel, (agent.acts, team), agent.body, id)));
+        }
+        Block { id, shared: Shared::new(kernel), agents, order: Order::of(seed) }
     }
 
     /// Goes on until the block is done, or waits for others. Is it done?

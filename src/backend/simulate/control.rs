@@ -6,7 +6,7 @@ use super::agent::{Agent, Kind, Level, Passed, Turn};
 use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, For, LayoutId, Loop, Orbit, Step};
+use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, Deal, For, LayoutId, Loop, Orbit, Step, TEAMS};
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Agent<'a> {
@@ -81,7 +81,11 @@ impl<'a> Agent<'a> {
         let module = self.kernel.module;
         let op = module.op(plan.op);
         (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
-        let range @ [at, upper, _] = self.frame.range(plan.op)?;
+        let mut range = self.frame.range(plan.op)?;
+        if let Some(deal) = &plan.deal {
+            self.deal(shared, deal, &mut range)?;
+        }
+        let [at, upper, _] = range;
         self.before_loop(&plan.hoisted)?;
         let carried = self.passed(op.group(3), (&[], None))?;
         let copies = match &plan.ahead {
@@ -93,6 +97,30 @@ impl<'a> Agent<'a> {
             return self.begin_round(shared, carried);
         }
         self.leave_for(shared, copies, (plan.op, carried), &[])
+    }
+
+    /// The iterations of this team, of a loop with this range.
+    fn deal(&mut self, shared: &mut Shared<'a>, deal: &Deal, [lower, _, step]: &mut [i128; 3]) -> Result<(), Fault> {
+        self.skips.clear();
+        for takes in &deal.takes {
+            let mut all = u64::from(takes.once);
+            for &inner in &takes.loops {
+                let op = self.kernel.module.op(inner);
+                (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
+                let [lower, upper, step] = self.frame.range(inner)?;
+                all += if lower < upper { ((upper - lower + step - 1) / step) as u64 } else { 0 };
+            }
+            self.skips.push(all);
+        }
+        *lower += self.team as i128 * *step;
+        *step *= i128::from(TEAMS);
+        (0..self.team).for_each(|_| self.skip(shared));
+        Ok(())
+    }
+
+    /// Goes past the stages of an iteration that is another team's.
+    fn skip(&self, shared: &mut Shared<'a>) {
+        self.skips.iter().enumerate().for_each(|(ring, &count)| shared.rings.skip(ring, self.team, count));
     }
 
     /// A round of the innermost loop begins with these values.
@@ -281,6 +309,9 @@ impl<'a> Agent<'a> {
         *at += step;
         *turn += 1;
         let goes_on = *at < upper;
+        if plan.deal.is_some() {
+            self.skip(shared);
+        }
         if let (Some(copies), Some(ahead)) = (copies, &plan.ahead)
             && !ahead.own
         {

@@ -2,7 +2,7 @@
 
 use super::fault::{Fault, broken};
 use super::stage::{Stage, Tile};
-use crate::backend::ptx::schedule::Roles;
+use crate::backend::ptx::schedule::{Roles, TEAMS};
 
 /// The place of the tiles of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ struct Ring {
     stages: Vec<Stage>,
     filled: u64,
     taken: u64,
+    /// Where each team is.
+    at: [u64; TEAMS as usize],
 }
 
 /// The rings of a tile block.
@@ -30,6 +32,7 @@ impl Rings {
             stages: (0..plan.stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
             filled: 0,
             taken: 0,
+            at: [0; TEAMS as usize],
         };
         Rings { rings: roles.rings.iter().map(ring).collect() }
     }
@@ -50,12 +53,17 @@ impl Rings {
         self.at(ring, channel, self.rings.get(ring).map_or(0, |ring| ring.filled))
     }
 
-    /// The next stage to be taken.
+    /// The next stage to be taken by a team.
     ///
     /// # Errors
     /// The ring has none.
-    pub fn to_take(&self, ring: usize, channel: u32) -> Result<Place, Fault> {
-        self.at(ring, channel, self.rings.get(ring).map_or(0, |ring| ring.taken))
+    pub fn to_take(&self, ring: usize, channel: u32, team: usize) -> Result<Place, Fault> {
+        self.at(ring, channel, self.rings.get(ring).map_or(0, |ring| ring.at[team]))
+    }
+
+    /// A team goes past stages that the other one takes.
+    pub fn skip(&mut self, ring: usize, team: usize, count: u64) {
+        self.rings[ring].at[team] += count;
     }
 
     /// The next one is filled, with so many boxes, of which so many bytes are announced.
@@ -68,8 +76,9 @@ impl Rings {
     }
 
     /// The next one is taken.
-    pub fn take(&mut self, place: Place) {
+    pub fn take(&mut self, place: Place, team: usize) {
         self.rings[place.ring].taken += 1;
+        self.rings[place.ring].at[team] += 1;
     }
 
     pub fn stage(&mut self, place: Place) -> &mut Stage {
@@ -86,7 +95,13 @@ impl Rings {
     /// # Errors
     /// Others were brought in their stead.
     pub fn has_arrived(&self, place: Place) -> Result<bool, Fault> {
-        let stage = &self.rings[place.ring].stages[place.stage];
+        let stages = &self.rings[place.ring].stages;
+        let stage = &stages[place.stage];
+        // A barrier tells one round from the next, and no more.
+        if stage.arrived() < place.tile.turn / stages.len() as u64 {
+            let what = format!("{:?} are waited for before those of the round before have arrived", place.tile);
+            return Err(broken(what));
+        }
         match stage.tile() {
             Some(tile) if tile == place.tile => Ok(stage.is_full()),
             Some(tile) if tile.turn >= place.tile.turn => {

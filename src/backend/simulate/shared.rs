@@ -10,6 +10,7 @@ use super::rings::{Place, Rings};
 use super::source::Source;
 use super::stage::{Stage, Tile};
 use crate::backend::cpu::Held;
+use crate::backend::ptx::schedule::Turn;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::OpId;
 
@@ -50,6 +51,8 @@ struct Reading {
 pub struct Shared<'a> {
     pub kernel: &'a Kernel<'a>,
     pub rings: Rings,
+    /// Turns of teams, of each kind, that have ended.
+    pub passed: [u64; Turn::ALL.len()],
     copies: BTreeMap<usize, Copies>,
     boxes: Vec<Arriving<'a>>,
     readings: Vec<Reading>,
@@ -60,7 +63,15 @@ pub struct Shared<'a> {
 impl<'a> Shared<'a> {
     pub fn new(kernel: &'a Kernel<'a>) -> Shared<'a> {
         let rings = kernel.roles().map(Rings::of).unwrap_or_default();
-        Shared { kernel, rings, copies: BTreeMap::new(), boxes: Vec::new(), readings: Vec::new(), count: 0 }
+        Shared {
+            kernel,
+            rings,
+            passed: [0; Turn::ALL.len()],
+            copies: BTreeMap::new(),
+            boxes: Vec::new(),
+            readings: Vec::new(),
+            count: 0,
+        }
     }
 
     /// A number that nothing else here has.

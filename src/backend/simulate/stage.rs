@@ -25,11 +25,13 @@ pub struct Stage {
     under_way: usize,
     /// Products that have not landed.
     readers: Vec<OpId>,
+    /// How often all that was announced has arrived.
+    arrived: u64,
 }
 
 impl Stage {
     pub fn new(size: usize) -> Stage {
-        Stage { size, bytes: Vec::new(), tile: None, awaited: 0, under_way: 0, readers: Vec::new() }
+        Stage { size, bytes: Vec::new(), tile: None, awaited: 0, under_way: 0, readers: Vec::new(), arrived: 0 }
     }
 
     /// Does it hold nothing that somebody needs?
@@ -96,11 +98,17 @@ impl Stage {
     pub fn wrote(&mut self, bytes: u32) {
         self.under_way -= 1;
         self.awaited -= i64::from(bytes);
+        self.arrived += u64::from(self.under_way == 0 && self.awaited <= 0);
     }
 
     /// Have all bytes arrived that were announced?
     pub fn is_full(&self) -> bool {
         self.awaited <= 0
+    }
+
+    /// How often all that was announced has arrived.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     /// A product may read it from here on.

@@ -4,7 +4,7 @@ use super::agent::{Agent, Sent, Taken, Turn};
 use super::fault::{Fault, broken};
 use super::shared::Shared;
 use super::strips;
-use crate::backend::ptx::schedule::{Acts, Step, Strip, box_order, is_computed_where_used};
+use crate::backend::ptx::schedule::{Acts, Step, Strip, TEAMS, Turn as TeamTurn, box_order, is_computed_where_used};
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
 
@@ -25,6 +25,11 @@ impl<'a> Agent<'a> {
                 let (channel, stage) = (wait.channel, held.place.stage);
                 let waits = !shared.rings.has_arrived(held.place)?;
                 Ok(waits.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
+            }
+            &Step::Turn(turn) => {
+                let before = self.turns[turn as usize] * u64::from(TEAMS) + self.team as u64;
+                let passed = shared.passed[turn as usize];
+                Ok((passed < before).then(|| format!("turn {turn}: {passed} of {before} have ended")))
             }
             _ => Ok(None),
         }
@@ -50,6 +55,7 @@ impl<'a> Agent<'a> {
             Step::For(plan) => Some(plan.op),
             Step::Loop(plan) => Some(plan.op),
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => None,
+            Step::Turn(_) | Step::Pass(_) => None,
         };
         id.map(|id| self.kernel.module.op(id).loc)
     }
@@ -83,6 +89,13 @@ impl<'a> Agent<'a> {
                     let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
                     shared.rings.give(held.place)?;
                 }
+            }
+            &Step::Turn(turn) => self.turns[turn as usize] += 1,
+            &Step::Pass(turn) => {
+                while turn == TeamTurn::Memory && !self.sends.is_empty() {
+                    self.store_first()?;
+                }
+                shared.passed[turn as usize] += 1;
             }
             Step::For(plan) => self.for_loop(shared, plan)?,
             Step::Loop(plan) => return self.endless_loop(shared, plan),
@@ -187,11 +200,11 @@ impl<'a> Agent<'a> {
             return Err(broken("who loads takes a stage"));
         }
         let plan = self.kernel.channel(channel)?;
-        let place = shared.rings.to_take(plan.ring, channel)?;
+        let place = shared.rings.to_take(plan.ring, channel, self.team)?;
         if self.held.insert(channel, Taken { place, arrived: false }).is_some() {
             return Err(broken(format!("channel {channel} is taken twice")));
         }
-        shared.rings.take(place);
+        shared.rings.take(place, self.team);
         plan.loads.iter().for_each(|load| self.frame.set_tokens(load.load));
         Ok(())
     }

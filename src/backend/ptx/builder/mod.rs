@@ -35,6 +35,8 @@ pub struct Builder {
     /// The user's place that instructions come from now.
     place: u32,
     masked: masked::Masked,
+    /// Threads of a team, of which the number of a thread is one, or 0: a power of two.
+    pub threads_of_team: u32,
 }
 
 impl Builder {
@@ -54,7 +56,15 @@ impl Builder {
             lines: Vec::new(),
             source: None,
         };
-        Builder { target, function, guard: None, labels: 0, place: 0, masked: masked::Masked::default() }
+        Builder {
+            target,
+            function,
+            guard: None,
+            labels: 0,
+            place: 0,
+            masked: masked::Masked::default(),
+            threads_of_team: 0,
+        }
     }
 
     /// The directives and the body so far.
@@ -261,7 +271,11 @@ impl Builder {
 
     /// A special register, read afresh.
     pub fn special(&mut self, special: Special) -> Operand {
-        self.copy(Operand::Special(special), special.ty().class()).into()
+        let value = self.copy(Operand::Special(special), special.ty().class());
+        match special {
+            Special::TidX if self.threads_of_team > 0 => self.and(Ty::B32, value, self.threads_of_team - 1),
+            _ => value.into(),
+        }
     }
 
     /// The address of a constant array (B64, constant space), which the module will contain.

@@ -68,7 +68,7 @@ pub struct BoxStore {
 /// Shared memory of the warps for stores of their own.
 #[derive(Clone, Debug)]
 struct Outbox {
-    /// That of all warps.
+    /// That of all warps of all teams.
     place: Buffer,
     /// Byte offset of each thread bit: what tells the warps apart.
     thread: Vec<u32>,
@@ -197,12 +197,13 @@ impl Lowering<'_> {
             let at = (op.group(1)[0], op.group(2));
             let Some(map) = self.context.tma_store_map(at, &tile.boxes, tile.swizzle) else { continue };
             let warps = self.context.inference.num_warps as u32;
-            let room = self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * ALIGN) / warps;
+            let teams = self.context.teams;
+            let room = self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * ALIGN) / (teams * warps);
             let Some(mut parts) = fitting(&tile, room, SMALL_PART / warps) else { continue };
             // Places of warps are powers of two apart.
             parts.slots = 1 << parts.slots.ilog2();
             let each = parts.slots * parts.bytes;
-            let Some(place) = self.shared.reserve(each * warps, ALIGN) else { continue };
+            let Some(place) = self.shared.reserve(each * warps * teams, ALIGN) else { continue };
             let lanes = writes.thread.len() - warps.ilog2() as usize;
             let thread = (0..writes.thread.len()).map(|bit| bit.checked_sub(lanes).map_or(0, |warp| each << warp));
             let by_warp = Some(Outbox { place, thread: thread.collect(), parts });
@@ -292,6 +293,7 @@ impl Lowering<'_> {
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, lane, 0);
         let issues = self.issues(view, op.group(2), issuer)?;
         let warp = self.linear_in_thread(&outbox.thread);
+        let first = place.offset + self.team.index * (place.bytes / self.context.teams);
         // The copies of this warp that read its place are its own, and so are those to the same elements.
         self.b.bulk_wait(0, self.boxes_stored.insert(store.root));
         self.b.bar_warp_sync();
@@ -301,7 +303,7 @@ impl Lowering<'_> {
                 self.b.bar_warp_sync();
             }
             let slot = part % parts.slots * parts.bytes;
-            let place = Buffer { offset: place.offset + slot, bytes: parts.bytes };
+            let place = Buffer { offset: first + slot, bytes: parts.bytes };
             self.write_part(store, &slots, part, place, warp);
             self.b.fence_proxy(ProxyFence::AsyncShared);
             self.b.bar_warp_sync();

@@ -132,7 +132,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn num_iterations(&mut self, start: Operand, end: Operand, step: Operand, ty: Ty) -> Operand {
+    /// How often a loop goes round.
+    pub fn num_iterations(&mut self, start: Operand, end: Operand, step: Operand, ty: Ty) -> Operand {
         let ty_unsigned = unsigned(ty);
         let some = self.b.setp(Cmp::Lt, ty, start, end);
         let span = self.b.sub(ty, end, start);

@@ -143,6 +143,11 @@ impl Lowering<'_> {
         self.bring_all(&plan.hoisted)?;
         let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.fixed(arg)).collect();
         self.assign(&carried, op.group(3))?;
+        let dealt = match &plan.deal {
+            Some(deal) => Some(self.deal(deal, [lower, upper, step], ty)?),
+            None => None,
+        };
+        let (lower, step) = dealt.as_ref().map_or((lower, step), |dealt| (dealt.first, dealt.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
         let running = match &plan.ahead {
@@ -151,10 +156,13 @@ impl Lowering<'_> {
         };
         self.enter_loop(body);
         let orbits = self.start_orbits(id, &plan.orbits);
-        let enter = self.b.setp(Cmp::Lt, ty, counter, upper);
+        let enter = match &dealt {
+            Some(dealt) => dealt.some,
+            None => self.b.setp(Cmp::Lt, ty, counter, upper),
+        };
         self.b.bra_if(enter, true, end, true);
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
-        let plain = self.role != Role::Producer && running.is_none() && orbits.is_empty();
+        let plain = self.role != Role::Producer && running.is_none() && orbits.is_empty() && dealt.is_none();
         let rounds = if plain { self.rounds_of(id, step, ty) } else { None };
         if let Some(rounds) = &rounds {
             self.rounds(rounds, &turning);
@@ -182,6 +190,9 @@ impl Lowering<'_> {
         self.close_orbits(&orbits);
         self.release(mark);
         self.b.place(next);
+        if dealt.is_some() {
+            self.skip_iteration();
+        }
         if let Some(running) = running.as_ref().filter(|running| !running.is_own()) {
             self.refill_pipeline(id, running, counter, upper, step, ty)?;
         }

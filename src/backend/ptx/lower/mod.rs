@@ -22,6 +22,7 @@
 //! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
 //! * `ring` — warps that only load, for warps that only compute (sm_90a);
+//! * `teams` — groups of such warps that take iterations in turn;
 //! * `cluster` — pairs of tile blocks that share such loads.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
@@ -65,6 +66,7 @@ mod scan_warps;
 mod shifted;
 mod step;
 mod strip;
+mod teams;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
 mod tensor_map;
 mod thread;
@@ -134,6 +136,8 @@ pub struct Lowering<'m> {
     role: ring::Role,
     /// Streamed loads, if there are any.
     rings: Option<ring::Rings>,
+    /// The team of warps, where there are several.
+    team: teams::Team,
     /// The other tile block of a pair.
     peer: cluster::Peer,
     /// Stores that the bulk copy engine does.
@@ -182,6 +186,7 @@ fn start<'m>(
         flights: flight::Flights::default(),
         role: ring::Role::All,
         rings: None,
+        team: teams::Team::default(),
         peer: cluster::Peer::default(),
         box_stores: HashMap::new(),
         boxes_stored: HashSet::new(),
@@ -467,7 +472,7 @@ impl<'m> Lowering<'m> {
         match self.role {
             ring::Role::Consumer => {
                 let consumers = self.context.inference.num_warps as u32 * super::plan::WARP;
-                self.b.bar_sync(ring::CONSUMER_BARRIER, Some(consumers));
+                self.b.bar_sync(ring::CONSUMER_BARRIER + self.team.index, Some(consumers));
             }
             ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),
         }

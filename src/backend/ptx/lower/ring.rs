@@ -10,6 +10,8 @@
 
 use std::rc::Rc;
 
+use super::teams::{TURN_BYTES, TURNS};
+use super::thread::ThreadCache;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
@@ -88,8 +90,8 @@ pub enum Release {
 impl Lowering<'_> {
     /// Lowers a body once for each role.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<Roles>) -> Lowered {
-        let warps = self.context.inference.num_warps as u32;
-        let consumers = warps * WARP;
+        let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
+        let consumers = teams * warps * WARP;
         let blocks = self.context.blocks_of_roles();
         self.b.function().threads = consumers + self.context.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
@@ -101,15 +103,17 @@ impl Lowering<'_> {
             rings.push(Ring { slab, barriers: 0 });
         }
         let stages: u32 = roles.rings.iter().map(|ring| ring.stages).sum();
-        let barriers = self.shared.reserve(stages * BARRIER_BYTES, 16).ok_or("shared memory for barriers")?;
+        let turns = if teams > 1 { TURN_BYTES } else { 0 };
+        let barriers = self.shared.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
         for (ring, plan) in rings.iter_mut().zip(&roles.rings) {
             ring.barriers = next;
             next += plan.stages * BARRIER_BYTES;
         }
-        let others =
-            self.context.other_shared_bytes(body, &|load| roles.members.contains_key(&load), false, CONVERSION_BYTES);
-        self.place_box_stores(Some(others));
+        self.team.barriers = next;
+        let fetched = |load| roles.members.contains_key(&load);
+        let others = self.context.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / teams);
+        self.place_box_stores(Some(teams * others));
         self.compare_ways(body, &roles)?;
         self.init_barriers(&rings, &roles, warps);
         let tid = self.b.special(Special::TidX);
@@ -130,20 +134,32 @@ impl Lowering<'_> {
             peer: None,
             far_leader: None,
         });
+        self.remarks.teams = (teams > 1).then_some(teams);
         self.role = Role::Consumer;
-        self.reallocate_registers(true, blocks);
-        let lane = self.b.and(Ty::B32, tid, WARP - 1);
-        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
-        self.start_rings(Some(leader));
-        let grid = self.b.special(Special::NCtaIdX);
-        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
-        let aside = self.b.new_label();
-        self.rings.as_mut().expect("rings").aside = Some((never, aside));
-        self.run(Acts::Math);
-        self.b.place(aside);
-        self.b.trap();
-
-        let used = self.shared.clone();
+        let mut used = self.shared.clone();
+        for team in 0..teams {
+            let other = self.b.new_label();
+            if team + 1 < teams {
+                let is_other = self.b.setp(Cmp::Ge, Ty::U32, tid, warps * WARP);
+                self.b.bra_if(is_other, false, other, true);
+            }
+            if teams > 1 {
+                self.shared = before.2.share(team, teams);
+                self.b.threads_of_team = warps * WARP;
+                self.thread = ThreadCache::default();
+            }
+            self.team.index = team;
+            self.consume(tid, blocks);
+            used.cover(&self.shared);
+            (self.tiles, self.views, self.memory) = (before.0.clone(), before.1.clone(), before.3.clone());
+            if team + 1 < teams {
+                self.b.place(other);
+            }
+        }
+        if teams > 1 {
+            self.b.threads_of_team = 0;
+            self.thread = ThreadCache::default();
+        }
         let mark;
         (self.tiles, self.views, self.shared, self.memory, mark) = before;
         self.release(mark);
@@ -162,11 +178,27 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// The program of the consumers.
+    fn consume(&mut self, tid: Operand, blocks: u32) {
+        self.reallocate_registers(true, blocks);
+        let lane = self.b.and(Ty::B32, tid, WARP - 1);
+        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
+        self.start_rings(Some(leader));
+        let grid = self.b.special(Special::NCtaIdX);
+        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
+        let aside = self.b.new_label();
+        self.rings.as_mut().expect("rings").aside = Some((never, aside));
+        self.run(Acts::Math);
+        self.b.place(aside);
+        self.b.trap();
+    }
+
     /// One thread prepares all barriers of the rings.
     fn init_barriers(&mut self, rings: &[Ring], roles: &Roles, warps: u32) {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
+        let turns = self.team.barriers;
         let both = match self.peer.in_step {
             Some(in_step) => self.b.select(RegClass::B32, in_step, warps * BLOCKS, warps),
             None => Operand::from(warps * BLOCKS),
@@ -179,6 +211,9 @@ impl Lowering<'_> {
                     b.mbarrier_init(&full.plus(EMPTY), if plan.paired { both } else { warps.into() });
                 }
             }
+            if roles.deal.is_some() {
+                (0..TURNS).for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
+            }
             b.fence_mbarrier_init();
         });
         match roles.pairs {
@@ -190,7 +225,7 @@ impl Lowering<'_> {
     /// Consumers take the registers that the producer gives up.
     fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
         let (at_entry, more) = self.context.registers(blocks);
-        let whole_groups = self.context.producer_warps() == 4 && self.context.inference.num_warps.is_multiple_of(4);
+        let whole_groups = self.context.producer_warps() == 4 && self.context.consumer_warps().is_multiple_of(4);
         if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
             self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }
@@ -264,6 +299,30 @@ impl Lowering<'_> {
             (barrier, stage)
         };
         (barrier, stage, now.into())
+    }
+
+    /// Stages of a ring.
+    pub fn stages_of_ring(&self, ring: usize) -> u32 {
+        self.rings.as_ref().map_or(1, |rings| rings.roles.rings[ring].stages)
+    }
+
+    /// One thread of each warp, beside a producer.
+    pub fn leader(&self) -> Option<Reg> {
+        self.rings.as_ref().and_then(|rings| rings.leader)
+    }
+
+    /// Goes past so many stages of a ring, fewer than two rounds.
+    pub fn skip_stages(&mut self, ring: usize, count: Operand) {
+        let stages = self.stages_of_ring(ring);
+        let Position { index, parity } = self.rings.as_ref().expect("rings").positions[ring];
+        let all = self.b.add(Ty::U32, index, count);
+        let rounds = self.b.div(Ty::U32, all, stages);
+        let whole = self.b.mul(Ty::U32, rounds, stages);
+        let rest = self.b.sub(Ty::U32, all, whole);
+        let odd = self.b.and(Ty::B32, rounds, 1u32);
+        let turned = self.b.xor(Ty::B32, parity, odd);
+        self.b.mov_to(index, rest);
+        self.b.mov_to(parity, turned);
     }
 
     /// Waits for the next stage to be free; its full barrier and its address.

@@ -57,6 +57,9 @@ impl Lowering<'_> {
             &Step::Take(channel) => loads(channel)[0].load,
             Step::Land(land) => land.product,
             Step::Await(wait) => loads(wait.channel)[0].load,
+            Step::Turn(_) | Step::Pass(_) => {
+                self.schedule.roles.as_ref().expect("roles").deal.as_ref().expect("teams").around
+            }
             Step::Give(channels) => self.schedule.roles.as_ref().expect("roles").channels[channels[0] as usize].last,
             Step::For(plan) => plan.op,
             Step::Loop(plan) => plan.op,
@@ -69,6 +72,14 @@ impl Lowering<'_> {
             Step::Strip(strip) => return self.strip(strip),
             Step::Give(channels) => {
                 self.give(channels);
+                return Ok(());
+            }
+            Step::Turn(turn) => {
+                self.take_turn(*turn);
+                return Ok(());
+            }
+            Step::Pass(turn) => {
+                self.pass_turn(*turn);
                 return Ok(());
             }
             Step::Land(land) => {
@@ -96,6 +107,7 @@ impl Lowering<'_> {
             Step::If { arms, quiet, .. } => lowering.branches(id, arms, *quiet),
             Step::Do(_) => lowering.lower_op(id),
             Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) | Step::Land(_) | Step::Await(_) => Ok(()),
+            Step::Turn(_) | Step::Pass(_) => Ok(()),
         })
     }
 }

@@ -35,7 +35,7 @@ impl Context<'_> {
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_end(id),
             Step::Let(_) | Step::Own(_) | Step::Fill(_) | Step::Take(_) => Vec::new(),
-            Step::Await(_) | Step::Land(_) | Step::Give(_) => Vec::new(),
+            Step::Await(_) | Step::Land(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => Vec::new(),
         };
         self.with_sources(values)
     }

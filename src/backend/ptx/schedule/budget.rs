@@ -33,13 +33,18 @@ impl Context<'_> {
     /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and
     /// where there is one warpgroup of consumers, a single warp beside it leaves them as many without that.
     pub fn producer_warps(&self) -> u32 {
-        if self.inference.num_warps > 4 { 4 } else { 1 }
+        if self.consumer_warps() > 4 { 4 } else { 1 }
+    }
+
+    /// Warps of all teams.
+    pub fn consumer_warps(&self) -> u32 {
+        self.inference.num_warps as u32 * self.teams
     }
 
     /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if this many
     /// blocks run on a multiprocessor.
     pub fn registers(&self, blocks: u32) -> (u32, u32) {
-        let (consumers, producers) = (self.inference.num_warps as u32, self.producer_warps());
+        let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
         let all = REGISTERS / blocks / WARP;
         let at_entry = (all / (consumers + producers)).min(MOST_REGISTERS) / 8 * 8;
         // What a block has is what it got at entry: a thread that asked for more would wait for ever.

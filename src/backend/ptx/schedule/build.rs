@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::Context;
-use super::data::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip};
+use super::data::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
 use super::streams::Roles;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -29,7 +29,7 @@ impl Context<'_> {
     /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
     /// reserved for the whole kernel.
     pub fn schedule(&self, body: BlockId, roles: Option<Rc<Roles>>, shared: &SharedMemory) -> Schedule {
-        let warps = self.inference.num_warps as u32;
+        let warps = self.consumer_warps();
         let agents = match roles {
             Some(_) => vec![(Acts::Math, 0..warps), (Acts::Load, warps..warps + self.producer_warps())],
             None => vec![(Acts::All, 0..warps)],
@@ -205,6 +205,36 @@ impl Builder<'_, '_> {
         hoisted
     }
 
+    /// What teams do in turn comes between a turn and the end of it.
+    fn take_turns(&mut self, body: BodyId) {
+        let steps = std::mem::take(&mut self.schedule.bodies[body.0 as usize]);
+        let spans = Turn::ALL.map(|turn| {
+            let of_turn = |step: &Step| match turn {
+                Turn::Rings => self.uses_rings(step),
+                Turn::Memory => step.ops().into_iter().any(|id| self.context.has_noticed(id)),
+            };
+            Some((steps.iter().position(of_turn)?, steps.iter().rposition(of_turn)?))
+        });
+        let all = || Turn::ALL.into_iter().zip(spans);
+        let mut with_turns = Vec::with_capacity(steps.len() + 4);
+        for (at, step) in steps.into_iter().enumerate() {
+            with_turns.extend(
+                all().filter(|(_, span)| span.is_some_and(|(first, _)| first == at)).map(|(turn, _)| Step::Turn(turn)),
+            );
+            with_turns.push(step);
+            with_turns.extend(
+                all().filter(|(_, span)| span.is_some_and(|(_, last)| last == at)).map(|(turn, _)| Step::Pass(turn)),
+            );
+        }
+        self.schedule.bodies[body.0 as usize] = with_turns;
+    }
+
+    /// Does a step take stages or wait for them, itself or in its bodies?
+    fn uses_rings(&self, step: &Step) -> bool {
+        let inside = step.bodies().iter().flat_map(|&body| self.schedule.steps(body));
+        matches!(step, Step::Take(_) | Step::Multiply(_)) || inside.into_iter().any(|inner| self.uses_rings(inner))
+    }
+
     fn for_loop(&mut self, id: OpId) -> Step {
         let context = self.context;
         let body = context.module.op(id).regions[0];
@@ -229,7 +259,12 @@ impl Builder<'_, '_> {
             self.shared.release(slab);
         }
         let leave = (!orbits.is_empty()).then(|| self.empty_body());
-        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, body: steps, leave }))
+        let deal = self.roles().and_then(|roles| roles.deal.clone());
+        let deal = deal.filter(|deal| deal.around == id && self.acts == Acts::Math);
+        if deal.is_some() {
+            self.take_turns(steps);
+        }
+        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, body: steps, leave }))
     }
 }
 

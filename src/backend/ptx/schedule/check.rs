@@ -10,12 +10,13 @@
 //! * *filled*: boxes fill the bytes of stages that products read, each once (`stands`);
 //! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
 //! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`awaited`);
+//! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`dealt`);
 //! * what strips, copies ahead, products that are issued together and quiet branches ask for (`forms`).
 
 use std::collections::{HashMap, HashSet};
 
 use super::Context;
-use super::checked::Checked;
+use super::checked::{Checked, Mark};
 use super::data::{Acts, Agent, BodyId, Multiply, Part, Schedule, Step};
 use super::forms;
 use super::streams::Roles;
@@ -45,6 +46,7 @@ impl Context<'_> {
             self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
         }
         let [math, load] = &ways[..] else { return Ok(()) };
+        self.check_teams(body, schedule, load)?;
         for ring in 0..schedule.roles.as_ref().map_or(0, |roles| roles.rings.len()) {
             if of_ring(math, ring) != of_ring(load, ring) {
                 return Err(format!("the agents do not go through ring {ring} in the same order"));
@@ -52,16 +54,6 @@ impl Context<'_> {
         }
         Ok(())
     }
-}
-
-/// A place on the way of an agent through the rings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Mark {
-    /// The next stage of a ring, for a channel.
-    Stage(usize, u32),
-    Enter(OpId),
-    Else,
-    Leave,
 }
 
 /// The way through one ring: where it is not gone through, it is no matter who goes there.
@@ -238,7 +230,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         if let Step::Multiply(plan) = step {
             return self.multiply(body, step, plan);
         }
-        if let Some(id) = op_of(step) {
+        if let Some(id) = step.op() {
             self.kind_fits(step, id)?;
             self.reads(id)?;
             self.regions(step, id)?;
@@ -281,7 +273,7 @@ impl<'a, 'm> Walk<'a, 'm> {
                 !(other || ends || fetched || self.context.boxed.contains(&id))
             }
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
-            Step::Await(_) | Step::Land(_) => true,
+            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) => true,
         };
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }
@@ -388,18 +380,6 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 }
 
-/// The op of a step that has one, and one alone.
-fn op_of(step: &Step) -> Option<OpId> {
-    match step {
-        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => Some(id),
-        &Step::If { op, .. } => Some(op),
-        Step::For(step) => Some(step.op),
-        Step::Loop(step) => Some(step.op),
-        Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
-        Step::Await(_) | Step::Land(_) => None,
-    }
-}
-
 /// The ops that a step does, without those in its bodies.
 fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let loads = |channel: u32| {
@@ -407,10 +387,8 @@ fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         channel.map_or(&[][..], |channel| &channel.loads)
     };
     match step {
-        Step::Strip(strip) => strip.ops().collect(),
-        Step::Multiply(plan) => plan.ops.clone(),
         &Step::Take(channel) => loads(channel).first().map(|load| load.load).into_iter().collect(),
         &Step::Fill(channel) => loads(channel).last().map(|load| load.load).into_iter().collect(),
-        step => op_of(step).into_iter().collect(),
+        step => step.ops(),
     }
 }

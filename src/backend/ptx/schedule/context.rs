@@ -30,6 +30,8 @@ pub struct Context<'m> {
     pub bundles: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
     pub deferred: HashSet<OpId>,
+    /// Groups of the warps that layouts speak of.
+    pub teams: u32,
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
@@ -67,6 +69,7 @@ impl<'m> Context<'m> {
             written: Written::of(module, entry.body),
             boxed: HashSet::new(),
             deferred: HashSet::new(),
+            teams: 1,
         }
     }
 

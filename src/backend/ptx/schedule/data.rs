@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use super::ahead::Ahead;
 use super::streams::Roles;
+use super::teams::Deal;
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
@@ -77,6 +78,10 @@ pub enum Step {
     Land(Land),
     /// Gives back the stages of channels that only regions have used.
     Give(Vec<u32>),
+    /// Waits until the other team has passed this turn in the iteration before.
+    Turn(Turn),
+    /// Gives the other team its turn, in the next iteration.
+    Pass(Turn),
     For(Box<For>),
     Loop(Box<Loop>),
     /// `quiet`: its branches only compute, so products run on beside them.
@@ -87,6 +92,20 @@ pub enum Step {
     },
     /// The end of a region or of the kernel.
     End(OpId),
+}
+
+/// What teams do in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Waiting for stages: one round of a ring is all that a barrier can tell from the next one.
+    Rings,
+    /// What others could notice.
+    Memory,
+}
+
+impl Turn {
+    /// All of them.
+    pub const ALL: [Turn; 2] = [Turn::Rings, Turn::Memory];
 }
 
 /// A wait for the tiles of a channel, in the stage that was taken last.
@@ -191,6 +210,8 @@ pub struct For {
     pub ahead: Option<Rc<Ahead>>,
     /// Products that stay in flight over the back edge.
     pub orbits: Vec<Orbit>,
+    /// Iterations are dealt to teams.
+    pub deal: Option<Deal>,
     pub body: BodyId,
     /// What those that left the body wait for; who never entered it has nothing to wait for.
     pub leave: Option<BodyId>,
@@ -237,6 +258,27 @@ impl Step {
     /// Is it a wait?
     pub fn is_wait(&self) -> bool {
         matches!(self, Step::Await(_) | Step::Land(_))
+    }
+
+    /// The op of a step that has one, and one alone.
+    pub fn op(&self) -> Option<OpId> {
+        match self {
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => Some(id),
+            &Step::If { op, .. } => Some(op),
+            Step::For(step) => Some(step.op),
+            Step::Loop(step) => Some(step.op),
+            Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
+            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) => None,
+        }
+    }
+
+    /// The ops that a step does, without loads of channels and those in its bodies.
+    pub fn ops(&self) -> Vec<OpId> {
+        match self {
+            Step::Strip(strip) => strip.ops().collect(),
+            Step::Multiply(plan) => plan.ops.clone(),
+            step => step.op().into_iter().collect(),
+        }
     }
 
     /// The bodies of a loop or branch.

@@ -7,12 +7,13 @@
 //! * `context` — what is known of a kernel, and questions about it; `touch`, `structure`, `hint`, `exits`, `room`: more of
 //!   them;
 //! * `streams`, `roles`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
+//! * `teams` — iterations of persistent loops, dealt to two groups of warps;
 //! * `ahead` — copies that run ahead of a loop;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them;
 //! * `budget` — registers and warps;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `forms`, `stands` — what has to hold of any schedule.
+//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `dealt`, `forms`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
@@ -26,6 +27,7 @@ mod check;
 mod checked;
 mod context;
 mod data;
+mod dealt;
 mod differing;
 mod exits;
 mod forms;
@@ -49,13 +51,16 @@ mod stands;
 mod streams;
 mod strips;
 mod structure;
+mod teams;
 mod touch;
 mod waits;
 
 pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;
 pub use context::Context;
-pub use data::{Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip};
+pub use data::{
+    Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
+};
 #[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
 pub use maps::{box_order, whole_indices};
@@ -64,4 +69,5 @@ pub use room::{CONVERSION_BYTES, PRINT_BYTES, PRINTED_PART};
 #[cfg(any(test, feature = "_suite"))]
 pub use streams::Channel;
 pub use streams::{Box, RingPlan, Roles, Streamed};
+pub use teams::{Deal, TEAMS, Takes};
 pub use touch::{Touch, Written, is_unknown};

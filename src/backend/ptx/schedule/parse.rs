@@ -4,9 +4,10 @@
 use std::rc::Rc;
 
 use super::ahead::{Ahead, Copy, Piece};
-use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part};
+use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
 use super::data::{Schedule, Step, Strip};
 use super::streams::Roles;
+use super::teams::{Deal, Takes};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
@@ -70,6 +71,10 @@ fn has_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
 
 fn acts(word: &str) -> Parsed<Acts> {
     [Acts::All, Acts::Math, Acts::Load].into_iter().find(|acts| acts.to_string() == word).ok_or("no agent".to_owned())
+}
+
+fn turn(word: &str) -> Parsed<Turn> {
+    Turn::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
 }
 
 impl Lines<'_> {
@@ -143,6 +148,8 @@ impl Lines<'_> {
                 Step::Land(Land { product: op(rest)?, carried, younger, late })
             }
             "give" => Step::Give(numbers(rest)?),
+            "turn" => Step::Turn(turn(rest)?),
+            "pass" => Step::Pass(turn(rest)?),
             "multiply" => Step::Multiply(Box::new(self.multiply(depth, rest)?)),
             "strip" => self.strip(depth, rest)?,
             "for" => {
@@ -154,9 +161,16 @@ impl Lines<'_> {
                     let carried = numbers(carried)?.into_iter().map(|number| number as usize).collect();
                     orbits.push(Orbit { product: op(&text)?, carried, gives: numbers(gives)? });
                 }
+                let mut takes = Vec::new();
+                while let Some((_, _, text)) = self.inner(depth, &["dealt"]) {
+                    let [_, _, once, loops @ ..] = &numbers(&text)?[..] else { return Err("no stages".to_owned()) };
+                    takes.push(Takes { once: *once, loops: loops.iter().map(|&id| OpId(id)).collect() });
+                }
+                let around = op(rest)?;
+                let deal = (!takes.is_empty()).then_some(Deal { around, takes });
                 let body = self.body(depth)?;
                 let leave = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
-                Step::For(Box::new(For { op: op(rest)?, hoisted, ahead, orbits, body, leave }))
+                Step::For(Box::new(For { op: around, hoisted, ahead, orbits, deal, body, leave }))
             }
             "loop" => {
                 let hoisted = self.hoisted(depth)?;

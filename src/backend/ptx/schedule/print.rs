@@ -6,8 +6,9 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::ahead::{Ahead, Copy};
-use super::data::{Acts, Await, BodyId, Issue, Land, LayoutId, Multiply, Part, Schedule, Step};
+use super::data::{Acts, Await, BodyId, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
 use super::streams::Roles;
+use super::teams::{Deal, TEAMS};
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for Acts {
@@ -16,6 +17,15 @@ impl Display for Acts {
             Acts::All => "all",
             Acts::Math => "math",
             Acts::Load => "load",
+        })
+    }
+}
+
+impl Display for Turn {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Turn::Rings => "rings",
+            Turn::Memory => "memory",
         })
     }
 }
@@ -122,6 +132,8 @@ impl Printer<'_> {
                 self.line(format_args!("land {late}{carried}{} younger {younger}", product.index()));
             }
             Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
+            Step::Turn(turn) => self.line(format_args!("turn {turn}")),
+            Step::Pass(turn) => self.line(format_args!("pass {turn}")),
             Step::Strip(strip) => {
                 let gives = join(strip.gives.iter().map(|value| format!("%{}", value.index())), ", ");
                 let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
@@ -147,6 +159,7 @@ impl Printer<'_> {
                     let carried = join(&orbit.carried, ", ");
                     self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.product.index()));
                 }
+                step.deal.iter().for_each(|deal| self.deal(deal));
                 self.depth -= 1;
                 self.body(step.body);
                 if let Some(leave) = step.leave {
@@ -194,6 +207,13 @@ impl Printer<'_> {
     fn hoisted(&mut self, hoisted: &[(Value, LayoutId)]) {
         for (value, layout) in hoisted {
             self.line(format_args!("hoist %{} as {layout}", value.index()));
+        }
+    }
+
+    fn deal(&mut self, deal: &Deal) {
+        for (ring, takes) in deal.takes.iter().enumerate() {
+            let loops = join(takes.loops.iter().map(|id| id.index()), ", ");
+            self.line(format_args!("dealt {TEAMS}: ring {ring}: {} + {loops}", takes.once));
         }
     }
 

@@ -17,6 +17,7 @@ use super::pairs::{BLOCKS, Pairs};
 use super::slice::Slicer;
 use super::streams::{Box, Channel, Roles, Streamed};
 use super::structure::Structure;
+use super::teams::TEAMS;
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
@@ -66,11 +67,25 @@ impl Context<'_> {
         for blocks in (1..=self.blocks_of_roles()).rev() {
             self.options.occupancy = wished.map(|_| blocks);
             if let Some(roles) = self.plan_paired_roles(body, shared, &mut alone) {
-                return (Some(roles), alone);
+                return (Some(self.in_teams(body, shared, roles)), alone);
             }
         }
         self.options.occupancy = wished;
         (None, alone)
+    }
+
+    /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
+    fn in_teams(&mut self, body: BlockId, shared: &SharedMemory, roles: Roles) -> Roles {
+        if self.deal(body, &roles).is_none() {
+            return roles;
+        }
+        self.teams = TEAMS;
+        let dealt = self.plan_paired_roles(body, shared, &mut None);
+        let dealt = dealt.and_then(|dealt| Some(Roles { deal: Some(self.deal(body, &dealt)?), ..dealt }));
+        dealt.unwrap_or_else(|| {
+            self.teams = 1;
+            roles
+        })
     }
 
     /// The roles of the warps, in pairs of blocks where that is wished and possible.
@@ -116,7 +131,7 @@ impl Context<'_> {
     fn plan_roles(&self, body: BlockId, pairs: Option<&Pairs>, shared: &SharedMemory) -> Option<Roles> {
         let target = self.inference.target;
         let options = &self.options;
-        let threads = (self.inference.num_warps as u32 + self.producer_warps()) * WARP;
+        let threads = (self.consumer_warps() + self.producer_warps()) * WARP;
         let able = target.arch == 90 && target.accelerated && threads <= MOST_THREADS;
         if !able || !options.tma || options.stages == Some(1) || self.has_print(body) || self.leaves_amid(body) {
             return None;
@@ -129,6 +144,7 @@ impl Context<'_> {
             slice: HashSet::new(),
             carried: HashSet::new(),
             pairs: None,
+            deal: None,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let (mut loads, mut feeds) = (Vec::new(), HashMap::new());

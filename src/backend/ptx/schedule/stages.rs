@@ -41,7 +41,7 @@ impl Context<'_> {
     ) -> bool {
         let streamed = |load| roles.members.contains_key(&load);
         let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| {
-            let rest = self.other_shared_bytes(body, &streamed, true, most) + SLACK_BYTES;
+            let rest = self.teams * self.other_shared_bytes(body, &streamed, true, most / self.teams) + SLACK_BYTES;
             self.room_for_stages(shared).checked_sub(rest)
         });
         self.share_rings(roles, structure);

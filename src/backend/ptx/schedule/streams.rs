@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::pairs::Pairs;
+use super::teams::{Deal, TEAMS};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -21,9 +22,16 @@ pub struct Roles {
     pub carried: HashSet<Value>,
     /// What pairs of tile blocks share, if they are launched in pairs.
     pub pairs: Option<Pairs>,
+    /// How iterations are dealt to teams of those that multiply, if there are any.
+    pub deal: Option<Deal>,
 }
 
 impl Roles {
+    /// Teams of those that multiply.
+    pub fn teams(&self) -> u32 {
+        if self.deal.is_some() { TEAMS } else { 1 }
+    }
+
     /// Where the tile of a load stands, if it is streamed.
     pub fn place_of(&self, load: OpId) -> Option<Place> {
         let channel = *self.members.get(&load)?;

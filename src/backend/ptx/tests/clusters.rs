@@ -13,6 +13,9 @@ pub const PAIRS: CompileOptions = CompileOptions {
     schedule: false,
 };
 
+/// For iterations that are dealt to teams.
+pub const TEAMS: CompileOptions = CompileOptions { num_warps: Some(4), num_ctas: None, ..PAIRS };
+
 /// What decides about the tile of a block.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
@@ -66,6 +69,11 @@ fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Mod
         kernel.b.op(Opcode::For, &[&[ids[0]], &[many], &[eight], &[]], vec![], vec![outer], &[]);
     }
     kernel.finish()
+}
+
+/// Tiles that blocks make in turn, each of which four warps can make.
+pub fn tiles_in_turn() -> Module {
+    product(DType::F16, [128, 128, 64], Order::Persistent, false)
 }
 
 /// A kernel of each order.
@@ -196,4 +204,25 @@ fn clusters_are_for_streamed_loads() {
     let usual = compile(&module, Target::SM_90A, &CompileOptions { num_ctas: Some(1), ..PAIRS }).unwrap();
     assert_eq!(usual.cluster, 1);
     assert!(!usual.text.contains("cluster_ctarank") && !usual.remarks.to_string().contains("clusters"));
+}
+
+#[test]
+fn iterations_are_dealt_to_teams() {
+    let deals = |module: &Module, options: &CompileOptions| {
+        let options = CompileOptions { schedule: true, ..*options };
+        let compiled = compile(module, Target::SM_90A, &options).unwrap();
+        assemble(&compiled, Target::SM_90A);
+        let dealt = compiled.schedule.contains("dealt 2: ring 0: 0 + ");
+        // Two teams of four warps, and a producer that gives them its registers; or a warp beside four.
+        assert_eq!(compiled.threads, if dealt { 384 } else { 160 }, "{}", compiled.schedule);
+        let report = compiled.remarks.to_string();
+        assert_eq!(report.contains("warps: 4 in each of 2 teams"), dealt, "{report}");
+        (dealt, count(&compiled.text, "setmaxnreg.inc"))
+    };
+    assert_eq!(deals(&tiles_in_turn(), &TEAMS), (true, 2));
+    // In pairs, too; not where blocks share a multiprocessor, where a block makes one tile, or with tiles of few registers.
+    assert_eq!(deals(&tiles_in_turn(), &CompileOptions { num_ctas: Some(2), ..TEAMS }), (true, 2));
+    assert_eq!(deals(&tiles_in_turn(), &CompileOptions { occupancy: Some(2), ..TEAMS }), (false, 0));
+    assert_eq!(deals(&product(DType::F16, [128, 128, 64], Order::Grouped, false), &TEAMS), (false, 0));
+    assert_eq!(deals(&product(DType::F16, [64, 64, 64], Order::Persistent, false), &TEAMS), (false, 0));
 }

@@ -48,6 +48,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     assert!(kernels.len() > 20, "golden kernels");
     kernels.extend(products::modules().into_iter().map(|module| ("product".to_owned(), module, plain)));
     kernels.extend(clusters::modules().into_iter().map(|module| ("pair".to_owned(), module, PAIRS)));
+    kernels.push(("teams".to_owned(), clusters::tiles_in_turn(), clusters::TEAMS));
     for tile in [1024, 1 << 14] {
         kernels.push((format!("vadd {tile}"), large(tile), plain));
     }
@@ -160,7 +161,7 @@ fn text_says_all_of_a_schedule() {
     assert!(count > 80, "{count} schedules");
     let steps =
         ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
-    let waits = ["await", "land", "leave"];
+    let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
     for word in steps.into_iter().chain(waits).chain(["a strip that gives"]) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
@@ -184,6 +185,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             let kind = match step {
                 Step::Take(_) | Step::Fill(_) | Step::Give(_) => "a step of a ring is dropped",
                 Step::Await(_) | Step::Land(_) => "a wait is dropped",
+                Step::Turn(_) | Step::Pass(_) => "a turn is not taken, or never ends",
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
@@ -259,6 +261,13 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             }
             if step.leave.is_some() {
                 with("nothing is waited for on the way out", &|step| step.leave = None);
+            }
+            if step.deal.is_some() {
+                with("no iterations are dealt", &|step| step.deal = None);
+            }
+            for at in 0..step.deal.as_ref().map_or(0, |deal| deal.takes.len()) {
+                with("a stage more is skipped", &|step| step.deal.as_mut().unwrap().takes[at].once += 1);
+                with("a loop is not skipped", &|step| step.deal.as_mut().unwrap().takes[at].loops.clear());
             }
             let Some(ahead) = &step.ahead else { return others };
             let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
@@ -386,6 +395,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
         Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
+        Step::Turn(_) | Step::Pass(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
