@@ -31,6 +31,7 @@ pub struct Frame {
 }
 
 /// A point to which the memory of computed values can be cut back.
+#[derive(Clone, Copy, Debug)]
 pub struct Mark {
     cached: usize,
     thread: usize,

@@ -8,17 +8,21 @@
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::control::Mark;
+use super::history::History;
 use super::teams::{TURN_BYTES, TURNS};
 use super::thread::ThreadCache;
-use super::{Lowered, Lowering};
+use super::view::TensorView;
+use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{Acts, BLOCKS, CONVERSION_BYTES, PRODUCER_REGISTERS, RingPlan, Roles};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Value};
 
 /// Bytes of the two barriers of a stage: full, empty.
@@ -78,6 +82,15 @@ pub struct Rings {
     far_leader: Option<Reg>,
 }
 
+/// What is known before an agent does anything.
+struct Before {
+    tiles: Vec<Option<Tile>>,
+    views: HashMap<Value, Rc<TensorView>>,
+    shared: SharedMemory,
+    memory: History,
+    mark: Mark,
+}
+
 /// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.
 #[derive(Clone, Copy, Debug)]
 pub enum Release {
@@ -122,7 +135,11 @@ impl Lowering<'_> {
         self.b.bra_if(is_producer, false, producer, true);
 
         self.plan(body, Some(Rc::clone(&roles)));
-        let before = (self.tiles.clone(), self.views.clone(), self.shared.clone(), self.memory.clone(), self.mark());
+        if teams > 1 {
+            // What depends on the number of a thread is another thing in a team.
+            self.thread = ThreadCache::default();
+        }
+        let before = self.state();
         let positions = Vec::new();
         self.rings = Some(Rings {
             roles,
@@ -136,33 +153,8 @@ impl Lowering<'_> {
         });
         self.remarks.teams = (teams > 1).then_some(teams);
         self.role = Role::Consumer;
-        let mut used = self.shared.clone();
-        for team in 0..teams {
-            let other = self.b.new_label();
-            if team + 1 < teams {
-                let is_other = self.b.setp(Cmp::Ge, Ty::U32, tid, warps * WARP);
-                self.b.bra_if(is_other, false, other, true);
-            }
-            if teams > 1 {
-                self.shared = before.2.share(team, teams);
-                self.b.threads_of_team = warps * WARP;
-                self.thread = ThreadCache::default();
-            }
-            self.team.index = team;
-            self.consume(tid, blocks);
-            used.cover(&self.shared);
-            (self.tiles, self.views, self.memory) = (before.0.clone(), before.1.clone(), before.3.clone());
-            if team + 1 < teams {
-                self.b.place(other);
-            }
-        }
-        if teams > 1 {
-            self.b.threads_of_team = 0;
-            self.thread = ThreadCache::default();
-        }
-        let mark;
-        (self.tiles, self.views, self.shared, self.memory, mark) = before;
-        self.release(mark);
+        let used = self.consumers(&before, (tid, blocks));
+        self.go_back(&before);
         self.role = Role::Producer;
         self.b.place(producer);
         self.reallocate_registers(false, blocks);
@@ -176,6 +168,52 @@ impl Lowering<'_> {
         self.shared = used;
         self.role = Role::All;
         Ok(())
+    }
+
+    /// What is known before an agent does anything.
+    fn state(&self) -> Before {
+        Before {
+            tiles: self.tiles.clone(),
+            views: self.views.clone(),
+            shared: self.shared.clone(),
+            memory: self.memory.clone(),
+            mark: self.mark(),
+        }
+    }
+
+    /// Knows what was known then.
+    fn go_back(&mut self, before: &Before) {
+        self.tiles.clone_from(&before.tiles);
+        self.views.clone_from(&before.views);
+        self.shared.clone_from(&before.shared);
+        self.memory.clone_from(&before.memory);
+        self.release(before.mark);
+    }
+
+    /// The programs of the teams of consumers; the shared memory that they need.
+    fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) -> SharedMemory {
+        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
+        if teams == 1 {
+            self.consume(tid, blocks);
+            return self.shared.clone();
+        }
+        let mut used = self.shared.clone();
+        self.b.threads_of_team = threads;
+        for team in 0..teams {
+            let next = self.b.new_label();
+            if team + 1 < teams {
+                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
+                self.b.bra_if(is_later, false, next, true);
+            }
+            self.shared = before.shared.share(team, teams);
+            self.team.index = team;
+            self.consume(tid, blocks);
+            used.cover(&self.shared);
+            self.go_back(before);
+            self.b.place(next);
+        }
+        self.b.threads_of_team = 0;
+        used
     }
 
     /// The program of the consumers.

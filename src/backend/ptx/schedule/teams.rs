@@ -46,7 +46,24 @@ impl Context<'_> {
         if crowded || self.inference.num_warps != WARPS || most < LEAST_ACCUMULATORS {
             return None;
         }
-        self.possible_deal(body, roles)
+        // Where there is more to do between products than to multiply, teams would better do it beside each other's products.
+        let deal = self.possible_deal(body, roles)?;
+        let mut loops = deal.takes.iter().flat_map(|takes| &takes.loops);
+        loops.all(|&id| self.only_multiplies(id, roles)).then_some(deal)
+    }
+
+    /// Does a loop do nothing with tiles but load and multiply them?
+    fn only_multiplies(&self, id: OpId, roles: &Roles) -> bool {
+        let module = self.module;
+        module.op(id).regions.iter().flat_map(|&region| &module.block(region).ops).all(|&inner| {
+            let op = module.op(inner);
+            let is_tile = |&value: &Value| matches!(module.ty(value), Type::Tile { .. } if self.inference.num_elements(value) > 1);
+            match op.code {
+                Opcode::MmaF | Opcode::MmaI | Opcode::Constant => true,
+                code if code.spec().effect == Effect::Terminator => true,
+                _ => roles.members.contains_key(&inner) || self.passes_on(inner) || !op.results.iter().any(is_tile),
+            }
+        })
     }
 
     /// How iterations may be dealt to teams: those of the one loop that stands in the entry, if nothing is carried from one
