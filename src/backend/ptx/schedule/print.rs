@@ -53,8 +53,12 @@ impl Schedule {
             printer.roles(roles);
         }
         for agent in &self.agents {
-            let lane = if agent.acts == Acts::Load { ", one lane" } else { "" };
-            printer.line(format_args!("agent {}: warps {}..{}{lane}", agent.acts, agent.warps.start, agent.warps.end));
+            let form = match (agent.acts, self.roles.as_ref().map_or(1, |roles| roles.teams())) {
+                (Acts::Load, _) => ", one lane".to_owned(),
+                (Acts::Math, teams) if teams > 1 => format!(", in {teams} teams"),
+                _ => String::new(),
+            };
+            printer.line(format_args!("agent {}: warps {}..{}{form}", agent.acts, agent.warps.start, agent.warps.end));
         }
         for agent in &self.agents {
             printer.line(format_args!("program {}", agent.acts));
