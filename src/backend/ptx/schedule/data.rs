@@ -8,8 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ahead::Ahead;
-use super::streams::Roles;
-use super::teams::Deal;
+use super::streams::{Deal, Roles};
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 

@@ -3,7 +3,7 @@
 use super::Context;
 use super::checked::{Checked, Mark};
 use super::data::{Acts, BodyId, For, Schedule, Step, Turn};
-use super::teams::{Deal, Takes};
+use super::streams::{Deal, Takes};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
 fn fault(id: OpId, what: &str) -> Checked {

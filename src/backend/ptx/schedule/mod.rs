@@ -68,6 +68,5 @@ pub use pairs::{BLOCKS, Pairs};
 pub use room::{CONVERSION_BYTES, PRINT_BYTES, PRINTED_PART};
 #[cfg(any(test, feature = "_suite"))]
 pub use streams::Channel;
-pub use streams::{Box, RingPlan, Roles, Streamed};
-pub use teams::{Deal, TEAMS, Takes};
+pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
 pub use touch::{Touch, Written, is_unknown};

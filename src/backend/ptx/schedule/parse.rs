@@ -6,8 +6,7 @@ use std::rc::Rc;
 use super::ahead::{Ahead, Copy, Piece};
 use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
 use super::data::{Schedule, Step, Strip};
-use super::streams::Roles;
-use super::teams::{Deal, Takes};
+use super::streams::{Deal, Roles, Takes};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 

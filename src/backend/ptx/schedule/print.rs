@@ -7,8 +7,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::ahead::{Ahead, Copy};
 use super::data::{Acts, Await, BodyId, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
-use super::streams::Roles;
-use super::teams::{Deal, TEAMS};
+use super::streams::{Deal, Roles, TEAMS};
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for Acts {

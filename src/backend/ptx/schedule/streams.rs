@@ -3,9 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::pairs::Pairs;
-use super::teams::{Deal, TEAMS};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
+
+/// Groups of warps that iterations are dealt to.
+pub const TEAMS: u32 = 2;
 
 /// What is streamed.
 #[derive(Clone)]
@@ -50,6 +52,24 @@ impl Roles {
         let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last == id);
         given.map(|(index, _)| index as u32).collect()
     }
+}
+
+/// Iterations of a loop, dealt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deal {
+    /// The loop.
+    pub around: OpId,
+    /// What an iteration takes of each ring.
+    pub takes: Vec<Takes>,
+}
+
+/// Stages of a ring that an iteration of a loop takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Takes {
+    /// So many, by channels of the iteration itself.
+    pub once: u32,
+    /// One in each iteration of these loops within it, of which each goes round equally often in all of them.
+    pub loops: Vec<OpId>,
 }
 
 /// Loads that arrive together.

@@ -8,34 +8,14 @@
 //! before have done.
 
 use super::Context;
-use super::streams::Roles;
+use super::streams::{Deal, Roles, Takes};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
-/// Groups of warps that iterations are dealt to.
-pub const TEAMS: u32 = 2;
 /// Warps of a team: those that multiply by one instruction.
 const WARPS: usize = 4;
 /// Registers of an accumulator from which on a team has enough to do.
 const LEAST_ACCUMULATORS: u32 = 64;
-
-/// Iterations of a loop, dealt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deal {
-    /// The loop.
-    pub around: OpId,
-    /// What an iteration takes of each ring.
-    pub takes: Vec<Takes>,
-}
-
-/// Stages of a ring that an iteration of a loop takes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Takes {
-    /// So many, by channels of the iteration itself.
-    pub once: u32,
-    /// One in each iteration of these loops within it, of which each goes round equally often in all of them.
-    pub loops: Vec<OpId>,
-}
 
 impl Context<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
