@@ -489,10 +489,13 @@ fn every_step_is_told() {
 /// anything that the search found. Rows where it is not are named here, with what wins.
 #[test]
 fn plain_launches_are_near_the_best_that_was_recorded() {
-    const BEHIND: [(&str, f64); 6] = [
-        // Sums that round more.
-        ("matmul e4m3 8192 8192 8192", 0.90),
-        // As many blocks as run at a time, which is another kernel of the example.
+    const BEHIND: [(&str, f64); 8] = [
+        // Blocks that take tile after tile, which is another kernel of the example: two teams of warps take its tiles in turn.
+        ("matmul f16 8192 8192 8192", 0.94),
+        ("matmul bf16 8192 8192 8192", 0.93),
+        // That, and sums that round more.
+        ("matmul e4m3 8192 8192 8192", 0.89),
+        // As many blocks as run at a time: that other kernel, too.
         ("batched_matmul f16 8 1024 2048 512", 0.87),
         ("batched_matmul tf32 8 1024 2048 512", 0.94),
         // Terms in parts, for which the example has no kernel.
