@@ -15,24 +15,22 @@ pub struct Form {
     pub causal: bool,
 }
 
-/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Blocks take tiles of queries in turn, each past all
-/// keys that it sees. `scale` is log₂ e / √dim, since the exponentials are powers of two; `section`: so many heads are
-/// gone through at a time if it is causal, of all of them the last tiles first, since they see most keys.
+/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each block takes the tiles of queries of its share, each
+/// past all keys that it sees. `shares`: where the share of each block begins, and the last one ends; then the
+/// tiles, counted through all heads. `scale` is log₂ e / √dim, since the exponentials are powers of two.
 pub fn attention<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
     out: ArrayMut<T, 4>,
-    (scale, section): (Scalar<f32>, Scalar<i32>),
+    (shares, scale): (Array<i32, 1>, Scalar<f32>),
     Form { tile: [m, n, d], group, causal }: Form,
 ) where
     f32: CastTo<T>,
 {
-    let [batch, heads, _, _] = q.shape();
-    let (tiles, all, keys) = (q.num_tiles(2, [1, 1, m, d]), batch * heads, k.extent(2));
-    ct::for_each(ct::range(ct::bid(0), all * tiles).step(ct::num_blocks(0)), (), |index, ()| {
-        let first = index / (section * tiles) * section;
-        let (count, within) = ((all - first).min(section), index - first * tiles);
-        let in_sections = (first + within % count, tiles - 1 - within / count);
-        let (head, tile) = if causal { in_sections } else { (index / tiles, index % tiles) };
+    let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
+    let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
+    ct::for_each(share[0]..share[1], (), |at, ()| {
+        let index = shares.load_scalar(at);
+        let (head, tile) = (index / tiles, index % tiles);
         let (batch, head) = (head / heads, head % heads);
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
@@ -68,8 +66,13 @@ fn main() -> ct::Result<()> {
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     for causal in [false, true] {
         let mut out = device.zeros([batch, heads, seq, dim])?;
-        let (blocks, form) = (batch * heads * seq.div_ceil(tile[0]), Form { tile, group: 1, causal });
-        ct::launch(attention::<f16>, blocks, ((&q, &k, &v), &mut out, (scale, 1), Constant(form)))?;
+        let form = Form { tile, group: 1, causal };
+        // Each block takes one tile: the first number says where its share begins, the next where it ends.
+        let blocks = batch * heads * seq.div_ceil(tile[0]);
+        let shares: Vec<i32> =
+            (0..=blocks).map(|block| blocks + 1 + block).chain(0..blocks).map(|x| x as i32).collect();
+        let shares = device.array(&shares, [shares.len()])?;
+        ct::launch(attention::<f16>, blocks, ((&q, &k, &v), &mut out, (&shares, scale), Constant(form)))?;
 
         let out = out.to_vec()?;
         let number = |at, way| number(at, way).to_f64();

@@ -9,7 +9,7 @@ use cutlet::element::{CastTo, Element, MmaInput};
 use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
-use super::attention_order::{blocks, section};
+use super::attention_order::{blocks, section, shares};
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
 use super::{examples, movement, narrow, numbers, order};
 
@@ -279,14 +279,16 @@ where
         let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128).then_some(NO_HINTS.occupancy(2));
         for hints in [NO_HINTS].into_iter().chain(two).chain(warps) {
             let most = multiprocessors * hints.occupancy.unwrap_or(1) as usize;
-            let blocks = blocks(tiles, most, seq, causal);
+            let blocks = blocks(tiles, most, causal);
             let label = product_label(tile, hints);
-            // Fewer heads at a time take less of the cache, but are more alike in what they have to do.
-            let fewer = (causal && tile == [128, 128] && section > 1).then_some(section / 2);
-            for section in std::iter::once(section).chain(fewer) {
+            // Other numbers of heads at a time take less of the cache, or are less alike in what they have to do.
+            let others: &[usize] = if causal && tile[1] == 128 { &[2, 1, 4] } else { &[2] };
+            for section in others.iter().map(|half| section * half / 2).filter(|&section| section > 0) {
                 let label = if causal { format!("{label}, {section} heads") } else { label.clone() };
+                let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
+                let table = place.device.array(&table, [table.len()])?;
                 row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
-                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), out, (scale, section), Constant(form)))
+                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), out, (&table, scale), Constant(form)))
                 });
             }
         }

@@ -6,7 +6,7 @@ use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 use rayon::prelude::*;
 
-use super::attention_order::{blocks, section};
+use super::attention_order::{blocks, section, shares};
 use super::examples::attention::{Form, attention};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
@@ -93,7 +93,8 @@ where
     let kernel = attention::<T>;
     if options.emits() {
         let (q, kv) = (ct::ArraySpec::new(shape), ct::ArraySpec::new(kv_shape));
-        return options.emit(kernel, ((q, kv, kv), q.mutable(), (scale, section), Constant(form)));
+        let table = ct::ArraySpec::new([tiles]);
+        return options.emit(kernel, ((q, kv, kv), q.mutable(), (table, scale), Constant(form)));
     }
     let (size, kv_size) = (shape.iter().product(), kv_shape.iter().product());
     let host_q = normal(1, size, T::from_f64);
@@ -102,9 +103,11 @@ where
         let (k, v) = (device.array(&host_k, kv_shape)?, device.array(&host_v, kv_shape)?);
         Ok((device.array(&host_q, shape)?, k, v, device.zeros::<T, 4>(shape)?))
     })?;
-    let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), seq, causal);
+    let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), causal);
+    let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
+    let table = device.array(&table, [table.len()])?;
     let time = rotation.time(&options, |(q, k, v, out)| {
-        options.launch(blocks).launch(kernel, ((&*q, &*k, &*v), out, (scale, section), Constant(form)))
+        options.launch(blocks).launch(kernel, ((&*q, &*k, &*v), out, (&table, scale), Constant(form)))
     })?;
     let result = rotation.first().3.to_vec()?;
     let rows = sample_rows(batch * heads * seq);
