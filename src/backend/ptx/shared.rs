@@ -9,11 +9,23 @@
 //! for a barrier as well, and that barrier for a wait ([`SharedMemory::bulk_wait_wanted`]): the thread that
 //! issued the stores waits, then all meet.
 
+use crate::dtype::DType;
+
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
 const ALIGN: u32 = 128;
 /// Alignment of a buffer that may hold eight such rows: those form a whole pattern of the swizzles that matrix
 /// instructions and the copy engine know, and they go by the address.
 const PATTERN: u32 = 8 * ALIGN;
+
+/// Bytes of a run of `count` elements.
+pub fn run_bytes(dtype: DType, count: usize) -> u32 {
+    dtype.bytes_of(count).expect("a few elements") as u32
+}
+
+/// The type as which elements stand in shared memory: 4-bit elements take a byte there.
+pub fn shared_type(dtype: DType) -> DType {
+    if dtype.storage_bits() < 8 { DType::I8 } else { dtype }
+}
 
 /// A range of bytes of the tile block's shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +37,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    fn overlaps(self, other: Buffer) -> bool {
+    /// Have they bytes in common?
+    pub fn overlaps(self, other: Buffer) -> bool {
         self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
     }
 }
@@ -70,6 +83,11 @@ impl SharedMemory {
             held: Vec::new(),
             overlaid: false,
         }
+    }
+
+    /// Below this, buffers are reserved.
+    pub fn start(&self) -> u32 {
+        self.start
     }
 
     /// The most bytes one buffer may have.
@@ -147,11 +165,6 @@ impl SharedMemory {
         let each = (self.budget.saturating_sub(start) / count) / PATTERN * PATTERN;
         let start = start + index * each;
         SharedMemory { start, next: start, budget: start + each, ..self.clone() }
-    }
-
-    /// Needs no less than another one.
-    pub fn cover(&mut self, other: &SharedMemory) {
-        self.high = self.high.max(other.high);
     }
 
     /// A buffer that no later one overlaps until it is released.

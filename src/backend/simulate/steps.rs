@@ -4,7 +4,7 @@ use super::agent::{Agent, Sent, Taken, Turn};
 use super::fault::{Fault, broken};
 use super::shared::Shared;
 use super::strips;
-use crate::backend::ptx::schedule::{Acts, Step, Strip, TEAMS, Turn as TeamTurn, box_order, is_computed_where_used};
+use crate::backend::ptx::schedule::{Acts, Step, Strip, TEAMS, Turn as TeamTurn, Within, box_order, is_computed_where_used};
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
 
@@ -55,7 +55,7 @@ impl<'a> Agent<'a> {
             Step::For(plan) => Some(plan.op),
             Step::Loop(plan) => Some(plan.op),
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => None,
-            Step::Turn(_) | Step::Pass(_) => None,
+            Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
         };
         id.map(|id| self.kernel.module.op(id).loc)
     }
@@ -83,6 +83,9 @@ impl<'a> Agent<'a> {
                 held.ok_or_else(fault)?.arrived = true;
             }
             Step::Land(land) => self.land(shared, land)?,
+            // Where threads meet, products land; what else a step does within is no matter for tiles.
+            Step::Within(Within::Land) => self.land_all(shared)?,
+            Step::Within(_) => {}
             Step::Give(channels) => {
                 for channel in channels {
                     let held = self.held.remove(channel);

@@ -18,6 +18,7 @@
 //! where it is used.
 
 mod access;
+mod axis;
 mod beside;
 mod flow;
 mod halves;
@@ -33,6 +34,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis, stored};
+pub use axis::{AxisBits, replica_bits, thread_images};
 pub use halving::halved_bit;
 pub use lookup::{Across, Handing};
 pub use pieces::{block_layout, block_number, doubled, doubled_in_registers, in_order};

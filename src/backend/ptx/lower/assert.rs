@@ -5,11 +5,12 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering};
+use crate::backend::ptx::infer::thread_images;
 use crate::backend::ptx::assertion::{Assertion, NoteField};
 use crate::backend::ptx::inst::{Addr, AtomOp, Cmp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, ConstData, OpId, Value};
+use crate::ir::{Attr, AttrKind, OpId};
 
 /// States of a note.
 const CLAIMED: u32 = 1;
@@ -20,7 +21,7 @@ impl Lowering<'_> {
     pub fn assertion(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (condition, args) = (op.group(0)[0], op.group(1));
-        if self.always_holds(condition) {
+        if self.context.always_holds(condition) {
             return Ok(());
         }
         let layout = self.context.inference.natural_or_default(condition);
@@ -33,7 +34,7 @@ impl Lowering<'_> {
                 _ => self.get(arg, &layout)?,
             });
         }
-        let thread = self.linear_in_thread(&Self::thread_images(&layout));
+        let thread = self.linear_in_thread(&thread_images(&layout));
         let all = self.all_hold(&holds);
         let done = self.b.new_label();
         self.b.bra_if(all, false, done, false);
@@ -64,11 +65,6 @@ impl Lowering<'_> {
         let shape = self.module.shape(condition).to_vec();
         self.assertions.push(Assertion { message, location, values: dtypes, shape });
         Ok(())
-    }
-
-    fn always_holds(&self, condition: Value) -> bool {
-        let maker = self.module.defining_op(condition).map(|id| self.module.op(id));
-        matches!(maker.and_then(|op| op.const_data()), Some(ConstData::Splat(bits)) if bits & 1 == 1)
     }
 
     fn all_hold(&mut self, holds: &[Operand]) -> Reg {

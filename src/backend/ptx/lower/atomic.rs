@@ -3,6 +3,7 @@
 use super::order::Ordering;
 use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering, Tile, vector};
+use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Addr, AtomOp, Operand, Reg, Scope, Sem, Space, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
@@ -28,24 +29,24 @@ impl Lowering<'_> {
             return Ok(());
         }
         let mut access = self.pointer_access(id)?;
-        access.owner = self.owner_of(Self::replica_bits(&layout));
+        access.owner = self.owner_of(replica_bits(&layout));
         let is_read = self.context.is_result_read(id);
         let ordering = Ordering::of(op);
         let carries =
             !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
         let slots = if is_read {
-            let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries);
+            let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries)?;
             let old = self.each_slot(&access, &[&values], &|this, addr, guard, values| {
                 this.atom(*mode, access.dtype, begun.semantics(), addr, guard, values)
             })?;
             let (all, met) = self.share(begun, access.dtype, &layout, old)?;
-            self.end_ordered(begun, met);
+            self.end_ordered(begun, met)?;
             all
         } else {
             let width = self.red_width(*mode, &access);
-            let begun = self.begin_ordered(id, ordering, layout.num_registers() / width, carries);
+            let begun = self.begin_ordered(id, ordering, layout.num_registers() / width, carries)?;
             self.reds(*mode, &access, width, &values, begun.semantics());
-            self.end_ordered(begun, false);
+            self.end_ordered(begun, false)?;
             vec![Operand::Imm(0); layout.num_registers()].into()
         };
         self.lanes_meet();
@@ -85,8 +86,8 @@ impl Lowering<'_> {
         let expected = self.get(op.group(1)[0], &layout)?;
         let desired = self.get(op.group(2)[0], &layout)?;
         let mut access = self.pointer_access(id)?;
-        access.owner = self.owner_of(Self::replica_bits(&layout));
-        let begun = self.begin_ordered(id, Ordering::of(op), layout.num_registers(), true);
+        access.owner = self.owner_of(replica_bits(&layout));
+        let begun = self.begin_ordered(id, Ordering::of(op), layout.num_registers(), true)?;
         let ty = if access.dtype.bits() == 64 { Ty::B64 } else { Ty::B32 };
         let class = repr::class(access.dtype);
         let old = self.each_slot(&access, &[&expected, &desired], &|this, addr, guard, values| {
@@ -98,7 +99,7 @@ impl Lowering<'_> {
             Ok(this.b.bitcast(dst, class))
         })?;
         let (slots, met) = self.share(begun, access.dtype, &layout, old)?;
-        self.end_ordered(begun, met);
+        self.end_ordered(begun, met)?;
         self.lanes_meet();
         self.note_atomic(id, &access);
         self.tiles[op.results[0].index()] = Some(Tile { layout, slots });

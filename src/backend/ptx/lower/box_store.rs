@@ -16,31 +16,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::thread::AxisBits;
 use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{BoxedTile, WriteKind, Writes};
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::infer::{AxisBits, ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{box_order, is_unknown};
+use crate::backend::ptx::schedule::{BOX_ALIGN, Boxed, Parts, box_order, is_unknown};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
-
-/// Alignment of boxes: a whole swizzle pattern.
-const ALIGN: u32 = 1024;
-
-/// Shared memory that a store may take beyond what the kernel has already: little enough that two tile
-/// blocks stay on a multiprocessor.
-const MODEST_BYTES: u32 = 32 << 10;
-
-/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not cut.
-const MOST_PARTS: u32 = 4;
-const SMALL_PART: u32 = 16 << 10;
 
 /// Bytes of a row that the lanes of a warp touch together; from here on they store as fast themselves.
 const WIDE_RUN: usize = 64;
@@ -75,13 +63,12 @@ struct Outbox {
     parts: Parts,
 }
 
-/// How a store is cut to the shared memory that there is.
-#[derive(Clone, Copy, Debug)]
-struct Parts {
-    count: u32,
-    bytes: u32,
-    /// Parts that fit at a time.
-    slots: u32,
+impl BoxStore {
+    /// What a schedule has to know of it.
+    fn planned(&self) -> Boxed {
+        let BoxStore { layout, tile, root, by_warp, .. } = self;
+        Boxed { layout: layout.clone(), tile: tile.clone(), root: *root, by_warp: by_warp.is_some() }
+    }
 }
 
 impl Lowering<'_> {
@@ -152,7 +139,7 @@ impl Lowering<'_> {
         if self.box_stores.is_empty() {
             return;
         }
-        self.context.boxed = self.box_stores.keys().copied().collect();
+        self.context.boxed = self.box_stores.iter().map(|(&id, store)| (id, store.planned())).collect();
         for (id, store) in &self.box_stores {
             self.context.inference.accesses.insert(*id, store.layout.clone());
         }
@@ -198,45 +185,33 @@ impl Lowering<'_> {
             let Some(map) = self.context.tma_store_map(at, &tile.boxes, tile.swizzle) else { continue };
             let warps = self.context.inference.num_warps as u32;
             let teams = self.context.teams;
-            let room = self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * ALIGN) / (teams * warps);
-            let Some(mut parts) = fitting(&tile, room, SMALL_PART / warps) else { continue };
-            // Places of warps are powers of two apart.
-            parts.slots = 1 << parts.slots.ilog2();
+            let room = self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * BOX_ALIGN) / (teams * warps);
+            let Some(parts) = self.context.parts_of_warp(&tile, room) else { continue };
             let each = parts.slots * parts.bytes;
-            let Some(place) = self.shared.reserve(each * warps * teams, ALIGN) else { continue };
+            let Some(place) = self.shared.reserve(each * warps * teams, BOX_ALIGN) else { continue };
             let lanes = writes.thread.len() - warps.ilog2() as usize;
             let thread = (0..writes.thread.len()).map(|bit| bit.checked_sub(lanes).map_or(0, |warp| each << warp));
             let by_warp = Some(Outbox { place, thread: thread.collect(), parts });
             let store = self.box_stores.get_mut(&id).expect("a store");
             *store = BoxStore { map, tile, writes, by_warp, ..store.clone() };
-        }
-    }
-
-    /// Code that a back edge reaches may find stores of this loop under way.
-    pub fn expect_box_stores(&mut self, body: BlockId) {
-        let roots = &mut self.boxes_stored;
-        self.module.walk(body, &mut |id| roots.extend(self.box_stores.get(&id).map(|store| store.root)));
-    }
-
-    /// At the end of the kernel: shared memory is given back when nothing reads it any more.
-    pub fn finish_box_stores(&mut self) {
-        if self.shared.is_bulk_reading() || self.box_stores.values().any(|store| store.by_warp.is_some()) {
-            self.b.bulk_wait(0, true);
+            let planned = store.planned();
+            self.context.boxed.insert(id, planned);
         }
     }
 
     /// `store_view_tko`, by the engine if there is room for its boxes.
     pub fn send_view(&mut self, id: OpId) -> Lowered {
         let store = self.box_stores[&id].clone();
-        if self.store_boxes(id, &store)? { Ok(()) } else { self.store_view(id) }
+        match (&store.by_warp, self.parts()) {
+            (Some(outbox), _) => self.store_by_warps(id, &store, outbox),
+            (None, Some(parts)) => self.store_boxes(id, &store, parts),
+            (None, None) => self.store_view(id),
+        }
     }
 
-    /// A store by the engine; false where shared memory is too short for it.
-    fn store_boxes(&mut self, id: OpId, store: &BoxStore) -> Lowered<bool> {
-        if let Some(outbox) = &store.by_warp {
-            return self.store_by_warps(id, store, outbox).map(|()| true);
-        }
-        let Some(parts) = self.parts(store) else { return Ok(false) };
+    /// A store by the engine, in so many parts, of which so many fit at a time.
+    fn store_boxes(&mut self, id: OpId, store: &BoxStore, [count, slots]: [u32; 2]) -> Lowered {
+        let parts = Parts { count, slots, bytes: store.tile.bytes() / count };
         let op = self.module.op(id);
         let slots = self.get(op.group(0)[0], &store.layout)?;
         let view = op.group(1)[0];
@@ -244,18 +219,11 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
         let issues = self.issues(view, op.group(2), issuer)?;
-        let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, ALIGN) else { return Ok(false) };
-        let busy = self.shared.write(buffer);
-        if !self.boxes_stored.insert(store.root) {
-            self.b.bulk_wait(0, false);
-        }
-        if busy {
-            self.barrier();
-        }
+        let buffer = self.begin_write()?;
         for part in 0..parts.count {
             if part > 0 && parts.slots == 1 {
                 self.b.bulk_wait(0, true);
-                self.barrier();
+                self.meet()?;
             }
             let slot = part % parts.slots * parts.bytes;
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
@@ -265,13 +233,12 @@ impl Lowering<'_> {
             if parts.slots > 1 && (parts.slots..parts.count).contains(&(part + 1)) {
                 self.b.bulk_wait(parts.slots - 2, true);
             }
-            self.barrier();
+            self.meet()?;
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
-        self.shared.bulk_read(buffer);
         let boxes = parts.count * (parts.bytes / store.tile.box_bytes());
         self.remarks.access(self.module, id, op.group(0)[0], Way::Boxes { boxes });
-        Ok(true)
+        Ok(())
     }
 
     /// A store of which each warp does its part.
@@ -295,7 +262,7 @@ impl Lowering<'_> {
         let warp = self.linear_in_thread(&outbox.thread);
         let first = place.offset + self.team.index * (place.bytes / self.context.teams);
         // The copies of this warp that read its place are its own, and so are those to the same elements.
-        self.b.bulk_wait(0, self.boxes_stored.insert(store.root));
+        self.drain()?;
         self.b.bar_warp_sync();
         for part in 0..parts.count {
             if part >= parts.slots {
@@ -312,14 +279,6 @@ impl Lowering<'_> {
         let boxes = self.context.inference.num_warps as u32 * (store.tile.bytes() / store.tile.box_bytes());
         self.remarks.access(self.module, id, op.group(0)[0], Way::Boxes { boxes });
         Ok(())
-    }
-
-    /// A few parts, so that the first is on its way while the next is written; where they do not all fit, at
-    /// least two at a time.
-    fn parts(&self, store: &BoxStore) -> Option<Parts> {
-        let fitting = |room: u32| fitting(&store.tile, room.saturating_sub(ALIGN), SMALL_PART);
-        fitting(self.shared.reusable().max(MODEST_BYTES + ALIGN).min(self.shared.free()))
-            .or_else(|| fitting(self.shared.free()))
     }
 
     /// Writes the registers of a part to shared memory, at the offset of the warp.
@@ -382,17 +341,4 @@ impl Lowering<'_> {
             b.bulk_commit();
         });
     }
-}
-
-/// Cuts a tile of boxes to `room` bytes.
-fn fitting(tile: &BoxedTile, room: u32, small: u32) -> Option<Parts> {
-    let whole = tile.bytes();
-    (0..=tile.part_bits).find_map(|bits| {
-        let (count, bytes) = (1 << bits, whole >> bits);
-        let slots = (room / bytes).min(count);
-        let last = bits == tile.part_bits;
-        let small = count >= MOST_PARTS || bytes <= small;
-        let fits = slots > 1 || count == slots || (last && slots == 1);
-        (fits && (small || last)).then_some(Parts { count, bytes, slots })
-    })
 }

@@ -12,7 +12,7 @@ use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::inst::{Cmp, Operand, Ty};
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, CmpPred, OpId, Opcode, Sign, Type, Value};
+use crate::ir::{Attr, AttrKind, CmpPred, OpId, Opcode, Sign, Value};
 use crate::layout::Layout;
 
 /// A comparison that can be decided for all elements of a thread at once.
@@ -129,29 +129,12 @@ impl Lowering<'_> {
     /// Has everything that deferred ops of this one are made of at hand in this layout, so that no thread needs another
     /// one for them.
     pub fn bring_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
-        let mut pending = self.module.op(id).operands.clone();
-        while let Some(value) = pending.pop() {
-            match self.deferred_op(value) {
-                Some(op) => pending.extend(&self.module.op(op).operands),
-                // What is free needs no exchange wherever it is computed.
-                None if matches!(self.module.ty(value), Type::Tile { .. })
-                    && self.context.inference.source(value) != Source::Free =>
-                {
-                    self.get(value, layout)?;
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn deferred_op(&self, value: Value) -> Option<OpId> {
-        self.module.defining_op(value).filter(|id| self.context.deferred.contains(id))
+        self.context.leaves_of(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
     }
 
     /// The slots of a value, computed here as far as it was deferred.
     pub fn slots_here(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
-        let Some(id) = self.deferred_op(value) else { return self.get(value, layout) };
+        let Some(id) = self.context.deferred_op(value) else { return self.get(value, layout) };
         let mut operands = Vec::new();
         for &operand in &self.module.op(id).operands {
             operands.push(self.slots_here(operand, layout)?);

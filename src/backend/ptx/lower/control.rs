@@ -13,7 +13,7 @@ use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{BodyId, For, LayoutId, Loop};
 use crate::dtype::DType;
-use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
+use crate::ir::{Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Registers of a value that several places write.
@@ -114,16 +114,6 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Code that a back edge reaches, or that may have been skipped, knows little of what threads did.
-    pub fn enter_loop(&mut self, body: BlockId) {
-        self.come_due();
-        let mut accesses = Vec::new();
-        self.module.walk(body, &mut |id| accesses.extend(self.context.access_of(id)));
-        self.memory.may_have_happened(&self.context.written, accesses);
-        self.shared.unknown();
-        self.expect_box_stores(body);
-    }
-
     /// Has values in further layouts from here on.
     fn bring_all(&mut self, values: &[(Value, LayoutId)]) -> Lowered {
         let schedule = Rc::clone(&self.schedule);
@@ -155,7 +145,7 @@ impl Lowering<'_> {
             Some(ahead) => Some(self.start_pipeline(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
-        self.enter_loop(body);
+        self.come_due();
         let orbits = self.start_orbits(id, &plan.orbits);
         let enter = match &dealt {
             Some(dealt) => dealt.some,
@@ -210,7 +200,6 @@ impl Lowering<'_> {
         if let Some(running) = running {
             self.stop_pipeline(running);
         }
-        self.enter_loop(body);
         for (&result, fixed) in op.results.iter().zip(&carried) {
             self.bind(result, fixed);
         }
@@ -246,7 +235,7 @@ impl Lowering<'_> {
         self.assign(&carried, op.group(0))?;
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let (head, end) = (self.b.new_label(), self.b.new_label());
-        self.enter_loop(body);
+        self.come_due();
         self.b.place(head);
         for (&arg, fixed) in args.iter().zip(&carried) {
             self.bind(arg, fixed);
@@ -257,7 +246,6 @@ impl Lowering<'_> {
         self.region(plan.body);
         self.loops.pop();
         self.b.place(end);
-        self.enter_loop(body);
         for (&result, fixed) in op.results.iter().zip(&bound) {
             self.bind(result, fixed);
         }
@@ -274,16 +262,12 @@ impl Lowering<'_> {
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
-        let before = (self.shared.clone(), self.memory.clone());
         let running = self.running();
         let mut left = running.len();
-        let mut after = None;
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
                 left = self.run_again(running.clone());
                 self.b.place(otherwise);
-                after =
-                    Some((self.shared.enter_branch(&before.0), std::mem::replace(&mut self.memory, before.1.clone())));
             }
             self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), quiet });
             self.region(arm);
@@ -295,10 +279,6 @@ impl Lowering<'_> {
         }
         if self.running().len() != left {
             return Err("a product has landed in one branch alone, which is a defect of this crate".to_owned());
-        }
-        if let Some((shared, memory)) = after {
-            self.shared.join(&shared);
-            self.memory.join(&self.context.written, memory);
         }
         self.b.place(end);
         for (&result, fixed) in op.results.iter().zip(&results) {
@@ -313,7 +293,7 @@ impl Lowering<'_> {
         let position = match op.code {
             Opcode::Return => {
                 self.flush_private()?;
-                self.finish_box_stores();
+                self.drain()?;
                 self.come_due();
                 self.drain_rings();
                 self.b.ret();

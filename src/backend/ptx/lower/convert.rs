@@ -5,40 +5,33 @@ use std::rc::Rc;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, ShflMode, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::Change;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::Type;
+use crate::ir::Value;
 use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};
-
-/// Accesses of a trip through shared memory from which on addresses without an instruction for each count.
-const MANY_ACCESSES: usize = 16;
 
 impl Lowering<'_> {
     /// The slots of `tile` in layout `wanted`.
-    pub fn convert(&mut self, ty: &Type, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        let dtype = ty.as_tile().and_then(|(elem, _)| elem.dtype()).unwrap_or(DType::I64);
-        let bits = vector::shared_type(dtype).storage_bits();
-        let budget = (self.shared.budget() / 2).min(self.shared.free()) as usize;
-        let plan = Conversion::plan(&tile.layout, wanted, bits, budget)
-            .ok_or_else(|| format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape()))?;
-        match plan {
-            Conversion::Identity => Ok(tile.slots.clone()),
-            Conversion::Registers(map) => Ok(map.iter().map(|&register| tile.slots[register]).collect()),
-            Conversion::Shuffle(plan) => {
+    pub fn convert(&mut self, value: Value, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let dtype = self.context.element_type(value);
+        let count = wanted.num_registers();
+        match &*self.change_of(value, wanted)? {
+            Change::By(Conversion::Identity) => Ok(tile.slots.clone()),
+            Change::By(Conversion::Registers(map)) => Ok(map.iter().map(|&register| tile.slots[register]).collect()),
+            Change::By(Conversion::Shuffle(plan)) => {
                 self.remarks.shuffled += 1;
-                Ok(self.shuffle(dtype, &tile.slots, &plan, wanted.num_registers()))
+                Ok(self.shuffle(dtype, &tile.slots, plan, count))
             }
-            Conversion::Shared(plan) => {
+            Change::By(Conversion::Shared(plan)) => {
                 self.remarks.through_shared += 1;
-                let accesses = plan.store.accesses.len() + plan.load.accesses.len();
-                if plan.rounds == 1
-                    && accesses >= MANY_ACCESSES
-                    && let Some(sums) = SumPlan::new(&tile.layout, wanted, bits, budget & !1023)
-                {
-                    return self.through_sums(dtype, &tile.slots, &sums, wanted.num_registers());
-                }
-                self.through_shared(dtype, &tile.slots, &plan, wanted.num_registers(), None)
+                self.through_shared(dtype, &tile.slots, plan, count, None)
             }
+            Change::Sums(plan) => {
+                self.remarks.through_shared += 1;
+                self.through_sums(dtype, &tile.slots, plan, count)
+            }
+            Change::Never => Err(format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape())),
         }
     }
 
@@ -133,32 +126,15 @@ impl Lowering<'_> {
         count: usize,
         owner: Option<Reg>,
     ) -> Lowered<Rc<[Operand]>> {
-        let buffer = self.allocate(plan.bytes)?;
         let owner = owner.or_else(|| self.owner_of(plan.store.replicated));
         let mut result = vec![Operand::Imm(0); count];
         for round in 0..plan.rounds {
-            self.begin_write(buffer);
+            let buffer = self.begin_write()?;
             self.store_side(buffer, dtype, slots, &plan.store, round, owner);
-            self.begin_read(buffer);
+            self.begin_read()?;
             self.load_side(buffer, dtype, &mut result, &plan.load, round);
         }
         Ok(result.into())
-    }
-
-    /// Notes a write of a buffer, behind a barrier where one is needed.
-    pub fn begin_write(&mut self, buffer: Buffer) {
-        if self.shared.write(buffer) {
-            self.barrier();
-            self.shared.write(buffer);
-        }
-    }
-
-    /// Notes a read of a buffer, behind a barrier where one is needed.
-    pub fn begin_read(&mut self, buffer: Buffer) {
-        if self.shared.read(buffer) {
-            self.barrier();
-            self.shared.read(buffer);
-        }
     }
 
     /// The stores of a round, by `owner` alone if there is one.
@@ -220,16 +196,15 @@ impl Lowering<'_> {
         plan: &SumPlan,
         count: usize,
     ) -> Lowered<Rc<[Operand]>> {
-        let buffer = self.shared.allocate_for_trip(plan.bytes as u32).ok_or("shared memory is full")?;
         let dtype = vector::shared_type(dtype);
         let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
-        self.begin_write(buffer);
+        let buffer = self.begin_write()?;
         for (registers, offset) in &plan.store.accesses {
             let values: Vec<Operand> = registers.iter().map(|&register| slots[register]).collect();
             let addr = self.shared_place(buffer, store, 0, *offset);
             vector::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }
-        self.begin_read(buffer);
+        self.begin_read()?;
         let mut result = vec![Operand::Imm(0); count];
         for (registers, offset) in &plan.load.accesses {
             let addr = self.shared_place(buffer, load, 0, *offset);
@@ -240,19 +215,6 @@ impl Lowering<'_> {
             }
         }
         Ok(result.into())
-    }
-
-    /// A buffer of shared memory.
-    pub fn allocate(&mut self, bytes: usize) -> Lowered<Buffer> {
-        self.allocate_aligned(bytes, 1)
-    }
-
-    /// The same at a multiple of `align` bytes at least.
-    pub fn allocate_aligned(&mut self, bytes: usize, align: u32) -> Lowered<Buffer> {
-        let budget = self.shared.budget();
-        self.shared
-            .allocate(bytes as u32, align)
-            .ok_or_else(|| format!("{bytes} bytes of shared memory are needed, {budget} are there: use smaller tiles"))
     }
 
     /// The address at the thread's offset XOR `xor` plus `offset` of a buffer.

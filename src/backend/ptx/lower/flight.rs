@@ -112,6 +112,11 @@ impl Lowering<'_> {
         self.flights.due.clear();
     }
 
+    /// May a product be running?
+    pub fn is_flying(&self) -> bool {
+        !self.flights.running.is_empty()
+    }
+
     /// The products that may be running.
     pub fn running(&self) -> Vec<Flight> {
         self.flights.running.clone()

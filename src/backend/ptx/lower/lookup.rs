@@ -5,19 +5,15 @@
 //! looks up its own. Numbers are counted there, by atomics: a few copies of the counts keep lanes that count the same number
 //! apart.
 
+use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{Across, Handing};
+use crate::backend::ptx::infer::{Across, Handing, replica_bits, thread_images};
 use crate::backend::ptx::inst::{AtomOp, Cmp, MemMods, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::schedule::APART;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 use crate::layout::{Layout, Side};
-
-/// Most copies of the counts of a histogram.
-const MOST_COPIES: usize = 8;
-
-/// Words between the ends of one copy and the next: equal numbers of both are in different banks.
-const APART: usize = 4;
 
 impl Lowering<'_> {
     /// `gather`.
@@ -31,11 +27,12 @@ impl Lowering<'_> {
         let at = self.get(positions, &layout)?.to_vec();
         let at = self.kept_inside(positions, at, self.module.shape(source)[axis]);
         let dtype = self.context.element_type(source);
-        let words = dtype.storage_bits().div_ceil(32) as usize;
-        let handing = Handing::of(&held, &layout, axis).filter(|handing| handing.pays(words, slots.len()));
-        let values = match handing {
-            Some(handing) => self.handed_over(dtype, &slots, &handing, &at),
-            None => self.looked_up(dtype, &slots, [&held, &layout], axis, &at)?,
+        let values = match self.parts() {
+            Some([rounds, _]) => self.looked_up(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
+            None => {
+                let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
+                self.handed_over(dtype, &slots, &handing, &at)
+            }
         };
         self.tiles[result.index()] = Some(Tile { layout, slots: values.into() });
         Ok(())
@@ -117,26 +114,25 @@ impl Lowering<'_> {
         dtype: DType,
         slots: &[Operand],
         [held, layout]: [&Layout; 2],
-        axis: usize,
+        (axis, rounds): (usize, usize),
         at: &[Operand],
     ) -> Lowered<Vec<Operand>> {
         self.remarks.through_shared += 1;
         let size = super::vector::run_bytes(super::vector::shared_type(dtype), 1);
-        let (buffer, rounds) = self.buffer_in_rounds(held.num_elements(), size as usize)?;
         let side = Side::in_order(held, size as usize, rounds);
         let owner = self.owner_of(side.replicated);
         let [from, to] = [held, layout].map(|layout| Across::of(layout.shape(), axis));
         let first = |image: u32| from.first(to.line(image));
-        let images: Vec<u32> = Self::thread_images(layout).into_iter().map(first).collect();
+        let images: Vec<u32> = thread_images(layout).into_iter().map(first).collect();
         let in_thread = images.iter().fold(0, |all, image| all | image);
         let thread = self.linear_in_thread(&images);
         let part = (held.num_elements() / rounds) as u32;
         let smem = self.b.reg(Operand::Smem, RegClass::B32);
         let mut values = vec![Operand::Imm(0); at.len()];
         for round in 0..rounds {
-            self.begin_write(buffer);
+            let buffer = self.begin_write()?;
             self.store_side(buffer, dtype, slots, &side, round, owner);
-            self.begin_read(buffer);
+            self.begin_read()?;
             for (slot, &at) in at.iter().enumerate() {
                 let line = first(layout.element(slot, 0, 0));
                 let own = self.b.xor(Ty::B32, thread, line & in_thread);
@@ -162,17 +158,6 @@ impl Lowering<'_> {
         Ok(values)
     }
 
-    /// A buffer for so many elements, a power of two, or for the parts of them that take turns with it; and how many parts.
-    fn buffer_in_rounds(&mut self, count: usize, size: usize) -> Lowered<(Buffer, usize)> {
-        let rounds = (count * size).div_ceil(self.room().max(size)).next_power_of_two().min(count);
-        Ok((self.allocate(count / rounds * size)?, rounds))
-    }
-
-    /// Bytes of shared memory that a buffer may take.
-    fn room(&self) -> usize {
-        (self.shared.budget() / 2).min(self.shared.free()) as usize
-    }
-
     /// `histogram`.
     pub fn histogram(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
@@ -180,11 +165,11 @@ impl Lowering<'_> {
         let held = self.context.inference.accesses[&id].clone();
         let layout = self.context.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let numbers = self.get(source, &held)?;
-        let (buffer, rounds, copies) = self.counters(held.num_elements(), layout.num_elements())?;
+        let [rounds, copies] = self.parts().ok_or(OTHERWISE)?.map(|number| number as usize);
         let part = layout.num_elements() / rounds;
         let row = (part + APART) * 4;
         let side = Side::in_order(&layout, 4, rounds);
-        let owner = self.owner_of(Self::replica_bits(&held));
+        let owner = self.owner_of(replica_bits(&held));
         let tid = self.b.special(Special::TidX);
         let copy = self.b.and(Ty::B32, tid, copies as u32 - 1);
         let copy = self.b.mul(Ty::U32, copy, row as u32);
@@ -192,9 +177,9 @@ impl Lowering<'_> {
             self.context.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
         let mut counts = vec![Operand::Imm(0); layout.num_registers()];
         for round in 0..rounds {
-            self.begin_write(buffer);
+            let buffer = self.begin_write()?;
             self.clear(buffer);
-            self.begin_write(buffer);
+            self.begin_write()?;
             for &number in numbers.iter() {
                 let number = self.b.sub(Ty::S32, number, (round * part) as i64);
                 let mut guard = owner;
@@ -208,7 +193,7 @@ impl Lowering<'_> {
                 let one = [Operand::Imm(1)];
                 self.b.guarded_if(guard, |b| b.red(AtomOp::Add, Ty::U32, Space::Shared, order, &addr, &one));
             }
-            self.begin_read(buffer);
+            self.begin_read()?;
             let mut sum: Option<Vec<Operand>> = None;
             for copy in 0..copies {
                 let mut read = counts.clone();
@@ -223,19 +208,6 @@ impl Lowering<'_> {
         }
         self.tiles[result.index()] = Some(Tile { layout, slots: counts.into() });
         Ok(())
-    }
-
-    /// Room for the counts of numbers, in so many rounds and copies: reading the copies costs less than counting.
-    fn counters(&mut self, elements: usize, bins: usize) -> Lowered<(Buffer, usize, usize)> {
-        let room = self.room().max((1 + APART) * 4) / 4;
-        let mut rounds = 1;
-        while bins / rounds + APART > room && rounds < bins {
-            rounds *= 2;
-        }
-        let row = bins / rounds + APART;
-        let most = (elements / (2 * bins)).min(MOST_COPIES).min(room / row).max(1);
-        let copies = 1 << most.ilog2();
-        Ok((self.allocate(copies * row * 4)?, rounds, copies))
     }
 
     /// Zeros in all of a buffer.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::access::Access;
 use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::ViewShape;
+use crate::backend::ptx::infer::{ViewShape, replica_bits};
 use crate::backend::ptx::inst::{Addr, Operand, Reg, Space};
 use crate::backend::ptx::scalar::repr;
 use crate::ir::OpId;
@@ -24,12 +24,12 @@ impl Lowering<'_> {
         let slots = if ordering.is_weak() {
             self.load_slots(&mut access, all).into()
         } else {
-            access.owner = self.owner_of(Self::replica_bits(&layout));
-            let begun = self.begin_ordered(id, ordering, access.num_instructions(), true);
+            access.owner = self.owner_of(replica_bits(&layout));
+            let begun = self.begin_ordered(id, ordering, access.num_instructions(), true)?;
             access.say(begun);
             let slots = self.load_slots(&mut access, all);
             let (slots, met) = self.share(begun, access.element_type(), &layout, slots)?;
-            self.end_ordered(begun, met);
+            self.end_ordered(begun, met)?;
             slots
         };
         self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
@@ -43,10 +43,10 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let slots = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
-        let begun = self.begin_ordered(id, Ordering::of(op), access.num_instructions(), true);
+        let begun = self.begin_ordered(id, Ordering::of(op), access.num_instructions(), true)?;
         access.say(begun);
         self.store_slots(&mut access, 0, &slots);
-        self.end_ordered(begun, false);
+        self.end_ordered(begun, false)?;
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl Lowering<'_> {
         let shift = shape.filter(|_| Ordering::of(op).is_weak());
         let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
-        self.order(id);
+        self.order(id)?;
         access.mods.nc = self.data_space == Space::Global && self.context.is_steady(id);
         access.mods.cache = self.cache_hint(id);
         self.remarks.access(self.module, id, op.results[0], access.way());
@@ -72,9 +72,9 @@ impl Lowering<'_> {
         let layout =
             self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
-        self.order(id);
+        self.order(id)?;
         access.mods.cache = self.cache_hint(id);
-        access.owner = self.owner_of(Self::replica_bits(&layout));
+        access.owner = self.owner_of(replica_bits(&layout));
         self.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)
     }
@@ -126,8 +126,8 @@ impl Lowering<'_> {
         let layout =
             self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
         let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
-        self.order(id);
-        access.owner = self.owner_of(Self::replica_bits(&layout));
+        self.order(id)?;
+        access.owner = self.owner_of(replica_bits(&layout));
         Ok(access)
     }
 

@@ -7,7 +7,7 @@
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `place`, `listed`, `access`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
 //!   accesses;
-//! * `history` — which accesses need a barrier between them;
+//! * `within` — barriers, buffers and changes of layouts within a step, as the schedule says;
 //! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
 //!   memory; masks that hold for all elements of a thread;
 //! * `order` — accesses that other tile blocks see in order;
@@ -41,7 +41,6 @@ mod elementwise;
 mod flight;
 mod global;
 mod hint;
-mod history;
 mod limit;
 mod listed;
 mod lookup;
@@ -73,8 +72,9 @@ mod thread;
 mod value;
 mod vector;
 mod view;
+mod within;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use super::assertion::Assertion;
@@ -83,7 +83,7 @@ use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
-use super::schedule::{Acts, Context, Schedule};
+use super::schedule::{Acts, Context, Schedule, Within};
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
@@ -119,7 +119,8 @@ pub struct Lowering<'m> {
     cached: value::Cache,
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
-    memory: history::History,
+    /// What the step that is lowered does within, and has not come to.
+    within: VecDeque<Within>,
     /// Memory of the block's own, and where data is in this kernel.
     own: HashMap<OpId, Buffer>,
     data_space: Space,
@@ -142,8 +143,6 @@ pub struct Lowering<'m> {
     peer: cluster::Peer,
     /// Stores that the bulk copy engine does.
     box_stores: HashMap<OpId, box_store::BoxStore>,
-    /// Arrays that may have been stored to by it.
-    boxes_stored: HashSet<Value>,
     params: Vec<ParamKind>,
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
@@ -175,7 +174,7 @@ fn start<'m>(
         cached: value::Cache::default(),
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
-        memory: history::History::default(),
+        within: VecDeque::new(),
         schedule: Rc::default(),
         own: HashMap::new(),
         data_space: Space::Global,
@@ -189,7 +188,6 @@ fn start<'m>(
         team: teams::Team::default(),
         peer: cluster::Peer::default(),
         box_stores: HashMap::new(),
-        boxes_stored: HashSet::new(),
         params: Vec::new(),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),
@@ -220,7 +218,7 @@ pub fn lower<'m>(
     let target = lowering.context.inference.target;
     let layout = lowering.context.layout_text(entry.body);
     let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
-    let (shared_bytes, cluster) = (lowering.shared.used(), lowering.cluster());
+    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.cluster());
     let assertions = lowering.assertions;
     let (mut remarks, warps) = (lowering.remarks, lowering.context.inference.num_warps as u32);
     let multiplies = !lowering.context.inference.products.is_empty();
@@ -357,8 +355,10 @@ impl<'m> Lowering<'m> {
 
     fn report(&mut self, id: OpId, message: String) {
         let op = self.module.op(id);
-        // That there is too much code is said once, of the op that it came to; all others fail, too.
-        if !(self.gave_up && std::mem::replace(&mut self.gave_up_said, true)) {
+        // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
+        // steps do other things than their schedule says.
+        let follows = message == within::OTHERWISE && !self.errors.is_empty();
+        if !follows && !(self.gave_up && std::mem::replace(&mut self.gave_up_said, true)) {
             let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
             self.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
         }
@@ -436,8 +436,7 @@ impl<'m> Lowering<'m> {
             MemoryFenceAlias => {
                 // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
                 self.b.fence_proxy(ProxyFence::Alias);
-                self.barrier();
-                Ok(())
+                self.meet()
             }
             Assert => self.assertion(id),
             GetGlobal => self.global(op),
@@ -461,23 +460,6 @@ impl<'m> Lowering<'m> {
                 self.b.grid_dependency_launch();
             }
         }
-    }
-
-    /// A barrier over the tile block, and what it settles.
-    fn barrier(&mut self) {
-        self.land_to_meet();
-        if self.shared.bulk_wait_wanted() {
-            self.b.bulk_wait(0, true);
-        }
-        match self.role {
-            ring::Role::Consumer => {
-                let consumers = self.context.inference.num_warps as u32 * super::plan::WARP;
-                self.b.bar_sync(ring::CONSUMER_BARRIER + self.team.index, Some(consumers));
-            }
-            ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),
-        }
-        self.shared.barrier();
-        self.memory.barrier();
     }
 
     fn single(&mut self, value: Value, operand: Operand) {

@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, vector};
+use crate::backend::ptx::infer::{replica_bits, thread_images};
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Scope, Sem, Space};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, MemOrder, MemScope, Op, OpId};
@@ -92,26 +93,27 @@ impl Begun {
 impl Lowering<'_> {
     /// What comes before an access with so many instructions a thread; `carries`: they can say the order themselves. The
     /// last thing that other threads could notice before it.
-    pub fn begin_ordered(&mut self, id: OpId, ordering: Ordering, count: usize, carries: bool) -> Begun {
+    pub fn begin_ordered(&mut self, id: OpId, ordering: Ordering, count: usize, carries: bool) -> Lowered<Begun> {
         let fenced = (ordering.acquires() || ordering.releases()) && (count > 1 || !carries);
         if ordering.releases() {
-            self.barrier();
+            self.meet()?;
             if fenced {
                 self.b.fence(Sem::AcqRel, ordering.scope);
             }
         }
-        self.order(id);
-        Begun { ordering, fenced }
+        self.order(id)?;
+        Ok(Begun { ordering, fenced })
     }
 
     /// What comes after it; `met`: all threads have met since.
-    pub fn end_ordered(&mut self, begun: Begun, met: bool) {
+    pub fn end_ordered(&mut self, begun: Begun, met: bool) -> Lowered {
         if begun.ordering.acquires() && !met {
             if begun.fenced {
                 self.b.fence(Sem::AcqRel, begun.ordering.scope);
             }
-            self.barrier();
+            self.meet()?;
         }
+        Ok(())
     }
 
     /// Slots that only the owners of elements have, in all threads; true if that took a barrier.
@@ -122,28 +124,22 @@ impl Lowering<'_> {
         layout: &Layout,
         slots: Vec<Operand>,
     ) -> Lowered<(Rc<[Operand]>, bool)> {
-        let Some(owner) = self.owner_of(Self::replica_bits(layout)) else { return Ok((slots.into(), false)) };
+        let Some(owner) = self.owner_of(replica_bits(layout)) else { return Ok((slots.into(), false)) };
         if begun.fenced && begun.ordering.acquires() {
             self.b.fence(Sem::AcqRel, begun.ordering.scope);
         }
         let stored = vector::shared_type(dtype);
         let size = vector::run_bytes(stored, 1);
-        let buffer = self.allocate(layout.num_elements() * size as usize)?;
-        let images: Vec<u32> = Self::thread_images(layout).iter().map(|&image| image * size).collect();
+        let images: Vec<u32> = thread_images(layout).iter().map(|&image| image * size).collect();
         let thread = self.linear_in_thread(&images);
-        if self.shared.write(buffer) {
-            self.barrier();
-            self.shared.write(buffer);
-        }
+        let buffer = self.begin_write()?;
         let places: Vec<Addr> = (0..layout.num_registers())
             .map(|slot| self.shared_place(buffer, thread, layout.element(slot, 0, 0) * size, 0))
             .collect();
         for (addr, &value) in places.iter().zip(&slots) {
             vector::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }
-        self.shared.read(buffer);
-        self.barrier();
-        self.shared.read(buffer);
+        self.begin_read()?;
         let mut all = Vec::with_capacity(slots.len());
         for addr in &places {
             all.extend(vector::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));

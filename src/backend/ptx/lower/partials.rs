@@ -1,23 +1,21 @@
 //! Partial results of a reduction, combined within a thread and across the lanes of a warp: one step for each bit of the
 //! coordinate along the axis, which combines two halves.
 
-use super::thread::AxisBits;
 use super::{Lowered, Lowering};
+use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::{Cmp, Operand, ReduxOp, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::Images;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Op, OpId, Opcode, Sign};
 use crate::layout::Layout;
-use crate::pass;
 
 /// Partial results on their way to the result: one list of slots for each operand, and the images of
 /// the hardware bits that still tell elements apart (0 once they do not).
 pub struct Partials {
     pub dtypes: Vec<DType>,
     pub slots: Vec<Vec<Operand>>,
-    pub register: Vec<u32>,
-    pub lane: Vec<u32>,
-    pub warp: Vec<u32>,
+    pub images: Images,
 }
 
 impl Partials {
@@ -33,9 +31,7 @@ impl Lowering<'_> {
         Partials {
             dtypes: operands.iter().map(|&v| self.context.element_type(v)).collect(),
             slots: Vec::with_capacity(operands.len()),
-            register: layout.register_images().to_vec(),
-            lane: layout.lane_images().to_vec(),
-            warp: layout.warp_images().to_vec(),
+            images: Images::of(layout),
         }
     }
 
@@ -68,9 +64,9 @@ impl Lowering<'_> {
         coordinate: u32,
         axis: AxisBits,
     ) -> Lowered {
-        let found = partials.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+        let found = partials.images.register.iter().position(|&image| axis.coordinate(image) == coordinate);
         let position = found.ok_or("a reduction lost a register bit")?;
-        partials.register.remove(position);
+        partials.images.register.remove(position);
         let count = partials.slots[0].len() / 2;
         let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.slots.len()];
         for slot in 0..count {
@@ -89,15 +85,13 @@ impl Lowering<'_> {
     /// what the other bits tell apart are replicas that count for nothing.
     pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut Partials, lanes: usize) -> bool {
         let Some((how, ty)) = self.redux_of(body) else { return false };
-        let counts = matches!(how, ReduxOp::Add | ReduxOp::Xor);
-        let whole = lanes == partials.lane.len() || lanes > 1 && !counts;
-        if !whole || partials.dtypes != [DType::I32] || !pass::commutes(self.module, body) {
+        if !self.context.folds_at_once(body, &partials.dtypes, (lanes, &partials.images)) {
             return false;
         }
         for slot in &mut partials.slots[0] {
             *slot = self.b.redux(how, ty, *slot);
         }
-        partials.lane.fill(0);
+        partials.images.lane.fill(0);
         true
     }
 
@@ -153,9 +147,9 @@ impl Lowering<'_> {
         axis: AxisBits,
     ) -> Lowered {
         let is_right = self.lane_bit(lane);
-        let found = partials.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+        let found = partials.images.register.iter().position(|&image| axis.coordinate(image) == coordinate);
         let position = found.ok_or("a reduction lost a register bit")?;
-        let image = partials.register.remove(position);
+        let image = partials.images.register.remove(position);
         let dtypes = partials.dtypes.clone();
         let count = partials.slots[0].len() / 2;
         let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.slots.len()];
@@ -174,7 +168,7 @@ impl Lowering<'_> {
             }
         }
         partials.slots = next;
-        partials.lane[lane] = image;
+        partials.images.lane[lane] = image;
         Ok(())
     }
 
@@ -197,7 +191,7 @@ impl Lowering<'_> {
                 list[slot] = value;
             }
         }
-        partials.lane[lane] = 0;
+        partials.images.lane[lane] = 0;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::{block_layout, block_number, doubled, doubled_in_registers, in_order};
+use crate::backend::ptx::infer::{block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::ir::OpId;
@@ -173,8 +173,8 @@ impl Lowering<'_> {
 
     /// The threads that hold elements of the block, of replicas one.
     fn owner_of_block(&mut self, block: &Block<'_>) -> Reg {
-        let images = Self::thread_images(block.layout);
-        let mut owner = self.owner_of(Self::replica_bits(block.layout));
+        let images = thread_images(block.layout);
+        let mut owner = self.owner_of(replica_bits(block.layout));
         for axis in 0..block.part.len() {
             let numbers: Vec<u32> = images.iter().map(|&image| block.number(image, axis)).collect();
             let mask = numbers.iter().fold(0, |all, number| all | number);
@@ -206,7 +206,7 @@ impl Lowering<'_> {
         let class = repr::class(self.context.element_type(source));
         let thread_numbers: Vec<Operand> = (0..block.part.len())
             .map(|axis| {
-                let images = Self::thread_images(&layout);
+                let images = thread_images(&layout);
                 let numbers: Vec<u32> = images.into_iter().map(|image| block.number(image, axis)).collect();
                 self.linear_in_thread(&numbers)
             })

@@ -63,11 +63,7 @@ impl Lowering<'_> {
         step: Operand,
         ty: Ty,
     ) -> Lowered<Running> {
-        let slab =
-            self.shared.reserve(pipeline.bytes(), pipeline.align()).ok_or("shared memory for the stages of a loop")?;
-        if self.shared.write(slab) {
-            self.barrier();
-        }
+        let slab = self.begin_write()?;
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
             let bytes = vector::run_bytes(self.context.element_type(tile), copy.run);
@@ -174,7 +170,6 @@ impl Lowering<'_> {
             self.staged.remove(&self.module.op(copy.load).results[0]);
             self.own_tiles.remove(&copy.load);
         }
-        self.shared.release(running.slab);
     }
 
     /// Issues the copies of the iteration with this counter, if there is one; a group either way.

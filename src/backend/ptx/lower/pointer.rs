@@ -6,12 +6,13 @@
 
 use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::{mask_of, pointers_of};
+use crate::backend::ptx::infer::{mask_of, pointers_of, replica_bits};
 use crate::backend::ptx::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::leaders;
 use crate::dtype::DType;
-use crate::ir::{ConstData, Elem, OpId, Opcode, Type, Value};
+use crate::ir::{Elem, OpId, Type, Value};
 use crate::layout::Layout;
 
 /// An access through pointers: what its vectors share.
@@ -50,9 +51,9 @@ impl Lowering<'_> {
         let ordering = Ordering::of(op);
         let mut access = self.pointer_access(id)?;
         if !ordering.is_weak() {
-            access.owner = self.owner_of(Self::replica_bits(&access.layout));
+            access.owner = self.owner_of(replica_bits(&access.layout));
         }
-        let begun = self.begin_ordered(id, ordering, access.addresses.len(), true);
+        let begun = self.begin_ordered(id, ordering, access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let nc = ordering.is_weak()
             && self.data_space == Space::Global
@@ -60,12 +61,12 @@ impl Lowering<'_> {
         let cache = self.cache_hint(id);
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
-        let otherwise = self.constant_padding(padding);
+        let otherwise = self.context.constant_padding(padding);
         let mut slots = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
         if !ordering.is_weak() {
             let (shared, met) = self.share(begun, access.dtype, &access.layout, slots)?;
             slots = shared.to_vec();
-            self.end_ordered(begun, met);
+            self.end_ordered(begun, met)?;
         }
         let slots = match padding.filter(|_| otherwise.is_none()) {
             Some(padding) => self.pad(&access, slots, padding)?,
@@ -83,12 +84,12 @@ impl Lowering<'_> {
         let layout = self.access_layout(id)?;
         let slots = self.get(value, &layout)?;
         let mut access = self.pointer_access(id)?;
-        access.owner = self.owner_of(Self::replica_bits(&layout));
-        let begun = self.begin_ordered(id, Ordering::of(op), access.addresses.len(), true);
+        access.owner = self.owner_of(replica_bits(&layout));
+        let begun = self.begin_ordered(id, Ordering::of(op), access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let cache = self.cache_hint(id);
         self.store_pointers(&mut access, &slots, MemMods { sem, scope, cache, ..MemMods::default() });
-        self.end_ordered(begun, false);
+        self.end_ordered(begun, false)?;
         self.note_way(id, value, &access);
         Ok(())
     }
@@ -144,24 +145,6 @@ impl Lowering<'_> {
         let bytes = vector::run_bytes(access.dtype, access.vector);
         let ragged = access.vector > 1 && matches!(access.mask, Mask::Slots(_));
         self.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged });
-    }
-
-    /// The bits of a padding value that is the same for all elements; none needed is zero.
-    fn constant_padding(&self, padding: Option<Value>) -> Option<u64> {
-        let mut value = match padding {
-            Some(value) => value,
-            None => return Some(0),
-        };
-        loop {
-            let op = self.module.op(self.module.defining_op(value)?);
-            match op.code {
-                Opcode::Broadcast | Opcode::Reshape => value = op.operands[0],
-                _ => match op.const_data()? {
-                    ConstData::Splat(bits) => return Some(*bits),
-                    ConstData::Dense(_) => return None,
-                },
-            }
-        }
     }
 
     /// Puts the padding where the mask is false.
@@ -332,11 +315,4 @@ impl Lowering<'_> {
         }
         Ok(slots)
     }
-}
-
-/// The layout of the first elements of the vectors: without the register bits of a vector.
-fn leaders(layout: &Layout, vector: usize) -> Layout {
-    let bits = vector.trailing_zeros() as usize;
-    let register = layout.register_images()[bits..].to_vec();
-    Layout::new(layout.shape(), register, layout.lane_images().to_vec(), layout.warp_images().to_vec())
 }

@@ -4,17 +4,16 @@
 //! through shared memory: small ones with what stands around them, large ones part by part, in a loop.
 
 use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::infer::{replica_bits, thread_images};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART};
+use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART, SMALL, pieces};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 
 /// Values of one call.
 const MOST_VALUES: usize = 32;
-/// Elements of a tile that is printed with what stands around it.
-const SMALL: usize = 128;
 
 /// Where a number to be printed is.
 #[derive(Clone, Copy)]
@@ -113,7 +112,7 @@ impl Lowering<'_> {
 
     /// Brings the tiles of a message to shared memory, and prints it.
     fn print_pending(&mut self, pending: &mut Pending) -> Lowered {
-        let Pending { calls, tiles, bytes, .. } = {
+        let Pending { calls, tiles, .. } = {
             pending.end_call();
             std::mem::take(pending)
         };
@@ -126,13 +125,11 @@ impl Lowering<'_> {
             for (value, start) in tiles {
                 stored.push((self.elements(value)?, start));
             }
-            buffer = self.allocate(bytes as usize)?;
-            self.shared.write(buffer);
-            self.barrier();
+            buffer = self.begin_write()?;
             for (elements, start) in stored {
                 self.store_elements(&elements, buffer, start, None);
             }
-            self.barrier();
+            self.begin_read()?;
         }
         let skip = self.others_go_on();
         for (format, values) in calls {
@@ -142,9 +139,6 @@ impl Lowering<'_> {
             self.b.printf(text, &values);
         }
         self.meet_again(skip);
-        if buffer.bytes > 0 {
-            self.shared.read(buffer);
-        }
         Ok(())
     }
 
@@ -184,8 +178,8 @@ impl Lowering<'_> {
     fn elements(&mut self, value: Value) -> Lowered<Elements> {
         let layout = self.context.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
-        let thread = self.linear_in_thread(&Self::thread_images(&layout));
-        let owner = self.owner_of(Self::replica_bits(&layout));
+        let thread = self.linear_in_thread(&thread_images(&layout));
+        let owner = self.owner_of(replica_bits(&layout));
         Ok(Elements { tile: Tile { layout, slots }, dtype: self.context.element_type(value), thread, owner })
     }
 
@@ -227,14 +221,12 @@ impl Lowering<'_> {
         let elements = self.elements(value)?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;
-        let buffer = self.allocate(part_elements * bytes as usize)?;
-        self.shared.write(buffer);
-        self.barrier();
+        let buffer = self.begin_write()?;
         let part = self.b.copy(0, RegClass::B32);
         let again = self.b.new_label();
         self.b.place(again);
         self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
-        self.barrier();
+        self.begin_read()?;
         let skip = self.others_go_on();
         let first = self.b.copy(0, RegClass::B32);
         let next = self.b.new_label();
@@ -256,7 +248,7 @@ impl Lowering<'_> {
         let more = self.b.setp(Cmp::Lt, Ty::U32, first, part_elements as u32);
         self.b.bra_if(more, false, next, false);
         self.meet_again(skip);
-        self.barrier();
+        self.meet()?;
         if count > PART {
             let after = self.b.add(Ty::U32, part, 1);
             self.b.mov_to(part, after);
@@ -315,36 +307,9 @@ fn separator(shape: &[i64], index: usize) -> String {
     format!("{}, {}", "]".repeat(ended), "[".repeat(ended))
 }
 
-/// A C format as texts (`%%` stays), each with the conversion behind it; the last one has none.
-fn pieces(format: &str) -> Vec<(&str, &str)> {
-    let mut pieces = Vec::new();
-    let (mut start, mut from) = (0, 0);
-    while let Some(found) = format[from..].find('%') {
-        let percent = from + found;
-        let letter = |c: char| c == '%' || (c.is_ascii_alphabetic() && !matches!(c, 'h' | 'l'));
-        let Some(length) = format[percent + 1..].find(letter) else { break };
-        let end = percent + 1 + length + 1;
-        if format[..end].ends_with('%') {
-            from = end;
-            continue;
-        }
-        pieces.push((&format[start..percent], &format[percent..end]));
-        (start, from) = (end, end);
-    }
-    pieces.push((&format[start..], ""));
-    pieces
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn formats_are_cut_behind_their_conversions() {
-        assert_eq!(pieces("100%% of %5.3lld, %x\n"), [("100%% of ", "%5.3lld"), (", ", "%x"), ("\n", "")]);
-        assert_eq!(pieces("no values"), [("no values", "")]);
-        assert_eq!(pieces(""), [("", "")]);
-    }
 
     #[test]
     fn brackets_nest() {

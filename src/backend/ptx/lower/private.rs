@@ -8,10 +8,13 @@
 //! Lanes that meet in one bank of shared memory wait for each other. So of the very first elements there are several
 //! copies side by side, up to one a lane, each in a bank of its own.
 
+use std::collections::HashSet;
+
 use super::atomic::form;
 use super::order::Ordering;
 use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering};
+use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::shared::Buffer;
@@ -117,7 +120,22 @@ impl Lowering<'_> {
         }
         self.clear(Buffer { bytes: private.bytes(), ..buffer });
         self.barrier();
+        self.context.combined = self.combined_by(body, root);
         Ok(())
+    }
+
+    /// The atomics that go to the copy of an array.
+    fn combined_by(&self, body: BlockId, root: Value) -> HashSet<OpId> {
+        let module = self.module;
+        let mut combined = HashSet::new();
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            let goes = op.code == Opcode::AtomicRmw
+                && parts(module, op.operands[0]).is_some_and(|(base, _)| base == root)
+                && !self.context.inference.pointer_runs.contains_key(&id);
+            combined.extend(goes.then_some(id));
+        });
+        combined
     }
 
     /// The first array with such atomics, and what they do.
@@ -171,14 +189,14 @@ impl Lowering<'_> {
     /// Does the atomic through the copy, if the array has one.
     pub fn combine_in_block(&mut self, id: OpId, layout: &Layout, values: &[Operand]) -> Lowered<bool> {
         let pointers = self.module.op(id).operands[0];
-        let (Some(private), Some((base, offsets))) = (self.private, parts(self.module, pointers)) else {
+        let (Some(private), Some((_, offsets))) = (self.private, parts(self.module, pointers)) else {
             return Ok(false);
         };
-        if base != private.root || self.context.inference.pointer_runs.contains_key(&id) {
+        if !self.context.combined.contains(&id) {
             return Ok(false);
         }
         self.bring_leaves(id, layout)?;
-        self.order(id);
+        self.order(id)?;
         let lane = self.lane_copy(private);
         let done = self.b.new_label();
         let mark = self.mark();
@@ -212,7 +230,7 @@ impl Lowering<'_> {
             vector: 1,
             addresses: Vec::new(),
             mask: Mask::None,
-            owner: self.owner_of(Self::replica_bits(layout)),
+            owner: self.owner_of(replica_bits(layout)),
         };
         if anywhere {
             access.addresses = self.slots_here(self.module.op(id).operands[0], layout)?.to_vec();
@@ -309,7 +327,7 @@ impl Lowering<'_> {
 
     fn flush_copies(&mut self, private: Private) -> Lowered {
         let base = self.scalar(private.root)?;
-        self.barrier();
+        self.meet()?;
         let start = i64::from(private.buffer.offset);
         // The lanes of a warp begin at different copies, so that they read from different banks.
         let tid = self.b.special(Special::TidX);

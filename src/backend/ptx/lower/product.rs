@@ -80,13 +80,8 @@ impl Lowering<'_> {
         // Accumulators that go through shared memory do so before operands lie there.
         let mut registers: Vec<Option<Vec<Reg>>> = Vec::new();
         for (&id, plan) in members.iter().zip(&plans) {
-            let moves = self.moves_accumulator(id, members, plan);
+            let moves = self.context.moves_accumulator(id, members, plan);
             registers.push(if moves { Some(self.accumulator(id, module.op(id).operands[2], plan)?) } else { None });
-        }
-        // No operand shall lie over another one.
-        let bytes = self.context.operand_bytes(members, &|value| self.is_fetched(value));
-        if bytes > 0 && bytes <= self.shared.free() {
-            self.shared.begin_run(bytes);
         }
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
         let wanted: Vec<(Value, bool, OperandPlan)> = self.context.operands_of(members).into_iter().map(own).collect();
@@ -95,13 +90,12 @@ impl Lowering<'_> {
             operands.push(self.bring(*value, plan)?);
         }
         let registers = self.accumulators(members, &plans, registers)?;
-        if !self.shared.let_go() {
-            let free = self.shared.free();
+        if let Some([bytes, free]) = self.missing_room() {
             return Err(format!(
                 "{bytes} bytes of shared memory are needed for operands, {free} are there: use smaller tiles"
             ));
         }
-        self.meet_at(&mut operands, plans[0].is_asynchronous());
+        self.meet_at(&mut operands, plans[0].is_asynchronous())?;
         self.come_due();
         let parts: Vec<Part<'_, MmaPlan>> = issue
             .iter()
@@ -138,34 +132,22 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Has the tile behind this value been fetched to shared memory?
-    fn is_fetched(&self, value: Value) -> bool {
-        let load = self.context.load_behind(value);
-        load.is_some_and(|load| self.is_streamed(load) || self.staged.contains_key(&self.module.op(load).results[0]))
-    }
-
     /// Rows of the panels in which a streamed tile stands.
     fn rows_in_stage(&self, load: OpId) -> Option<i64> {
         Some(self.rings.as_ref()?.roles.place_of(load)?.rows)
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.
-    fn meet_at(&mut self, operands: &mut [Brought], asynchronous: bool) {
+    fn meet_at(&mut self, operands: &mut [Brought], asynchronous: bool) -> Lowered {
         let shared = |brought: &Brought| if let Brought::Shared(buffer) = brought { Some(*buffer) } else { None };
-        let mut buffers: Vec<Buffer> = operands.iter().filter_map(shared).collect();
-        buffers.sort_unstable_by_key(|buffer| buffer.offset);
-        if asynchronous && !buffers.is_empty() {
+        let count = operands.iter().filter_map(shared).count();
+        if asynchronous && count > 0 {
             // Each thread's fence comes before the threads meet: a meeting before it proves nothing to the tensor cores.
             self.b.fence_proxy(ProxyFence::AsyncShared);
-            self.barrier();
+            self.meet()?;
         }
-        for &buffer in &buffers {
-            if self.shared.read(buffer) {
-                self.barrier();
-            }
-        }
-        for &buffer in &buffers {
-            self.shared.read(buffer);
+        for _ in 0..count {
+            self.begin_read()?;
         }
         let mut brought: Vec<&mut Brought> = operands.iter_mut().collect();
         brought.sort_by_key(|brought| shared(brought).map(|buffer| buffer.offset));
@@ -175,6 +157,7 @@ impl Lowering<'_> {
                 *brought = Brought::At(self.b.add(Ty::U32, base, buffer.offset));
             }
         }
+        Ok(())
     }
 
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
@@ -204,14 +187,9 @@ impl Lowering<'_> {
             }
             Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
         }
-        let buffer = self.allocate_aligned(plan.shared.bytes(), plan.align)?;
+        let buffer = self.begin_write()?;
         debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
-        if self.shared.write(buffer) {
-            self.barrier();
-            self.shared.write(buffer);
-        }
         self.write_shared(&slots, &layout, plan, buffer);
-        self.shared.hold(buffer);
         Ok(Brought::Shared(buffer))
     }
 
@@ -239,19 +217,6 @@ impl Lowering<'_> {
         };
         let types = ScalarTypes { operands: &[from], result: to };
         slots.iter().map(|&slot| scalar::lower(&mut self.b, &op, types, &[slot]).map_err(|e| e.0)).collect()
-    }
-
-    /// Does an accumulator have to be moved between threads, by way of shared memory?
-    fn moves_accumulator(&self, id: OpId, members: &[OpId], plan: &MmaPlan) -> bool {
-        let acc = self.module.op(id).operands[2];
-        let made = members.iter().any(|&other| self.module.op(other).results[0] == acc);
-        if made || self.context.is_zero(acc) || self.context.adds_in_place(id) {
-            return false;
-        }
-        let bits = self.module.dtype(acc).storage_bits();
-        let natural = self.context.inference.natural(acc);
-        let conversion = natural.and_then(|layout| Conversion::plan(&layout, &plan.acc, bits, 0));
-        !matches!(conversion, Some(Conversion::Identity | Conversion::Registers(_) | Conversion::Shuffle(_)))
     }
 
     /// The registers of all accumulators, of which some are `there`.

@@ -1,27 +1,16 @@
 //! Reductions: within a thread, across lanes by shuffles (`partials`), across warps through shared memory (`reduce_warps`).
 //!
 //! The elements along the axis are told apart by bits of its coordinate; each bit belongs to a
-//! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves.
-//! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the
-//! coordinate bits from low to high, so that neighbouring runs are combined, left before right. Where lanes meet before
-//! the registers are all combined, two lanes share the slots: each combines half of them, and the lane bit tells from
-//! then on what the register bit told.
+//! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves: in the order that
+//! the schedule's plan of reductions gives (`folds`).
 
 use super::partials::Partials;
-use super::thread::AxisBits;
 use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::Operand;
-use crate::ir::{BlockId, OpId};
+use crate::ir::OpId;
+use crate::backend::ptx::schedule::Fold;
 use crate::layout::Layout;
-use crate::pass;
-
-/// A hardware bit, by kind and position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Bit {
-    Register,
-    Lane(usize),
-    Warp(usize),
-}
 
 /// A reduction that has seen some of its slots; its combiner commutes.
 pub struct RunningReduction {
@@ -43,14 +32,6 @@ impl RunningReduction {
     }
 }
 
-/// The hardware bits along the axis, with their bit of the coordinate, in the cheap order.
-fn axis_bits(partials: &Partials, axis: AxisBits) -> Vec<(Bit, u32)> {
-    let registers = partials.register.iter().map(|&image| (Bit::Register, axis.coordinate(image)));
-    let lanes = partials.lane.iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
-    let warps = partials.warp.iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
-    registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
-}
-
 impl Lowering<'_> {
     /// `reduce`.
     pub fn reduce(&mut self, id: OpId) -> Lowered {
@@ -70,40 +51,15 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.context.inference.accesses[&id].clone());
-        let mut steps = axis_bits(&partials, axis);
-        let ordered = !pass::commutes(module, body);
-        if ordered {
-            steps.sort_by_key(|&(_, coordinate)| coordinate);
-        }
-        let mut first = 0;
-        while let Some(&(bit, coordinate)) = steps.get(first) {
-            let mut done = 1;
-            if let Some(lanes) = self.reduce_whole_warp(body, &mut partials, &steps[first..]) {
-                first += lanes;
-                continue;
+        let ordered = self.context.folds_in_order(id);
+        for fold in self.context.folds(id, partials.images.clone(), axis) {
+            match fold {
+                Fold::Whole(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
+                Fold::Registers(coordinate) => self.reduce_registers(body, &mut partials, coordinate, axis)?,
+                Fold::Share(lane, coordinate) => self.share_lane(body, &mut partials, lane, coordinate, axis)?,
+                Fold::Lane(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
+                Fold::Warps(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
             }
-            match bit {
-                Bit::Register => self.reduce_registers(body, &mut partials, coordinate, axis)?,
-                Bit::Lane(lane) => {
-                    let later = steps[first + 1..].iter_mut().find(|(bit, _)| *bit == Bit::Register);
-                    match later.filter(|_| ordered) {
-                        Some((bit, coordinate)) => {
-                            *bit = Bit::Lane(lane);
-                            self.share_lane(body, &mut partials, lane, *coordinate, axis)?;
-                        }
-                        None => self.reduce_lane(body, &mut partials, lane, ordered)?,
-                    }
-                }
-                Bit::Warp(_) => {
-                    let warps: Vec<usize> = steps[first..]
-                        .iter()
-                        .map_while(|&(bit, _)| if let Bit::Warp(w) = bit { Some(w) } else { None })
-                        .collect();
-                    done = warps.len();
-                    self.reduce_warps(body, &mut partials, &warps, ordered)?;
-                }
-            }
-            first += done;
         }
         let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);
         for (&result, slots) in op.results.iter().zip(partials.slots) {
@@ -111,15 +67,6 @@ impl Lowering<'_> {
             self.tiles[result.index()] = Some(Tile { layout: reduced.clone(), slots: slots.into() });
         }
         Ok(())
-    }
-
-    /// Combines the lanes of a warp that these steps begin with by one instruction, if there is one. Gives their number.
-    fn reduce_whole_warp(&mut self, body: BlockId, partials: &mut Partials, steps: &[(Bit, u32)]) -> Option<usize> {
-        let is_lane = |(bit, _): &&(Bit, u32)| matches!(bit, Bit::Lane(_));
-        let lanes = steps.iter().take_while(is_lane).count();
-        let replicas = partials.lane.iter().filter(|&&image| image == 0).count();
-        let whole = lanes + replicas == partials.lane.len();
-        (whole && self.reduce_by_redux(body, partials, lanes)).then_some(lanes)
     }
 
     /// A reduction whose operands come piece by piece, each of so many slots.
@@ -135,10 +82,10 @@ impl Lowering<'_> {
         let body = self.module.op(running.id).regions[0];
         let axis = running.axis;
         let mut partials = self.no_partials(running.id, &running.layout);
-        partials.register.truncate(running.piece_bits);
+        partials.images.register.truncate(running.piece_bits);
         partials.slots = values;
         let along: Vec<u32> =
-            partials.register.iter().map(|&image| axis.coordinate(image)).filter(|&c| c != 0).collect();
+            partials.images.register.iter().map(|&image| axis.coordinate(image)).filter(|&c| c != 0).collect();
         for coordinate in along {
             self.reduce_registers(body, &mut partials, coordinate, axis)?;
         }
@@ -157,7 +104,7 @@ impl Lowering<'_> {
     /// The pieces are all there.
     pub fn end_reduction(&mut self, running: RunningReduction) -> Lowered {
         let mut partials = self.no_partials(running.id, &running.layout);
-        partials.register.retain(|&image| running.axis.coordinate(image) == 0);
+        partials.images.keep_off(running.axis);
         let slots: Vec<Vec<Operand>> = running.slots.into_iter().flatten().collect();
         partials.slots = (0..partials.dtypes.len()).map(|of| slots.iter().map(|values| values[of]).collect()).collect();
         self.for_op(running.id, |lowering| lowering.reduce_partials(running.id, partials, running.axis))

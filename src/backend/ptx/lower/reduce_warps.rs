@@ -27,11 +27,11 @@ impl Lowering<'_> {
     /// of a row side by side, so that a thread reads them with wide accesses.
     pub fn reduce_warps(&mut self, body: BlockId, partials: &mut Partials, warps: &[usize], ordered: bool) -> Lowered {
         for &warp in warps {
-            partials.warp[warp] = 0;
+            partials.images.warp[warp] = 0;
         }
         self.remarks.across_warps += 1;
         let parts = 1usize << warps.len();
-        let images: Vec<u32> = partials.lane.iter().chain(&partials.warp).copied().collect();
+        let images: Vec<u32> = partials.images.lane.iter().chain(&partials.images.warp).copied().collect();
         let mut rows = 1u32;
         let mut row = vec![0u32; images.len()];
         for (slot, _) in row.iter_mut().zip(&images).filter(|(_, image)| **image != 0) {
@@ -49,11 +49,7 @@ impl Lowering<'_> {
             let size = vector::run_bytes(dtype, 1);
             let row_bytes = size * parts as u32;
             let slot_bytes = row_bytes * rows;
-            let buffer = self.allocate(count * slot_bytes as usize)?;
-            if self.shared.write(buffer) {
-                self.barrier();
-                self.shared.write(buffer);
-            }
+            let buffer = self.begin_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
             for (position, &warp) in warps.iter().enumerate() {
@@ -67,13 +63,8 @@ impl Lowering<'_> {
             }
             places.push(PartsInMemory { buffer, row, slot_bytes, dtype });
         }
-        for place in &places {
-            if self.shared.read(place.buffer) {
-                self.barrier();
-            }
-        }
-        for place in &places {
-            self.shared.read(place.buffer);
+        for _ in &places {
+            self.begin_read()?;
         }
         match self.lanes_for_parts(partials, parts) {
             Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes, ordered),
@@ -84,7 +75,7 @@ impl Lowering<'_> {
     /// Lanes that could each take one of the parts: replicas of each other, whose exchange costs less than
     /// that every thread reads and combines all parts.
     fn lanes_for_parts(&self, partials: &Partials, parts: usize) -> Option<Vec<usize>> {
-        let replicas = (0..partials.lane.len()).filter(|&lane| partials.lane[lane] == 0);
+        let replicas = (0..partials.images.lane.len()).filter(|&lane| partials.images.lane[lane] == 0);
         let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
         (parts >= LEAST_PARTS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
     }
@@ -112,7 +103,7 @@ impl Lowering<'_> {
                 partials.slots[list][slot] = read[0];
             }
         }
-        let whole = partials.lane.iter().all(|&image| image == 0);
+        let whole = partials.images.lane.iter().all(|&image| image == 0);
         if whole && self.reduce_by_redux(body, partials, lanes.len()) {
             return Ok(());
         }

@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::control::Mark;
-use super::history::History;
 use super::teams::{TURN_BYTES, TURNS};
 use super::thread::ThreadCache;
 use super::view::TensorView;
@@ -22,7 +21,7 @@ use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Specia
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{Acts, BLOCKS, CONVERSION_BYTES, PRODUCER_REGISTERS, RingPlan, Roles};
-use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
 /// Bytes of the two barriers of a stage: full, empty.
@@ -86,8 +85,6 @@ pub struct Rings {
 struct Before {
     tiles: Vec<Option<Tile>>,
     views: HashMap<Value, Rc<TensorView>>,
-    shared: SharedMemory,
-    memory: History,
     mark: Mark,
 }
 
@@ -153,7 +150,7 @@ impl Lowering<'_> {
         });
         self.remarks.teams = (teams > 1).then_some(teams);
         self.role = Role::Consumer;
-        let used = self.consumers(&before, (tid, blocks));
+        self.consumers(&before, (tid, blocks));
         self.go_back(&before);
         self.role = Role::Producer;
         self.b.place(producer);
@@ -165,7 +162,6 @@ impl Lowering<'_> {
         self.run(Acts::Load);
         self.b.place(idle);
         self.b.ret();
-        self.shared = used;
         self.role = Role::All;
         Ok(())
     }
@@ -175,8 +171,6 @@ impl Lowering<'_> {
         Before {
             tiles: self.tiles.clone(),
             views: self.views.clone(),
-            shared: self.shared.clone(),
-            memory: self.memory.clone(),
             mark: self.mark(),
         }
     }
@@ -185,19 +179,15 @@ impl Lowering<'_> {
     fn go_back(&mut self, before: &Before) {
         self.tiles.clone_from(&before.tiles);
         self.views.clone_from(&before.views);
-        self.shared.clone_from(&before.shared);
-        self.memory.clone_from(&before.memory);
         self.release(before.mark);
     }
 
-    /// The programs of the teams of consumers; the shared memory that they need.
-    fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) -> SharedMemory {
+    /// The programs of the teams of consumers.
+    fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) {
         let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
         if teams == 1 {
-            self.consume(tid, blocks);
-            return self.shared.clone();
+            return self.consume(tid, blocks);
         }
-        let mut used = self.shared.clone();
         self.b.threads_of_team = threads;
         for team in 0..teams {
             let next = self.b.new_label();
@@ -205,15 +195,12 @@ impl Lowering<'_> {
                 let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
                 self.b.bra_if(is_later, false, next, true);
             }
-            self.shared = before.shared.share(team, teams);
             self.team.index = team;
             self.consume(tid, blocks);
-            used.cover(&self.shared);
             self.go_back(before);
             self.b.place(next);
         }
         self.b.threads_of_team = 0;
-        used
     }
 
     /// The program of the consumers.

@@ -52,7 +52,7 @@ impl Lowering<'_> {
 
     /// The rounds in a row, as long as there are so many. One round at least is to come, here and at `head`.
     pub fn rounds(&mut self, rounds: &Rounds, turning: &Turning<'_>) {
-        let &Turning { block, counter, ty, step, head, end, .. } = turning;
+        let &Turning { counter, ty, step, head, end, .. } = turning;
         let all = self.b.new_label();
         let enough = self.are_left(rounds, turning);
         self.b.bra_if(enough, true, head, true);
@@ -60,7 +60,6 @@ impl Lowering<'_> {
         self.b.pragma("nounroll");
         for round in 1..=rounds.count {
             self.plain_round(turning);
-            self.enter_loop(block);
             if round < rounds.count {
                 let after = self.b.add(ty, counter, step);
                 self.b.mov_to(counter, after);

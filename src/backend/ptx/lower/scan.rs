@@ -6,9 +6,8 @@
 //! elements. Elements are combined in order, the earlier ones on
 //! the left; the identity takes no part.
 
-use super::thread::AxisBits;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{AxisBit, ScanOrder};
+use crate::backend::ptx::infer::{AxisBit, AxisBits, ScanOrder};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;

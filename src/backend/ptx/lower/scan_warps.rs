@@ -6,7 +6,7 @@
 
 use super::scan::{Holds, Part, Run, Scan};
 use super::{Lowered, Lowering, vector};
-use crate::backend::ptx::infer::AxisBit;
+use crate::backend::ptx::infer::{AxisBit, replica_bits, thread_images};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Space, Ty};
 
 impl Lowering<'_> {
@@ -17,7 +17,7 @@ impl Lowering<'_> {
         let (count, low) = (scan.order.outer.len(), scan.order.low());
         let segments = 1usize << (count - low);
         let axis_lanes = ((1u32 << lanes) - 1) << first;
-        let images = Self::thread_images(&scan.layout);
+        let images = thread_images(&scan.layout);
         let mut rows = 1u32;
         let mut row = vec![0u32; images.len()];
         for (slot, &image) in row.iter_mut().zip(&images) {
@@ -26,7 +26,7 @@ impl Lowering<'_> {
                 rows *= 2;
             }
         }
-        let replicas = Self::replica_bits(&scan.layout);
+        let replicas = replica_bits(&scan.layout);
         let end = if scan.reverse { 0 } else { axis_lanes };
         let Holds::If(owner) = self.thread_field(replicas | axis_lanes, Cmp::Eq, end) else {
             unreachable!("a predicate")
@@ -39,11 +39,7 @@ impl Lowering<'_> {
             let size = vector::run_bytes(dtype, 1);
             let row_bytes = size << count;
             let slot_bytes = row_bytes * rows;
-            let buffer = self.allocate(register_rows * slot_bytes as usize)?;
-            if self.shared.write(buffer) {
-                self.barrier();
-                self.shared.write(buffer);
-            }
+            let buffer = self.begin_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
             for (position, bit) in scan.order.outer.iter().enumerate() {
@@ -71,13 +67,10 @@ impl Lowering<'_> {
             }
             places.push((buffer, part, slot_bytes, dtype));
         }
-        for (buffer, ..) in &places {
-            if self.shared.read(*buffer) {
-                self.barrier();
-            }
+        for _ in &places {
+            self.begin_read()?;
         }
         for (buffer, part, slot_bytes, dtype) in places {
-            self.shared.read(buffer);
             let part = self.linear_in_thread(&part);
             let segment_bytes = vector::run_bytes(dtype, 1) << low;
             for (number, values) in read.iter_mut().enumerate() {

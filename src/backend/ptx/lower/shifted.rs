@@ -7,9 +7,8 @@
 use std::ops::Range;
 
 use super::access::{Access, Shift};
-use super::thread::AxisBits;
 use super::{Lowering, vector};
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::infer::{AxisBits, ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::Operand;
 use crate::ir::Value;
 use crate::layout::Layout;

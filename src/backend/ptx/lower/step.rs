@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::within::OTHERWISE;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::schedule::{Acts, BodyId, Roles, Step};
 use crate::error::Diagnostic;
@@ -29,11 +30,18 @@ impl Lowering<'_> {
     pub fn body(&mut self, body: BodyId) {
         let schedule = Rc::clone(&self.schedule);
         for step in schedule.steps(body) {
+            if let Step::Within(within) = step {
+                self.within.push_back(*within);
+                continue;
+            }
             let id = self.op_of(step);
             let done = self.step(step, id).and_then(|()| self.mirror(id));
             if !(step.is_wait() || matches!(step, Step::End(_))) {
                 self.come_due();
             }
+            // A step that fails does not do all that it would.
+            let rest = std::mem::take(&mut self.within);
+            let done = done.and(if rest.is_empty() { Ok(()) } else { Err(OTHERWISE.to_owned()) });
             let Err(message) = done else { continue };
             self.report(id, message);
             let ops: Vec<OpId> = match step {
@@ -61,6 +69,7 @@ impl Lowering<'_> {
                 self.schedule.roles.as_ref().expect("roles").deal.as_ref().expect("teams").around
             }
             Step::Give(channels) => self.schedule.roles.as_ref().expect("roles").channels[channels[0] as usize].last,
+            Step::Within(_) => unreachable!("parts of steps are no steps"),
             Step::For(plan) => plan.op,
             Step::Loop(plan) => plan.op,
         }
@@ -107,7 +116,7 @@ impl Lowering<'_> {
             Step::If { arms, quiet, .. } => lowering.branches(id, arms, *quiet),
             Step::Do(_) => lowering.lower_op(id),
             Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) | Step::Land(_) | Step::Await(_) => Ok(()),
-            Step::Turn(_) | Step::Pass(_) => Ok(()),
+            Step::Turn(_) | Step::Pass(_) | Step::Within(_) => Ok(()),
         })
     }
 }

@@ -83,7 +83,6 @@ impl Lowering<'_> {
             let layout = of_strip.reshape(module.shape(value));
             self.tiles[value.index()] = Some(Tile { layout, slots: slots.into() });
         }
-        accesses.keys().for_each(|&id| self.note_access(id));
         reductions.into_values().try_for_each(|running| self.end_reduction(running))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::Lowering;
+use crate::backend::ptx::infer::{AxisBits, thread_images};
 use crate::backend::ptx::inst::{Operand, Special, Ty};
 use crate::layout::Layout;
 
@@ -107,41 +108,10 @@ impl Lowering<'_> {
         if bit + length >= width { shifted } else { self.b.and(Ty::B32, shifted, (1u32 << length) - 1) }
     }
 
-    /// Images of the thread-number bits: lanes, then warps.
-    pub fn thread_images(layout: &Layout) -> Vec<u32> {
-        layout.lane_images().iter().chain(layout.warp_images()).copied().collect()
-    }
-
     /// The thread's coordinate along `axis` at register slot 0.
     pub fn thread_coordinate(&mut self, layout: &Layout, axis: usize) -> Operand {
         let axis = AxisBits::of(layout.shape(), axis);
-        let images: Vec<u32> = Self::thread_images(layout).iter().map(|&image| axis.coordinate(image)).collect();
+        let images: Vec<u32> = thread_images(layout).iter().map(|&image| axis.coordinate(image)).collect();
         self.linear_in_thread(&images)
-    }
-
-    /// The thread-number bits along which the layout holds replicas.
-    pub fn replica_bits(layout: &Layout) -> u32 {
-        let images = Self::thread_images(layout);
-        images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum()
-    }
-}
-
-/// The bits of the flat row-major index that belong to one axis.
-#[derive(Clone, Copy, Debug)]
-pub struct AxisBits {
-    shift: u32,
-    mask: u32,
-}
-
-impl AxisBits {
-    /// Of `axis` of a tile of this shape (extents are powers of two).
-    pub fn of(shape: &[i64], axis: usize) -> AxisBits {
-        let inner: i64 = shape[axis + 1..].iter().product();
-        AxisBits { shift: inner.trailing_zeros(), mask: (shape[axis] - 1) as u32 }
-    }
-
-    /// The coordinate along the axis of a flat index.
-    pub fn coordinate(self, flat: u32) -> u32 {
-        (flat >> self.shift) & self.mask
     }
 }

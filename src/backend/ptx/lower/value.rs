@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::infer::{Source, thread_images};
 use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
@@ -58,7 +58,7 @@ impl Lowering<'_> {
                 if tile.layout.num_elements() == 1 {
                     vec![tile.slots[0]; wanted.num_registers()].into()
                 } else {
-                    self.convert(self.module.ty(value), &tile, wanted)?
+                    self.convert(value, &tile, wanted)?
                 }
             }
             Source::Virtual => self.renamed(value, wanted)?,
@@ -167,7 +167,7 @@ impl Lowering<'_> {
 
     /// Elements that differ: selected by the element index, bit by bit of the index.
     fn dense_constant(&mut self, dtype: DType, words: &[u64], wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        let thread = self.linear_in_thread(&Self::thread_images(wanted));
+        let thread = self.linear_in_thread(&thread_images(wanted));
         let class = repr::class(dtype);
         let mut slots = Vec::with_capacity(wanted.num_registers());
         for register in 0..wanted.num_registers() {
@@ -176,7 +176,7 @@ impl Lowering<'_> {
                 (0..words.len()).map(|i| repr::constant(dtype, words[i ^ offset as usize])).collect();
             let mut bit = 0;
             while values.len() > 1 {
-                let used = Self::thread_images(wanted).iter().any(|image| image & (1 << bit) != 0);
+                let used = thread_images(wanted).iter().any(|image| image & (1 << bit) != 0);
                 values = if used {
                     let field = self.b.and(Ty::B32, thread, 1u32 << bit);
                     let set = self.b.setp(Cmp::Ne, Ty::B32, field, 0);
@@ -200,7 +200,7 @@ impl Lowering<'_> {
 
     fn iota(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = self.module.dtype(value);
-        let thread = self.linear_in_thread(&Self::thread_images(wanted));
+        let thread = self.linear_in_thread(&thread_images(wanted));
         let mut slots = Vec::with_capacity(wanted.num_registers());
         for register in 0..wanted.num_registers() {
             let index = self.b.xor(Ty::B32, thread, wanted.element(register, 0, 0));

@@ -7,6 +7,7 @@
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::scalar::repr;
+pub use crate::backend::ptx::shared::{run_bytes, shared_type};
 use crate::dtype::DType;
 
 /// How a run is accessed: type, registers' class, number of registers.
@@ -37,16 +38,6 @@ fn storage_class(dtype: DType) -> RegClass {
         RegClass::Pred => RegClass::B32,
         class => class,
     }
-}
-
-/// Bytes of a run of `count` elements.
-pub fn run_bytes(dtype: DType, count: usize) -> u32 {
-    dtype.bytes_of(count).expect("a few elements") as u32
-}
-
-/// The type as which elements stand in shared memory: 4-bit elements take a byte there.
-pub fn shared_type(dtype: DType) -> DType {
-    if dtype.storage_bits() < 8 { DType::I8 } else { dtype }
 }
 
 /// A scalar kernel parameter: its value and its width in bytes.

@@ -9,6 +9,7 @@ use super::Context;
 use super::checked::Checked;
 use super::data::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
 use super::streams::Roles;
+use super::within::Within;
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -82,6 +83,10 @@ impl<'a> Walk<'a, '_> {
                 }
                 Step::Land(land) => self.land(land)?,
                 Step::Await(wait) => self.await_tiles(wait, body)?,
+                Step::Within(within) => {
+                    self.part_of_step(within)?;
+                    continue;
+                }
                 step => {
                     self.is_ready(step)?;
                     if matches!(ending, Ending::Beside) && !self.flying.is_empty() && self.context.meets(step) {
@@ -133,6 +138,19 @@ impl<'a> Walk<'a, '_> {
                 Ok(())
             }
             None => fault(land.product, &format!("is not in flight with {} younger ones", land.younger)),
+        }
+    }
+
+    /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
+    fn part_of_step(&mut self, within: &Within) -> Checked {
+        match (within, self.flying.first()) {
+            (Within::Land, None) => Err("products land where none is in flight".to_owned()),
+            (Within::Land, _) => {
+                self.flying.clear();
+                Ok(())
+            }
+            (Within::Meet { .. }, Some(flight)) => fault(flight.product, "has not landed where threads meet"),
+            _ => Ok(()),
         }
     }
 

@@ -10,7 +10,6 @@ use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
-use crate::layout::Layout;
 
 /// What is known while the steps of an agent are made.
 struct Builder<'a, 'm> {
@@ -49,6 +48,7 @@ impl Context<'_> {
             builder.schedule.agents.push(Agent { acts, warps, body });
         }
         self.place_waits(&mut builder.schedule);
+        self.place_meetings(&mut builder.schedule, shared);
         builder.schedule
     }
 }
@@ -98,7 +98,7 @@ impl Builder<'_, '_> {
             }
             if let Some(run) = runs.at(self.context, next) {
                 next += run.parts.len();
-                let layout = layout_id(&mut self.schedule.layouts, run.layout);
+                let layout = self.schedule.layout_id(run.layout);
                 steps.push(Step::Strip(Rc::new(Strip {
                     layout,
                     piece: run.piece,
@@ -126,7 +126,7 @@ impl Builder<'_, '_> {
             Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => Step::Let(id),
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Let(id),
             Opcode::LoadView => self.load(id),
-            Opcode::StoreView if context.boxed.contains(&id) => Step::Send(id),
+            Opcode::StoreView if context.boxed.contains_key(&id) => Step::Send(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
                 let body = op.regions[0];
@@ -197,7 +197,7 @@ impl Builder<'_, '_> {
         }
         let mut hoisted = Vec::new();
         for (value, layout) in self.context.hoisted(body) {
-            let brought = (value, layout_id(&mut self.schedule.layouts, &layout));
+            let brought = (value, self.schedule.layout_id(&layout));
             if !hoisted.contains(&brought) {
                 hoisted.push(brought);
             }
@@ -266,13 +266,4 @@ impl Builder<'_, '_> {
         }
         Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, body: steps, leave }))
     }
-}
-
-/// The number of a layout in the table.
-fn layout_id(layouts: &mut Vec<Layout>, layout: &Layout) -> LayoutId {
-    let known = layouts.iter().rposition(|known| known.is_same(layout));
-    LayoutId(known.unwrap_or_else(|| {
-        layouts.push(layout.clone());
-        layouts.len() - 1
-    }) as u32)
 }

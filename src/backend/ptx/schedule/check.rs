@@ -260,7 +260,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let fits = match step {
             Step::Let(_) => self.makes_nothing(id),
             Step::Own(_) => self.ahead.get(&id) == Some(&true),
-            Step::Send(_) => self.context.boxed.contains(&id),
+            Step::Send(_) => self.context.boxed.contains_key(&id),
             Step::Multiply(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
             Step::For(_) => op.code == Opcode::For,
             Step::Loop(_) => op.code == Opcode::Loop,
@@ -270,10 +270,10 @@ impl<'a, 'm> Walk<'a, 'm> {
                 let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
                 let ends = op.code.spec().effect == Effect::Terminator;
                 let fetched = self.channel_of(id).is_some() || self.ahead.contains_key(&id);
-                !(other || ends || fetched || self.context.boxed.contains(&id))
+                !(other || ends || fetched || self.context.boxed.contains_key(&id))
             }
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
-            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) => true,
+            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => true,
         };
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }

@@ -1,8 +1,9 @@
 //! What is known of a kernel before anything is decided about it: its ops, their layouts and plans, the wishes of the
 //! user, and questions that passes ask about them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use super::cut::Boxed;
 use super::touch::{Touch, Written};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
@@ -25,7 +26,9 @@ pub struct Context<'m> {
     /// What the kernel writes.
     pub written: Written,
     /// Stores that the bulk copy engine does.
-    pub boxed: HashSet<OpId>,
+    pub boxed: HashMap<OpId, Boxed>,
+    /// Atomics that the block combines in shared memory first.
+    pub combined: HashSet<OpId>,
     /// Products that are issued together.
     pub bundles: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
@@ -67,7 +70,8 @@ impl<'m> Context<'m> {
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
             written: Written::of(module, entry.body),
-            boxed: HashSet::new(),
+            boxed: HashMap::new(),
+            combined: HashSet::new(),
             deferred: HashSet::new(),
             teams: 1,
         }

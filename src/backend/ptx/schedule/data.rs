@@ -9,16 +9,15 @@ use std::rc::Rc;
 
 use super::ahead::Ahead;
 use super::streams::{Deal, Roles};
+use super::within::{Change, Within};
+
+pub use super::within::LayoutId;
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 /// A list of steps of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BodyId(pub u32);
-
-/// A layout of the table of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LayoutId(pub u32);
 
 /// What the tile blocks of a kernel do.
 #[derive(Clone, Default)]
@@ -29,6 +28,12 @@ pub struct Schedule {
     pub bodies: Vec<Vec<Step>>,
     /// Layouts that steps name.
     pub layouts: Vec<Layout>,
+    /// Changes of layouts that steps make.
+    pub changes: Vec<Rc<Change>>,
+    /// Shared memory that the kernel needs.
+    pub shared_bytes: u32,
+    /// From a buffer of a team to that of the next one.
+    pub team_bytes: u32,
     /// Rings of stages and the loads that go through them, where there are several agents.
     pub roles: Option<Rc<Roles>>,
 }
@@ -89,6 +94,8 @@ pub enum Step {
         arms: Vec<BodyId>,
         quiet: bool,
     },
+    /// A part of the next step.
+    Within(Within),
     /// The end of a region or of the kernel.
     End(OpId),
 }
@@ -237,6 +244,15 @@ pub struct Orbit {
 }
 
 impl Schedule {
+    /// The number of a layout in the table.
+    pub fn layout_id(&mut self, layout: &Layout) -> LayoutId {
+        let known = self.layouts.iter().rposition(|known| known.is_same(layout));
+        LayoutId(known.unwrap_or_else(|| {
+            self.layouts.push(layout.clone());
+            self.layouts.len() - 1
+        }) as u32)
+    }
+
     /// The layout of this name.
     pub fn layout(&self, id: LayoutId) -> &Layout {
         &self.layouts[id.0 as usize]
@@ -267,7 +283,7 @@ impl Step {
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
             Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
-            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) => None,
+            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
         }
     }
 

@@ -7,6 +7,7 @@ use super::ahead::{Ahead, Copy};
 use super::checked::Checked;
 use super::data::{For, Multiply, Orbit, Part, Schedule, Step, Strip};
 use super::streams::Roles;
+use super::touch::Touch;
 use crate::backend::ptx::infer::Source;
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
@@ -35,7 +36,7 @@ pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &Strip) -> Check
     }
     let inside = strip.inside(module);
     let mut uses = std::collections::HashMap::new();
-    let mut touches: Vec<(OpId, super::Touch)> = Vec::new();
+    let mut touches: Vec<(OpId, Touch)> = Vec::new();
     for (place, &(id, part)) in strip.parts.iter().enumerate() {
         let op = module.op(id);
         if part == Part::Before {

@@ -26,21 +26,26 @@ mod bundles;
 mod check;
 mod checked;
 mod context;
+mod cut;
 mod data;
 mod dealt;
 mod differing;
 mod exits;
+mod folds;
 mod forms;
 mod held;
 mod hint;
+mod history;
 mod hoist;
 mod layouts;
 mod maps;
+mod meetings;
 mod neighbour;
 mod pairs;
 #[cfg(test)]
 mod parse;
 mod print;
+mod printed;
 mod products;
 mod roles;
 mod room;
@@ -51,22 +56,32 @@ mod stands;
 mod streams;
 mod strips;
 mod structure;
+mod sync;
 mod teams;
 mod touch;
+mod uses;
 mod waits;
+mod within;
 
 pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;
 pub use context::Context;
+pub use cut::{BOX_ALIGN, Boxed, Parts};
 pub use data::{
     Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
 };
+pub use folds::{Fold, Images};
 #[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
 pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
+pub use printed::{SMALL, pieces};
 pub use room::{CONVERSION_BYTES, PRINT_BYTES, PRINTED_PART};
 #[cfg(any(test, feature = "_suite"))]
 pub use streams::Channel;
 pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
-pub use touch::{Touch, Written, is_unknown};
+#[cfg(any(test, feature = "_suite"))]
+pub use touch::Touch;
+pub use touch::is_unknown;
+pub use uses::{APART, leaders};
+pub use within::{Bring, Change, Within};

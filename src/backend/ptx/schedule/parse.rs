@@ -7,6 +7,8 @@ use super::ahead::{Ahead, Copy, Piece};
 use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
 use super::data::{Schedule, Step, Strip};
 use super::streams::{Deal, Roles, Takes};
+use super::within::{Bring, How, Within};
+use crate::backend::ptx::shared::Buffer;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
@@ -72,6 +74,33 @@ fn acts(word: &str) -> Parsed<Acts> {
     [Acts::All, Acts::Math, Acts::Load].into_iter().find(|acts| acts.to_string() == word).ok_or("no agent".to_owned())
 }
 
+/// A part of a step.
+fn within(word: &str, rest: &str) -> Parsed<Within> {
+    let numbers = numbers(rest)?;
+    let at = |place: usize| numbers.get(place).copied().ok_or("too few numbers");
+    let buffer = || Ok::<_, &str>(Buffer { offset: at(0)?, bytes: at(1)?.saturating_sub(at(0)?) });
+    Ok(match word {
+        "bring" => {
+            let how = match () {
+                () if rest.contains("by name") => How::Name,
+                () if rest.contains("by shuffle") => How::Shuffle,
+                () if rest.contains("sums") => How::Sums,
+                () if rest.contains("never") => How::Never,
+                () => How::Shared(at(2)?),
+            };
+            let plan = numbers[numbers.len() - 1];
+            Within::Bring(Bring { value: Value(at(0)?), to: LayoutId(at(1)?), how, plan })
+        }
+        "write" => Within::Write(buffer()?),
+        "read" => Within::Read(buffer()?),
+        "access" => Within::Access(OpId(at(0)?)),
+        "parts" => Within::Parts { count: at(0)?, beside: at(1)? },
+        "no" => Within::NoRoom { bytes: at(0)?, of: at(1)? },
+        "drain" => Within::Drain { written: rest == "writes" },
+        _ => Within::Meet { always: rest == "always" },
+    })
+}
+
 fn turn(word: &str) -> Parsed<Turn> {
     Turn::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
 }
@@ -97,6 +126,11 @@ impl Lines<'_> {
                 let shape: Vec<i64> = list(rest, "")?.into_iter().map(i64::from).collect();
                 let [register, lane, warp] = [list(rest, "register")?, list(rest, "lane")?, list(rest, "warp")?];
                 self.schedule.layouts.push(Layout::new(shape, register, lane, warp));
+            }
+            "shared" => {
+                let numbers = numbers(rest)?;
+                self.schedule.shared_bytes = numbers[0];
+                self.schedule.team_bytes = numbers.get(1).copied().unwrap_or(0);
             }
             "ring" | "channel" | "load" => {}
             _ => return Err("an unknown line".to_owned()),
@@ -140,6 +174,8 @@ impl Lines<'_> {
                 let (late, rest) = has_word(rest, "late ");
                 Step::Await(Await { channel: number(rest)?.0, late })
             }
+            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Within(within(word, rest)?),
+            "land" if rest == "all" => Step::Within(Within::Land),
             "land" => {
                 let (late, rest) = has_word(rest, "late ");
                 let (carried, rest) = has_word(rest, "carried ");

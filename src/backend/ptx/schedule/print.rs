@@ -51,6 +51,11 @@ impl Schedule {
         if let Some(roles) = &self.roles {
             printer.roles(roles);
         }
+        let each = match self.team_bytes {
+            0 => String::new(),
+            bytes => format!(", {bytes} a team"),
+        };
+        printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
         for agent in &self.agents {
             let form = match (agent.acts, self.roles.as_ref().map_or(1, |roles| roles.teams())) {
                 (Acts::Load, _) => ", one lane".to_owned(),
@@ -135,6 +140,7 @@ impl Printer<'_> {
                 self.line(format_args!("land {late}{carried}{} younger {younger}", product.index()));
             }
             Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
+            Step::Within(within) => self.line(format_args!("{within}")),
             Step::Turn(turn) => self.line(format_args!("turn {turn}")),
             Step::Pass(turn) => self.line(format_args!("pass {turn}")),
             Step::Strip(strip) => {

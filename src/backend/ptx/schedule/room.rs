@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::backend::ptx::infer::{Source, stored};
-use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
 
@@ -33,7 +33,7 @@ impl Context<'_> {
                 }
                 Opcode::StoreView | Opcode::AtomicRedView => {
                     let value = stored(op);
-                    let boxed = self.boxed.contains(&id);
+                    let boxed = self.boxed.contains_key(&id);
                     let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
                         _ if boxed && !boxes => false,
                         (Some(natural), Some(access)) => !natural.is_same(access) || boxed,
@@ -80,7 +80,10 @@ impl Context<'_> {
     /// none.
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
         let wanted = self.operands_of(members).into_iter();
-        let brought = wanted.filter(|&(value, _, plan)| !is_there(value) && !self.comes_in_registers(value, plan));
+        let in_registers = |value: Value, plan: &OperandPlan| {
+            self.inference.natural(value).is_some_and(|natural| self.comes_in_registers(&natural, plan))
+        };
+        let brought = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
         brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(ALIGN) as u32).sum()
     }
 
@@ -104,12 +107,25 @@ impl Context<'_> {
         all
     }
 
-    /// Does an operand need no shared memory?
-    fn comes_in_registers(&self, operand: Value, plan: &OperandPlan) -> bool {
-        let (Some(wanted), Some(natural)) = (&plan.registers, self.inference.natural(operand)) else { return false };
+    /// Does an operand that is there in a layout need no shared memory?
+    pub fn comes_in_registers(&self, natural: &Layout, plan: &OperandPlan) -> bool {
+        let Some(wanted) = &plan.registers else { return false };
         matches!(
-            Conversion::plan(&natural, wanted, plan.dtype.storage_bits(), 0),
+            Conversion::plan(natural, wanted, plan.dtype.storage_bits(), 0),
             Some(Conversion::Identity | Conversion::Registers(_))
         )
+    }
+
+    /// Does an accumulator have to be moved between threads, by way of shared memory?
+    pub fn moves_accumulator(&self, id: OpId, members: &[OpId], plan: &MmaPlan) -> bool {
+        let acc = self.module.op(id).operands[2];
+        let made = members.iter().any(|&other| self.module.op(other).results[0] == acc);
+        if made || self.is_zero(acc) || self.adds_in_place(id) {
+            return false;
+        }
+        let bits = self.module.dtype(acc).storage_bits();
+        let natural = self.inference.natural(acc);
+        let conversion = natural.and_then(|layout| Conversion::plan(&layout, &plan.acc, bits, 0));
+        !matches!(conversion, Some(Conversion::Identity | Conversion::Registers(_) | Conversion::Shuffle(_)))
     }
 }

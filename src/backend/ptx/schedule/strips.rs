@@ -26,7 +26,7 @@ impl Context<'_> {
         let op = self.module.op(id);
         match op.code {
             _ if self.deferred.contains(&id) => Role::Other,
-            Opcode::StoreView if self.boxed.contains(&id) => Role::Other,
+            Opcode::StoreView if self.boxed.contains_key(&id) => Role::Other,
             Opcode::LoadView | Opcode::FToF if fetched(id) => Role::Other,
             Opcode::LoadView | Opcode::StoreView if self.is_listed(id) || !is_weak(op) => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {

@@ -174,7 +174,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
     for body in 0..schedule.bodies.len() {
         for at in 0..schedule.bodies[body].len() {
             let step = &schedule.bodies[body][at];
-            if step.is_wait() != waits {
+            if step.is_wait() != waits || matches!(step, Step::Within(_)) {
                 continue;
             }
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
@@ -191,10 +191,15 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             change(kind, &|steps| drop(steps.remove(at)));
             let kind = if waits { "a wait is done twice" } else { "a step is done twice" };
             change(kind, &|steps| steps.insert(at, steps[at].clone()));
-            let next = schedule.bodies[body].get(at + 1);
-            if next.is_some_and(|next| needs(context, schedule, next, step)) {
+            // Behind the next step, with what that does within.
+            let mut rest = schedule.bodies[body][at + 1..].iter().zip(at + 1..);
+            let next = rest.find(|(next, _)| !matches!(next, Step::Within(_)));
+            if let Some((_, place)) = next.filter(|(next, _)| needs(context, schedule, next, step)) {
                 let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
-                change(kind, &|steps| steps.swap(at, at + 1));
+                change(kind, &|steps| {
+                    let step = steps.remove(at);
+                    steps.insert(place, step);
+                });
             }
             if let Step::Multiply(plan) = step
                 && let [first, rest @ ..] = &plan.ops[..]
@@ -395,7 +400,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
         Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
-        Step::Turn(_) | Step::Pass(_) => Vec::new(),
+        Step::Turn(_) | Step::Pass(_) | Step::Within(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));

@@ -1,0 +1,126 @@
+//! What a step does within, as the schedule says: where its threads meet, where its buffers lie, how tiles come to other layouts.
+//!
+//! The step asks for each of them when it comes to it. What it asks for and what the schedule has next are the same, or one of
+//! both is wrong.
+
+use std::rc::Rc;
+
+use super::{Lowered, Lowering, ring};
+use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::{Bring, Change, Within};
+use crate::backend::ptx::shared::Buffer;
+use crate::ir::{OpId, Value};
+use crate::layout::Layout;
+
+/// What is said of a step that does not do what its schedule says.
+pub const OTHERWISE: &str = "a step and its schedule do not say the same, which is a defect of this crate";
+
+impl Lowering<'_> {
+    /// All threads meet, here.
+    pub fn meet(&mut self) -> Lowered {
+        while let Some(within) = self.within.pop_front() {
+            match within {
+                Within::Land | Within::Drain { .. } => self.synchronise(within)?,
+                Within::Meet { .. } => return self.synchronise(within),
+                _ => break,
+            }
+        }
+        Err(OTHERWISE.to_owned())
+    }
+
+    /// Waits for the copy engine, if that has to be here.
+    pub fn drain(&mut self) -> Lowered {
+        while let Some(within) = self.within.pop_front_if(|within| matches!(within, Within::Drain { .. })) {
+            self.synchronise(within)?;
+        }
+        Ok(())
+    }
+
+    /// A buffer that is written next, behind a meeting where there is one.
+    pub fn begin_write(&mut self) -> Lowered<Buffer> {
+        match self.behind_meetings()? {
+            Some(Within::Write(buffer)) => Ok(self.of_team(buffer)),
+            Some(Within::NoRoom { bytes, of }) => {
+                Err(format!("{bytes} bytes of shared memory are needed, {of} are there: use smaller tiles"))
+            }
+            _ => Err(OTHERWISE.to_owned()),
+        }
+    }
+
+    /// A buffer that is read next.
+    pub fn begin_read(&mut self) -> Lowered<Buffer> {
+        match self.behind_meetings()? {
+            Some(Within::Read(buffer)) => Ok(self.of_team(buffer)),
+            _ => Err(OTHERWISE.to_owned()),
+        }
+    }
+
+    /// An access begins: behind a meeting, if other threads of the block may still be at work on the same elements.
+    pub fn order(&mut self, id: OpId) -> Lowered {
+        let next = self.within.iter().find(|within| !within.synchronises());
+        if next == Some(&Within::Access(id)) {
+            self.behind_meetings()?;
+        }
+        Ok(())
+    }
+
+    /// In how many parts something goes through shared memory, and how many of them have room side by side.
+    pub fn parts(&mut self) -> Option<[u32; 2]> {
+        let parts = self.within.pop_front_if(|within| matches!(within, Within::Parts { .. }));
+        parts.map(|parts| if let Within::Parts { count, beside } = parts { [count, beside] } else { [1, 1] })
+    }
+
+    /// Bytes that operands need and that there are, if there are too few.
+    pub fn missing_room(&self) -> Option<[u32; 2]> {
+        match self.within.front() {
+            Some(&Within::NoRoom { bytes, of }) => Some([bytes, of]),
+            _ => None,
+        }
+    }
+
+    /// How a value comes to a layout.
+    pub fn change_of(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<Change>> {
+        match self.within.pop_front() {
+            Some(Within::Bring(Bring { value: brought, to, plan, .. }))
+                if brought == value && self.schedule.layout(to).is_same(wanted) =>
+            {
+                Ok(Rc::clone(&self.schedule.changes[plan as usize]))
+            }
+            _ => Err(OTHERWISE.to_owned()),
+        }
+    }
+
+    /// Goes on behind what comes first of waits and meetings: to what is next.
+    fn behind_meetings(&mut self) -> Lowered<Option<Within>> {
+        while let Some(within) = self.within.pop_front_if(|within| within.synchronises()) {
+            self.synchronise(within)?;
+        }
+        Ok(self.within.pop_front())
+    }
+
+    fn synchronise(&mut self, within: Within) -> Lowered {
+        match within {
+            Within::Land => self.land_to_meet(),
+            Within::Drain { written } => self.b.bulk_wait(0, !written),
+            _ if self.is_flying() => return Err(OTHERWISE.to_owned()),
+            _ => self.barrier(),
+        }
+        Ok(())
+    }
+
+    /// A barrier over the threads of the agent.
+    pub fn barrier(&mut self) {
+        match self.role {
+            ring::Role::Consumer => {
+                let consumers = self.context.inference.num_warps as u32 * WARP;
+                self.b.bar_sync(ring::CONSUMER_BARRIER + self.team.index, Some(consumers));
+            }
+            ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),
+        }
+    }
+
+    /// Where a buffer is of the team that is lowered.
+    fn of_team(&self, buffer: Buffer) -> Buffer {
+        Buffer { offset: buffer.offset + self.team.index * self.schedule.team_bytes, ..buffer }
+    }
+}

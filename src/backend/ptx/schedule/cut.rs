@@ -1,0 +1,68 @@
+//! How stores by the copy engine are cut to the shared memory that there is.
+
+use super::Context;
+use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::shared::SharedMemory;
+use crate::ir::Value;
+use crate::layout::Layout;
+
+/// Alignment of boxes: a whole swizzle pattern.
+pub const BOX_ALIGN: u32 = 1024;
+
+/// Shared memory that a store may take beyond what the kernel has already: little enough that two tile
+/// blocks stay on a multiprocessor.
+const MODEST_BYTES: u32 = 32 << 10;
+
+/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not cut.
+const MOST_PARTS: u32 = 4;
+const SMALL_PART: u32 = 16 << 10;
+
+/// A store that the copy engine does.
+#[derive(Clone, Debug)]
+pub struct Boxed {
+    /// The layout in which the value is there.
+    pub layout: Layout,
+    pub tile: BoxedTile,
+    /// The array.
+    pub root: Value,
+    /// Does each warp do its part, from a place that is reserved for it?
+    pub by_warp: bool,
+}
+
+/// How a store is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    pub count: u32,
+    pub bytes: u32,
+    /// Parts that fit at a time.
+    pub slots: u32,
+}
+
+impl Context<'_> {
+    /// A few parts, so that the first is on its way while the next is written; where they do not all fit, at
+    /// least two at a time.
+    pub fn parts_of_store(&self, store: &Boxed, shared: &SharedMemory) -> Option<Parts> {
+        let fitting = |room: u32| parts_in(&store.tile, room.saturating_sub(BOX_ALIGN), SMALL_PART);
+        fitting(shared.reusable().max(MODEST_BYTES + BOX_ALIGN).min(shared.free())).or_else(|| fitting(shared.free()))
+    }
+
+    /// The parts of a warp's boxes in so many bytes: as many at a time as powers of two.
+    pub fn parts_of_warp(&self, tile: &BoxedTile, room: u32) -> Option<Parts> {
+        let parts = parts_in(tile, room, SMALL_PART / self.inference.num_warps as u32)?;
+        // Places of warps are powers of two apart.
+        Some(Parts { slots: 1 << parts.slots.ilog2(), ..parts })
+    }
+}
+
+/// Cuts a tile of boxes to `room` bytes.
+fn parts_in(tile: &BoxedTile, room: u32, small: u32) -> Option<Parts> {
+    let whole = tile.bytes();
+    (0..=tile.part_bits).find_map(|bits| {
+        let (count, bytes) = (1 << bits, whole >> bits);
+        let slots = (room / bytes).min(count);
+        let last = bits == tile.part_bits;
+        let small = count >= MOST_PARTS || bytes <= small;
+        let fits = slots > 1 || count == slots || (last && slots == 1);
+        (fits && (small || last)).then_some(Parts { count, bytes, slots })
+    })
+}
