@@ -4,7 +4,9 @@ use super::agent::{Agent, Sent, Taken, Turn};
 use super::fault::{Fault, broken};
 use super::shared::Shared;
 use super::strips;
-use crate::backend::ptx::schedule::{Acts, Step, Strip, TEAMS, Turn as TeamTurn, Within, box_order, is_computed_where_used};
+use crate::backend::ptx::schedule::{
+    Acts, Step, Strip, TEAMS, Turn as TeamTurn, Within, box_order, is_computed_where_used,
+};
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
 

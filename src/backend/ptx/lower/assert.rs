@@ -5,8 +5,8 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::infer::thread_images;
 use crate::backend::ptx::assertion::{Assertion, NoteField};
+use crate::backend::ptx::infer::thread_images;
 use crate::backend::ptx::inst::{Addr, AtomOp, Cmp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;

@@ -185,7 +185,8 @@ impl Lowering<'_> {
             let Some(map) = self.context.tma_store_map(at, &tile.boxes, tile.swizzle) else { continue };
             let warps = self.context.inference.num_warps as u32;
             let teams = self.context.teams;
-            let room = self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * BOX_ALIGN) / (teams * warps);
+            let room =
+                self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * BOX_ALIGN) / (teams * warps);
             let Some(parts) = self.context.parts_of_warp(&tile, room) else { continue };
             let each = parts.slots * parts.bytes;
             let Some(place) = self.shared.reserve(each * warps * teams, BOX_ALIGN) else { continue };

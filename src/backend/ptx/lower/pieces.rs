@@ -4,12 +4,16 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::{block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images};
+use super::within::OTHERWISE;
+use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::infer::{
+    block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images,
+};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::Change;
 use crate::ir::OpId;
-use crate::layout::{Layout, SharedPlan};
+use crate::layout::{Conversion, Layout};
 
 /// A condition that may be known.
 #[derive(Clone, Copy)]
@@ -106,11 +110,10 @@ impl Lowering<'_> {
             }
             (true, _) => {
                 let owner = self.owner_of_block(&block);
-                let bits = vector::shared_type(dtype).storage_bits();
-                let budget = (self.shared.budget() / 2).min(self.shared.free()) as usize;
-                let plan = SharedPlan::new(&held, &wanted, bits, budget);
+                let change = self.change_of(result, &wanted)?;
+                let Change::By(Conversion::Shared(plan)) = &*change else { return Err(OTHERWISE.to_owned()) };
                 self.remarks.through_shared += 1;
-                self.through_shared(dtype, &slots, &plan, wanted.num_registers(), Some(owner))?
+                self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?
             }
         };
         self.tiles[result.index()] = Some(Tile { layout: wanted, slots });

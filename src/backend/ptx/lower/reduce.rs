@@ -8,8 +8,8 @@ use super::partials::Partials;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::Operand;
-use crate::ir::OpId;
 use crate::backend::ptx::schedule::Fold;
+use crate::ir::OpId;
 use crate::layout::Layout;
 
 /// A reduction that has seen some of its slots; its combiner commutes.

@@ -168,11 +168,7 @@ impl Lowering<'_> {
 
     /// What is known before an agent does anything.
     fn state(&self) -> Before {
-        Before {
-            tiles: self.tiles.clone(),
-            views: self.views.clone(),
-            mark: self.mark(),
-        }
+        Before { tiles: self.tiles.clone(), views: self.views.clone(), mark: self.mark() }
     }
 
     /// Knows what was known then.

@@ -1,8 +1,8 @@
 //! The way through a program that finds where threads meet: its bodies, loops and branches.
 
 use super::Context;
-use super::data::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
 use super::data::Part;
+use super::data::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
 use super::sync::{Sync, Wait};
 use super::within::Within;
 use crate::backend::ptx::shared::SharedMemory;

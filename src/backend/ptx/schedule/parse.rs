@@ -174,7 +174,9 @@ impl Lines<'_> {
                 let (late, rest) = has_word(rest, "late ");
                 Step::Await(Await { channel: number(rest)?.0, late })
             }
-            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Within(within(word, rest)?),
+            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => {
+                Step::Within(within(word, rest)?)
+            }
             "land" if rest == "all" => Step::Within(Within::Land),
             "land" => {
                 let (late, rest) = has_word(rest, "late ");

@@ -57,7 +57,8 @@ impl Sync<'_, '_> {
         match op.code {
             code if code.is_elementwise() => {
                 let layout = inference.layout(op.results[0]);
-                let concrete = layout.filter(|_| inference.source(op.results[0]) != crate::backend::ptx::infer::Source::Free);
+                let concrete =
+                    layout.filter(|_| inference.source(op.results[0]) != crate::backend::ptx::infer::Source::Free);
                 if let Some(layout) = concrete {
                     op.operands.iter().for_each(|&operand| self.get(operand, layout));
                 }
@@ -318,7 +319,9 @@ impl Sync<'_, '_> {
         let context = self.context;
         let op = context.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
-        let Some((held, layout)) = context.inference.accesses.get(&id).zip(context.inference.layout(result)) else { return };
+        let Some((held, layout)) = context.inference.accesses.get(&id).zip(context.inference.layout(result)) else {
+            return;
+        };
         self.get(source, held);
         self.get(positions, layout);
         let dtype = context.element_type(source);
@@ -341,7 +344,9 @@ impl Sync<'_, '_> {
         let context = self.context;
         let op = context.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let Some((held, layout)) = context.inference.accesses.get(&id).zip(context.inference.layout(result)) else { return };
+        let Some((held, layout)) = context.inference.accesses.get(&id).zip(context.inference.layout(result)) else {
+            return;
+        };
         self.get(source, held);
         let (elements, bins) = (held.num_elements(), layout.num_elements());
         let room = self.room().max((1 + APART) * 4) / 4;
