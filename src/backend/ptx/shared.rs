@@ -44,7 +44,7 @@ impl Buffer {
 }
 
 /// Allocation and hazards.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SharedMemory {
     budget: u32,
     /// Below this, buffers are reserved.

@@ -110,7 +110,9 @@ impl Lowering<'_> {
             self.land_all();
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
-        self.barrier();
+        if running.pipeline.meets {
+            self.barrier();
+        }
         for copy in &running.pipeline.copies {
             let offset = running.slab.offset + copy.offset as u32;
             let place = self.b.add(Ty::U32, running.compute, offset);

@@ -78,6 +78,9 @@ pub struct Ahead {
     pub asynchronous: bool,
     /// Threads copy their own elements.
     pub own: bool,
+    /// Threads meet at the head of each iteration: what all have copied is there, and all are done with the stage that is
+    /// filled next.
+    pub meets: bool,
 }
 
 impl Ahead {
@@ -138,7 +141,7 @@ impl Context<'_> {
         let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous, own: false })
+        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous, own: false, meets: true })
     }
 
     fn in_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
@@ -192,7 +195,15 @@ impl Context<'_> {
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous: false, own: true })
+        (stages >= 2).then_some(Ahead {
+            copies,
+            slice,
+            stage_bytes,
+            stages,
+            asynchronous: false,
+            own: true,
+            meets: false,
+        })
     }
 
     /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None` if it cannot.

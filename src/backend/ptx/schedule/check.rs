@@ -45,6 +45,7 @@ impl Context<'_> {
             ways.push(walk.way);
             self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
         }
+        self.check_meetings(schedule)?;
         let [math, load] = &ways[..] else { return Ok(()) };
         self.check_teams(body, schedule, load)?;
         for ring in 0..schedule.roles.as_ref().map_or(0, |roles| roles.rings.len()) {

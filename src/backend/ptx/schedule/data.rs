@@ -12,6 +12,7 @@ use super::streams::{Deal, Roles};
 use super::within::{Change, Within};
 
 pub use super::within::LayoutId;
+use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
@@ -30,6 +31,8 @@ pub struct Schedule {
     pub layouts: Vec<Layout>,
     /// Changes of layouts that steps make.
     pub changes: Vec<Rc<Change>>,
+    /// What of shared memory is reserved for the whole kernel.
+    pub memory: SharedMemory,
     /// Shared memory that the kernel needs.
     pub shared_bytes: u32,
     /// From a buffer of a team to that of the next one.

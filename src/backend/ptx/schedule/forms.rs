@@ -102,6 +102,9 @@ pub fn ahead(context: &Context<'_>, id: OpId, ahead: &Ahead, steps: &[Step]) -> 
     if ahead.stages < 2 {
         return fault(id, "has copies ahead, and one stage");
     }
+    if ahead.meets == ahead.own {
+        return fault(id, "has copies ahead for all threads that do not meet, or for each that need not");
+    }
     indices(context, id, ahead)?;
     // What the copies and, for operands, the patterns of swizzles ask for.
     let align = if ahead.own { COPY_BYTES } else { ahead.align() as usize };

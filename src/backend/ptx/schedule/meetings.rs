@@ -15,6 +15,7 @@ impl Context<'_> {
         let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
         schedule.team_bytes = if self.teams > 1 { own.budget() - own.start() } else { 0 };
         schedule.shared_bytes = shared.used();
+        schedule.memory = shared.clone();
         // Who loads meets nobody.
         for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != Acts::Load) {
             let mut sync = Sync::new(self, schedule, own.clone());

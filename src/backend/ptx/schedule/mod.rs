@@ -40,6 +40,7 @@ mod hoist;
 mod layouts;
 mod maps;
 mod meetings;
+mod meets;
 mod neighbour;
 mod pairs;
 #[cfg(test)]

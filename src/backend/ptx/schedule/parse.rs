@@ -284,7 +284,8 @@ impl Lines<'_> {
             slice: Vec::new(),
             stage_bytes: number(after(&head, "stages of ")?)?.0 as usize,
             stages: number(&head)?.0 as usize,
-            asynchronous: head.ends_with("at the head"),
+            asynchronous: head.contains("products land"),
+            meets: head.ends_with("threads meet at the head"),
             own: head.ends_with("own elements"),
         };
         while let Some((_, word, text)) = self.inner(depth, &["scalar", "copy"]) {

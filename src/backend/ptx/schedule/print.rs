@@ -232,7 +232,8 @@ impl Printer<'_> {
             (false, true) => ", products land at the head",
             (false, false) => "",
         };
-        self.line(format_args!("ahead {} stages of {} bytes{how}", ahead.stages, ahead.stage_bytes));
+        let meets = word(", threads meet at the head", ahead.meets);
+        self.line(format_args!("ahead {} stages of {} bytes{how}{meets}", ahead.stages, ahead.stage_bytes));
         self.depth += 1;
         for &id in &ahead.slice {
             self.op("scalar", id);

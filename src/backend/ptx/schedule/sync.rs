@@ -295,7 +295,7 @@ impl<'a, 'm> Sync<'a, 'm> {
         if self.history.conflicts(&touch) {
             self.meet(false);
         }
-        if !self.context.written.leaves_alone(&touch) {
+        if !self.context.written.leaves_alone(&touch) && self.within.last() != Some(&Within::Access(id)) {
             self.within.push(Within::Access(id));
         }
         self.history.may_have_happened(&self.context.written, [touch]);

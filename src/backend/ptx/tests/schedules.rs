@@ -285,6 +285,7 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             with_ahead("stages do not begin where they should", &|ahead| ahead.stage_bytes -= 1);
             with_ahead("stages are too small", &|ahead| ahead.stage_bytes -= ahead.stage_bytes.min(1024));
             with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].offset += 1024);
+            with_ahead("threads do not meet at the head", &|ahead| ahead.meets = !ahead.meets);
             with_ahead("threads' elements for operands", &|ahead| ahead.own = !ahead.own);
             if ahead.asynchronous {
                 with_ahead("products need not land", &|ahead| ahead.asynchronous = false);
@@ -453,7 +454,8 @@ fn the_checker_refuses_every_change() {
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
-        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)) {
+        let within = super::meetings::mutants(schedule);
+        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(within) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match context.check_schedule(body, &mutant) {
