@@ -16,7 +16,7 @@
 //! * `own`, `global` — memory of the tile block's own; global arrays;
 //! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
 //! * `lookup` — elements by their positions; counts of numbers;
-//! * `partials`, `reduce`, `reduce_warps`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
+//! * `partials`, `extreme`, `reduce`, `reduce_warps`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product`, `flight` — matrix products; those that run on their own until a wait for them;
 //! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
 //! * `limit` — how much code, and how many registers, are too much;
@@ -38,6 +38,7 @@ mod cluster;
 mod control;
 mod convert;
 mod elementwise;
+mod extreme;
 mod flight;
 mod global;
 mod hint;

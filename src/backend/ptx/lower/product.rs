@@ -115,7 +115,8 @@ impl Lowering<'_> {
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
         let start = self.b.num_lines();
-        MmaPlan::lower_together(&mut self.b, thread, &parts);
+        let group = self.known_group();
+        MmaPlan::lower_together(&mut self.b, thread, group, &parts);
         let (first, last) = (members[0], members[members.len() - 1]);
         self.remarks.product(module, first, self.context.whole_shapes(members), self.b.lines_from(start));
         let releases = self.releases_of(gives);

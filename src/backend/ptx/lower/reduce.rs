@@ -52,7 +52,9 @@ impl Lowering<'_> {
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.context.inference.accesses[&id].clone());
         let ordered = self.context.folds_in_order(id);
-        for fold in self.context.folds(id, partials.images.clone(), axis) {
+        let folds = self.context.folds(id, partials.images.clone(), axis);
+        let done = self.extremes(body, &mut partials, &folds, axis, ordered)?;
+        for fold in folds.into_iter().skip(done) {
             match fold {
                 Fold::Whole(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
                 Fold::Registers(coordinate) => self.reduce_registers(body, &mut partials, coordinate, axis)?,

@@ -17,7 +17,8 @@ use super::thread::ThreadCache;
 use super::view::TensorView;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, ShflMode, Special, Ty};
+use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{Acts, BLOCKS, CONVERSION_BYTES, PRODUCER_REGISTERS, RingPlan, Roles};
@@ -79,6 +80,18 @@ pub struct Rings {
     peer: Option<Reg>,
     /// The thread of each consumer warp that tells the other block.
     far_leader: Option<Reg>,
+    /// What consumers know from the start.
+    known: Option<Known>,
+}
+
+/// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
+/// each product, it would be most of the way from one product to the next.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Address of shared memory.
+    base: Reg,
+    /// Number of the group of four warps.
+    group: Reg,
 }
 
 /// What is known before an agent does anything.
@@ -147,6 +160,7 @@ impl Lowering<'_> {
             aside: None,
             peer: None,
             far_leader: None,
+            known: None,
         });
         self.remarks.teams = (teams > 1).then_some(teams);
         self.role = Role::Consumer;
@@ -205,6 +219,11 @@ impl Lowering<'_> {
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.start_rings(Some(leader));
+        let base = self.b.reg(Operand::Smem, RegClass::B32);
+        let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
+        let thread = self.b.special(Special::TidX);
+        let group = MmaPlan::group(&mut self.b, thread).reg();
+        self.rings.as_mut().expect("rings").known = Some(Known { base, group });
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
@@ -298,8 +317,9 @@ impl Lowering<'_> {
         let which = rings.roles.channels[channel].ring;
         let (ring, Position { index, parity }) = (rings.rings[which], rings.positions[which]);
         let RingPlan { stages, stage_bytes, .. } = rings.roles.rings[which];
+        let known = rings.known.map(|known| known.base);
         let b = &mut self.b;
-        let base = b.reg(Operand::Smem, RegClass::B32);
+        let base = known.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
         let now = b.copy(parity, RegClass::B32);
         let (barrier, stage) = if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
@@ -325,6 +345,11 @@ impl Lowering<'_> {
     /// Stages of a ring.
     pub fn stages_of_ring(&self, ring: usize) -> u32 {
         self.rings.as_ref().map_or(1, |rings| rings.roles.rings[ring].stages)
+    }
+
+    /// The number of a warp's group of four, where that is known from the start.
+    pub fn known_group(&self) -> Option<Reg> {
+        self.rings.as_ref().and_then(|rings| rings.known).map(|known| known.group)
     }
 
     /// One thread of each warp, beside a producer.

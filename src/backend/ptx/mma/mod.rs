@@ -28,7 +28,7 @@ mod wgmma;
 pub use request::{MmaRequest, OperandPlan, OperandSpec, Panels, Part, Source};
 
 use super::builder::Builder;
-use super::inst::Reg;
+use super::inst::{Operand, Reg, ShflMode, Ty};
 use crate::dtype::DType;
 use crate::layout::Layout;
 use request::Planned;
@@ -98,17 +98,19 @@ impl MmaPlan {
     ///
     /// Every thread of the block has to come here together.
     pub fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        MmaPlan::lower_together(b, thread, &[Part { plan: self, left, right, acc, accumulate: true, widens: false }]);
+        let part = Part { plan: self, left, right, acc, accumulate: true, widens: false };
+        MmaPlan::lower_together(b, thread, None, &[part]);
     }
 
     /// Emits `acc = a × b`, as [`MmaPlan::lower`] on an accumulator of zeros that nothing has written.
     pub fn lower_from_zero(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        MmaPlan::lower_together(b, thread, &[Part { plan: self, left, right, acc, accumulate: false, widens: false }]);
+        let part = Part { plan: self, left, right, acc, accumulate: false, widens: false };
+        MmaPlan::lower_together(b, thread, None, &[part]);
     }
 
     /// Emits products that belong together, as [`MmaPlan::lower`] and [`MmaPlan::lower_from_zero`] do each of them, in
-    /// order. Those that run on their own are one group: one wait is for all.
-    pub fn lower_together(b: &mut Builder, thread: Reg, parts: &[Part<'_, MmaPlan>]) {
+    /// order. Those that run on their own are one group: one wait is for all. `group`: what [`MmaPlan::group`] gives, where it is known.
+    pub fn lower_together(b: &mut Builder, thread: Reg, group: Option<Reg>, parts: &[Part<'_, MmaPlan>]) {
         let mut running = Vec::new();
         for part in parts {
             assert_eq!(part.acc.len(), part.plan.acc.num_registers(), "accumulator registers");
@@ -127,8 +129,16 @@ impl MmaPlan {
             }
         }
         if !running.is_empty() {
-            wgmma::lower_together(b, thread, &running);
+            let group = group.map_or_else(|| MmaPlan::group(b, thread.into()), Operand::from);
+            wgmma::lower_together(b, (thread, group), &running);
         }
+    }
+
+    /// The number of the thread's group of four warps, from its own number: the same in all lanes of a warp, so that
+    /// what is computed from it may live in uniform registers.
+    pub fn group(b: &mut Builder, thread: Operand) -> Operand {
+        let group = b.shr(Ty::U32, thread, 7u32);
+        b.shfl(ShflMode::Idx, group, 0u32)
     }
 
     /// Bytes from the start of the right operand of this product to that of another one that may widen it

@@ -195,7 +195,7 @@ fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
         let (left, right) = (Source::Shared(Operand::from(0u32)), Source::Panels(Operand::from(start as u32), rows));
         parts.push(Part { plan, left, right, acc, accumulate: false, widens: index > 0 });
     }
-    MmaPlan::lower_together(&mut b, thread, &parts);
+    MmaPlan::lower_together(&mut b, thread, None, &parts);
     MmaPlan::wait(&mut b, 0);
     let function = b.finish();
     let issued = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::Wgmma { .. }, .. }));

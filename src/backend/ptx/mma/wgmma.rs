@@ -235,10 +235,7 @@ impl WgmmaPlan {
         (whole && form(self)? == form(other)?).then(|| right.other(self.columns))
     }
 
-    fn run<'a>(&'a self, b: &mut Builder, thread: Reg, part: &Part<'a, WgmmaPlan>) -> Run<'a> {
-        let group = b.shr(Ty::U32, thread, 7u32);
-        // The same in all lanes of a warp: descriptors may live in uniform registers.
-        let group = b.shfl(ShflMode::Idx, group, 0u32);
+    fn run<'a>(&'a self, b: &mut Builder, (thread, group): (Reg, Operand), part: &Part<'a, WgmmaPlan>) -> Run<'a> {
         let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
         let along_columns = b.shr(Ty::U32, group, self.groups[0].ilog2());
         let (left, right) = if self.swapped { (part.right, part.left) } else { (part.left, part.right) };
@@ -281,14 +278,14 @@ impl WgmmaPlan {
 }
 
 /// Issues products; see [`super::MmaPlan::lower_together`]. Their groups are closed, not waited for.
-pub(super) fn lower_together<'a>(b: &mut Builder, thread: Reg, parts: &[Part<'a, WgmmaPlan>]) {
+pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[Part<'a, WgmmaPlan>]) {
     let mut runs: Vec<Run<'a>> = Vec::new();
     for part in parts {
         let plan = part.plan;
         let columns = |run: &Run<'_>| run.accs.iter().map(|(plan, _)| plan.columns).sum::<i64>();
         match runs.last_mut() {
             Some(run) if part.widens && columns(run) + plan.columns <= MOST_COLUMNS => run.accs.push((plan, part.acc)),
-            _ => runs.push(plan.run(b, thread, part)),
+            _ => runs.push(plan.run(b, at, part)),
         }
     }
     if runs.iter().any(Run::is_alone) {
