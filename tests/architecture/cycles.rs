@@ -274,7 +274,7 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("mma", &["builder", "emit", "inst", "scalar"]),
     ("infer", &["apart", "mma"]),
     // What is decided before there are instructions.
-    ("schedule", &["infer", "mma", "options", "plan", "shared", "tensor_map"]),
+    ("schedule", &["boxed", "infer", "mma", "options", "plan", "shared", "tensor_map"]),
 ];
 
 #[test]

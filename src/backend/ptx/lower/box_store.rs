@@ -187,7 +187,7 @@ impl Lowering<'_> {
             let teams = self.context.teams;
             let room =
                 self.context.room_for_stages(&self.shared).saturating_sub(others + 2 * BOX_ALIGN) / (teams * warps);
-            let Some(parts) = self.context.parts_of_warp(&tile, room) else { continue };
+            let Some(parts) = Parts::of_warp(&tile, room, warps) else { continue };
             let each = parts.slots * parts.bytes;
             let Some(place) = self.shared.reserve(each * warps * teams, BOX_ALIGN) else { continue };
             let lanes = writes.thread.len() - warps.ilog2() as usize;

@@ -359,7 +359,7 @@ impl<'m> Lowering<'m> {
         // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
         // steps do other things than their schedule says.
         let follows = message == within::OTHERWISE && !self.errors.is_empty();
-        if !follows && !(self.gave_up && std::mem::replace(&mut self.gave_up_said, true)) {
+        if !(follows || self.gave_up && std::mem::replace(&mut self.gave_up_said, true)) {
             let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
             self.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
         }

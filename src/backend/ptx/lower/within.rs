@@ -30,7 +30,7 @@ impl Lowering<'_> {
 
     /// Waits for the copy engine, if that has to be here.
     pub fn drain(&mut self) -> Lowered {
-        while let Some(within) = self.within.pop_front_if(|within| matches!(within, Within::Drain { .. })) {
+        while let Some(within) = self.next_if(|within| matches!(within, Within::Drain { .. })) {
             self.synchronise(within)?;
         }
         Ok(())
@@ -66,7 +66,7 @@ impl Lowering<'_> {
 
     /// In how many parts something goes through shared memory, and how many of them have room side by side.
     pub fn parts(&mut self) -> Option<[u32; 2]> {
-        let parts = self.within.pop_front_if(|within| matches!(within, Within::Parts { .. }));
+        let parts = self.next_if(|within| matches!(within, Within::Parts { .. }));
         parts.map(|parts| if let Within::Parts { count, beside } = parts { [count, beside] } else { [1, 1] })
     }
 
@@ -92,7 +92,7 @@ impl Lowering<'_> {
 
     /// Goes on behind what comes first of waits and meetings: to what is next.
     fn behind_meetings(&mut self) -> Lowered<Option<Within>> {
-        while let Some(within) = self.within.pop_front_if(|within| within.synchronises()) {
+        while let Some(within) = self.next_if(|within| within.synchronises()) {
             self.synchronise(within)?;
         }
         Ok(self.within.pop_front())
@@ -117,6 +117,10 @@ impl Lowering<'_> {
             }
             ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),
         }
+    }
+
+    fn next_if(&mut self, is_it: impl FnOnce(&Within) -> bool) -> Option<Within> {
+        if self.within.front().is_some_and(is_it) { self.within.pop_front() } else { None }
     }
 
     /// Where a buffer is of the team that is lowered.

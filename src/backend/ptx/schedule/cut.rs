@@ -1,6 +1,5 @@
 //! How stores by the copy engine are cut to the shared memory that there is.
 
-use super::Context;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::Value;
@@ -38,17 +37,19 @@ pub struct Parts {
     pub slots: u32,
 }
 
-impl Context<'_> {
+impl Boxed {
     /// A few parts, so that the first is on its way while the next is written; where they do not all fit, at
     /// least two at a time.
-    pub fn parts_of_store(&self, store: &Boxed, shared: &SharedMemory) -> Option<Parts> {
-        let fitting = |room: u32| parts_in(&store.tile, room.saturating_sub(BOX_ALIGN), SMALL_PART);
+    pub fn parts(&self, shared: &SharedMemory) -> Option<Parts> {
+        let fitting = |room: u32| parts_in(&self.tile, room.saturating_sub(BOX_ALIGN), SMALL_PART);
         fitting(shared.reusable().max(MODEST_BYTES + BOX_ALIGN).min(shared.free())).or_else(|| fitting(shared.free()))
     }
+}
 
-    /// The parts of a warp's boxes in so many bytes: as many at a time as powers of two.
-    pub fn parts_of_warp(&self, tile: &BoxedTile, room: u32) -> Option<Parts> {
-        let parts = parts_in(tile, room, SMALL_PART / self.inference.num_warps as u32)?;
+impl Parts {
+    /// Those of a warp's boxes in so many bytes, where there are so many warps.
+    pub fn of_warp(tile: &BoxedTile, room: u32, warps: u32) -> Option<Parts> {
+        let parts = parts_in(tile, room, SMALL_PART / warps)?;
         // Places of warps are powers of two apart.
         Some(Parts { slots: 1 << parts.slots.ilog2(), ..parts })
     }

@@ -38,8 +38,8 @@ mod hint;
 mod history;
 mod hoist;
 mod layouts;
+mod leaves;
 mod maps;
-mod meetings;
 mod meets;
 mod neighbour;
 mod pairs;
@@ -60,8 +60,10 @@ mod structure;
 mod sync;
 mod teams;
 mod touch;
+mod trips;
 mod uses;
 mod waits;
+mod way;
 mod within;
 
 pub use ahead::{Ahead, Copy};
@@ -84,5 +86,6 @@ pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
 #[cfg(any(test, feature = "_suite"))]
 pub use touch::Touch;
 pub use touch::is_unknown;
-pub use uses::{APART, leaders};
+pub use trips::APART;
+pub use uses::leaders;
 pub use within::{Bring, Change, Within};

@@ -1,14 +1,14 @@
 //! Printing: how a message is cut, and the tiles that go through shared memory for it.
 
 use super::room::{PRINT_BYTES, PRINTED_PART};
-use super::sync::Sync;
+use super::way::Way;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 
 /// Elements of a tile that is printed with what stands around it.
 pub const SMALL: usize = 128;
 
-impl Sync<'_, '_> {
+impl Way<'_, '_> {
     /// `print_tko`: small tiles with what stands around them, large ones part by part.
     pub fn print(&mut self, id: OpId) {
         let context = self.context;

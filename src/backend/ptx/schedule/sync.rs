@@ -1,333 +1,313 @@
-//! What steps do within: which tiles they bring to other layouts, what they write to shared memory and read there, and where
-//! their threads have to meet for it.
-//!
-//! The way through a program knows which layouts each value is there in, what has been written and read since the threads
-//! have met last, and which products run. Threads meet where a place is read that others have written since, or written that
-//! others have used; and where accesses to an array may come to one element. The back edge of a loop counts as having touched
-//! everything. Whatever runs on its own lands before they meet: behind the meeting shared memory is written again, which
-//! products may still read.
-
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet, VecDeque};
+//! The way through a program that finds where threads meet: its bodies, loops and branches.
 
 use super::Context;
-use super::data::{BodyId, Schedule, Step};
-use super::history::History;
-use super::within::{Bring, Change, How, Within};
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
-use crate::ir::{OpId, Opcode, Value};
-use crate::layout::{Conversion, Layout, SumPlan};
+use super::data::Part;
+use super::data::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
+use super::way::{Wait, Way};
+use super::within::Within;
+use crate::backend::ptx::shared::SharedMemory;
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
-/// Accesses of a trip through shared memory from which on addresses without an instruction for each count.
-const MANY_ACCESSES: usize = 16;
-
-/// Values in further layouts than their own, in the order in which they came about.
-#[derive(Default)]
-pub struct Further {
-    all: Vec<(Value, Layout)>,
-    of: HashMap<Value, Vec<usize>>,
-}
-
-impl Further {
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Forgets all but the first ones.
-    pub fn truncate(&mut self, len: usize) {
-        for (value, _) in self.all.drain(len.min(self.all.len())..) {
-            self.of.get_mut(&value).and_then(Vec::pop);
-        }
-    }
-
-    fn push(&mut self, value: Value, layout: Layout) {
-        self.of.entry(value).or_default().push(self.all.len());
-        self.all.push((value, layout));
-    }
-
-    fn has(&self, value: Value, wanted: &Layout) -> bool {
-        let places = self.of.get(&value).map_or(&[][..], Vec::as_slice);
-        places.iter().rev().any(|&place| self.all[place].1.is_same(wanted))
-    }
-}
-
-/// A wait for products, and whether it finds some.
-pub struct Wait {
-    pub body: BodyId,
-    /// Where it stands there.
-    pub at: usize,
-    pub finds: bool,
-}
-
-/// One agent's way through its program.
-pub struct Sync<'a, 'm> {
-    pub context: &'a Context<'m>,
-    pub schedule: &'a mut Schedule,
-    pub shared: SharedMemory,
-    pub history: History,
-    /// The layout that each value has of its own.
-    pub tiles: Vec<Option<Cow<'a, Layout>>>,
-    pub further: Further,
-    /// Loads whose tiles stand in stages as operands, by copies that run ahead.
-    pub staged: HashSet<OpId>,
-    /// Arrays that the copy engine may have stored to.
-    pub boxes_stored: HashSet<Value>,
-    /// Results of the products that may be running, in the order of issue.
-    pub running: Vec<Vec<Value>>,
-    /// Late waits that have not come: how many may run on then, and which wait it is.
-    pub due: VecDeque<(usize, usize)>,
-    pub waits: Vec<Wait>,
-    /// The body that is made, and its steps so far.
-    pub body: BodyId,
-    pub steps: Vec<Step>,
-    /// What the next step does within.
-    pub within: Vec<Within>,
-}
-
-impl<'a, 'm> Sync<'a, 'm> {
-    /// At the start of a program.
-    pub fn new(context: &'a Context<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> Sync<'a, 'm> {
-        Sync {
-            context,
-            schedule,
-            shared,
-            history: History::default(),
-            tiles: vec![None; context.module.num_values()],
-            further: Further::default(),
-            staged: HashSet::new(),
-            boxes_stored: HashSet::new(),
-            running: Vec::new(),
-            due: VecDeque::new(),
-            waits: Vec::new(),
-            body: BodyId(0),
-            steps: Vec::new(),
-            within: Vec::new(),
-        }
-    }
-
-    /// A value has registers in its own layout from now on.
-    pub fn made(&mut self, value: Value) {
-        let inference = &self.context.inference;
-        if inference.num_elements(value) > 1 {
-            self.tiles[value.index()] = Some(match inference.layout(value) {
-                Some(layout) => Cow::Borrowed(layout),
-                None => Cow::Owned(inference.default_layout(value)),
-            });
-        }
-    }
-
-    fn is_held(&self, value: Value, wanted: &Layout) -> bool {
-        let own = self.tiles[value.index()].as_ref();
-        own.is_some_and(|own| own.is_same(wanted)) || self.further.has(value, wanted)
-    }
-
-    /// A step asks for a value in a layout.
-    pub fn get(&mut self, value: Value, wanted: &Layout) {
-        self.need(value);
-        if self.context.inference.num_elements(value) == 1 || self.is_held(value, wanted) {
-            return;
-        }
-        self.get_operands(value, wanted);
-        let inference = &self.context.inference;
-        match inference.source(value) {
-            Source::Concrete => {
-                let Some(own) = self.tiles[value.index()].clone() else { return };
-                self.bring(value, &own, wanted);
-            }
-            Source::Virtual | Source::Free => {
-                let Some(id) = self.context.module.defining_op(value) else { return };
-                for &(operand, ref layout) in &self.made_of(id, wanted) {
-                    self.get(operand, layout);
+impl Context<'_> {
+    /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
+    pub fn place_meetings(&self, schedule: &mut Schedule, shared: &SharedMemory) {
+        let agents: Vec<(Acts, BodyId)> = schedule.agents.iter().map(|agent| (agent.acts, agent.body)).collect();
+        let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
+        schedule.team_bytes = if self.teams > 1 { own.budget() - own.start() } else { 0 };
+        schedule.shared_bytes = shared.used();
+        schedule.memory = shared.clone();
+        // Who loads meets nobody.
+        for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != Acts::Load) {
+            let mut way = Way::new(self, schedule, own.clone());
+            for &arg in &self.module.block(self.module.entries[0].body).args {
+                if matches!(self.module.ty(arg), Type::Tile { .. }) {
+                    way.made(arg);
                 }
             }
+            way.body(body);
+            let (waits, used) = (std::mem::take(&mut way.waits), way.shared.used());
+            let others = schedule.team_bytes * (self.teams - 1);
+            schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
+            for Wait { body, at, .. } in waits.into_iter().rev().filter(|wait| !wait.finds) {
+                schedule.bodies[body.0 as usize].remove(at);
+            }
         }
-        self.further.push(value, wanted.clone());
     }
+}
 
-    /// What a virtual or free value is computed of in a layout.
-    fn made_of(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let inference = &self.context.inference;
-        let op = self.context.module.op(id);
-        let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume);
-        let operands = op.operands.iter().filter(|&&operand| inference.num_elements(operand) > 1);
-        if !renames && !op.code.is_elementwise() {
-            return Vec::new();
+impl Way<'_, '_> {
+    /// The steps of a body.
+    fn body(&mut self, body: BodyId) {
+        let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.within));
+        let outside = std::mem::replace(&mut self.body, body);
+        for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
+            match &step {
+                Step::Within(_) => continue,
+                Step::Await(_) => {}
+                Step::Land(land) => {
+                    self.due.push_back((land.younger, self.waits.len()));
+                    self.waits.push(Wait { body, at: self.steps.len(), finds: false });
+                    if !land.late {
+                        self.come_due();
+                    }
+                }
+                step => {
+                    self.step(step);
+                    self.close_within();
+                    if !matches!(step, Step::End(_)) {
+                        self.come_due();
+                    }
+                }
+            }
+            self.steps.push(step);
         }
-        let layout = |operand: Value| if renames { inference.demand(id, wanted) } else { self.shaped(operand, wanted) };
-        operands.map(|&operand| (operand, layout(operand))).collect()
+        self.schedule.bodies[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
+        self.within = around.1;
+        self.body = outside;
     }
 
-    fn shaped(&self, operand: Value, wanted: &Layout) -> Layout {
-        debug_assert_eq!(self.context.module.shape(operand), wanted.shape());
-        wanted.clone()
+    /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
+    fn close_within(&mut self) {
+        let mut within = std::mem::take(&mut self.within);
+        if within.iter().all(|one| matches!(one, Within::Access(_))) {
+            within.clear();
+        }
+        self.steps.extend(within.into_iter().map(Step::Within));
     }
 
-    /// Has what a virtual or free value is made of, one after another: chains of them may be longer than the stack.
-    fn get_operands(&mut self, value: Value, wanted: &Layout) {
-        let mut pending = self.missing_operands(value, wanted);
-        while let Some((operand, layout)) = pending.pop() {
-            let missing = self.missing_operands(operand, &layout);
-            if missing.is_empty() {
-                self.get(operand, &layout);
-            } else {
-                pending.push((operand, layout));
-                pending.extend(missing);
+    /// A body that need not run: what it brings is forgotten.
+    fn region(&mut self, body: BodyId) {
+        let mark = self.further.len();
+        self.body(body);
+        self.further.truncate(mark);
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            &Step::Do(id) => {
+                self.op(id);
+                self.all_made(id);
+            }
+            &Step::Own(id) => self.all_made(id),
+            &Step::Send(id) => self.send(id),
+            Step::Strip(strip) => self.strip(strip),
+            Step::Multiply(plan) => self.products(plan),
+            Step::For(plan) => self.for_loop(plan),
+            Step::Loop(plan) => self.endless_loop(plan),
+            Step::If { op, arms, quiet } => self.branches(*op, arms, *quiet),
+            &Step::End(id) => self.terminator(id),
+            Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => {}
+            Step::Await(_) | Step::Land(_) | Step::Within(_) => {}
+        }
+    }
+
+    /// An op has results from now on.
+    fn all_made(&mut self, id: OpId) {
+        let module = self.context.module;
+        let tiles = module.op(id).results.iter().filter(|&&result| matches!(module.ty(result), Type::Tile { .. }));
+        tiles.for_each(|&result| self.made(result));
+    }
+
+    fn strip(&mut self, strip: &Strip) {
+        let context = self.context;
+        let module = context.module;
+        let inside = strip.inside(module);
+        let own = self.schedule.layout(strip.layout).clone();
+        for &(id, part) in &strip.parts {
+            let op = module.op(id);
+            let values: &[Value] = match part {
+                Part::Piece if op.code == Opcode::LoadView => &[],
+                Part::Piece if op.code == Opcode::StoreView => op.group(0),
+                Part::Piece => &op.operands,
+                Part::Name | Part::Before => {
+                    self.op(id);
+                    self.all_made(id);
+                    continue;
+                }
+            };
+            for &value in values.iter().filter(|&value| !inside.contains(value)) {
+                self.get(value, &own.reshape(module.shape(value)));
+            }
+            match op.code {
+                Opcode::LoadView => self.begin_load(id),
+                Opcode::StoreView => self.begin_store(id),
+                _ => {}
+            }
+        }
+        for &value in &strip.gives {
+            self.tiles[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
+        }
+        strip.ops().for_each(|id| self.note_access(id));
+        let last = strip.parts.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
+        if let Some(id) = last {
+            self.end_reduction(id);
+            self.all_made(id);
+        }
+    }
+
+    /// Products that are issued together.
+    fn products(&mut self, plan: &Multiply) {
+        self.operands(&plan.ops);
+        self.come_due();
+        if self.context.run_on(&plan.ops) {
+            self.running.push(self.context.results_of(&plan.ops));
+        }
+        plan.ops.iter().for_each(|&id| self.all_made(id));
+    }
+
+    /// Carried values and results get what is handed on to them.
+    fn assign(&mut self, targets: &[Value], values: &[Value]) {
+        for (&target, &value) in targets.iter().zip(values) {
+            if !matches!(self.context.module.ty(target), Type::Tile { .. }) || self.context.adds_up(target, value) {
+                continue;
+            }
+            let inference = &self.context.inference;
+            match inference.layout(target) {
+                Some(layout) => self.get(value, layout),
+                None => self.get(value, &inference.default_layout(target)),
             }
         }
     }
 
-    /// The virtual and free operands of such a value that are not there yet, the first one last.
-    fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let inference = &self.context.inference;
-        let maker = self.context.module.defining_op(value);
-        let Some(id) = maker.filter(|_| inference.source(value) != Source::Concrete) else { return Vec::new() };
-        let mut missing = self.made_of(id, wanted);
-        missing.retain(|(operand, layout)| {
-            inference.source(*operand) != Source::Concrete && !self.is_held(*operand, layout)
+    fn bind(&mut self, values: &[Value]) {
+        let module = self.context.module;
+        let tiles = values.iter().filter(|&&value| matches!(module.ty(value), Type::Tile { .. }));
+        tiles.for_each(|&value| self.made(value));
+    }
+
+    /// Code that a back edge reaches, or that may have been skipped, knows little of what threads did.
+    fn enter_loop(&mut self, body: BlockId) {
+        self.come_due();
+        let context = self.context;
+        let mut accesses = Vec::new();
+        context.module.walk(body, &mut |id| {
+            accesses.extend(context.access_of(id));
+            self.boxes_stored.extend(context.boxed.get(&id).map(|store| store.root));
         });
-        missing.reverse();
-        missing
+        self.history.may_have_happened(&context.written, accesses);
+        self.shared.unknown();
     }
 
-    /// Bytes of shared memory that something may take.
-    pub fn room(&self) -> usize {
-        (self.shared.budget() / 2).min(self.shared.free()) as usize
-    }
-
-    /// A change of layout.
-    fn bring(&mut self, value: Value, own: &Layout, wanted: &Layout) {
-        let bits = shared_type(self.context.element_type(value)).storage_bits();
-        let room = self.room();
-        let change = match Conversion::plan(own, wanted, bits, room) {
-            None => Change::Never,
-            Some(Conversion::Shared(plan)) => {
-                let many = plan.store.accesses.len() + plan.load.accesses.len() >= MANY_ACCESSES;
-                let sums = (plan.rounds == 1 && many).then(|| SumPlan::new(own, wanted, bits, room & !1023)).flatten();
-                sums.map_or(Change::By(Conversion::Shared(plan)), Change::Sums)
-            }
-            Some(plan) => Change::By(plan),
-        };
-        self.change(value, wanted, change);
-    }
-
-    /// Notes a change of layout, and goes through shared memory if it does.
-    pub fn change(&mut self, value: Value, wanted: &Layout, change: Change) {
-        let (bytes, rounds) = match &change {
-            Change::By(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
-            Change::Sums(plan) => (plan.bytes, 1),
-            Change::By(_) | Change::Never => (0, 0),
-        };
-        let how = change.how();
-        let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.changes.len() as u32);
-        self.schedule.changes.push(std::rc::Rc::new(change));
-        self.within.push(Within::Bring(Bring { value, to, how, plan }));
-        let place = match how {
-            How::Sums => self.shared.allocate_for_trip(bytes as u32),
-            How::Shared(_) => self.shared.allocate(bytes as u32, 1),
-            How::Name | How::Shuffle | How::Never => None,
-        };
-        if rounds > 0 && place.is_none() {
-            self.no_room(bytes as u32);
-        }
-        for _ in 0..rounds {
-            self.write(place);
-            self.read(&[place]);
+    fn bring_all(&mut self, values: &[(Value, LayoutId)]) {
+        for &(value, to) in values {
+            let layout = self.schedule.layout(to).clone();
+            self.get(value, &layout);
         }
     }
 
-    /// There is no room for a buffer.
-    pub fn no_room(&mut self, bytes: u32) {
-        self.within.push(Within::NoRoom { bytes, of: self.shared.budget() });
-    }
-
-    /// A buffer of shared memory; the lowering of the step says if there is none.
-    pub fn allocate(&mut self, bytes: usize) -> Option<Buffer> {
-        self.shared.allocate(bytes as u32, 1)
-    }
-
-    /// Threads write to a buffer.
-    pub fn write(&mut self, buffer: Option<Buffer>) {
-        let Some(buffer) = buffer else { return };
-        if self.shared.write(buffer) {
-            self.meet(false);
-            self.shared.write(buffer);
+    fn for_loop(&mut self, plan: &For) {
+        let context = self.context;
+        let op = context.module.op(plan.op);
+        let body = op.regions[0];
+        let args = &context.module.block(body).args;
+        self.bring_all(&plan.hoisted);
+        self.assign(&args[1..], op.group(3));
+        let slab = plan.ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
+        if let (Some(ahead), None) = (&plan.ahead, slab) {
+            self.no_room(ahead.bytes());
         }
-        self.within.push(Within::Write(buffer));
-    }
-
-    /// Threads read what is in buffers.
-    pub fn read(&mut self, buffers: &[Option<Buffer>]) {
-        for &buffer in buffers.iter().flatten() {
-            if self.shared.read(buffer) {
-                self.meet(false);
+        self.write(slab);
+        self.enter_loop(body);
+        self.bind(args);
+        let mark = self.further.len();
+        let of_all = plan.ahead.as_ref().filter(|ahead| !ahead.own);
+        self.running = in_orbit(&plan.orbits, |carried| args[carried + 1]);
+        if let Some(ahead) = of_all {
+            self.running.clear();
+            self.met();
+            self.staged.extend(ahead.copies.iter().map(|copy| copy.load));
+        }
+        self.region(plan.body);
+        self.further.truncate(mark);
+        self.running = in_orbit(&plan.orbits, |carried| op.results[carried]);
+        if let Some(leave) = plan.leave {
+            self.body(leave);
+        }
+        if let Some(ahead) = of_all {
+            self.running.clear();
+            for copy in &ahead.copies {
+                self.staged.remove(&copy.load);
             }
         }
-        for &buffer in buffers.iter().flatten() {
-            self.shared.read(buffer);
-            self.within.push(Within::Read(buffer));
+        if let Some(slab) = slab {
+            self.shared.release(slab);
+        }
+        self.enter_loop(body);
+        self.bind(&op.results);
+    }
+
+    fn endless_loop(&mut self, plan: &Loop) {
+        let context = self.context;
+        let op = context.module.op(plan.op);
+        let body = op.regions[0];
+        let args = &context.module.block(body).args;
+        self.bring_all(&plan.hoisted);
+        self.assign(args, op.group(0));
+        self.enter_loop(body);
+        self.bind(args);
+        self.region(plan.body);
+        self.enter_loop(body);
+        self.bind(&op.results);
+    }
+
+    fn branches(&mut self, id: OpId, arms: &[BodyId], _quiet: bool) {
+        self.come_due();
+        let before = (self.shared.clone(), self.history.clone());
+        let running = self.running.clone();
+        let mut after = None;
+        for (index, &arm) in arms.iter().enumerate() {
+            if index == 1 {
+                self.running.clone_from(&running);
+                let history = std::mem::replace(&mut self.history, before.1.clone());
+                after = Some((self.shared.enter_branch(&before.0), history));
+            }
+            self.region(arm);
+            self.come_due();
+        }
+        if let Some((shared, history)) = after {
+            self.shared.join(&shared);
+            self.history.join(&self.context.written, history);
+        }
+        let results = &self.context.module.op(id).results;
+        self.bind(results);
+    }
+
+    fn terminator(&mut self, id: OpId) {
+        let module = self.context.module;
+        let op = module.op(id);
+        if op.code == Opcode::Return {
+            self.leave_kernel();
+            self.come_due();
+            return;
+        }
+        let wanted = |code: Opcode| match op.code {
+            Opcode::Continue => matches!(code, Opcode::For | Opcode::Loop),
+            Opcode::Break => code == Opcode::Loop,
+            _ => code == Opcode::If,
+        };
+        let mut block = self.context.op_blocks[id.index()];
+        while let Some(owner) = block.and_then(|block| module.block(block).parent) {
+            let around = module.op(owner);
+            if !wanted(around.code) {
+                block = self.context.op_blocks[owner.index()];
+                continue;
+            }
+            let targets = match (op.code, around.code) {
+                (Opcode::Continue, Opcode::For) => &module.block(around.regions[0]).args[1..],
+                (Opcode::Continue, _) => &module.block(around.regions[0]).args[..],
+                _ => &around.results[..],
+            };
+            self.assign(targets, &op.operands);
+            let beside = op.code == Opcode::Yield && self.context.is_quiet(owner);
+            if !beside {
+                self.come_due();
+            }
+            return;
         }
     }
+}
 
-    /// All threads meet.
-    pub fn meet(&mut self, always: bool) {
-        if !self.running.is_empty() {
-            self.land(0);
-            self.due.clear();
-            self.within.push(Within::Land);
-        }
-        if self.shared.bulk_wait_wanted() {
-            self.within.push(Within::Drain { written: false });
-        }
-        self.within.push(Within::Meet { always });
-        self.met();
-    }
-
-    /// What holds when they have.
-    pub fn met(&mut self) {
-        self.shared.barrier();
-        self.history.meet();
-    }
-
-    /// An access begins.
-    pub fn order(&mut self, id: OpId) {
-        let Some(touch) = self.context.access_of(id) else { return };
-        if self.history.conflicts(&touch) {
-            self.meet(false);
-        }
-        if !self.context.written.leaves_alone(&touch) && self.within.last() != Some(&Within::Access(id)) {
-            self.within.push(Within::Access(id));
-        }
-        self.history.may_have_happened(&self.context.written, [touch]);
-    }
-
-    /// An access may go on.
-    pub fn note_access(&mut self, id: OpId) {
-        self.history.may_have_happened(&self.context.written, self.context.access_of(id));
-    }
-
-    /// A value is read: late waits come, until the product that makes it has landed.
-    fn need(&mut self, value: Value) {
-        while self.running.iter().any(|results| results.contains(&value)) {
-            let Some((younger, wait)) = self.due.pop_front() else { return };
-            self.wait(younger, wait);
-        }
-    }
-
-    /// The late waits that have not come yet.
-    pub fn come_due(&mut self) {
-        while let Some((younger, wait)) = self.due.pop_front() {
-            self.wait(younger, wait);
-        }
-    }
-
-    fn wait(&mut self, younger: usize, wait: usize) {
-        let finds = self.running.len() > younger;
-        self.waits[wait].finds |= finds;
-        self.land(younger);
-    }
-
-    fn land(&mut self, younger: usize) {
-        self.running.drain(..self.running.len().saturating_sub(younger));
-    }
+/// Products that the iteration before has issued: the sums of each.
+fn in_orbit(orbits: &[Orbit], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
+    orbits.iter().map(|orbit| orbit.carried.iter().map(|&carried| sum(carried)).collect()).collect()
 }
