@@ -44,6 +44,7 @@ impl Context<'_> {
                         converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
                     }
                 }
+                Opcode::Reduce if !self.joins_warps(id) => {}
                 Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
                 Opcode::Print => converts = converts.max(PRINT_BYTES),
                 code if code.is_elementwise() => {
@@ -56,6 +57,14 @@ impl Context<'_> {
         });
         let blocks = self.options.occupancy.unwrap_or(1).max(1);
         operands + converts.min(most / (blocks * blocks))
+    }
+
+    /// Do warps come together for this reduction?
+    fn joins_warps(&self, id: OpId) -> bool {
+        self.inference.accesses.get(&id).is_none_or(|layout| {
+            let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
+            layout.warp_images().iter().any(|&image| axis.coordinate(image) != 0)
+        })
     }
 
     /// Shared memory that brings a value to another layout, at its best.
