@@ -14,6 +14,7 @@ const TILE: [usize; 3] = [128, 256, 64];
 pub fn register(suite: &mut Suite) {
     suite.test("finish/gelu", |session| check(session, false));
     suite.test("finish/gelu and maxima", |session| check(session, true));
+    suite.test("finish/extremes", extremes);
 }
 
 /// Half of x (1 + tanh ..), as transformers have it.
@@ -66,4 +67,52 @@ fn check(session: Session, reduced: bool) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Largest and smallest numbers of rows behind a product: of every mix of signs, infinities, NaNs and zeros within the rows of
+/// one warp, in the first block; of one sign only in the others.
+fn extremes(session: Session) -> Result<()> {
+    const SIDE: usize = 64;
+
+    fn kernel(a: Array<f16, 2>, d: Array<f32, 2>, out: ArrayMut<f32, 2>) {
+        let block = ct::bid(0);
+        let zero = a.load((0, 0), [SIDE, SIDE]);
+        let x = ct::mma(zero, zero, ct::zeros::<f32, 2>([SIDE, SIDE])) + d.load((block, 0), [SIDE, SIDE]);
+        out.store((block, 0), x.reduce_max(1));
+        out.store((block, 1), x.reduce_min(1));
+    }
+    let special = |row: usize, column: usize, x: f32| match (row % 8, column % 16) {
+        (0, _) => x,
+        (1, _) | (4, 3) => -x.abs(),
+        (2, _) => x.abs(),
+        (3, _) => f32::NEG_INFINITY,
+        (4 | 5, 7) => f32::NAN,
+        (4 | 5, 8) => f32::from_bits(0xffc0_0000),
+        (4, _) => x.abs(),
+        (5, _) => -x.abs(),
+        (6, 5) => f32::INFINITY,
+        (6, 6) => f32::NEG_INFINITY,
+        (6, _) => x,
+        (_, column) => [0.0, 1e-40, -1e-40, f32::MIN_POSITIVE][column % 4] * if row % 16 < 8 { 1.0 } else { -1.0 },
+    };
+    let x = random::<f32>(43, 4 * SIDE * SIDE, Spread::Normal);
+    let number = |row: usize, column: usize| {
+        let x = x[row * SIDE + column];
+        match row / SIDE {
+            0 => special(row, column, x),
+            1 => x.abs() + 1.0,
+            2 => -x.abs() - 1.0,
+            _ => x,
+        }
+    };
+    let d: Vec<f32> = (0..4 * SIDE * SIDE).map(|at| number(at / SIDE, at % SIDE)).collect();
+    let a = vec![f16::ZERO; SIDE * SIDE];
+    let (a, given) = (session.array(&a, [SIDE, SIDE])?, session.array(&d, [4 * SIDE, SIDE])?);
+    let mut out = session.unwritten::<f32, 2>([4 * SIDE, 2])?;
+    session.launch(kernel, 4, (&a, &given, &mut out))?;
+    session.check("extremes", &out, &|[i, j]| {
+        let row = d[i * SIDE..][..SIDE].iter().filter(|x| !x.is_nan()).map(|&x| f64::from(x));
+        let value = if j == 0 { row.fold(f64::NEG_INFINITY, f64::max) } else { row.fold(f64::INFINITY, f64::min) };
+        if value == 0.0 { Want::AnyZero } else { Want::nearest(value) }
+    })
 }

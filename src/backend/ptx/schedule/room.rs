@@ -1,7 +1,7 @@
 //! Room in shared memory beside stages: what operands and layout changes take.
 
 use super::Context;
-use crate::backend::ptx::infer::{Source, stored};
+use crate::backend::ptx::infer::{AxisBits, Source, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
