@@ -95,7 +95,7 @@ fn extremes(session: Session) -> Result<()> {
         (6, _) => x,
         (_, column) => [0.0, 1e-40, -1e-40, f32::MIN_POSITIVE][column % 4] * if row % 16 < 8 { 1.0 } else { -1.0 },
     };
-    let x = random::<f32>(43, 4 * SIDE * SIDE, Spread::Normal);
+    let x = random::<f32>(43, 4 * SIDE * SIDE, Spread::Moderate);
     let number = |row: usize, column: usize| {
         let x = x[row * SIDE + column];
         match row / SIDE {
