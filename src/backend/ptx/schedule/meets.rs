@@ -53,8 +53,13 @@ impl Context<'_> {
     pub fn check_meetings(&self, schedule: &Schedule) -> Checked {
         self.has_forms(schedule)?;
         for Agent { acts, body, .. } in &schedule.agents {
+            if *acts == Acts::Load {
+                // Who loads meets nobody: there is one lane of it.
+                meets_nobody(schedule, *body)?;
+                continue;
+            }
             let mut walk = Walk { context: self, schedule, touched: Touched::default(), stages: Vec::new() };
-            walk.body(*body, *acts).map_err(|problem| format!("program {acts}: {problem}"))?;
+            walk.body(*body).map_err(|problem| format!("program {acts}: {problem}"))?;
         }
         Ok(())
     }
@@ -106,6 +111,17 @@ impl<'a> Form<'a> {
     }
 }
 
+/// Does no step of a body do anything within?
+fn meets_nobody(schedule: &Schedule, body: BodyId) -> Checked {
+    for step in schedule.steps(body) {
+        if matches!(step, Step::Within(_)) {
+            return Err("one lane meets others".to_owned());
+        }
+        step.bodies().iter().try_for_each(|&body| meets_nobody(schedule, body))?;
+    }
+    Ok(())
+}
+
 fn meets(places: &[Buffer], place: Buffer) -> bool {
     places.iter().any(|other| other.offset < place.offset + place.bytes && place.offset < end(*other))
 }
@@ -119,11 +135,10 @@ fn end(place: Buffer) -> u32 {
 }
 
 impl Walk<'_, '_> {
-    fn body(&mut self, body: BodyId, acts: Acts) -> Checked {
+    fn body(&mut self, body: BodyId) -> Checked {
         let mut within: Vec<Within> = Vec::new();
         for step in self.schedule.steps(body) {
             match step {
-                Step::Within(_) if acts == Acts::Load => return Err("who loads meets nobody".to_owned()),
                 Step::Within(one) => within.push(*one),
                 step if step.is_wait() => {}
                 step => {
@@ -131,7 +146,7 @@ impl Walk<'_, '_> {
                     self.parts(step, &within)?;
                     let slab = matches!(step, Step::For(plan) if plan.ahead.is_some()).then(|| written_last(&within));
                     self.stages.extend(slab.flatten());
-                    self.step(step, acts)?;
+                    self.step(step)?;
                     if slab.flatten().is_some() {
                         self.stages.pop();
                     }
@@ -146,8 +161,7 @@ impl Walk<'_, '_> {
         for (at, one) in within.iter().enumerate() {
             match one {
                 Within::Meet { always } => {
-                    let next = within[at + 1..].iter().find(|next| !next.synchronises());
-                    if !always && next.is_none_or(|next| self.is_safe(next).is_ok()) {
+                    if !always && self.goes_on(&within[at + 1..]) {
                         return Err("threads meet for nothing".to_owned());
                     }
                     self.touched.meet();
@@ -169,6 +183,14 @@ impl Walk<'_, '_> {
             }
         }
         self.accesses(step, within)
+    }
+
+    /// May what comes next within a step be done without meeting? Several places are read together.
+    fn goes_on(&self, rest: &[Within]) -> bool {
+        let mut parts = rest.iter().filter(|next| !next.synchronises()).peekable();
+        let reads = matches!(parts.peek(), Some(Within::Read(_)));
+        let count = if reads { parts.clone().take_while(|next| matches!(next, Within::Read(_))).count() } else { 1 };
+        parts.take(count).all(|next| self.is_safe(next).is_ok())
     }
 
     /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
@@ -204,7 +226,9 @@ impl Walk<'_, '_> {
         };
         let said = |id: &OpId| within.contains(&Within::Access(*id));
         ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&Within::Access(id)))?;
-        ops.into_iter().for_each(|id| self.note(id));
+        // Pieces of a strip go on behind what came between its beginning and them.
+        let goes_on = matches!(step, Step::Strip(_));
+        ops.into_iter().filter(|id| goes_on || !said(id)).for_each(|id| self.note(id));
         Ok(())
     }
 
@@ -235,7 +259,7 @@ impl Walk<'_, '_> {
         self.touched.arrays.extend(touch.filter(|touch| !self.touched.arrays.contains(touch)));
     }
 
-    fn step(&mut self, step: &Step, acts: Acts) -> Checked {
+    fn step(&mut self, step: &Step) -> Checked {
         let module = self.context.module;
         match step {
             Step::For(plan) => {
@@ -244,13 +268,13 @@ impl Walk<'_, '_> {
                 if plan.ahead.as_ref().is_some_and(|ahead| ahead.meets) {
                     self.touched.meet();
                 }
-                self.body(plan.body, acts)?;
+                self.body(plan.body)?;
                 self.anything(block);
             }
             Step::Loop(plan) => {
                 let block = module.op(plan.op).regions[0];
                 self.anything(block);
-                self.body(plan.body, acts)?;
+                self.body(plan.body)?;
                 self.anything(block);
             }
             Step::If { arms, .. } => {
@@ -258,7 +282,7 @@ impl Walk<'_, '_> {
                 let mut after = Touched::default();
                 for &arm in arms {
                     self.touched = before.clone();
-                    self.body(arm, acts)?;
+                    self.body(arm)?;
                     after.join(std::mem::take(&mut self.touched));
                 }
                 self.touched = after;
