@@ -451,4 +451,6 @@ ops! {
     // there are of each number from 0 on. Tile IR gets them as other ops (see `pass/lookup`).
     Gather 1001 "gather" 255 => attrs(&[attr(K::Dim, "dim")]) operands(&[one("source"), one("positions")]);
     Histogram 1002 "histogram" 255 => operands(&[one("source")]);
+    // Ours, too: the same tile, held by the threads of a tile block like this.
+    WithLayout 1003 "with_layout" 255 => attrs(&[attr(K::Distribution, "layout")]) operands(&[one("source")]);
 }

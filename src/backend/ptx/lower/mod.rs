@@ -428,6 +428,7 @@ impl<'m> Lowering<'m> {
             Insert => self.insert(id),
             Gather => self.gather_tile(id),
             Histogram => self.histogram(id),
+            WithLayout => self.in_chosen_layout(id),
             Print => self.print(id),
             GdcWait | GdcLaunchDependents => {
                 self.dependent_launch(op.code);
