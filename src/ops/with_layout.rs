@@ -134,10 +134,10 @@ fn fitting(own: &[i64], shape: &[i64]) -> String {
 }
 
 impl<T: Whole, const R: usize> Tile<T, R> {
-    /// The same tile, held by the threads of the tile block as `layout` says: which of them has which elements, in which
-    /// of its slots.
+    /// The same tile, held by the threads of the tile block as `layout` says.
     ///
-    /// Layouts are products of `local` (slots of a thread) and `spatial` (threads) of [`layout`](crate::layout). Here the
+    /// A layout tells which thread has which elements, in which of its slots: a product of `local` (slots of a thread) and
+    /// `spatial` (threads) of [`layout`](crate::layout), row-major unless it says otherwise. Here the
     /// tile is held so, whatever it was before; what is computed of it goes on in that layout, until something wants
     /// another one: then elements change places, through shuffles or shared memory. A load whose tile goes nowhere else
     /// reads memory in the layout, and a store of the tile writes in it: both are as wide as its `local` runs of neighbours.

@@ -29,7 +29,7 @@ fn by_hand(op: &Op) -> Option<String> {
     if op.code == Opcode::WithLayout {
         return Some("`with_layout`: a layout of a tile".to_owned());
     }
-    let Some(Attr::Hints(hints)) = op.attr(AttrKind::Hints).filter(|_| op.code == Opcode::For) else { return None };
+    let Some(Attr::Hints(hints)) = op.attr(AttrKind::Hints) else { return None };
     let hinted = ROLES.into_iter().find(|key| hints.get("default", key).is_some())?;
     Some(format!("`{hinted}`: roles of warps in a loop"))
 }

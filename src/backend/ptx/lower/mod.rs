@@ -294,6 +294,8 @@ pub fn lowered<'m>(
             lowering.run(Acts::All);
         }
     }
+    let unmet = lowering.context.unmet(entry.body, &lowering.schedule);
+    lowering.remarks.unmet(module, unmet);
     lowering
 }
 
