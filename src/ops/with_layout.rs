@@ -124,7 +124,10 @@ impl Trace {
 /// How a layout becomes one of this shape.
 fn fitting(own: &[i64], shape: &[i64]) -> String {
     let factors: Option<Vec<i64>> = (own.len() == shape.len()).then_some(()).and_then(|()| {
-        own.iter().zip(shape).map(|(own, extent)| (extent % own == 0).then_some(extent / own)).collect()
+        own.iter()
+            .zip(shape)
+            .map(|(own, extent)| Some(extent / own).filter(|factor| extent % own == 0 && factor.count_ones() == 1))
+            .collect()
     });
     let rule = "the extents of the factors of a layout multiply to those of the tile";
     match factors {
