@@ -191,7 +191,7 @@ fn stages(compiled: &Compiled) -> (Vec<usize>, Vec<usize>) {
         |line: &str| words(line).windows(2).find(|pair| pair[1] == "stages").map(|pair| pair[0].parse().unwrap());
     let of = |start: &str| {
         let lines = compiled.schedule.lines().map(str::trim).filter(|line| line.starts_with(start));
-        lines.filter_map(|line| number(line)).collect()
+        lines.filter_map(number).collect()
     };
     (of("ring "), of("ahead "))
 }

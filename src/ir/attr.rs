@@ -136,7 +136,7 @@ impl Hints {
 }
 
 /// Which thread of a tile block holds which element of a tile, in which of its slots: a bit of the number of a slot or of a
-/// thread adds, by exclusive or, its entry here to the flat row-major index of the element. 0: replicas.
+/// thread adds, by exclusive or, its entry here to the flat row-major index of the element. 0, for threads alone: replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Distribution {
     /// By bit of the number of a slot, from the lowest on.
@@ -148,7 +148,7 @@ pub struct Distribution {
 impl Distribution {
     /// Threads that it is for.
     pub fn num_threads(&self) -> u64 {
-        1 << self.threads.len()
+        1u64.checked_shl(self.threads.len() as u32).unwrap_or(u64::MAX)
     }
 }
 

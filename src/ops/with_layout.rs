@@ -85,7 +85,7 @@ impl Trace {
             self.report(place, message, &[&fitting(own, &shape)]);
             return None;
         }
-        if threads < WARP || threads > MOST_THREADS {
+        if !(WARP..=MOST_THREADS).contains(&threads) {
             let way_out = match threads {
                 ..WARP if WARP % threads == 0 => format!(
                     "a warp has {WARP}: replicas of the threads, `.replicate({})`, or fewer elements in `local`",

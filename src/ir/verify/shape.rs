@@ -109,6 +109,7 @@ pub(super) fn with_layout(rule: &OpRule) -> Rule {
     let Some(layout) = rule.op.distribution() else { return Ok(()) };
     let threads = layout.num_threads();
     demand((32..=1024).contains(&threads), || format!("a layout for {threads} threads, and not for 32 to 1024"))?;
+    demand(!layout.slots.contains(&0), || "a thread that holds an element in two slots".to_owned())?;
     let mut images: Vec<u32> =
         layout.slots.iter().chain(&*layout.threads).copied().filter(|&image| image != 0).collect();
     images.sort_unstable();
