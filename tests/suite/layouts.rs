@@ -313,7 +313,7 @@ fn memory(session: Session) -> Result<()> {
         let rows: Vec<i32> = (0..ROWS as i32).map(|i| (i * 5 + 3) % ROWS as i32).collect();
         let (x, at) = (session.array(&data, SHAPE)?, session.array(&rows, [ROWS])?);
         let mut y = session.unwritten::<f32, 2>(SHAPE)?;
-        let mut counts = session.array(&vec![7; ROWS], [ROWS])?;
+        let mut counts = session.array(&[7; ROWS], [ROWS])?;
         session.launch(through_memory, [1], (&x, &at, &mut y, &mut counts, Constant(draw)))?;
         session.check(&format!("listed {draw:?}"), &y, &|[row, j]| {
             let i = rows.iter().position(|&at| at as usize == row).unwrap();
