@@ -113,6 +113,25 @@ fn a_piece_of_a_strip_is_in_the_layout() {
 }
 
 #[test]
+fn a_row_that_fills_the_registers_is_read_again() {
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        let layout = local([1, 64]) * spatial([1, 128]) * local([1, 4]);
+        let x = x.load((ct::bid(0), 0), [1, 1 << 15]).with_layout(layout);
+        let shifted = (x - x.reduce_max(1)).exp();
+        y.store((ct::bid(0), 0), shifted / shifted.sum(1));
+    };
+    let rows = ArraySpec::<f32, 2>::new([64, 1 << 15]);
+    let code = compiled(kernel, (rows, rows.mutable()), Target::SM_90A, Hints::new());
+    assert_eq!(
+        (count(&code.schedule, "strip as L0"), count(&code.schedule, "load_view_tko")),
+        (3, 3),
+        "{}",
+        code.schedule
+    );
+    assert!(code.remarks.live_registers < 128 && code.threads == 128, "{}", code.remarks);
+}
+
+#[test]
 fn warps_that_disagree_are_refused_at_the_line() {
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
         y.store((0, 0), x.load((0, 0), [8, 16]).with_layout(spatial([8, 16])));
