@@ -101,7 +101,6 @@ const FAMILIES: &[&str] = &[
     "made",
     "shapes",
     "pieces",
-    "layouts",
     "reductions",
     "closures",
     "scans",

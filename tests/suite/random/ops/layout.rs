@@ -13,7 +13,7 @@ pub fn can_have_layout(form: Form) -> bool {
     whole(form.kind) && form.shape.iter().all(|extent| extent.is_power_of_two())
 }
 
-pub const OPS: &[Op] = &[op! { "with_layout" in "layouts", 0; args [Of(whole)];
+pub const OPS: &[Op] = &[op! { "with_layout" in "shapes", 0; args [Of(whole)];
 numbers [(5, 9), (1, 12), (0, 12), (0, 1)]; held;
 [T: arrays] |x: Tile<T, 2>; threads: usize, stride: u32, turn: u32, more: usize; shape: Shape| {
     let bits = (shape[0] * shape[1]).ilog2();
