@@ -26,6 +26,11 @@ const MOST_THREADS: i64 = 1024;
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a layout of a tile",
+    note = "a layout is a product of `ct::layout::local(..)`, slots of a thread, and `ct::layout::spatial(..)`, threads; or a \
+            `ct::layout::Layout`"
+)]
 pub trait TileLayout {
     #[doc(hidden)]
     fn described(&self) -> Described;
