@@ -135,6 +135,23 @@ impl Hints {
     }
 }
 
+/// Which thread of a tile block holds which element of a tile, in which of its slots: a bit of the number of a slot or of a
+/// thread adds, by exclusive or, its entry here to the flat row-major index of the element. 0, for threads alone: replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Distribution {
+    /// By bit of the number of a slot, from the lowest on.
+    pub slots: Arc<[u32]>,
+    /// By bit of the number of a thread.
+    pub threads: Arc<[u32]>,
+}
+
+impl Distribution {
+    /// Threads that it is for.
+    pub fn num_threads(&self) -> u64 {
+        1u64.checked_shl(self.threads.len() as u32).unwrap_or(u64::MAX)
+    }
+}
+
 plain_enum! {
     /// Unit attributes: present or not.
     Flag {
@@ -171,6 +188,7 @@ pub enum Attr {
     Hints(Hints),
     NumElem(u64),
     Alignment(u64),
+    Distribution(Distribution),
 }
 
 /// The kind of an [`Attr`], as the op table names it.
@@ -201,6 +219,7 @@ pub enum AttrKind {
     Hints,
     NumElem,
     Alignment,
+    Distribution,
 }
 
 impl Attr {
@@ -230,6 +249,7 @@ impl Attr {
             Attr::Hints(_) => AttrKind::Hints,
             Attr::NumElem(_) => AttrKind::NumElem,
             Attr::Alignment(_) => AttrKind::Alignment,
+            Attr::Distribution(_) => AttrKind::Distribution,
         }
     }
 }

@@ -3,7 +3,7 @@
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use super::attr::{Attr, AttrKind, CmpOrder, CmpPred, ConstData, Flag, Overflow, Rounding, Sign};
+use super::attr::{Attr, AttrKind, CmpOrder, CmpPred, ConstData, Distribution, Flag, Overflow, Rounding, Sign};
 use super::table::{Arity, Opcode};
 use super::types::{Type, TypeId};
 use crate::dtype::DType;
@@ -166,6 +166,14 @@ impl Op {
     pub fn const_data(&self) -> Option<&ConstData> {
         match self.attr(AttrKind::Value) {
             Some(Attr::Value(data)) => Some(data),
+            _ => None,
+        }
+    }
+
+    /// Layout of a `with_layout`.
+    pub fn distribution(&self) -> Option<&Distribution> {
+        match self.attr(AttrKind::Distribution) {
+            Some(Attr::Distribution(layout)) => Some(layout),
             _ => None,
         }
     }

@@ -359,7 +359,7 @@ ops! {
         operands(&[one("view"), many("index"), opt("token")]) segmented() effect(Read);
     Log 63 "log" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
     Log2 64 "log2" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
-    Loop 65 "loop" 1 => results(Variable) operands(&[many("init_values")]) total() regions(1) effect(Region);
+    Loop 65 "loop" 1 => results(Variable) attrs(&[OUR_HINTS]) operands(&[many("init_values")]) total() regions(1) effect(Region);
     MakePartitionView 66 "make_partition_view" 1 => operands(&[one("tensor_view")]);
     MakeTensorView 67 "make_tensor_view" 1 => results(Counted(1))
         operands(&[one("base"), many("dynamic_shape"), many("dynamic_strides")]) segmented();
@@ -451,4 +451,6 @@ ops! {
     // there are of each number from 0 on. Tile IR gets them as other ops (see `pass/lookup`).
     Gather 1001 "gather" 255 => attrs(&[attr(K::Dim, "dim")]) operands(&[one("source"), one("positions")]);
     Histogram 1002 "histogram" 255 => operands(&[one("source")]);
+    // Ours, too: the same tile, held by the threads of a tile block like this.
+    WithLayout 1003 "with_layout" 255 => attrs(&[attr(K::Distribution, "layout")]) operands(&[one("source")]);
 }

@@ -112,6 +112,10 @@ impl Body {
             let Bounds { dtype, signed, reversed, .. } = range;
             let sign = if signed { Sign::Signed } else { Sign::Unsigned };
             let host = self.host_step(t, range);
+            for (name, _) in numbers(range).into_iter().filter(|(_, number)| *number == Some(0)) {
+                let message = format!("`{}`: the hint `{name}` of the range is 0", self.name);
+                t.report(self.place, message, &["1 is the least; without the hint the compiler chooses"]);
+            }
             let [start, end] = [range.start, range.end].map(|source| match source {
                 Source::Literal(bits) => Some(t.splat(dtype, bits, &[])),
                 other => t.scalar(self.place, other, dtype),
@@ -198,7 +202,7 @@ impl Body {
                 });
                 let first = record(|t| t.raw(bounds[0]));
                 let carried: Vec<Raw> = [first].into_iter().chain(state.iter().copied()).collect();
-                self.finish(Opcode::Loop, &[], Some(&carried), Some(vec![block]), &state, vec![])
+                self.finish(Opcode::Loop, &[], Some(&carried), Some(vec![block]), &state, counter.hints)
             }
             _ => self.finish(Opcode::For, &bounds, Some(&state), closed.map(|b| vec![b]), &state, counter.attrs()),
         }
@@ -230,9 +234,18 @@ impl Counter {
     }
 }
 
+/// The hints of a range that count something.
+fn numbers(range: Bounds) -> [(&'static str, Option<u32>); 3] {
+    [("stages", range.stages), ("unroll", range.unroll), ("teams", range.teams)]
+}
+
 fn hints(range: Bounds) -> Vec<Attr> {
-    let hint = |name: &str, value: Option<u32>| value.map(|n| (name.to_owned(), HintValue::Int(i64::from(n))));
-    let all: Vec<_> = hint("stages", range.stages).into_iter().chain(hint("unroll", range.unroll)).collect();
+    let mut all = Vec::new();
+    for (name, number) in numbers(range) {
+        let number = number.map(|n| HintValue::Int(i64::from(n.min(i32::MAX as u32))));
+        all.extend(number.map(|number| (name.to_owned(), number)));
+    }
+    all.extend(range.streamed.map(|streamed| ("streamed".to_owned(), HintValue::Bool(streamed))));
     if all.is_empty() { Vec::new() } else { vec![Attr::Hints(Hints(vec![("default".to_owned(), all)]))] }
 }
 

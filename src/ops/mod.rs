@@ -78,6 +78,7 @@ mod tiles;
 mod turns;
 mod unchecked;
 mod visit;
+mod with_layout;
 mod words;
 mod wrapping;
 
@@ -123,4 +124,5 @@ pub use sort::{Sorted, sort_by_key};
 pub use state::{State, Values};
 pub use tile_set::TileSet;
 pub use tiles::{Indices, Tiles};
+pub use with_layout::TileLayout;
 pub(crate) use words::{from_words, to_words};

@@ -186,6 +186,8 @@ pub struct Bounds {
     pub(super) reversed: bool,
     pub(super) stages: Option<u32>,
     pub(super) unroll: Option<u32>,
+    pub(super) streamed: Option<bool>,
+    pub(super) teams: Option<u32>,
 }
 
 impl Bounds {
@@ -199,6 +201,8 @@ impl Bounds {
             reversed: false,
             stages: None,
             unroll: None,
+            streamed: None,
+            teams: None,
         }
     }
 }
@@ -332,8 +336,10 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: loads of the loop are copied ahead in this many stages of shared memory; 1: no pipeline. Like
-    /// [`Hints::stages`](crate::Hints), for this loop alone. The tileir and cpu back ends do without it.
+    /// Hint: loads of the loop are copied ahead in this many stages of shared memory, by threads or by a producer; 1: nothing
+    /// runs ahead. It goes before [`Hints::stages`](crate::Hints), and is about this loop alone, not about loops in it. Where
+    /// shared memory has no room for so many, there are fewer, and the [remarks](crate::Remarks) say so. The tileir and cpu back
+    /// ends do without it.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -346,6 +352,78 @@ impl<C: Count> StepRange<C> {
     #[must_use]
     pub fn stages(mut self, stages: u32) -> StepRange<C> {
         self.bounds.stages = Some(stages);
+        self
+    }
+
+    /// Hint about roles of warps: whether a producer makes the loads of the loop. That is a warp with nothing else to do, which has the
+    /// copy engine bring them to shared memory; without one the threads that compute make them themselves. About this loop
+    /// alone, not about loops in it.
+    ///
+    /// The ptx back end has a producer of its own accord where it can: for sm_90a, of loads whose tiles only matrix products
+    /// take. Where it cannot, a wish for one is left, and the [remarks](crate::Remarks) say why. The cpu back end does without the
+    /// hint; through tileir it is an error, for Tile IR leaves roles to its compiler.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool) {
+    ///     let (i, j) = (ct::bid(0), ct::bid(1));
+    ///     let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
+    ///     let acc = ct::for_each(range, ct::zeros([64, 64]), |k, acc| {
+    ///         ct::mma(a.load((i, k), [64, 64]), b.load((k, j), [64, 64]), acc)
+    ///     });
+    ///     c.store((i, j), acc);
+    /// }
+    ///
+    /// let (a, c) = (ct::ArraySpec::<f16, 2>::new([512, 512]), ct::ArraySpec::<f32, 2>::new([512, 512]).mutable());
+    /// for streamed in [true, false] {
+    ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(streamed)), ct::Target::SM_90A)?;
+    ///     assert_eq!(schedule.contains("agent load"), streamed, "{schedule}");
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn streamed(mut self, streamed: bool) -> StepRange<C> {
+        self.bounds.streamed = Some(streamed);
+        self
+    }
+
+    /// Hint about roles of warps: how many teams of warps take the iterations of the loop in turn, 1 or 2. While one stores
+    /// its tile the other one multiplies. A team is as many warps as [`Hints::num_warps`](crate::Hints) says.
+    ///
+    /// The ptx back end deals iterations where it seems to pay: for sm_90a, of the one loop over tiles of a kernel whose loads
+    /// are [streamed](StepRange::streamed), with 4 warps, if nothing is carried from one iteration to the next. Two teams are
+    /// wished for where they are possible and it does not do so; 1 keeps all iterations to one team. Where two are not possible
+    /// the [remarks](crate::Remarks) say so. The cpu back end does without the hint; through tileir it is an error, for Tile IR
+    /// leaves roles to its compiler.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn matmuls(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32) {
+    ///     let tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0)).teams(teams);
+    ///     ct::for_each(tiles, (), |i, ()| {
+    ///         let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+    ///             ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
+    ///         });
+    ///         c.store((i, 0), acc.cast());
+    ///     });
+    /// }
+    ///
+    /// let array = ct::ArraySpec::<f16, 2>::new([512, 512]);
+    /// for teams in [1, 2] {
+    ///     let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
+    ///     let args = (array, array, array.mutable(), ct::Constant(teams));
+    ///     let schedule = launch.code_schedule(matmuls, args, ct::Target::SM_90A)?;
+    ///     assert_eq!(schedule.contains("dealt 2"), teams == 2, "{schedule}");
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn teams(mut self, teams: u32) -> StepRange<C> {
+        self.bounds.teams = Some(teams);
         self
     }
 

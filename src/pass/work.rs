@@ -229,7 +229,7 @@ impl Counter<'_> {
                 ConstData::Splat(bits) => Some(*bits),
                 ConstData::Dense(all) => all.first().copied(),
             },
-            Opcode::Assume | Opcode::Reshape | Opcode::Broadcast => operand(0),
+            Opcode::Assume | Opcode::Reshape | Opcode::Broadcast | Opcode::WithLayout => operand(0),
             Opcode::Select => operand(if operand(0)? & 1 == 1 { 1 } else { 2 }),
             _ => match op.operands.len() {
                 1 => int::unary(op, self.integer(op.operands[0])?, to, operand(0)?),

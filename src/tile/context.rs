@@ -126,6 +126,8 @@ pub(crate) struct Trace {
     loops: FxHashMap<BlockId, Looping>,
     /// How often bodies were asked for that are nested too deeply.
     too_deep: u32,
+    /// Threads that the layouts of tiles are for, and the first of these.
+    pub layout_threads: Option<(i64, Place)>,
     /// Rounding and flush to zero for float ops that state none.
     pub float_mode: Option<(Option<Rounding>, bool)>,
     diagnostics: Vec<Diagnostic>,
@@ -271,6 +273,7 @@ impl Trace {
             regions: FxHashMap::default(),
             loops: FxHashMap::default(),
             too_deep: 0,
+            layout_threads: None,
             float_mode: None,
             diagnostics: Vec::new(),
         }

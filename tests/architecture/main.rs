@@ -39,7 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
     ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
-    ("ops", &["tile", "element", "complex", "narrow", "kernel", "ir", "dtype", "error", "codec"]),
+    ("ops", &["tile", "element", "complex", "narrow", "kernel", "ir", "layout", "dtype", "error", "codec"]),
     // In memory kernels are known by their constants or by their trace.
     ("cache", &["error", "ir", "kernel"]),
     ("runtime", &["*"]),

@@ -4,6 +4,7 @@
 //! at the column, so that they survive edits.
 
 mod arrays;
+mod by_hand;
 mod control;
 mod numbers;
 mod shapes;
@@ -19,6 +20,7 @@ use traced::{input, output};
 fn with_source(text: &str) -> String {
     let sources = [
         ("arrays.rs", include_str!("arrays.rs")),
+        ("by_hand.rs", include_str!("by_hand.rs")),
         ("control.rs", include_str!("control.rs")),
         ("main.rs", include_str!("main.rs")),
         ("numbers.rs", include_str!("numbers.rs")),

@@ -50,6 +50,7 @@ mod harness;
 mod inline_ptx;
 mod integer;
 mod large;
+mod layouts;
 mod lines;
 mod lookup;
 #[path = "../../benches/kernels/measure/mod.rs"]
@@ -146,6 +147,7 @@ fn main() -> ExitCode {
     philox::register(&mut suite);
     sort::register(&mut suite);
     lookup::register(&mut suite);
+    layouts::register(&mut suite);
     large::register(&mut suite);
     chains::register(&mut suite);
     whole::register(&mut suite);

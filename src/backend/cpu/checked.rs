@@ -218,7 +218,7 @@ impl Machine<'_> {
             O::Extract | O::Insert => self.part(op, &marks)?,
             O::Reduce | O::Scan => self.along(op, &marks, result),
             O::LoadPtr => self.padded(op, &marks),
-            O::Reshape | O::Assume => marks[0].clone(),
+            O::Reshape | O::Assume | O::WithLayout => marks[0].clone(),
             code if code.is_elementwise() || code == O::Offset => {
                 marks[1..].iter().fold(marks[0].clone(), |all, marks| either(&all, marks))
             }

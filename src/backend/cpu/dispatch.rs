@@ -30,7 +30,7 @@ impl<'p> Machine<'p> {
                 O::Break => return Ok(self.terminate(id, Flow::Break)),
                 O::Return => return Ok(Some(Flow::Return)),
 
-                O::Pack | O::Unpack | O::Reshape => self.conversion(id, op),
+                O::Pack | O::Unpack | O::Reshape | O::WithLayout => self.conversion(id, op),
                 O::Select
                 | O::PowI
                 | O::InlinePtx
@@ -167,8 +167,8 @@ impl<'p> Machine<'p> {
             O::Pack => self.cast(op, |from, _, x| cast::pack(from, x)),
             O::Unpack => self.cast(op, |_, to, x| cast::unpack(to, x)),
             // The words stay what they are.
-            O::Bitcast | O::IntToPtr | O::PtrToInt | O::PtrToPtr | O::Reshape => {
-                debug_assert!(op.code == O::Reshape || bits == from_bits);
+            O::Bitcast | O::IntToPtr | O::PtrToInt | O::PtrToPtr | O::Reshape | O::WithLayout => {
+                debug_assert!(matches!(op.code, O::Reshape | O::WithLayout) || bits == from_bits);
                 let val = self.take(id, 0);
                 self.set(op.results[0], val);
             }

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 
 use super::CompileOptions;
 use super::apart::Apart;
-use super::infer::halved_bit;
+use super::infer::{chosen_warps, halved_bit};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::pass::commutes;
@@ -62,10 +62,14 @@ const ACCUMULATORS_PER_THREAD: u64 = 64;
 /// Rows of an accumulator that a warp should have at least where products wait for each other.
 const ROWS_PER_WARP: u64 = 16;
 
-/// Warps of a tile block for the kernel with this body: a power of two from 1 to 32.
+/// Warps of a tile block for the kernel with this body: a power of two from 1 to 32. Layouts that the user has chosen are for so
+/// many.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
         return warps.clamp(1, MOST_WARPS as u32).next_power_of_two();
+    }
+    if let Some(warps) = chosen_warps(module, body) {
+        return warps;
     }
     let sizes = Sizes::of(module, body);
     let apart = Apart::of(module, body).smallest(module, sizes.most / 4);

@@ -69,7 +69,7 @@ fn block(module: &mut Module, id: BlockId, warps: u32) -> bool {
 fn repeats(op: &Op) -> bool {
     match op.code {
         Opcode::LoadView | Opcode::LoadPtr => op.is_weak_load(),
-        Opcode::Broadcast | Opcode::Reshape | Opcode::Constant | Opcode::Iota => true,
+        Opcode::Broadcast | Opcode::Reshape | Opcode::Constant | Opcode::Iota | Opcode::WithLayout => true,
         code => code.is_elementwise(),
     }
 }

@@ -84,6 +84,8 @@ pub struct CodeRemarks {
     pub crowded: Option<[u32; 2]>,
     /// Teams of warps that take the iterations of a loop in turn, if there are several.
     pub teams: Option<u32>,
+    /// Wishes of loops that are not met, or not wholly: where, and what there is instead.
+    pub loops: Vec<(Option<Location>, String)>,
     /// Why neither the copy engine nor warps with roles are used although the kernel could have them.
     pub plain: Option<String>,
     /// Changes of layout by shuffles within warps.
@@ -190,6 +192,12 @@ impl CodeRemarks {
         self.products.push((id, product));
     }
 
+    /// Notes what loops wish for and do not get.
+    pub(super) fn unmet(&mut self, module: &Module, unmet: Vec<(OpId, String)>) {
+        let at = |id: OpId| module.location(module.op(id).loc).cloned();
+        self.loops.extend(unmet.into_iter().map(|(id, what)| (at(id), what)));
+    }
+
     /// Adds what only the finished code tells.
     pub(super) fn finish(&mut self, function: &Function, warps: u32) {
         let barrier = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::BarSync, .. }));
@@ -270,6 +278,9 @@ impl fmt::Display for CodeRemarks {
         }
         if let Some(reason) = self.alone {
             writeln!(f, "  no clusters: {reason}")?;
+        }
+        for (at, what) in &self.loops {
+            writeln!(f, "  {}: loop: {what}", place(at))?;
         }
         if let Some([wished, possible]) = self.crowded {
             writeln!(f, "  occupancy: {possible}, for registers and shared memory do not allow {wished}")?;

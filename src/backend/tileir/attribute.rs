@@ -64,6 +64,7 @@ pub(super) fn encode(attr: &Attr, op: &Op, tables: &mut WriteTables<'_>, out: &m
         Attr::Permutation(list) => out.i32_list(list),
         Attr::Inbounds(list) => out.bool_list(list),
         Attr::Hints(hints) => encode_hints(hints, tables, out),
+        Attr::Distribution(_) => unreachable!("no version of the bytecode has layouts"),
     }
 }
 
@@ -197,6 +198,7 @@ pub(super) fn decode(
         AttrKind::Permutation => Attr::Permutation(input.i32_list()?),
         AttrKind::Inbounds => Attr::Inbounds(input.bool_list()?),
         AttrKind::Hints => Attr::Hints(decode_hints(tables, input)?),
+        AttrKind::Distribution => return Err(damaged(input.offset(), "a layout")),
     })
 }
 

@@ -1,6 +1,7 @@
 //! From an optimised module to bytecode that can be launched: legalisation, no-wrap flags, memory order, hints,
 //! verification, writing.
 
+use super::by_hand;
 use super::legalize::{Guards, Promises, legalize, read_tf32_as_f32};
 use super::lowest::lowest_version;
 use super::no_wrap;
@@ -66,6 +67,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let name = entry.name.clone();
     let meant = pass::as_meant(module);
     let module = meant.as_ref().unwrap_or(module);
+    by_hand::check(module)?;
     requirement::check(module, target)?;
     let expanded = pass::without_scaled_products(module, true);
     let module = expanded.as_ref().unwrap_or(module);

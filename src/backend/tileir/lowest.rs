@@ -9,14 +9,15 @@ use crate::ir::{Attr, AttrKind, Elem, Loc, Module, Op, OpId, Opcode, PtrAttr, Ro
 
 /// Something in a module that older versions lack.
 struct Need {
-    version: Version,
+    /// The first version that has it; none does if it is ours.
+    version: Option<Version>,
     what: String,
     loc: Loc,
 }
 
 /// The lowest version that holds a module.
 pub fn lowest_version(module: &Module) -> Version {
-    needs(module).iter().map(|need| need.version).max().unwrap_or(Version::V13_1)
+    needs(module).iter().filter_map(|need| need.version).max().unwrap_or(Version::V13_1)
 }
 
 /// Does `version` hold the module?
@@ -26,9 +27,12 @@ pub fn lowest_version(module: &Module) -> Version {
 pub(super) fn check(module: &Module, version: Version) -> Result<()> {
     let missing: Vec<Diagnostic> = needs(module)
         .into_iter()
-        .filter(|need| need.version > version)
+        .filter(|need| need.version.is_none_or(|needed| needed > version))
         .map(|Need { version: needed, what, loc }| {
-            let message = format!("{what} needs Tile IR bytecode {needed} or later, but {version} was asked for");
+            let message = match needed {
+                Some(needed) => format!("{what} needs Tile IR bytecode {needed} or later, but {version} was asked for"),
+                None => format!("{what} is in no version of Tile IR bytecode"),
+            };
             Diagnostic::new(message, module.location(loc).cloned())
         })
         .collect();
@@ -68,8 +72,8 @@ fn used_values(module: &Module) -> Vec<bool> {
 
 impl Needs<'_> {
     fn add(&mut self, minor: u8, what: String, loc: Loc) {
-        let version = Version::from_minor(minor).expect("a minor version of the op table");
-        if version > Version::V13_1 {
+        let version = Version::from_minor(minor);
+        if version != Some(Version::V13_1) {
             self.all.push(Need { version, what, loc });
         }
     }
@@ -168,5 +172,27 @@ fn bit_name(bit: &FlagBit) -> String {
         FlagBit::Attr(AttrKind::Flag(flag)) => flag.name().to_string(),
         FlagBit::Attr(kind) => format!("{kind:?}"),
         FlagBit::Operand(name) => (*name).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tileir::{WriteOptions, write};
+    use crate::dtype::DType;
+    use crate::ir::{Builder, Distribution};
+
+    #[test]
+    fn what_is_ours_is_in_no_version() {
+        let mut b = Builder::new();
+        b.begin_entry("k", &[]);
+        let tile = b.splat(DType::F32, 0, &[32]);
+        let layout = Distribution { slots: [].into(), threads: [1, 2, 4, 8, 16].into() };
+        let ty = b.module.ty_id(tile);
+        b.simple(Opcode::WithLayout, &[tile], vec![Attr::Distribution(layout)], ty);
+        b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+        assert_eq!(lowest_version(&b.module), Version::V13_1);
+        let error = write(&b.module, &WriteOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("`with_layout` is in no version of Tile IR bytecode"), "{error}");
     }
 }

@@ -11,6 +11,7 @@
 
 mod assemble;
 mod attribute;
+mod by_hand;
 mod compile;
 mod constant;
 mod container;

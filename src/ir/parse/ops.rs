@@ -4,8 +4,8 @@ use super::Parser;
 use super::cursor::Parsed;
 use crate::ir::table::{Arity, AttrSpec, Class, Effect};
 use crate::ir::{
-    Attr, AttrKind, CmpOrder, CmpPred, Flag, Loc, OpId, Opcode, Overflow, Predicate, Rounding, Sign, Type, TypeId,
-    Value,
+    Attr, AttrKind, CmpOrder, CmpPred, Distribution, Flag, Loc, OpId, Opcode, Overflow, Predicate, Rounding, Sign,
+    Type, TypeId, Value,
 };
 
 impl Parser<'_> {
@@ -194,6 +194,7 @@ impl Parser<'_> {
             | Opcode::Insert
             | Opcode::Gather
             | Opcode::Histogram
+            | Opcode::WithLayout
             | Opcode::Select
             | Opcode::PowI
             | Opcode::MmaF
@@ -316,6 +317,18 @@ impl Parser<'_> {
                 let dim = vec![Attr::Dim(self.number_named("dim")?)];
                 let types = self.result_types()?;
                 self.plain(code, &operands, dim, &types)
+            }
+            Opcode::WithLayout => {
+                let operands = self.values()?;
+                let mut images = |name: &str| {
+                    self.cursor.expect_word(name)?;
+                    self.cursor.expect("=")?;
+                    self.list("[", "]", |p| p.cursor.integer())
+                };
+                let (slots, threads): (Vec<u32>, Vec<u32>) = (images("slots")?, images("threads")?);
+                let layout = Distribution { slots: slots.into(), threads: threads.into() };
+                let types = self.result_types()?;
+                self.plain(code, &operands, vec![Attr::Distribution(layout)], &types)
             }
             Opcode::Extract | Opcode::Insert => {
                 let tiles = self.values()?;

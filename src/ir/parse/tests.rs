@@ -32,6 +32,22 @@ fn places_read_back() {
     assert!(back.contains("loc(\"a \\22b\\22.rs\":3:7)"), "{back}");
 }
 
+#[test]
+fn layouts_read_back() {
+    let text = "entry @k(%arg0: tile<f32>) {\n  %reshape_0 = reshape %arg0 : tile<f32> -> tile<1xf32>\n  \
+                %bcast_1 = broadcast %reshape_0 : tile<1xf32> -> tile<64xf32>\n  \
+                %2 = with_layout %bcast_1 slots = [1, 2] threads = [4, 8, 16, 32, 0, 0] : tile<64xf32> -> tile<64xf32>\n  \
+                %3 = with_layout %2 slots = [] threads = [1, 2, 4, 8, 16, 32] : tile<64xf32> -> tile<64xf32>\n  \
+                return\n}\n";
+    let module = Module::parse("k", text).expect("a module");
+    verify(&module).unwrap_or_else(|problems| panic!("{}", problems[0]));
+    let back = Module::parse("k", &module.to_string()).expect("what was printed");
+    assert_eq!(back.to_string(), module.to_string());
+    assert!(module.to_string().contains("slots = [1, 2] threads = [4, 8, 16, 32, 0, 0]"), "{module}");
+    let cut = text.replace("threads = [4, 8, 16, 32, 0, 0] ", "");
+    assert!(Module::parse("k", &cut).is_err());
+}
+
 /// Patterns of a type: all of them, or random ones and those at the ends of what a format can do.
 fn patterns(dtype: DType) -> Vec<u64> {
     let mask = pattern_mask(dtype);

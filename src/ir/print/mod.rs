@@ -267,6 +267,14 @@ impl<'m> Printer<'m> {
             Opcode::Cat | Opcode::Gather => {
                 put!(self, " {operands} dim = {} : {} -> {results}", op.dim(), self.types(&op.operands));
             }
+            Opcode::WithLayout => {
+                let list = |images: Option<&[u32]>| join(images.unwrap_or_default(), ", ");
+                let layout = op.distribution();
+                let slots = list(layout.map(|layout| &*layout.slots));
+                let threads = list(layout.map(|layout| &*layout.threads));
+                let types = self.types(&op.operands);
+                put!(self, " {operands} slots = [{slots}] threads = [{threads}] : {types} -> {results}");
+            }
             Opcode::Extract => {
                 let (source, indices) = (op.operands[0], self.values(&op.operands[1..]));
                 put!(self, " {}[{indices}] : {} -> {results}", self.names.value(source), self.ty(source));

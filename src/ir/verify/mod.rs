@@ -190,6 +190,7 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Insert => shape::insert(rule),
         Opcode::Gather => shape::gather(rule),
         Opcode::Histogram => shape::histogram(rule),
+        Opcode::WithLayout => shape::with_layout(rule),
         Opcode::Iota => shape::iota(rule),
         Opcode::Permute => shape::permute(rule),
         Opcode::Reshape => shape::reshape(rule),

@@ -98,6 +98,28 @@ pub(super) fn histogram(rule: &OpRule) -> Rule {
     demand(to.len() == 1, || rule.expected(result, "a tile of rank 1"))
 }
 
+/// The layout of a tile: each element is somewhere, and but for replicas in one place.
+pub(super) fn with_layout(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    rule.same(source, result)?;
+    let shape = rule.numbers(result)?.1;
+    demand(shape.iter().all(|extent| extent.count_ones() == 1), || {
+        rule.expected(result, "a tile whose extents are powers of two")
+    })?;
+    let Some(layout) = rule.op.distribution() else { return Ok(()) };
+    let threads = layout.num_threads();
+    demand((32..=1024).contains(&threads), || format!("a layout for {threads} threads, and not for 32 to 1024"))?;
+    demand(!layout.slots.contains(&0), || "a thread that holds an element in two slots".to_owned())?;
+    let mut images: Vec<u32> =
+        layout.slots.iter().chain(&*layout.threads).copied().filter(|&image| image != 0).collect();
+    images.sort_unstable();
+    let count: i64 = shape.iter().product();
+    let whole: Vec<u32> = (0..count.trailing_zeros()).map(|bit| 1 << bit).collect();
+    demand(images == whole, || {
+        format!("the bits of slots and threads add {images:?}, and those of an element are {whole:?}")
+    })
+}
+
 pub(super) fn iota(rule: &OpRule) -> Rule {
     match rule.ty(rule.result()) {
         Type::Tile { elem: Elem::Num(dtype), shape } if dtype.is_int() && *dtype != DType::I4 && shape.len() == 1 => {

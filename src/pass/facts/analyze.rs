@@ -140,6 +140,7 @@ impl<'m> Analysis<'m> {
             | Opcode::Permute
             | Opcode::Extract
             | Opcode::Gather
+            | Opcode::WithLayout
             | Opcode::MakeTensorView => operand(0),
             Opcode::Histogram => {
                 let count = self.module.shape(op.operands[0]).iter().product();

@@ -51,7 +51,12 @@ impl Facts {
             _ if !wraps_at_multiple => None,
             Opcode::AddI => Some((of(0)? + of(1)?) % modulus),
             Opcode::SubI => Some((of(0)? + modulus - of(1)?) % modulus),
-            Opcode::ExtI | Opcode::TruncI | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => of(0),
+            Opcode::ExtI
+            | Opcode::TruncI
+            | Opcode::Assume
+            | Opcode::Broadcast
+            | Opcode::Reshape
+            | Opcode::WithLayout => of(0),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::kind::Kind;
+use super::layouts::{layout_of, with_layouts};
 use super::ops::{all, named};
 use super::program::{Arg, Form, Id, MOST_ELEMENTS, Op, Program, Region, Step, Typing, stretches};
 
@@ -40,6 +41,11 @@ fn has_sums(seed: u64) -> bool {
     seed % 8 == 5
 }
 
+/// Has the program of a seed tiles in layouts of its own?
+fn has_layouts(seed: u64) -> bool {
+    seed % 8 == 3
+}
+
 /// The program of a seed.
 pub fn generate(seed: u64) -> Program {
     let mut random = SmallRng::seed_from_u64(seed);
@@ -70,7 +76,8 @@ pub fn generate(seed: u64) -> Program {
     let length = generator.random.random_range(5..30);
     generator.fill(&mut scope, length, 2);
     generator.store(&mut scope, tile);
-    Program { shape, tile, steps: scope.steps, count: generator.next }
+    let program = Program { shape, tile, steps: scope.steps, count: generator.next };
+    if has_layouts(seed) { with_layouts(&mut generator, program) } else { program }
 }
 
 /// A program that has every form, in the order of the tables, and the names of those for which nothing fits.
@@ -107,6 +114,9 @@ pub fn of_every_form() -> (Program, Vec<&'static str>) {
             missing.push(op.name);
         }
     }
+    let id = generator.value(&scope, |form| form == Form::new(Kind::F32, tile)).expect("a loaded tile");
+    let step = layout_of(&mut generator, id, 7);
+    generator.push(&mut scope, step).expect("a tile in a layout");
     generator.store(&mut scope, tile);
     (Program { shape, tile, steps: scope.steps, count: generator.next }, missing)
 }

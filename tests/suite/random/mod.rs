@@ -10,6 +10,7 @@
 mod dispatch;
 mod draw;
 mod kind;
+mod layouts;
 mod ops;
 mod packed;
 mod print;
@@ -167,6 +168,8 @@ macro_rules! run_with_arrays {
     ($($float:ident $fty:ident $fname:ident),+; $($int:ident $ity:ident $iname:ident),+) => {
         /// Runs a program and compares what it stores.
         fn check(session: Session, seed: u64, program: &Program) -> Result<()> {
+            let without = session.through_tile_ir().then(|| layouts::without_layouts(program));
+            let program = without.as_ref().unwrap_or(program);
             let (shape, [given, kept]) = (program.shape, contents(seed, program));
             let [given_codes, kept_codes] = codes(seed, program);
             let reads = PackedLists::made(session, shape, &given_codes)?;

@@ -71,6 +71,17 @@ pub struct Part {
     pub step: [usize; 2],
 }
 
+/// What loops wish for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Loops {
+    /// Stages of the loads along k.
+    pub stages: Option<u32>,
+    /// Has that loop a producer?
+    pub streamed: Option<bool>,
+    /// Teams that take tile after tile.
+    pub teams: Option<u32>,
+}
+
 /// What the kernel depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
@@ -84,6 +95,7 @@ pub struct Form {
     pub narrow: bool,
     /// The product of the tile is multiplied once more, as in attention.
     pub chained: bool,
+    pub loops: Loops,
 }
 
 /// A kernel and a launch of it.
@@ -131,6 +143,19 @@ fn part(random: &mut SmallRng) -> Part {
     Part { turned: random.random_range(0..2) == 0, front, back, step }
 }
 
+/// Of each third product the loops wish for something.
+fn loops(seed: u64) -> Loops {
+    let mut random = SmallRng::seed_from_u64(!seed);
+    if !seed.is_multiple_of(3) {
+        return Loops::default();
+    }
+    Loops {
+        stages: *[None, Some(1), Some(2), Some(3), Some(5), Some(9)].choose(&mut random).unwrap(),
+        streamed: *[None, None, Some(false), Some(true)].choose(&mut random).unwrap(),
+        teams: *[None, Some(1), Some(2), Some(2)].choose(&mut random).unwrap(),
+    }
+}
+
 /// The product with this number.
 pub fn generate(seed: u64, limits: Limits) -> Product {
     let mut random = SmallRng::seed_from_u64(seed);
@@ -173,7 +198,7 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     hints.stages = hint(&[1, 2, 3, 4, 8]);
     hints.occupancy = hint(&[1, 2, 2, 3, 8, 32]);
     hints.num_ctas = hint(&[1, 2, 2, 4]);
-    let form = Form { tile, ways, walk, order, epilogue, narrow: limits.narrow, chained };
+    let form = Form { tile, ways, walk, order, epilogue, narrow: limits.narrow, chained, loops: loops(seed) };
     let parts = [part(random), part(random), part(random)];
     Product { form, size, parts, hints, blocks: random.random_range(1..=24), limit: random.random_range(0..=6) }
 }

@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 
-use super::form::{Epilogue, Form, Order, Walk, Way};
+use super::form::{Epilogue, Form, Loops, Order, Walk, Way};
 
 /// Where [`Walk::Enough`] stops.
 pub const ENOUGH: f64 = 40.0;
@@ -51,13 +51,22 @@ fn number<C: Element>(value: f64) -> C {
     C::from_f64(value)
 }
 
+/// The loop along k with its wishes.
+fn along(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
+    let range = loops.stages.into_iter().fold(ct::range(0, count), |range, stages| range.stages(stages));
+    loops.streamed.into_iter().fold(range, |range, streamed| range.streamed(streamed))
+}
+
+/// The loop over tiles of a persistent launch.
+fn tiles(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
+    let range = ct::range(ct::bid(0), count).step(ct::num_blocks(0));
+    loops.teams.into_iter().fold(range, |range, teams| range.teams(teams))
+}
+
 /// The sum for the tile of the result at (i, j).
-#[allow(clippy::too_many_arguments)]
 fn sum<S, Q, A, B, C>(
     (a, b): (Array<S, 2>, Array<Q, 2>),
-    ways: [Way; 2],
-    walk: Walk,
-    [tm, tn, tk]: [usize; 3],
+    Form { ways, walk, tile: [tm, tn, tk], loops, .. }: Form,
     (i, j): (Scalar<i32>, Scalar<i32>),
     steps: Array<i32, 1>,
     limit: Scalar<i32>,
@@ -69,25 +78,25 @@ where
     B: Flip,
     C: Number,
 {
-    let count = a.num_tiles(1, [tm, tk]);
+    let count = || along(a.num_tiles(1, [tm, tk]), loops);
     let start = ct::zeros::<C, 2>([tm, tn]);
     let left = |k| operand::<S, A>(a, ways[0], (i, k), [tm, tk]);
     let right = |k, j| operand::<Q, B>(b, ways[1], (k, j), [tk, tn]);
     let step = |k: Scalar<i32>, acc| ct::mma(left(k), right(k, j), acc);
     match walk {
-        Walk::Steps => ct::for_each(..count, start, step),
-        Walk::Loaded => ct::for_each(..count, start, |k, acc| step(steps.load_scalar(k), acc)),
-        Walk::Limited => ct::for_each_while(..count, start, |k, acc| ((k + 1).lt(limit), step(k, acc))),
-        Walk::Enough => ct::for_each_while(..count, start, |k, acc| {
+        Walk::Steps => ct::for_each(count(), start, step),
+        Walk::Loaded => ct::for_each(count(), start, |k, acc| step(steps.load_scalar(k), acc)),
+        Walk::Limited => ct::for_each_while(count(), start, |k, acc| ((k + 1).lt(limit), step(k, acc))),
+        Walk::Enough => ct::for_each_while(count(), start, |k, acc| {
             let acc = step(k, acc);
             (acc.reduce_max(..).item().lt(number::<C>(ENOUGH)), acc)
         }),
         Walk::Branched => {
-            let other = || ct::for_each(..count, ct::full([tm, tn], number::<C>(1.0)), step) - number::<C>(1.0);
-            ct::if_else(i.lt(1), || ct::for_each(..count, start, step), other)
+            let other = || ct::for_each(count(), ct::full([tm, tn], number::<C>(1.0)), step) - number::<C>(1.0);
+            ct::if_else(i.lt(1), || ct::for_each(count(), start, step), other)
         }
         Walk::Twofold => {
-            let (first, second) = ct::for_each(..count, (start, start), |k, (first, second)| {
+            let (first, second) = ct::for_each(count(), (start, start), |k, (first, second)| {
                 let left = left(k);
                 (ct::mma(left, right(k, j), first), ct::mma(left, right(k, j + 1), second))
             });
@@ -137,7 +146,7 @@ pub fn product<S, Q, A, B, C, O>(
 {
     let [tm, tn, _] = form.tile;
     let one = |i: Scalar<i32>, j: Scalar<i32>| {
-        let acc = sum::<S, Q, A, B, C>((a, b), form.ways, form.walk, form.tile, (i, j), steps, limit);
+        let acc = sum::<S, Q, A, B, C>((a, b), form, (i, j), steps, limit);
         c.store((i, j), finish::<A, C, O>(acc, bias.load(j, [tn]), form));
     };
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tm, tn]));
@@ -145,8 +154,7 @@ pub fn product<S, Q, A, B, C, O>(
         Order::Rows => one(ct::bid(0), ct::bid(1)),
         Order::Columns => one(ct::bid(1), ct::bid(0)),
         Order::Persistent => {
-            let all = ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0));
-            ct::for_each(all, (), |tile, ()| one(tile / columns, tile % columns));
+            ct::for_each(tiles(rows * columns, form.loops), (), |tile, ()| one(tile / columns, tile % columns));
         }
     }
 }
@@ -165,7 +173,7 @@ where
     let zero = ct::scalar(0);
     let one = |i: Scalar<i32>| {
         let left = operand::<S, A>(a, form.ways[0], (i, zero), [tm, d]);
-        let acc = ct::for_each(..b.num_tiles(0, [tn, d]), ct::zeros::<C, 2>([tm, d]), |j, acc| {
+        let acc = ct::for_each(along(b.num_tiles(0, [tn, d]), form.loops), ct::zeros::<C, 2>([tm, d]), |j, acc| {
             let right = || operand::<Q, B>(b, form.ways[1], (j, zero), [tn, d]);
             let scores = ct::mma(left, right().transpose(), ct::zeros::<C, 2>([tm, tn]));
             let cut = |low: f64| scores.min(number::<C>(2.0)).max(number::<C>(low));
@@ -181,8 +189,7 @@ where
     };
     match form.order {
         Order::Persistent => {
-            let all = ct::range(ct::bid(0), c.num_tiles(0, [tm, d])).step(ct::num_blocks(0));
-            ct::for_each(all, (), |tile, ()| one(tile));
+            ct::for_each(tiles(c.num_tiles(0, [tm, d]), form.loops), (), |tile, ()| one(tile));
         }
         _ => one(ct::bid(0)),
     }

@@ -13,7 +13,7 @@ use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 use cutlet::{Constant, DeviceArray, DeviceView};
 
-use self::form::{Epilogue, Form, Limits, Order, Part, Product, Walk, Way, generate};
+use self::form::{Epilogue, Form, Limits, Loops, Order, Part, Product, Walk, Way, generate};
 use self::kernel::Flip;
 use self::reference::Matrix;
 use crate::data::{Spread, random};
@@ -44,6 +44,7 @@ fn register_mixed(suite: &mut Suite) {
             epilogue: Epilogue::Nothing,
             narrow: false,
             chained: false,
+            loops: Loops::default(),
         },
         size: [144, 160, 176],
         parts: [whole; 3],
@@ -207,7 +208,11 @@ where
     C: Number + CastTo<A> + CastTo<O>,
     O: Element,
 {
-    let Product { form, size: [m, n, k], parts, hints, blocks, limit } = *product;
+    let Product { mut form, size: [m, n, k], parts, hints, blocks, limit } = *product;
+    if session.through_tile_ir() {
+        // It leaves roles to its compiler.
+        form.loops = Loops { stages: form.loops.stages, ..Loops::default() };
+    }
     let [tm, tn, tk] = form.tile;
     // A chained product has rows of one tile's width.
     let [left_size, right_size, size] =

@@ -224,6 +224,10 @@ impl Inference<'_> {
         let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
         let coalesced = &self.accesses[&id];
+        if self.is_chosen(value) {
+            self.accesses.insert(id, layout);
+            return;
+        }
         let enough = RUN_BYTES.min(self.run_length(&view, coalesced) * size);
         if self.run_length(&view, &layout) * size >= enough {
             self.accesses.insert(id, layout);

@@ -8,7 +8,7 @@
 //!   gives the result's ([`Inference::natural`]);
 //! * **concrete**: everything else has one layout, chosen once, in which it is computed.
 //!
-//! Layouts start at anchors (coalesced loads and stores, matrix products) and flow forward in program
+//! Layouts start at anchors (coalesced loads and stores, matrix products, those that the user chooses) and flow forward in program
 //! order: an elementwise op takes the layout of its largest operand, a reduction that of its operand
 //! without the reduced axis. A loop is walked twice: first with its carried values unknown, then with the
 //! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge. (Once, where it
@@ -20,6 +20,7 @@
 mod access;
 mod axis;
 mod beside;
+mod chosen;
 mod flow;
 mod halves;
 mod halving;
@@ -35,6 +36,7 @@ use std::rc::Rc;
 
 pub use access::{ViewShape, contiguous_axis, stored};
 pub use axis::{AxisBits, replica_bits, thread_images};
+pub use chosen::chosen_warps;
 pub use halving::halved_bit;
 pub use lookup::{Across, Handing};
 pub use pieces::{block_layout, block_number, doubled, doubled_in_registers, in_order};
@@ -144,6 +146,7 @@ impl<'m> Inference<'m> {
         self.apart = Apart::of(self.module, body);
         self.beside = beside::Beside::of(self.module, body);
         self.collect_accesses(body);
+        self.place_chosen_loads(body);
         self.place_pointer_runs();
         self.block(body);
     }
@@ -192,6 +195,7 @@ impl<'m> Inference<'m> {
             | Opcode::Histogram
             | Opcode::LoadPtr
             | Opcode::StorePtr => self.accesses.get(&id).cloned(),
+            Opcode::WithLayout => self.chosen(op),
             code if code.is_elementwise() => of(op.results[0]),
             _ => None,
         }
@@ -273,7 +277,7 @@ impl<'m> Inference<'m> {
                 match op.code {
                     Opcode::Reshape => Some(source.reshape(shape)),
                     Opcode::Permute => Some(source.permute(&as_axes(op.permutation()))),
-                    Opcode::Assume => Some(source),
+                    Opcode::Assume | Opcode::WithLayout => Some(source),
                     _ => None,
                 }
             }
@@ -364,6 +368,7 @@ impl<'m> Inference<'m> {
             Opcode::Insert => self.insert(id),
             Opcode::Gather => self.gather(id),
             Opcode::Histogram => self.histogram(id),
+            Opcode::WithLayout => self.with_layout(op),
             Opcode::MmaF | Opcode::MmaI => {
                 let plan = self.plan_product(id);
                 let layout = match &plan {

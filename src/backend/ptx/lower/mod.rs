@@ -293,6 +293,8 @@ pub fn lowered<'m>(
             lowering.run(Acts::All);
         }
     }
+    let unmet = lowering.context.unmet(entry.body, &lowering.schedule);
+    lowering.remarks.unmet(module, unmet);
     lowering
 }
 
@@ -429,6 +431,7 @@ impl<'m> Lowering<'m> {
             Insert => self.insert(id),
             Gather => self.gather_tile(id),
             Histogram => self.histogram(id),
+            WithLayout => self.in_chosen_layout(id),
             Print => self.print(id),
             GdcWait | GdcLaunchDependents => {
                 self.dependent_launch(op.code);

@@ -87,7 +87,10 @@ impl Lowering<'_> {
     fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
         let Some(id) = self.module.defining_op(value) else { return Vec::new() };
         let op = self.module.op(id);
-        let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume);
+        let renames = matches!(
+            op.code,
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume | Opcode::WithLayout
+        );
         let operands = op.operands.iter().rev().filter(|&&operand| self.context.inference.num_elements(operand) > 1);
         match self.context.inference.source(value) {
             Source::Concrete => return Vec::new(),
@@ -98,6 +101,29 @@ impl Lowering<'_> {
             self.context.inference.source(operand) != Source::Concrete && self.held(operand, &layout).is_none()
         });
         missing.map(|&operand| (operand, layout.clone())).collect()
+    }
+
+    /// `with_layout`: the tile in the layout that the user has chosen.
+    pub fn in_chosen_layout(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let Some(layout) = self.context.inference.chosen(op) else {
+            let threads = op.distribution().map_or(0, |layout| layout.num_threads());
+            let warps = self.context.inference.num_warps as u64;
+            let more = (32 * warps).checked_div(threads).filter(|&more| more > 1);
+            let replicas =
+                more.map_or(String::new(), |more| format!(", or replicas of the threads (`.replicate({more})`)"));
+            return Err(format!(
+                "a layout for {threads} threads, and the tile block has {warps} warps, which are {}: ask for `num_warps` \
+                 {}{replicas}",
+                32 * warps,
+                threads / 32
+            ));
+        };
+        if self.context.inference.source(op.results[0]) == Source::Concrete {
+            let slots = self.get(op.operands[0], &layout)?;
+            self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+        }
+        Ok(())
     }
 
     /// The value, if it is there in exactly this layout.

@@ -105,6 +105,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         | Insert
         | Gather
         | Histogram
+        | WithLayout
         | GdcLaunchDependents
         | GdcWait
         | MemoryFenceAlias

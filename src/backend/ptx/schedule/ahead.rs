@@ -108,7 +108,7 @@ impl Context<'_> {
         if self.ends_early(body) {
             return None;
         }
-        let wish = self.stages_of(id);
+        let wish = self.wished_stages(Some(id));
         let mut copies: Vec<Copy> = Vec::new();
         let mut slice: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;

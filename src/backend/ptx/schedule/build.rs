@@ -125,6 +125,7 @@ impl Builder<'_, '_> {
             Opcode::FToF if self.is_fetched(op.results[0]) => Step::Let(id),
             Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => Step::Let(id),
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Let(id),
+            Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Let(id),
             Opcode::LoadView => self.load(id),
             Opcode::StoreView if context.boxed.contains_key(&id) => Step::Send(id),
             Opcode::For => self.for_loop(id),

@@ -24,7 +24,8 @@ pub fn is_computed_where_used(context: &Context<'_>, id: OpId) -> bool {
     let op = context.module.op(id);
     let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
         || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-    renames || op.code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free
+    let named = op.code == Opcode::WithLayout && context.inference.source(op.results[0]) == Source::Virtual;
+    renames || named || op.code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free
 }
 
 /// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.

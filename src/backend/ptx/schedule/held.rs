@@ -74,7 +74,8 @@ impl Context<'_> {
     /// Is it the same elements in the same slots as another value?
     fn is_other_name(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
-        matches!(code, Some(Opcode::Reshape | Opcode::Assume)) && self.inference.source(value) == Source::Virtual
+        matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
+            && self.inference.source(value) == Source::Virtual
     }
 
     /// Does the tile of this name end with the ops that use values so often, and is it of their block?

@@ -20,9 +20,28 @@ impl Context<'_> {
         }
     }
 
-    /// Stages that are wished for the loads of a loop.
-    pub fn stages_of(&self, id: OpId) -> Option<u32> {
-        self.hinted_number(id, "stages").or(self.options.stages)
+    /// Yes or no, if an op says so under this name.
+    pub fn hinted_flag(&self, id: OpId, key: &str) -> Option<bool> {
+        match self.hint(id, key) {
+            Some(&HintValue::Bool(flag)) => Some(flag),
+            _ => None,
+        }
+    }
+
+    /// Stages that are wished for the loads of a loop; without one, for those that stand in none.
+    pub fn wished_stages(&self, around: Option<OpId>) -> Option<u32> {
+        self.own_stages(around).or(self.options.stages)
+    }
+
+    /// Stages that a loop itself wishes for.
+    pub fn own_stages(&self, around: Option<OpId>) -> Option<u32> {
+        around.and_then(|id| self.hinted_number(id, "stages"))
+    }
+
+    /// May a producer make the loads of a loop, or those that stand in none?
+    pub fn may_stream(&self, around: Option<OpId>) -> bool {
+        let wish = around.and_then(|id| self.hinted_flag(id, "streamed"));
+        wish != Some(false) && self.wished_stages(around) != Some(1)
     }
 
     /// Stages for loads that say how long they take: as many as the longest one says.

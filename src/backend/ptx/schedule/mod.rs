@@ -12,7 +12,7 @@
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them;
-//! * `budget` — registers and warps;
+//! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
 //! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `dealt`, `forms`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
@@ -61,6 +61,7 @@ mod sync;
 mod teams;
 mod touch;
 mod trips;
+mod unmet;
 mod uses;
 mod waits;
 mod way;

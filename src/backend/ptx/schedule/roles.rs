@@ -128,11 +128,7 @@ impl Context<'_> {
     /// The loads that a producer should make, if there are any in a loop. `pairs`: what tile blocks may share, of
     /// which there should be two boxes.
     fn plan_roles(&self, body: BlockId, pairs: Option<&Pairs>, shared: &SharedMemory) -> Option<Roles> {
-        let target = self.inference.target;
-        let options = &self.options;
-        let threads = (self.consumer_warps() + self.producer_warps()) * WARP;
-        let able = target.arch == 90 && target.accelerated && threads <= MOST_THREADS;
-        if !able || !options.tma || options.stages == Some(1) || self.has_print(body) || self.leaves_amid(body) {
+        if !self.can_stream() || self.has_print(body) || self.leaves_amid(body) {
             return None;
         }
         let structure = self.structure(body);
@@ -150,13 +146,16 @@ impl Context<'_> {
         self.module.walk(body, &mut |id| loads.push(id));
         loads.retain(|&id| self.module.op(id).code == Opcode::LoadView && self.allows_copy_engine(id));
         for load in loads {
+            let block = self.op_blocks[load.index()]?;
+            if !self.may_stream(self.loop_of(block, &structure)) {
+                continue;
+            }
             let Some(feed) = self.feed_of(load, &structure) else { continue };
             let halved = pairs.is_some_and(|pairs| pairs.may_share(load));
             let Some((map, boxes)) = self.boxes_of(load, &feed, halved) else { continue };
             let Some(slice) = Slicer::of_load(self, &structure, load) else { continue };
             roles.slice.extend(slice.ops);
             roles.carried.extend(slice.carried);
-            let block = self.op_blocks[load.index()]?;
             // Products that are issued together are done with what they read at the same time.
             let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.bundles.last(product)).collect();
             products.dedup();
@@ -178,6 +177,21 @@ impl Context<'_> {
         let in_loop = |channel: &Channel| self.loop_of(channel.block, &structure).is_some();
         (roles.channels.iter().any(in_loop) && self.choose_stages(body, &mut roles, &structure, shared))
             .then_some(roles)
+    }
+
+    /// Are there producers on this target, and is there room for one beside the threads of a tile block?
+    pub fn can_stream(&self) -> bool {
+        let target = self.inference.target;
+        let threads = (self.consumer_warps() + self.producer_warps()) * WARP;
+        target.arch == 90 && target.accelerated && threads <= MOST_THREADS && self.options.tma
+    }
+
+    /// Could a producer make this load?
+    pub fn is_streamable(&self, load: OpId, structure: &Structure) -> bool {
+        let is_load = self.module.op(load).code == Opcode::LoadView && self.allows_copy_engine(load);
+        let feed = if is_load { self.feed_of(load, structure) } else { None };
+        feed.is_some_and(|feed| self.boxes_of(load, &feed, false).is_some())
+            && Slicer::of_load(self, structure, load).is_some()
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.

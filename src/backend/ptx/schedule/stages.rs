@@ -57,7 +57,10 @@ impl Context<'_> {
             }
         };
         let Some(room) = room.filter(|&room| used_bytes(&roles.rings) <= room) else { return false };
-        let wanted: Vec<u32> = (0..roles.rings.len()).map(|ring| self.stages_of_ring(roles, ring)).collect();
+        let rings = 0..roles.rings.len();
+        let wishes: Vec<Option<u32>> = rings.clone().map(|ring| self.wish_for_ring(roles, ring, structure)).collect();
+        let wanted: Vec<u32> =
+            rings.map(|ring| wishes[ring].unwrap_or_else(|| self.stages_of_ring(roles, ring))).collect();
         // Until innermost loops have so many.
         let turns = [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, u32::MAX), (Repeats::Inner, u32::MAX)];
         for (repeats, together) in turns {
@@ -67,7 +70,7 @@ impl Context<'_> {
                     let fits = used_bytes(&roles.rings) + roles.rings[index].stage_bytes <= room;
                     let grows = fits && inner_stages(&roles.rings) < together;
                     let ring = &mut roles.rings[index];
-                    let most = if repeats == Repeats::Outer { OUTER_STAGES } else { wanted };
+                    let most = if repeats == Repeats::Outer && wishes[index].is_none() { OUTER_STAGES } else { wanted };
                     if ring.repeats == repeats && ring.stages < most && grows {
                         ring.stages += 1;
                         grown = true;
@@ -76,6 +79,12 @@ impl Context<'_> {
             }
         }
         true
+    }
+
+    /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.
+    fn wish_for_ring(&self, roles: &Roles, ring: usize, structure: &Structure) -> Option<u32> {
+        let channels = roles.channels.iter().filter(|channel| channel.ring == ring);
+        channels.filter_map(|channel| self.own_stages(self.loop_of(channel.block, structure))).max()
     }
 
     /// Stages that a ring in an innermost loop should have.
@@ -89,6 +98,9 @@ impl Context<'_> {
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
     fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
         let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
+        let wish = |block: BlockId| self.own_stages(self.loop_of(block, structure));
+        // Loops with wishes of their own have rings of their own.
+        let agree = |a: BlockId, b: BlockId| wish(a).zip(wish(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
             // A loop that contains another channel's loop is an outer one.
             self.loop_of(block, structure).is_some_and(|around| {
@@ -104,6 +116,7 @@ impl Context<'_> {
                 let users = users.iter().map(|&user| &roles.channels[user]);
                 users.clone().all(|user| {
                     user.stage_bytes == channel.stage_bytes
+                        && agree(user.block, channel.block)
                         && (!alike || user.has_loads_of(channel))
                         && (alike || is_inner(user.block) == is_inner(channel.block))
                         && self.are_apart(user, channel, structure)

@@ -34,7 +34,11 @@ impl Context<'_> {
                 None => Role::Other,
             },
             Opcode::Reduce if self.reduces_in_pieces(id) => Role::Tile(self.inference.accesses[&id].clone()),
-            Opcode::Reshape | Opcode::Assume if self.inference.source(op.results[0]) == Source::Virtual => Role::Name,
+            Opcode::Reshape | Opcode::Assume | Opcode::WithLayout
+                if self.inference.source(op.results[0]) == Source::Virtual =>
+            {
+                Role::Name
+            }
             Opcode::Constant
             | Opcode::Iota
             | Opcode::Assume

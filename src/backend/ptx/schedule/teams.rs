@@ -21,15 +21,26 @@ impl Context<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
     pub fn deal(&self, body: BlockId, roles: &Roles) -> Option<Deal> {
         let crowded = self.options.occupancy.is_some_and(|blocks| blocks > 1);
+        if crowded || !self.fit_teams() {
+            return None;
+        }
+        let deal = self.possible_deal(body, roles)?;
+        if let Some(teams) = self.hinted_number(deal.around, "teams") {
+            return (teams > 1).then_some(deal);
+        }
         let products = self.inference.products.keys();
         let most = products.map(|&id| self.accumulators(id)).max().unwrap_or(0);
-        if crowded || self.inference.num_warps != WARPS || most < LEAST_ACCUMULATORS {
+        if most < LEAST_ACCUMULATORS {
             return None;
         }
         // Where there is more to do between products than to multiply, teams would better do it beside each other's products.
-        let deal = self.possible_deal(body, roles)?;
         let mut loops = deal.takes.iter().flat_map(|takes| &takes.loops);
         loops.all(|&id| self.only_multiplies(id, roles)).then_some(deal)
+    }
+
+    /// Are there as many warps as a team has?
+    pub fn fit_teams(&self) -> bool {
+        self.inference.num_warps == WARPS
     }
 
     /// Does a loop do nothing with tiles but load and multiply them?

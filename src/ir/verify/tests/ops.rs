@@ -197,6 +197,21 @@ fn shapes() {
     fine(&unary(Opcode::Histogram, vec![], t(I32, &[2, 4]), t(I32, &[16])));
     refused(&unary(Opcode::Histogram, vec![], t(I8, &[4]), t(I32, &[16])), "must be tile<4xi32>");
     refused(&unary(Opcode::Histogram, vec![], t(I32, &[4]), t(I32, &[4, 4])), "rank 1");
+    let held = |slots: &[u32], threads: &[u32], from: Type, to: Type| {
+        let layout = Distribution { slots: slots.into(), threads: threads.into() };
+        unary(Opcode::WithLayout, vec![Attr::Distribution(layout)], from, to)
+    };
+    let (tile, warp) = (|| t(F32, &[4, 16]), [4, 8, 16, 32, 0]);
+    fine(&held(&[1, 2], &warp, tile(), tile()));
+    fine(&held(&[], &[1, 2, 4, 8, 16, 32], tile(), tile()));
+    refused(&held(&[1, 2], &warp, tile(), t(F32, &[64])), "must be of one type");
+    refused(&held(&[1, 2], &warp[..4], tile(), tile()), "a layout for 16 threads");
+    refused(&held(&[1, 2], &[0; 70], tile(), tile()), "and not for 32 to 1024");
+    refused(&held(&[1, 2, 0], &warp, tile(), tile()), "an element in two slots");
+    refused(&held(&[1], &warp, tile(), tile()), "those of an element are [1, 2, 4, 8, 16, 32]");
+    refused(&held(&[1, 3], &warp, tile(), tile()), "slots and threads add [1, 3, 4, 8, 16, 32]");
+    refused(&held(&[1, 2], &[4, 8, 16, 32, 32], tile(), tile()), "add [1, 2, 4, 8, 16, 32, 32]");
+    refused(&held(&[1], &[2, 4, 8, 16, 32], t(F32, &[4, 12]), t(F32, &[4, 12])), "extents are powers of two");
     let iota = |ty| run(&[], Opcode::Iota, &[], vec![], &[ty]);
     fine(&iota(t(I8, &[256])));
     refused(&iota(t(I8, &[512])), "do not fit i8");

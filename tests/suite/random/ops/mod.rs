@@ -6,6 +6,7 @@ mod atomic;
 mod control;
 mod convert;
 mod flow;
+mod layout;
 mod load;
 mod loop_plan;
 mod loop_text;
@@ -26,6 +27,7 @@ use std::sync::LazyLock;
 use super::kind::Kind;
 use super::program::{Form, Op, Step, Typing};
 
+pub use layout::can_have_layout;
 pub use narrow::Narrow;
 
 /// The tables, by family.
@@ -38,6 +40,7 @@ const FAMILIES: &[&[Op]] = &[
     packed::OPS,
     make::OPS,
     shape::OPS,
+    layout::OPS,
     pieces::OPS,
     reduce::OPS,
     reduce::CLOSURES,

@@ -1,0 +1,35 @@
+//! What a user controls by hand, and Tile IR leaves to its compiler: layouts of tiles, roles of warps.
+
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::{Attr, AttrKind, Module, Op, Opcode};
+
+/// Hints of a loop about who does what.
+const ROLES: [&str; 2] = ["streamed", "teams"];
+
+/// Does the module leave to the compiler what is its own?
+///
+/// # Errors
+/// [`Error::Unsupported`] with each op that does not, at the user's places.
+pub(super) fn check(module: &Module) -> Result<()> {
+    let mut found = Vec::new();
+    for entry in &module.entries {
+        module.walk(entry.body, &mut |id| {
+            let op = module.op(id);
+            if let Some(what) = by_hand(op) {
+                let message = format!("{what}, which Tile IR leaves to its compiler");
+                let way_out = "leave it out, or launch on the ptx back end (`.backend(ct::Backend::Ptx)`)";
+                found.push(Diagnostic::new(message, module.location(op.loc).cloned()).note(way_out));
+            }
+        });
+    }
+    if found.is_empty() { Ok(()) } else { Err(Error::Unsupported(found)) }
+}
+
+fn by_hand(op: &Op) -> Option<String> {
+    if op.code == Opcode::WithLayout {
+        return Some("`with_layout`: a layout of a tile".to_owned());
+    }
+    let Some(Attr::Hints(hints)) = op.attr(AttrKind::Hints) else { return None };
+    let hinted = ROLES.into_iter().find(|key| hints.get("default", key).is_some())?;
+    Some(format!("`{hinted}`: roles of warps in a loop"))
+}

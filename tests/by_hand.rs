@@ -1,0 +1,341 @@
+//! What a user controls by hand: layouts of tiles, roles and stages of a loop. What becomes of it in code.
+
+mod traced;
+
+use cutlet as ct;
+use cutlet::backend::ptx::{self, CompileOptions, Compiled};
+use cutlet::layout::{Layout, Modes, column_local, local, spatial};
+use cutlet::prelude::*;
+use cutlet::{ArraySpec, Constant, Hints, Launch, Target};
+
+fn array<T: Element>() -> ArraySpec<T, 2> {
+    ArraySpec::new([1 << 10, 1 << 10])
+}
+
+/// PTX of a kernel that brings a tile of [32, 16] from one array to another one.
+fn moved(layout: &Modes) -> String {
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        y.store((ct::bid(0), 0), x.load((ct::bid(0), 0), [32, 16]).with_layout(layout));
+    };
+    ct::code_ptx(kernel, (array(), array().mutable()), Target::SM_80).unwrap()
+}
+
+fn count(text: &str, what: &str) -> usize {
+    text.matches(what).count()
+}
+
+#[test]
+fn accesses_are_as_wide_as_the_layout_says() {
+    // 128 threads, four elements each: side by side, two and two, four apart; the same in the other order of slots.
+    for (layout, width, times) in [
+        (spatial([32, 4]) * local([1, 4]), ".v4.f32", 1),
+        (spatial([32, 4]) * column_local([1, 4]), ".v4.f32", 1),
+        (local([1, 2]) * spatial([32, 4]) * local([1, 2]), ".v2.f32", 2),
+        (local([2, 1]) * spatial([16, 8]) * local([1, 2]), ".v2.f32", 2),
+        (spatial([16, 8]) * column_local([2, 2]), ".f32", 4),
+        (local([1, 4]) * spatial([32, 4]), ".f32", 4),
+    ] {
+        let text = moved(&layout);
+        let [loads, stores] = ["ld.global.nc", "st.global"].map(|access| count(&text, &format!("{access}{width}")));
+        assert_eq!((loads, stores), (times, times), "{layout}{text}");
+        assert_eq!((count(&text, "ld.global"), count(&text, "st.global")), (times, times), "{text}");
+        assert!(text.contains(".reqntid 128,") && !text.contains("bar.sync") && !text.contains("shfl"), "{text}");
+    }
+    // Fewer threads hold more: the layout says how many there are.
+    let text = moved(&(local([4, 1]) * spatial([8, 4]) * local([1, 4])));
+    assert!(text.contains(".reqntid 32,") && count(&text, "ld.global.nc.v4.f32") == 4, "{text}");
+    // Half of the threads hold what the other half does, and store nothing.
+    let text = moved(&(spatial([32, 4]) * local([1, 4])).replicate(2));
+    assert!(text.contains(".reqntid 256,") && count(&text, "st.global.v4.f32") == 1, "{text}");
+}
+
+#[test]
+fn the_tile_is_held_as_wished() {
+    // A tile that comes from elsewhere is brought to the layout where the user says so, and goes on in it.
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>| {
+        let x = x.load((0, 0), [32, 16]) + 1.0;
+        y.store((0, 0), x);
+        let turned = x.with_layout(spatial([8, 16]) * local([4, 1]));
+        z.store((0, 0), turned * turned);
+    };
+    let args = (array(), array().mutable(), array().mutable());
+    let compiled = compiled(kernel, args, Target::SM_80, Hints::new());
+    assert_eq!(count(&compiled.text, "ld.global.nc.v4.f32"), 1, "{}", compiled.text);
+    assert_eq!(count(&compiled.text, "st.global.v4.f32"), 1, "{}", compiled.text);
+    assert!(compiled.remarks.through_shared + compiled.remarks.shuffled == 1, "{}", compiled.remarks);
+    let held = "with_layout [32, 16] register [16, 32] lane [1, 2, 4, 8, 64] warp [128, 256]";
+    let goes_on = "mulf [32, 16] register [16, 32] lane [1, 2, 4, 8, 64] warp [128, 256]";
+    assert!(compiled.layout.contains(held) && compiled.layout.contains(goes_on), "{}", compiled.layout);
+}
+
+/// What the ptx back end makes of a kernel.
+fn compiled<K, A, P>(kernel: K, args: A, target: Target, hints: Hints) -> Compiled
+where
+    K: cutlet::kernel::Kernel<P>,
+    A: cutlet::ArrivesAs<P>,
+{
+    let mut module = traced::trace(kernel, args);
+    cutlet::pass::optimize(&mut module);
+    let mut options = CompileOptions::default();
+    (options.num_warps, options.stages, options.occupancy) = (hints.num_warps, hints.stages, hints.occupancy);
+    (options.tma, options.schedule) = (true, true);
+    ptx::compile(&module, target, &options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_reduction_goes_by_the_layout() {
+    // Rows in a thread: nobody meets. Rows over 16 lanes: shuffles. Rows over warps: shared memory.
+    let kernel = |layout: &Modes| {
+        let layout = layout.clone();
+        move |x: Array<f32, 2>, y: ArrayMut<f32, 1>| {
+            y.store(0, x.load((0, 0), [128, 16]).with_layout(&layout).sum(1).reshape([128]));
+        }
+    };
+    let args = || (array(), ArraySpec::<f32, 1>::new([128]).mutable());
+    let code = |layout: Modes| compiled(kernel(&layout), args(), Target::SM_80, Hints::new());
+    let own = code(spatial([128, 1]) * local([1, 16]));
+    assert_eq!((count(&own.text, "shfl"), own.remarks.across_warps), (0, 0), "{}", own.text);
+    let lanes = code(local([16, 1]) * spatial([8, 16]));
+    assert_eq!((count(&lanes.text, "shfl") > 0, lanes.remarks.across_warps), (true, 0), "{}", lanes.text);
+    let warps =
+        code(local([32, 1]) * spatial([1, 4]) * spatial([4, 1]) * spatial([1, 4]) * spatial([1, 1]).replicate(2));
+    assert_eq!(warps.remarks.across_warps, 1, "{}", warps.text);
+}
+
+#[test]
+fn a_piece_of_a_strip_is_in_the_layout() {
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        let layout = local([16, 1]) * spatial([4, 32]) * local([1, 4]);
+        y.store((0, 0), x.load((0, 0), [64, 128]).with_layout(layout) * 2.0);
+    };
+    let text = ct::code_schedule(kernel, (array(), array().mutable()), Target::SM_80).unwrap();
+    assert!(text.contains("strip as L0, 8 slots a piece") && text.contains("name "), "{text}");
+}
+
+#[test]
+fn a_row_that_fills_the_registers_is_read_again() {
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        let layout = local([1, 64]) * spatial([1, 128]) * local([1, 4]);
+        let x = x.load((ct::bid(0), 0), [1, 1 << 15]).with_layout(layout);
+        let shifted = (x - x.reduce_max(1)).exp();
+        y.store((ct::bid(0), 0), shifted / shifted.sum(1));
+    };
+    let rows = ArraySpec::<f32, 2>::new([64, 1 << 15]);
+    let code = compiled(kernel, (rows, rows.mutable()), Target::SM_90A, Hints::new());
+    assert_eq!(
+        (count(&code.schedule, "strip as L0"), count(&code.schedule, "load_view_tko")),
+        (3, 3),
+        "{}",
+        code.schedule
+    );
+    assert!(code.remarks.live_registers < 128 && code.threads == 128, "{}", code.remarks);
+}
+
+#[test]
+fn warps_that_disagree_are_refused_at_the_line() {
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        y.store((0, 0), x.load((0, 0), [8, 16]).with_layout(spatial([8, 16])));
+    };
+    for (warps, message) in [
+        (
+            8,
+            "a layout for 128 threads, and the tile block has 8 warps, which are 256: ask for `num_warps` 4, or replicas of the threads (`.replicate(2)`)",
+        ),
+        (2, "a layout for 128 threads, and the tile block has 2 warps, which are 64: ask for `num_warps` 4"),
+    ] {
+        let launch = Launch::new(1).hints(Hints::new().num_warps(warps));
+        let error = launch.code_ptx(kernel, (array(), array().mutable()), Target::SM_90A).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+        assert!(error.contains(concat!(file!(), ":")) && error.contains("with_layout"), "{error}");
+    }
+    let launch = Launch::new(1).hints(Hints::new().num_warps(4));
+    assert!(launch.code_ptx(kernel, (array(), array().mutable()), Target::SM_90A).is_ok());
+}
+
+#[test]
+fn tile_ir_says_which_line_is_not_for_it() {
+    let refused = |error: ct::Error, line: u32, what: &str| {
+        let text = error.to_string();
+        let way_out = "leave it out, or launch on the ptx back end";
+        assert!(
+            text.contains(&format!("{}:{line}:", file!())) && text.contains(what) && text.contains(way_out),
+            "{text}"
+        );
+    };
+    let export = |kernel: &dyn Fn(ArrayMut<f32, 2>)| {
+        ct::export(kernel, (array::<f32>().mutable(),), Target::SM_90A, ct::Format::TileIr(None)).unwrap_err()
+    };
+    let line = line!() + 2;
+    let error = export(&|x: ArrayMut<f32, 2>| {
+        x.store((0, 0), ct::ones([8, 16]).with_layout(spatial([8, 16])));
+    });
+    refused(error, line, "`with_layout`: a layout of a tile, which Tile IR leaves to its compiler");
+    let line = line!() + 2;
+    let error = export(&|x: ArrayMut<f32, 2>| {
+        ct::for_each(ct::range(0, 4).streamed(false), (), |i, ()| x.store((i, 0), ct::ones([8, 16])));
+    });
+    refused(error, line, "`streamed`: roles of warps in a loop, which Tile IR leaves to its compiler");
+    let line = line!() + 2;
+    let error = export(&|x: ArrayMut<f32, 2>| {
+        ct::for_each(ct::range(ct::bid(0), 4).teams(2), (), |i, ()| x.store((i, 0), ct::ones([8, 16])));
+    });
+    refused(error, line, "`teams`: roles of warps in a loop, which Tile IR leaves to its compiler");
+}
+
+/// A product of matrices in tiles; 0 stands for no hint.
+fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, stages: u32, streamed: Option<bool>) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let mut range = ct::range(0, a.num_tiles(1, [128, 64]));
+    if stages > 0 {
+        range = range.stages(stages);
+    }
+    if let Some(streamed) = streamed {
+        range = range.streamed(streamed);
+    }
+    let acc = ct::for_each(range, ct::zeros::<f32, 2>([128, 128]), |k, acc| {
+        ct::mma(a.load((i, k), [128, 64]), b.load((k, j), [64, 128]), acc)
+    });
+    c.store((i, j), acc.cast());
+}
+
+fn product_with(target: Target, hints: Hints, stages: u32, streamed: Option<bool>) -> Compiled {
+    let args = (array(), array(), array().mutable(), Constant(stages), Constant(streamed));
+    compiled(product, args, target, hints)
+}
+
+/// Stages of the rings of a schedule, and of copies ahead.
+fn stages(compiled: &Compiled) -> (Vec<usize>, Vec<usize>) {
+    let words = |line: &str| line.split_whitespace().map(ToString::to_string).collect::<Vec<_>>();
+    let number =
+        |line: &str| words(line).windows(2).find(|pair| pair[1] == "stages").map(|pair| pair[0].parse().unwrap());
+    let of = |start: &str| {
+        let lines = compiled.schedule.lines().map(str::trim).filter(|line| line.starts_with(start));
+        lines.filter_map(number).collect()
+    };
+    (of("ring "), of("ahead "))
+}
+
+#[test]
+fn a_loop_has_the_stages_that_it_wishes_for() {
+    for wished in [2, 3, 5] {
+        let new = product_with(Target::SM_90A, Hints::new(), wished as u32, None);
+        assert_eq!(stages(&new), (vec![wished], vec![]), "{}", new.schedule);
+        let threads = product_with(Target::SM_90A, Hints::new(), wished as u32, Some(false));
+        assert_eq!(stages(&threads), (vec![], vec![wished]), "{}", threads.schedule);
+        assert!(new.remarks.loops.is_empty() && threads.remarks.loops.is_empty(), "{}", new.remarks);
+    }
+    // It goes before what the launch wishes for, in both directions.
+    let three = product_with(Target::SM_90A, Hints::new().stages(1), 3, None);
+    assert_eq!(stages(&three), (vec![3], vec![]), "{}", three.schedule);
+    for target in [Target::SM_80, Target::SM_90A] {
+        let none = product_with(target, Hints::new().stages(4), 1, None);
+        assert_eq!(stages(&none), (vec![], vec![]), "{}", none.schedule);
+        assert!(!none.schedule.contains("agent load") && none.remarks.loops.is_empty(), "{}", none.schedule);
+    }
+    // As many as fit, and a remark.
+    let many = product_with(Target::SM_90A, Hints::new(), 40, None);
+    let [ring] = &stages(&many).0[..] else { panic!("{}", many.schedule) };
+    let said = many.remarks.to_string();
+    assert!((4..40).contains(ring), "{ring}");
+    let what = format!(": loop: {ring} stages, for shared memory has no room for 40");
+    assert!(said.contains(&what) && said.contains(file!()), "{said}");
+}
+
+#[test]
+fn a_loop_has_a_producer_as_it_wishes() {
+    for (target, streamed, produced) in [
+        (Target::SM_90A, None, true),
+        (Target::SM_90A, Some(true), true),
+        (Target::SM_90A, Some(false), false),
+        (Target::SM_80, None, false),
+        (Target::SM_80, Some(false), false),
+    ] {
+        let code = product_with(target, Hints::new(), 0, streamed);
+        assert_eq!(code.schedule.contains("agent load"), produced, "{target} {streamed:?}\n{}", code.schedule);
+        assert_eq!(code.remarks.producer_warps > 0, produced, "{}", code.remarks);
+        assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
+    }
+    let old = product_with(Target::SM_80, Hints::new(), 0, Some(true));
+    let said = old.remarks.to_string();
+    assert!(said.contains(": loop: no producer: there is one on sm_90a"), "{said}");
+    let one = product_with(Target::SM_90A, Hints::new(), 1, Some(true));
+    assert!(
+        one.remarks.to_string().contains(": loop: no producer: nothing runs ahead with one stage"),
+        "{}",
+        one.remarks
+    );
+    // What is computed of a load is no operand as it stands in memory.
+    let kernel = |a: Array<f16, 2>, c: ArrayMut<f32, 2>| {
+        let acc = ct::for_each(ct::range(0, 4).streamed(true), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+            let a = a.load((0, k), [64, 64]);
+            ct::mma(a * a, a + 1.0, acc)
+        });
+        c.store((0, 0), acc);
+    };
+    let computed = compiled(kernel, (array(), array().mutable()), Target::SM_90A, Hints::new());
+    let said = computed.remarks.to_string();
+    assert!(said.contains(": loop: no producer: no load of it that the copy engine can make"), "{said}");
+}
+
+/// Tiles of 64 x 128, one after the other.
+fn persistent(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32, scaled: bool) {
+    let mut tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0));
+    if teams > 0 {
+        tiles = tiles.teams(teams);
+    }
+    ct::for_each(tiles, (), |i, ()| {
+        let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+            let acc = if scaled { acc * 0.5 } else { acc };
+            ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
+        });
+        c.store((i, 0), acc.cast());
+    });
+}
+
+#[test]
+fn iterations_are_dealt_as_wished() {
+    let code = |target: Target, warps: u32, teams: u32, scaled: bool| {
+        let args = (array(), array(), array().mutable(), Constant(teams), Constant(scaled));
+        compiled(persistent, args, target, Hints::new().num_warps(warps))
+    };
+    // (wished teams, more than products in the loop) and whether two teams come of it.
+    for (teams, scaled, dealt) in
+        [(0, false, true), (1, false, false), (2, false, true), (0, true, false), (1, true, false), (2, true, true)]
+    {
+        let code = code(Target::SM_90A, 4, teams, scaled);
+        assert_eq!(code.schedule.contains("dealt 2"), dealt, "{teams} {scaled}\n{}", code.schedule);
+        assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
+    }
+    let wide = code(Target::SM_90A, 8, 2, false).remarks.to_string();
+    assert!(wide.contains(": loop: one team: a team is of 4 warps"), "{wide}");
+    let old = code(Target::SM_80, 4, 2, false).remarks.to_string();
+    assert!(old.contains(": loop: one team: iterations are dealt of the one loop"), "{old}");
+}
+
+#[test]
+fn a_loop_that_is_left_early_keeps_its_hints() {
+    let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool| {
+        let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
+        let acc = ct::for_each_flow(range, ct::zeros::<f32, 2>([64, 64]), |k, acc, flow| {
+            flow.break_if(k.eq(ct::num_blocks(0)), acc);
+            ct::mma(a.load((0, k), [64, 64]), b.load((k, 0), [64, 64]), acc)
+        });
+        c.store((0, 0), acc);
+    };
+    for streamed in [true, false] {
+        let args = (array(), array(), array().mutable(), Constant(streamed));
+        let code = compiled(kernel, args, Target::SM_90A, Hints::new());
+        assert_eq!(code.schedule.contains("agent load"), streamed, "{}", code.schedule);
+    }
+}
+
+#[test]
+fn layouts_of_bits_are_taken_too() {
+    let fragment = (local([2, 1]) * spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap();
+    let kernel = |layout: &Layout| {
+        let layout = layout.clone();
+        move |y: ArrayMut<f32, 2>| y.store((0, 0), ct::ones([16, 8]).with_layout(&layout))
+    };
+    let text = ct::code_ptx(kernel(&fragment), (array().mutable(),), Target::SM_80).unwrap();
+    assert_eq!(count(&text, "st.global.v2.f32"), 2, "{text}");
+}

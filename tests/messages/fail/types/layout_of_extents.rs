@@ -1,0 +1,9 @@
+//! Extents are no layout: which of them count threads?
+
+use cutlet::prelude::*;
+
+fn held(x: Tile<f32, 2>) -> Tile<f32, 2> {
+    x.with_layout([8, 16])
+}
+
+fn main() {}
