@@ -21,6 +21,7 @@ mod code;
 mod compile;
 mod compiled;
 mod doctor;
+mod estimate;
 mod dump;
 mod executable;
 mod export;

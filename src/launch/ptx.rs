@@ -35,6 +35,32 @@ pub(super) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool)
     Ok(ptx::compile(module, target, &options)?.schedule)
 }
 
+/// What a launch would take, by the cost model.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Priced {
+    /// Microseconds of the launch, if its grid is known.
+    pub micros: f64,
+    /// For people.
+    pub text: String,
+}
+
+/// The price of a launch over a grid with these parameters.
+pub(super) fn price(
+    module: &Module,
+    target: Target,
+    hints: Hints,
+    grid: Option<[u32; 3]>,
+    params: &[u64],
+) -> Result<Priced> {
+    let weights = ptx::weights(target);
+    let launched = ptx::Launched { grid, params };
+    let cost = ptx::with_plan(module, target, &options(hints, true), launched, &mut |subject| subject.cost(weights))?;
+    let stuck = || crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned());
+    let cost: ptx::Cost = cost.ok_or_else(stuck)?;
+    Ok(Priced { micros: cost.launch.unwrap_or(cost.each()) / weights.clock / 1e3, text: format!("{cost:?}") })
+}
+
 fn options(hints: Hints, tma: bool) -> CompileOptions {
     let Hints { num_warps, occupancy, stages, num_ctas, code_limit, .. } = hints;
     let lines = wants_lines(hints);

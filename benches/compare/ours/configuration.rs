@@ -21,6 +21,14 @@ pub enum Step<'a> {
     Compile(&'a mut Vec<String>),
     /// Only name the kernels, to be compiled ahead.
     Ahead(&'a mut Option<ct::Kernels>),
+    /// Only ask the cost model, of a target's GPU: microseconds of each kernel.
+    Price {
+        /// The target.
+        target: Target,
+        /// One number a kernel.
+        out: &'a mut Vec<f64>,
+    },
+    Explain { target: Target, out: &'a mut Vec<String> },
     /// Only generate code.
     Export {
         /// Target of the code.
@@ -67,6 +75,14 @@ impl<'a> Call<'a> {
                 **kernels = kernels.take().map(|kernels| kernels.add_with(&launch, kernel, args));
                 Ok(())
             }
+            Step::Price { target, out } => {
+                out.push(launch.price(kernel, args, *target)?.micros);
+                Ok(())
+            }
+            Step::Explain { target, out } => {
+                out.push(launch.price(kernel, args, *target)?.text);
+                Ok(())
+            }
             Step::Export { target, format, out } => {
                 out.push(launch.export(kernel, args, *target, *format)?);
                 Ok(())
@@ -91,6 +107,16 @@ pub struct Place {
     pub device: Device,
     /// Sets that launches take in turn.
     pub sets: usize,
+}
+
+impl Place {
+    /// Multiprocessors of the device; of an H200, where nothing runs on a GPU.
+    pub fn num_multiprocessors(&self) -> usize {
+        match self.device.backend() {
+            Backend::Cpu => 132,
+            Backend::Ptx | Backend::TileIr => self.device.num_multiprocessors(),
+        }
+    }
 }
 
 /// A kernel at one size, of whatever arrays.

@@ -16,6 +16,8 @@ mod assemble;
 mod assertion;
 mod boxed;
 #[allow(dead_code)]
+mod cost;
+#[allow(dead_code)]
 mod builder;
 #[allow(dead_code)]
 mod emit;
@@ -42,6 +44,7 @@ pub(crate) mod tests;
 mod whole_product;
 
 pub use assertion::{Assertion, NoteField, note_words};
+pub(crate) use cost::{Cost, Launched, Subject, weights};
 pub use emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use infer::{ViewShape, contiguous_axis};
@@ -126,6 +129,41 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             compiled.remarks.plain = problems.first().map(ToString::to_string);
             Ok(compiled)
         })
+    })
+}
+
+/// Shows `look` the plan that [`compile`] generates code from, with what is known of a launch, to be costed; no code is made.
+///
+/// # Errors
+/// As [`compile`], of what is found when a kernel is planned.
+pub(crate) fn with_plan<T>(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    launched: Launched<'_>,
+    look: &mut dyn FnMut(&Subject<'_, '_>) -> T,
+) -> Result<T> {
+    let bare = pass::without_meanings(module);
+    let turned = pass::with_reversals(bare.as_ref().unwrap_or(module));
+    let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
+    let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
+    let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
+        build_with(module, entry, target, options, &mut |module, entry, inference| {
+            let lowering = lower::planned(module, entry, inference, options);
+            if !lowering.problems().is_empty() {
+                return Err(lowering.problems().to_vec());
+            }
+            let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks(entry.body));
+            Ok(look(&Subject { context, body: entry.body, schedule, blocks, launched }))
+        })
+    };
+    in_the_end(module, entry, |module, entry| {
+        let plain = CompileOptions { tma: false, ..*options };
+        let planned = match plan(module, entry, options) {
+            Err(_) if options.tma => plan(module, entry, &plain),
+            planned => planned,
+        };
+        planned.map_err(Error::Unsupported)
     })
 }
 

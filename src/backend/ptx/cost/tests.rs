@@ -1,0 +1,1 @@
+//! Costs of schedules whose answers are known.
