@@ -112,7 +112,7 @@ pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
     Ahead, ArrayExpr, Bundle, BundledKernel, Bundler, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam,
     Format, Fused, GpuCheck, Grid, Kernels, Launch, LoadedKernel, Map, MapWith, Measured, Progress, Random,
-    RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, bench, code_ir, code_passes, code_ptx, code_schedule,
+    RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, bench, code_ir, code_passes, code_picture, code_ptx, code_schedule,
     code_tiled, compile, compile_all, doctor, export, launch, launch_returning, load,
 };
 pub use narrow::{

@@ -58,7 +58,7 @@ pub use bench::{Measured, bench};
 pub use bundle::{Bundle, BundledKernel, Bundler};
 pub use call::{launch, launch_returning};
 pub use choices::Launch;
-pub use code::{code_ir, code_passes, code_ptx, code_schedule};
+pub use code::{code_ir, code_passes, code_picture, code_ptx, code_schedule};
 pub use compiled::{CompiledKernel, compile};
 pub use doctor::{CacheCheck, Checkup, GpuCheck, doctor};
 pub use export::{Exported, ExportedParam, Format, code_tiled, export};

@@ -35,6 +35,17 @@ pub(super) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool)
     Ok(ptx::compile(module, target, &options)?.schedule)
 }
 
+/// The schedule that PTX is generated from as a picture, replayed in time by the cost model.
+pub(super) fn picture(name: &str, module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
+    let title = format!("{name}, {target}");
+    let draw = &mut |subject: &ptx::Subject<'_, '_>| subject.picture(ptx::weights(target), &title);
+    ptx::with_plan(module, target, &options(hints, tma), ptx::Launched::default(), draw)?.ok_or_else(stuck)
+}
+
+fn stuck() -> crate::Error {
+    crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned())
+}
+
 /// What a launch would take, by the cost model.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
@@ -56,7 +67,6 @@ pub(super) fn price(
     let weights = ptx::weights(target);
     let launched = ptx::Launched { grid, params };
     let cost = ptx::with_plan(module, target, &options(hints, true), launched, &mut |subject| subject.cost(weights))?;
-    let stuck = || crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned());
     let cost: ptx::Cost = cost.ok_or_else(stuck)?;
     Ok(Priced { micros: cost.launch.unwrap_or(cost.each()) / weights.clock / 1e3, text: format!("{cost:?}") })
 }
@@ -117,6 +127,7 @@ pub(super) fn compile(
     dump.write("layout", code.layout.as_bytes())?;
     if dump.is_wanted() {
         dump.write("schedule", schedule(module, gpu.target(), used, tma)?.as_bytes())?;
+        dump.write("svg", picture(name, module, gpu.target(), used, tma)?.as_bytes())?;
     }
     dump.write("ptx", code.text.as_bytes())?;
     if !cubin.bytes.is_empty() {

@@ -16,6 +16,8 @@ const VECTOR_BYTES: f64 = 16.0;
 const SECTOR_BYTES: f64 = 32.0;
 /// Instructions of an access, with those of its address.
 const ACCESS: f64 = 3.0;
+/// Instructions that a warp issues for one of tensor cores that runs on its own: its descriptors, and itself.
+const ISSUED: f64 = 5.0;
 /// Bytes of k of one instruction of tensor cores, and rows of one that runs on its own.
 const STEP_BYTES: f64 = 32.0;
 const ROWS: f64 = 64.0;
@@ -41,8 +43,9 @@ pub struct Price {
 /// A product of the warps that go through it together.
 #[derive(Clone, Copy, Default)]
 pub struct ProductPrice {
-    /// Of tensor cores, while they run.
+    /// Of tensor cores, while they run, and how long that takes at least.
     pub runs: Demand,
+    pub least: f64,
     /// What comes before: operands on their way.
     pub before: Price,
     /// What comes after, with the result.
@@ -292,7 +295,14 @@ impl Prices<'_, '_> {
             // What instructions read of shared memory: the left operand for each of their columns, the right one for each of their rows.
             let instructions = results / self.groups / (ROWS * effort.columns as f64) * depth;
             let read = instructions * STEP_BYTES * (effort.columns as f64 + if effort.words > 0 { 0.0 } else { ROWS });
-            price.runs = price.runs.and(Unit::Shared, 0.0 * read / self.weights.shared);
+            price.runs = price.runs.and(Unit::Shared, read / self.weights.shared);
+            price.before.demand += self.instructions(instructions * ISSUED, mix(1.0, 0.0, 0.0));
+            // Instructions of tensor cores take registers, too.
+            price.runs = price.runs.and(Unit::Issue, tensor * self.weights.registers);
+            if effort.words > 0 {
+                // Each step of k waits for its part of the left operand.
+                price.least = depth * self.weights.gather;
+            }
             // Four words of a gathered operand are read, rounded and put in their places.
             price.before.demand += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             price.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));

@@ -23,18 +23,22 @@ pub struct Act {
     pub label: String,
     /// Values that have to be there.
     pub reads: Vec<Value>,
+    /// What comes after it waits for all of it.
+    pub folds: bool,
+    /// So many steps.
+    pub count: u32,
 }
 
 pub enum What {
     /// Instructions; then so many barriers, and these values arrive later.
     Work { demand: Demand, meets: u32, arrives: Vec<Value> },
     /// A product that runs on its own, if it is not waited for.
-    Product { op: OpId, runs: Demand, waits: bool, gives: Vec<u32> },
+    Product { runs: Demand, least: f64, waits: bool, gives: Vec<u32> },
     Fill(u32),
     Take(u32),
     Await(u32),
-    /// For one product and all before it, or for all but so many.
-    Land { product: Option<OpId>, younger: usize },
+    /// All products but so many.
+    Land { younger: usize },
     Give(Vec<u32>),
     Turn(Turn),
     Pass(Turn),
@@ -153,7 +157,7 @@ impl Programs {
             };
             let each = if agent.acts == Acts::Load { 1 } else { warps / teams / groups };
             let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups) };
-            let mut writer = Writer { prices, schedule, known: &known, programs: &mut programs };
+            let mut writer = Writer { prices, schedule, known: &known, loads: agent.acts == Acts::Load, programs: &mut programs };
             let list = writer.body(agent.body);
             programs.agents.push(AgentPlan { acts: agent.acts, list, teams, groups, warps: each });
         }
@@ -165,13 +169,59 @@ struct Writer<'a, 'm> {
     prices: Prices<'a, 'm>,
     schedule: &'a Schedule,
     known: &'a HashMap<OpId, f64>,
+    /// One lane, which does one thing after another.
+    loads: bool,
     programs: &'a mut Programs,
+}
+
+/// Work that stands side by side is mixed by the assembler, so that its units are busy at the same time; but who folds a tile has to have
+/// all of it before its result is used.
+fn mixed(acts: Vec<Act>) -> Vec<Act> {
+    let mut out: Vec<Act> = Vec::with_capacity(acts.len());
+    let mut most = 0.0;
+    let mut open = false;
+    for mut act in acts {
+        let mixes = act.mixes();
+        if let (true, Some(last), What::Work { demand, .. }) = (open && mixes, out.last_mut(), &act.what)
+            && let What::Work { demand: all, .. } = &mut last.what
+        {
+            let alone = demand.alone();
+            *all += *demand;
+            last.reads.append(&mut act.reads);
+            if alone > most {
+                most = alone;
+                last.label = act.label;
+            }
+            last.count += 1;
+            open = !act.folds;
+            continue;
+        }
+        open = mixes && !act.folds;
+        most = match &act.what {
+            What::Work { demand, .. } => demand.alone(),
+            _ => 0.0,
+        };
+        out.push(act);
+    }
+    out
+}
+
+impl Act {
+    fn new(what: What, label: String) -> Act {
+        Act { what, label, reads: Vec::new(), folds: false, count: 1 }
+    }
+
+    /// Only instructions, without a barrier, and nothing arrives later?
+    fn mixes(&self) -> bool {
+        matches!(&self.what, What::Work { meets: 0, arrives, .. } if arrives.is_empty())
+    }
 }
 
 impl Writer<'_, '_> {
     fn body(&mut self, body: BodyId) -> usize {
         let mut acts = Vec::new();
         self.steps(body, &mut acts);
+        let acts = if self.loads { acts } else { mixed(acts) };
         self.programs.lists.push(acts);
         self.programs.lists.len() - 1
     }
@@ -190,7 +240,11 @@ impl Writer<'_, '_> {
             }
             _ => Vec::new(),
         };
-        acts.push(Act { what, label, reads });
+        let folds = step.ops().iter().any(|&id| {
+            let code = self.prices.context.module.op(id).code;
+            matches!(code, Opcode::Reduce | Opcode::Scan)
+        });
+        acts.push(Act { reads, folds, ..Act::new(what, label) });
     }
 
     fn step(&mut self, step: &Step, acts: &mut Vec<Act>) {
@@ -235,7 +289,7 @@ impl Writer<'_, '_> {
                 let (price, bytes) = self.prices.send(id);
                 let what = What::Work { demand: price.demand, meets: price.meets, arrives: Vec::new() };
                 self.push(acts, step, name(id), what);
-                acts.push(Act { what: What::Send { bytes }, label: name(id), reads: Vec::new() });
+                acts.push(Act::new(What::Send { bytes }, name(id)));
             }
             Step::Multiply(plan) => self.multiply(step, plan, acts),
             &Step::Fill(channel) => self.push(acts, step, format!("fill {channel}"), What::Fill(channel)),
@@ -243,7 +297,7 @@ impl Writer<'_, '_> {
             Step::Await(wait) => self.push(acts, step, format!("await {}", wait.channel), What::Await(wait.channel)),
             Step::Land(land) => {
                 let label = format!("land {}", land.product.index());
-                self.push(acts, step, label, What::Land { product: Some(land.product), younger: land.younger });
+                self.push(acts, step, label, What::Land { younger: land.younger });
             }
             Step::Give(channels) => {
                 self.push(acts, step, format!("give {}", all(channels)), What::Give(channels.clone()));
@@ -286,11 +340,13 @@ impl Writer<'_, '_> {
             load.is_some_and(|load| roles.is_some_and(|roles| roles.members.contains_key(&load)))
         };
         let (mut before, mut runs, mut after, mut meets) = (Demand::default(), Demand::default(), Demand::default(), 0);
+        let mut least = 0.0;
         for &id in &plan.ops {
             let price = self.prices.product(id, &fetched);
             before += price.before.demand;
             meets = meets.max(price.before.meets);
             runs += price.runs;
+            least += price.least;
             after += price.after;
         }
         let name = format!("multiply {}", last.index());
@@ -301,18 +357,15 @@ impl Writer<'_, '_> {
         if !asynchronous {
             self.push(acts, step, name, What::Work { demand: runs, meets: 0, arrives: Vec::new() });
             if !plan.gives.is_empty() {
-                acts.push(Act { what: What::Give(plan.gives.clone()), label: "give".to_owned(), reads: Vec::new() });
+                acts.push(Act::new(What::Give(plan.gives.clone()), "give".to_owned()));
             }
             return;
         }
         let waits = !context.run_on(&plan.ops);
-        self.push(acts, step, name.clone(), What::Product { op: last, runs, waits, gives: plan.gives.clone() });
+        self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.gives.clone() });
         if after.alone() > 0.0 {
-            acts.push(Act {
-                what: What::Work { demand: after, meets: 0, arrives: Vec::new() },
-                label: format!("sums of {}", last.index()),
-                reads: Vec::new(),
-            });
+            let what = What::Work { demand: after, meets: 0, arrives: Vec::new() };
+            acts.push(Act::new(what, format!("sums of {}", last.index())));
         }
     }
 
@@ -326,8 +379,8 @@ impl Writer<'_, '_> {
         }
         let list = self.body(plan.body);
         if plan.ahead.as_ref().is_some_and(|ahead| ahead.asynchronous) {
-            let what = What::Land { product: None, younger: 0 };
-            self.programs.lists[list].insert(0, Act { what, label: "land all".to_owned(), reads: Vec::new() });
+            let what = What::Land { younger: 0 };
+            self.programs.lists[list].insert(0, Act::new(what, "land all".to_owned()));
         }
         let leave = plan.leave.map(|leave| self.body(leave));
         let ahead = plan.ahead.as_ref().map(|ahead| AheadPlan {
@@ -377,6 +430,6 @@ impl Writer<'_, '_> {
         });
         let index = self.programs.rounds.len() - 1;
         let label = format!("for {}", op.index());
-        acts.push(Act { what: What::Round(index), label, reads: Vec::new() });
+        acts.push(Act::new(What::Round(index), label));
     }
 }

@@ -14,20 +14,37 @@ pub struct Launched<'a> {
     pub params: &'a [ParamWord],
 }
 
+impl Launched<'_> {
+    /// Some tile blocks: the first, one in the midst, the last. None: which ones there are is not known.
+    fn sample(&self) -> Vec<Option<[u32; 3]>> {
+        let Some(grid) = self.grid else { return vec![None] };
+        vec![Some([0; 3]), Some(grid.map(|count| count / 2)), Some(grid.map(|count| count - 1))]
+    }
+}
+
 /// All integers between two, as far as they are known: wide enough that sums do not overflow.
 type Range = (i128, i128);
 
-/// How often the loops of an entry go round, those of which that is known, and elements that are stored in all.
+/// How often the loops of an entry go round, those of which that is known: of a sample of its tile blocks the most that an outermost
+/// loop does, and the average of one within others.
 pub fn trips(module: &Module, body: BlockId, launched: Launched<'_>) -> HashMap<OpId, f64> {
-    let mut known = Known { module, launched, body, values: HashMap::new(), trips: HashMap::new() };
-    known.block(body, true);
-    known.trips
+    let mut trips: HashMap<OpId, f64> = HashMap::new();
+    let sample = launched.sample();
+    let count = sample.len() as f64;
+    for block in sample {
+        let mut known = Known::new(module, body, launched, block);
+        known.block(body, true);
+        for (id, (rounds, outermost)) in known.trips {
+            let all = trips.entry(id).or_insert(0.0);
+            *all = if outermost { all.max(rounds) } else { *all + rounds / count };
+        }
+    }
+    trips
 }
 
 /// Tiles that blocks make, if every element of an array is stored once: the array's elements over those of a tile.
 pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: Launched<'_>) -> Option<f64> {
-    let mut known = Known { module, launched, body, values: HashMap::new(), trips: HashMap::new() };
-    known.block(body, true);
+    let mut known = Known::new(module, body, launched, None);
     let op = module.op(store);
     let view = *op.operand_group("view").first()?;
     let extents = known.extents(view)?;
@@ -40,18 +57,26 @@ struct Known<'a> {
     module: &'a Module,
     launched: Launched<'a>,
     body: BlockId,
+    /// The tile block.
+    block: Option<[u32; 3]>,
     values: HashMap<Value, Option<Range>>,
-    trips: HashMap<OpId, f64>,
+    /// And whether the loop is an outermost one.
+    trips: HashMap<OpId, (f64, bool)>,
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    fn new(module: &'a Module, body: BlockId, launched: Launched<'a>, block: Option<[u32; 3]>) -> Known<'a> {
+        Known { module, launched, body, block, values: HashMap::new(), trips: HashMap::new() }
+    }
+
     fn block(&mut self, block: BlockId, outermost: bool) {
         let module = self.module;
         for &id in &module.block(block).ops {
             let op = module.op(id);
             if op.code == Opcode::For {
                 if let Some([fewest, most]) = self.rounds(op) {
-                    self.trips.insert(id, if outermost { most } else { (fewest + most) / 2.0 });
+                    let rounds = if outermost { most } else { (fewest + most) / 2.0 };
+                    self.trips.insert(id, (rounds, outermost));
                 }
                 self.block(op.regions[0], false);
             } else if matches!(op.code, Opcode::Loop | Opcode::If) {
@@ -64,7 +89,6 @@ impl Known<'_> {
         let [from, to, step] = [0, 1, 2].map(|group| op.group(group)[0]).map(|value| self.range(value));
         let (from, to, step) = (from?, to?, step?);
         let count = |from: i128, to: i128, step: i128| ((to - from).max(0) as f64 / step.max(1) as f64).ceil();
-        // A counter that begins at the block's number ends where it does: both ends of the interval are rounded up.
         Some([count(from.1, to.0, step.1), count(from.0, to.1, step.0)])
     }
 
@@ -114,7 +138,10 @@ impl Known<'_> {
                 let number = i128::from(((*bits << unused) as i64) >> unused);
                 return Some((number, number));
             }
-            GetTileBlockId => return grid.map(|count| (0, count - 1)),
+            GetTileBlockId => {
+                let block = self.block.map(|block| i128::from(block[position.min(2)]));
+                return block.map(|block| (block, block));
+            }
             GetNumTileBlocks => return grid.map(|count| (count, count)),
             GetTensorShape => return self.extents(op.operands[0])?.get(position).copied(),
             GetIndexSpaceShape => return self.counts(op.operands[0])?.get(position).copied(),

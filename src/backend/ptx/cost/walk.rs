@@ -7,7 +7,7 @@ use super::machine::{Shared, Units};
 use super::program::{Act, Programs, Round, What};
 use super::weights::Weights;
 use crate::backend::ptx::schedule::Acts;
-use crate::ir::{OpId, Value};
+use crate::ir::Value;
 
 /// Cycles of work after which others may come in between, and most such parts of one act.
 const PART: f64 = 64.0;
@@ -34,7 +34,6 @@ pub struct Lap {
 
 /// Products of one group in flight, by their number among those of a walker.
 struct Flight {
-    op: OpId,
     number: usize,
     /// Rings and stages of them.
     gives: Vec<(usize, usize)>,
@@ -47,6 +46,7 @@ pub struct Products<'a> {
     /// When those that are over gave their results.
     done: Vec<f64>,
     last: f64,
+    gap: f64,
 }
 
 struct Running<'a> {
@@ -55,6 +55,8 @@ struct Running<'a> {
     time: f64,
     parts: f64,
     left: f64,
+    /// A part takes so long at least.
+    each: f64,
     act: (usize, usize),
 }
 
@@ -64,16 +66,19 @@ impl<'a> Products<'a> {
         self.waiting.front().map(|running| running.time)
     }
 
-    fn issue(&mut self, runs: &'a Demand, time: f64, act: (usize, usize), gap: f64) {
+    fn issue(&mut self, (runs, least): (&'a Demand, f64), time: f64, act: (usize, usize), gap: f64) {
+        self.gap = gap;
         let parts = (runs.alone() / PART).ceil().max(1.0);
         let time = if self.waiting.is_empty() { time.max(self.last + gap) } else { time };
-        self.waiting.push_back(Running { runs, time, parts, left: parts, act });
+        self.waiting.push_back(Running { runs, time, parts, left: parts, each: least / parts, act });
     }
 
     /// Does the next part: was it the last one of a product?
     pub fn part(&mut self, units: &mut Units, walker: usize, weights: &Weights) -> bool {
         let Some(running) = self.waiting.front_mut() else { return false };
-        running.time = units.serve_all(&running.runs.part(1.0 / running.parts), running.time, (walker, running.act));
+        let least = running.time + running.each;
+        let end = units.serve_all(&running.runs.part(1.0 / running.parts), running.time, (walker, running.act));
+        running.time = end.max(least);
         running.left -= 1.0;
         if running.left > 0.0 {
             return false;
@@ -82,7 +87,7 @@ impl<'a> Products<'a> {
         self.done.push(self.last + weights.drain);
         self.waiting.pop_front();
         if let Some(next) = self.waiting.front_mut() {
-            next.time = next.time.max(self.last + weights.gap);
+            next.time = next.time.max(self.last + self.gap);
         }
         true
     }
@@ -250,9 +255,9 @@ impl Walker {
             What::Work { demand, meets, arrives } => {
                 return self.work(world, (demand, *meets, arrives), place);
             }
-            What::Product { op, runs, waits, gives } => {
+            What::Product { runs, least, waits, gives } => {
                 if self.parts == 0.0 {
-                    self.product(world, (*op, runs, gives), place);
+                    self.product(world, (runs, *least, gives), place);
                     self.parts = 1.0;
                 }
                 if *waits {
@@ -288,10 +293,8 @@ impl Walker {
                     self.time += weights.step;
                 }
             }
-            What::Land { product, younger } => {
-                let known = self.flights.iter().rposition(|flight| Some(flight.op) == *product);
-                let count = known.map_or(0, |at| at + 1).max(self.flights.len().saturating_sub(*younger));
-                self.land(world, count, place)?;
+            &What::Land { younger } => {
+                self.land(world, self.flights.len().saturating_sub(younger), place)?;
             }
             What::Give(channels) => {
                 for &channel in channels {
@@ -358,17 +361,18 @@ impl Walker {
     fn product<'a>(
         &mut self,
         world: &mut World<'a>,
-        (op, runs, gives): (OpId, &'a Demand, &[u32]),
+        (runs, least, gives): (&'a Demand, f64, &[u32]),
         place: (usize, usize),
     ) {
         let weights = world.programs.weights;
         // A fence, and its instructions one by one.
         let start = self.time;
-        self.time += weights.turn;
+        self.time += weights.step;
         self.note(world, place, start, false);
-        world.products[self.number].issue(runs, self.time, place, weights.gap);
+        let alone = world.programs.agents[self.agent].teams == 1;
+        world.products[self.number].issue((runs, least), self.time, place, if alone { weights.gap } else { 0.0 });
         let gives = gives.iter().map(|&channel| self.stage_of(world, channel)).collect();
-        self.flights.push_back(Flight { op, number: self.issued, gives });
+        self.flights.push_back(Flight { number: self.issued, gives });
         self.issued += 1;
     }
 
@@ -447,7 +451,9 @@ impl Walker {
             lap.starts.push((iteration, self.time));
         }
         let arrival = frame.arrivals.pop_front();
-        self.time += programs.weights.turn;
+        // Each warp issues the same for the loop; four of them do at a time.
+        let cycles = programs.weights.turn * f64::from(programs.agents[self.agent].warps).max(4.0) / 4.0;
+        self.time = world.units.serve(Unit::Issue, self.time, cycles, (self.number, place)).1;
         if let Some(takes) = &round.deal {
             self.iteration = iteration;
             for (ring, takes) in takes.iter().enumerate() {

@@ -45,6 +45,10 @@ pub struct Weights {
     pub drain: f64,
     /// Between two groups of products of the same warps.
     pub gap: f64,
+    /// A step of k of a product whose left operand threads fetch.
+    pub gather: f64,
+    /// How much of the issue slots products on their own take, for the registers that they read and write.
+    pub registers: f64,
     /// What a producer does for a stage, beside its boxes; and in a pair, where blocks far away give stages back.
     pub fill: f64,
     pub paired_fill: f64,
@@ -78,10 +82,12 @@ const SM_80: Weights = Weights {
     wake: 30.0,              // estimate
     drain: 30.0,             // estimate
     gap: 0.0,                // `mma.sync` has no groups
+    gather: 0.0,             // none
+    registers: 0.0,          // none
     fill: 40.0,              // no producers
     paired_fill: 40.0,       // no pairs
     each_box: 12.0,          // no boxes
-    turn: 12.0,              // estimate
+    turn: 40.0,              // estimate
     block: 700.0,            // estimate
     launch: 3000.0,          // estimate
 };
@@ -105,11 +111,13 @@ const SM_90A: Weights = Weights {
     meet: 30.0,              // estimate
     wake: 30.0,              // estimate
     drain: 40.0,             // estimate
-    gap: 60.0,               // fitted
+    gap: 12.0,               // fitted
+    gather: 160.0,           // fitted
+    registers: 0.4,          // fitted
     fill: 40.0,              // estimate
-    paired_fill: 290.0,      // fitted
+    paired_fill: 255.0,      // fitted
     each_box: 12.0,          // estimate
-    turn: 12.0,              // estimate
+    turn: 40.0,              // estimate
     block: 700.0,            // estimate
     launch: 3000.0,          // estimate
 };
