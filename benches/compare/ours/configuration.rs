@@ -21,14 +21,15 @@ pub enum Step<'a> {
     Compile(&'a mut Vec<String>),
     /// Only name the kernels, to be compiled ahead.
     Ahead(&'a mut Option<ct::Kernels>),
-    /// Only ask the cost model, of a target's GPU: microseconds of each kernel.
-    Price {
+    /// Only ask for plans, and what the cost model says of them for a target's GPU.
+    Plans {
         /// The target.
         target: Target,
-        /// One number a kernel.
-        out: &'a mut Vec<f64>,
+        /// Not only the plan that is taken, but all that hints leave open.
+        all: bool,
+        /// A list for each kernel: what a plan is, its hints, microseconds by the model, and whether it is the one that is taken.
+        out: &'a mut Vec<Vec<(String, Hints, f64, bool)>>,
     },
-    Explain { target: Target, out: &'a mut Vec<String> },
     /// Only generate code.
     Export {
         /// Target of the code.
@@ -75,12 +76,9 @@ impl<'a> Call<'a> {
                 **kernels = kernels.take().map(|kernels| kernels.add_with(&launch, kernel, args));
                 Ok(())
             }
-            Step::Price { target, out } => {
-                out.push(launch.price(kernel, args, *target)?.micros);
-                Ok(())
-            }
-            Step::Explain { target, out } => {
-                out.push(launch.price(kernel, args, *target)?.text);
+            Step::Plans { target, all, out } => {
+                let plans = launch.plans(kernel, args, *target, *all)?;
+                out.push(plans.into_iter().map(|plan| (plan.what, plan.hints, plan.model, plan.chosen)).collect());
                 Ok(())
             }
             Step::Export { target, format, out } => {
@@ -127,6 +125,10 @@ pub trait Row: Tune + Send + Sync {
     fn addresses(&self, set: usize) -> Vec<u64>;
     /// Takes a step with a configuration and a set of arrays.
     fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()>;
+    /// The same with other hints.
+    fn call_with(&self, place: [usize; 2], backend: Backend, hints: Hints, step: Step<'_>) -> ct::Result<()>;
+    /// Gives the arrays of a set contents.
+    fn fill(&self, set: usize) -> ct::Result<()>;
 }
 
 pub(super) type Body<S> = Box<dyn Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync>;
@@ -171,10 +173,24 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Row for Configurations<S> {
     }
 
     fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()> {
-        let (_, hints, body) = &self.list[configuration];
+        self.call_with([configuration, set], backend, self.list[configuration].1, step)
+    }
+
+    fn fill(&self, set: usize) -> ct::Result<()> {
+        self.sets[set].lock().unwrap_or_else(PoisonError::into_inner).fill(&mut 0)
+    }
+
+    fn call_with(
+        &self,
+        [configuration, set]: [usize; 2],
+        backend: Backend,
+        hints: Hints,
+        step: Step<'_>,
+    ) -> ct::Result<()> {
+        let (.., body) = &self.list[configuration];
         let mut arrays = self.sets[set].lock().unwrap_or_else(PoisonError::into_inner);
         let count = if let Step::Launches(count) = step { count } else { 1 };
-        let mut call = Call::new(backend, *hints, step);
+        let mut call = Call::new(backend, hints, step);
         (0..count).try_for_each(|_| body(&mut arrays, &mut call))
     }
 }

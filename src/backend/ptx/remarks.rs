@@ -84,6 +84,8 @@ pub struct CodeRemarks {
     pub crowded: Option<[u32; 2]>,
     /// Teams of warps that take the iterations of a loop in turn, if there are several.
     pub teams: Option<u32>,
+    /// Plans that were considered, a line each: what they cost, and why they were not taken.
+    pub considered: Vec<String>,
     /// Why neither the copy engine nor warps with roles are used although the kernel could have them.
     pub plain: Option<String>,
     /// Changes of layout by shuffles within warps.
@@ -285,6 +287,7 @@ impl fmt::Display for CodeRemarks {
             write!(f, " and {} that only move data", self.producer_warps)?;
         }
         writeln!(f, ", live registers: {}", self.live_registers)?;
+        self.considered.iter().try_for_each(|plan| writeln!(f, "  plan: {plan}"))?;
         self.overfull(1).map_or(Ok(()), |what| writeln!(f, "  {what}"))
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Loops go round a few times until they are steady; what is left of them is added with the cycles of a steady iteration. How
 //! often they go round is known from constants, or from grid and parameters of a launch; else it is assumed
-//! ([`ASSUMED`]).
+//! (`program::ASSUMED`).
 //!
 //! * `weights` — rates and latencies, by target;
 //! * `demand`, `prices` — what an op asks of which unit;
@@ -31,7 +31,6 @@ mod trips;
 mod walk;
 mod weights;
 
-pub use program::ASSUMED;
 pub use replay::RoundCost;
 pub use trips::Launched;
 pub use weights::Weights;

@@ -65,7 +65,8 @@ pub struct Prices<'a, 'm> {
 impl Prices<'_, '_> {
     /// Instructions of all warps, so many for each slot of a thread.
     fn instructions(&self, slots: f64, mix: Mix) -> Demand {
-        let lanes = slots * self.warps * f64::from(WARP);
+        let crowd = 1.0 + self.weights.crowd * (self.groups - 1.0);
+        let lanes = slots * self.warps * f64::from(WARP) * crowd;
         Demand::of(Unit::Issue, lanes * mix.all / self.weights.issue)
             .and(Unit::Alu, lanes * mix.alu / self.weights.alu)
             .and(Unit::Special, lanes * mix.special / self.weights.special)

@@ -49,6 +49,8 @@ pub struct Weights {
     pub gather: f64,
     /// How much of the issue slots products on their own take, for the registers that they read and write.
     pub registers: f64,
+    /// How much longer instructions take for each other warpgroup of the block: they go in step, and want the same at the same time.
+    pub crowd: f64,
     /// What a producer does for a stage, beside its boxes; and in a pair, where blocks far away give stages back.
     pub fill: f64,
     pub paired_fill: f64,
@@ -84,6 +86,7 @@ const SM_80: Weights = Weights {
     gap: 0.0,                // `mma.sync` has no groups
     gather: 0.0,             // none
     registers: 0.0,          // none
+    crowd: 0.0,              // estimate
     fill: 40.0,              // no producers
     paired_fill: 40.0,       // no pairs
     each_box: 12.0,          // no boxes
@@ -113,7 +116,8 @@ const SM_90A: Weights = Weights {
     drain: 40.0,             // estimate
     gap: 12.0,               // fitted
     gather: 160.0,           // fitted
-    registers: 0.4,          // fitted
+    registers: 0.2,          // fitted
+    crowd: 0.17,             // fitted
     fill: 40.0,              // estimate
     paired_fill: 255.0,      // fitted
     each_box: 12.0,          // estimate

@@ -25,7 +25,7 @@ impl Context<'_> {
     }
 
     /// Registers of a thread without which products are refused, or most of what there is spilled; 0 where there is no product.
-    fn registers_of_products(&self) -> u32 {
+    pub fn registers_of_products(&self) -> u32 {
         let inference = &self.inference;
         let registers = inference.products.keys().map(|&id| {
             let operands = &self.module.op(id).operands[..2];
@@ -48,6 +48,14 @@ impl Context<'_> {
             }
         });
         self.registers_of_products().max(2 * largest + SPARE_REGISTERS).min(MOST_REGISTERS)
+    }
+
+    /// Most registers of a thread that computes, where so many blocks share a multiprocessor, beside a producer or not.
+    pub fn registers_of_thread(&self, streams: bool, blocks: u32) -> u32 {
+        match streams {
+            true => self.registers(blocks).1,
+            false => (REGISTERS / (blocks * self.consumer_warps() * WARP)).min(MOST_REGISTERS),
+        }
     }
 
     /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and

@@ -23,7 +23,7 @@ impl Context<'_> {
         let crowded = self.options.occupancy.is_some_and(|blocks| blocks > 1);
         let products = self.inference.products.keys();
         let most = products.map(|&id| self.accumulators(id)).max().unwrap_or(0);
-        if crowded || self.inference.num_warps != WARPS || most < LEAST_ACCUMULATORS {
+        if !self.options.teams || crowded || self.inference.num_warps != WARPS || most < LEAST_ACCUMULATORS {
             return None;
         }
         // Where there is more to do between products than to multiply, teams would better do it beside each other's products.

@@ -11,6 +11,8 @@ pub const PAIRS: CompileOptions = CompileOptions {
     tma: true,
     lines: false,
     schedule: false,
+    choice: Choice::Nothing,
+    teams: true,
 };
 
 /// For iterations that are dealt to teams.
