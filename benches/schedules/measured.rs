@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use cutlet as ct;
-use cutlet::{Backend, Bench, Device, Hints, Target};
+use cutlet::backend::PlanWish;
+use cutlet::{Backend, Bench, Device, Format, Hints, Target};
 
 use super::Wish;
 use super::compared::configuration::{Place, Row, Step};
@@ -49,6 +50,21 @@ fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
+/// Milliseconds that it takes to make code of a configuration, in the middle of some; `fixed`: nothing is chosen.
+fn generation(row: &dyn Row, index: usize, fixed: bool) -> Result<f64> {
+    let hints = row.hints(index);
+    let hints = hints.plan(PlanWish { fixed, ..hints.plan });
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let (target, mut out) = (Target::SM_90A, Vec::new());
+        let step = Step::Export { target, format: Format::Ptx, out: &mut out };
+        row.call_with([index, 0], Backend::Ptx, hints, step)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(median(times.into_iter()))
+}
+
 /// Prints what the model says.
 pub fn models(rows: &[(&str, &str)]) -> Result<()> {
     for (name, plain) in rows {
@@ -58,6 +74,8 @@ pub fn models(rows: &[(&str, &str)]) -> Result<()> {
             for Plan { what, model, chosen, .. } in plans(&*row, index, Target::SM_90A)? {
                 println!("  model {model:9.1} us  {what}{}", if chosen { ", chosen" } else { "" });
             }
+            let [usual, chosen] = [true, false].map(|fixed| generation(&*row, index, fixed));
+            println!("  code in {:.1} ms, with the choice of a plan in {:.1} ms", usual?, chosen?);
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use cutlet::tune::{Record, Records, Trial};
+use cutlet::backend::PlanWish;
 use cutlet::{Backend, Device, Target};
 
 use super::Wish;
@@ -72,7 +73,11 @@ type Plans = Vec<(String, f64, bool)>;
 /// Plans of the kernels of a configuration: one each, or all of the first one.
 fn plans(row: &dyn Row, index: usize, all: bool) -> Result<Plans> {
     let mut out = Vec::new();
-    row.call(index, 0, Backend::Ptx, Step::Plans { target: Target::SM_90A, all, out: &mut out })?;
+    let step = Step::Plans { target: Target::SM_90A, all, out: &mut out };
+    // What was recorded were the usual plans.
+    let hints = row.hints(index);
+    let hints = if all { hints } else { hints.plan(PlanWish { fixed: true, ..hints.plan }) };
+    row.call_with([index, 0], Backend::Ptx, hints, step)?;
     let plan = |(what, _, model, chosen): (String, _, f64, bool)| (what, model, chosen);
     match all {
         true => Ok(out.into_iter().next().unwrap_or_default().into_iter().map(plan).collect()),

@@ -121,6 +121,8 @@ impl Place {
 pub trait Row: Tune + Send + Sync {
     /// Names of the configurations.
     fn labels(&self) -> Vec<String>;
+    /// The hints of a configuration.
+    fn hints(&self, configuration: usize) -> Hints;
     /// Addresses of the arrays of a set, in the order of the arguments.
     fn addresses(&self, set: usize) -> Vec<u64>;
     /// Takes a step with a configuration and a set of arrays.
@@ -166,6 +168,10 @@ impl<S: Send> Configurations<S> {
 impl<S: Send + Fill + ct::tune::Scratch + 'static> Row for Configurations<S> {
     fn labels(&self) -> Vec<String> {
         self.list.iter().map(|(label, ..)| label.clone()).collect()
+    }
+
+    fn hints(&self, configuration: usize) -> Hints {
+        self.list[configuration].1
     }
 
     fn addresses(&self, set: usize) -> Vec<u64> {

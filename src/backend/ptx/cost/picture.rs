@@ -172,7 +172,7 @@ impl Panel<'_> {
         }
         for (act, waits, start, end) in runs {
             let act = self.programs.lists[act.0].get(act.1);
-            let label = act.map_or_else(String::new, named);
+            let label = act.map_or_else(|| "stores".to_owned(), named);
             let fill = if waits { "url(#wait)" } else { act.map_or("#8c959f", |act| colour(&act.what)) };
             let said = if waits { format!("wait: {label}") } else { label };
             self.bar(&said, (start, end), (y, LANE), (fill, if waits { "w" } else { "c" }));
@@ -196,7 +196,7 @@ impl Panel<'_> {
         self.lane(&format!("{} {share} %", unit.name()), (y, UNIT), "s");
         for (walker, act, start, end) in runs {
             let act = self.programs.lists[act.0].get(act.1);
-            let label = act.map_or_else(String::new, named);
+            let label = act.map_or_else(|| "stores".to_owned(), named);
             self.bar(&label, (start, end), (y, UNIT), (whose(walker), "c"));
         }
     }

@@ -34,6 +34,8 @@ struct Mix {
 #[derive(Clone, Copy, Default)]
 pub struct Price {
     pub demand: Demand,
+    /// What goes on behind it: nobody waits for it.
+    pub behind: Demand,
     /// Barriers of all warps that hold a tile together.
     pub meets: u32,
     /// What it gives arrives later.
@@ -65,7 +67,7 @@ pub struct Prices<'a, 'm> {
 impl Prices<'_, '_> {
     /// Instructions of all warps, so many for each slot of a thread.
     fn instructions(&self, slots: f64, mix: Mix) -> Demand {
-        let crowd = 1.0 + self.weights.crowd * (self.groups - 1.0);
+        let crowd = 1.0 + self.weights.crowd * self.groups.log2();
         let lanes = slots * self.warps * f64::from(WARP) * crowd;
         Demand::of(Unit::Issue, lanes * mix.all / self.weights.issue)
             .and(Unit::Alu, lanes * mix.alu / self.weights.alu)
@@ -101,7 +103,7 @@ impl Prices<'_, '_> {
                 let slots = self.slots(first);
                 let bytes = slots * self.warps * f64::from(WARP) * 4.0 * 4.0;
                 let demand = self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Unit::Shared, bytes / self.weights.shared);
-                return Price { demand, meets: 2, arrives: false };
+                return Price { demand, meets: 2, ..Price::default() };
             }
             Opcode::Cat | Opcode::Extract | Opcode::Insert | Opcode::Pack | Opcode::Unpack => {
                 return Price { demand: self.instructions(self.slots(first), mix(1.0, 0.5, 0.0)), ..Price::default() };
@@ -180,7 +182,7 @@ impl Prices<'_, '_> {
         let demand = self
             .instructions(accesses / self.warps, mix(ACCESS, 1.0, 0.0))
             .and(Unit::Shared, times * bytes / self.weights.shared);
-        Price { demand, meets: times as u32, arrives: false }
+        Price { demand, meets: times as u32, ..Price::default() }
     }
 
     fn access(&self, id: OpId, tile: Value, writes: bool) -> Price {
@@ -188,8 +190,9 @@ impl Prices<'_, '_> {
         let (count, bytes) = extent(module, tile);
         let (weights, op) = (self.weights, module.op(id));
         if count <= 1 {
-            let demand = Demand::of(Unit::L2, SECTOR_BYTES / weights.l2).and(Unit::Issue, ACCESS * self.warps / 4.0);
-            return Price { demand, meets: 0, arrives: !writes };
+            let demand = Demand::of(Unit::Issue, ACCESS * self.warps / 4.0);
+            let behind = Demand::of(Unit::L2, SECTOR_BYTES / weights.l2);
+            return Price { demand, behind, arrives: !writes, ..Price::default() };
         }
         let bytes = bytes as f64 / self.groups;
         let view = op.operand_group("view").first().copied();
@@ -199,9 +202,9 @@ impl Prices<'_, '_> {
             false => (bytes, self.width(id, view)),
         };
         let accesses = bytes / wide.max(1.0) / f64::from(WARP) / self.warps;
-        let mut demand = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
-        demand = demand.and(Unit::L2, moved / weights.l2).and(Unit::Memory, moved / weights.memory);
-        let mut price = Price { demand, meets: 0, arrives: !writes };
+        let demand = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
+        let far = Demand::of(Unit::L2, moved / weights.l2).and(Unit::Memory, moved / weights.memory);
+        let mut price = Price { demand, behind: far, arrives: !writes, ..Price::default() };
         if let Some(wanted) = inference.accesses.get(&id).filter(|_| writes) {
             let moved = self.moved(tile, wanted);
             price.demand += moved.demand;
@@ -257,7 +260,7 @@ impl Prices<'_, '_> {
         let shuffle = mix(fold.all + each, fold.alu + each, fold.special);
         demand += self.instructions(left * f64::from(lanes), shuffle);
         demand.latency += f64::from(lanes) * self.weights.shuffle;
-        let mut price = Price { demand, meets: 0, arrives: false };
+        let mut price = Price { demand, ..Price::default() };
         if warps > 0 {
             let bytes = left * each * 4.0 * self.warps * f64::from(WARP);
             price.demand = price.demand.and(Unit::Shared, 2.0 * bytes / self.weights.shared);
@@ -301,11 +304,10 @@ impl Prices<'_, '_> {
             // Instructions of tensor cores take registers, too.
             price.runs = price.runs.and(Unit::Issue, tensor * self.weights.registers);
             if effort.words > 0 {
-                // Each step of k waits for its part of the left operand.
+                // Each step of k waits for its part of the left operand, which is read, rounded and put in its place beside the step before.
                 price.least = depth * self.weights.gather;
+                price.runs += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             }
-            // Four words of a gathered operand are read, rounded and put in their places.
-            price.before.demand += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             price.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));
         } else {
             // Fragments: each of 16 rows and 8 columns reads its operands, which registers keep for some of them.

@@ -30,8 +30,8 @@ pub struct Act {
 }
 
 pub enum What {
-    /// Instructions; then so many barriers, and these values arrive later.
-    Work { demand: Demand, meets: u32, arrives: Vec<Value> },
+    /// Instructions, what goes on behind them, then so many barriers; and these values arrive later, or are waited for here.
+    Work { demand: Demand, behind: Demand, meets: u32, arrives: Vec<Value>, waits: bool },
     /// A product that runs on its own, if it is not waited for.
     Product { runs: Demand, least: f64, waits: bool, gives: Vec<u32> },
     Fill(u32),
@@ -174,6 +174,11 @@ struct Writer<'a, 'm> {
     programs: &'a mut Programs,
 }
 
+/// Instructions, and nothing else.
+fn work(demand: Demand) -> What {
+    What::Work { demand, behind: Demand::default(), meets: 0, arrives: Vec::new(), waits: false }
+}
+
 /// Work that stands side by side is mixed by the assembler, so that its units are busy at the same time; but who folds a tile has to have
 /// all of it before its result is used.
 fn mixed(acts: Vec<Act>) -> Vec<Act> {
@@ -182,11 +187,12 @@ fn mixed(acts: Vec<Act>) -> Vec<Act> {
     let mut open = false;
     for mut act in acts {
         let mixes = act.mixes();
-        if let (true, Some(last), What::Work { demand, .. }) = (open && mixes, out.last_mut(), &act.what)
-            && let What::Work { demand: all, .. } = &mut last.what
+        if let (true, Some(last), What::Work { demand, behind, .. }) = (open && mixes, out.last_mut(), &act.what)
+            && let What::Work { demand: all, behind: all_behind, .. } = &mut last.what
         {
             let alone = demand.alone();
             *all += *demand;
+            *all_behind += *behind;
             last.reads.append(&mut act.reads);
             if alone > most {
                 most = alone;
@@ -213,7 +219,7 @@ impl Act {
 
     /// Only instructions, without a barrier, and nothing arrives later?
     fn mixes(&self) -> bool {
-        matches!(&self.what, What::Work { meets: 0, arrives, .. } if arrives.is_empty())
+        matches!(&self.what, What::Work { meets: 0, arrives, waits: false, .. } if arrives.is_empty())
     }
 }
 
@@ -256,7 +262,7 @@ impl Writer<'_, '_> {
             &Step::Do(id) => {
                 let price = self.prices.op(id);
                 let arrives = if price.arrives { context.module.op(id).results.clone() } else { Vec::new() };
-                let what = What::Work { demand: price.demand, meets: price.meets, arrives };
+                let what = What::Work { demand: price.demand, behind: price.behind, meets: price.meets, arrives, waits: false };
                 if price.demand.alone() > 0.0 || price.meets > 0 {
                     self.push(acts, step, name(id), what);
                 }
@@ -265,29 +271,29 @@ impl Writer<'_, '_> {
                 let tile = context.module.op(id).results[0];
                 let bytes = crate::backend::ptx::plan::extent(context.module, tile).1 as f64 / self.prices.groups;
                 let demand = Demand::of(Unit::Shared, bytes / self.prices.weights.shared);
-                self.push(acts, step, name(id), What::Work { demand, meets: 0, arrives: Vec::new() });
+                self.push(acts, step, name(id), work(demand));
             }
             Step::Strip(strip) => {
-                let mut demand = Demand::default();
+                let (mut demand, mut behind) = (Demand::default(), Demand::default());
                 let mut meets = 0;
                 let mut arrives = false;
                 for &(id, part) in &strip.parts {
                     if part == Part::Piece {
                         let price = self.prices.op(id);
                         demand += price.demand;
+                        behind += price.behind;
                         meets = meets.max(price.meets);
                         arrives |= price.arrives;
                     }
                 }
-                if arrives {
-                    demand.latency += self.prices.weights.load;
-                }
                 let first = strip.ops().next().map_or_else(String::new, name);
-                self.push(acts, step, format!("strip {first}"), What::Work { demand, meets, arrives: Vec::new() });
+                let what = What::Work { demand, behind, meets, arrives: Vec::new(), waits: arrives };
+                self.push(acts, step, format!("strip {first}"), what);
             }
             &Step::Send(id) => {
                 let (price, bytes) = self.prices.send(id);
-                let what = What::Work { demand: price.demand, meets: price.meets, arrives: Vec::new() };
+                let (demand, behind, meets) = (price.demand, price.behind, price.meets);
+                let what = What::Work { demand, behind, meets, arrives: Vec::new(), waits: false };
                 self.push(acts, step, name(id), what);
                 acts.push(Act::new(What::Send { bytes }, name(id)));
             }
@@ -309,26 +315,26 @@ impl Writer<'_, '_> {
                 let list = self.body(plan.body);
                 self.round(plan.op, list, None, None, acts);
             }
-            Step::If { arms, .. } => {
-                // What is rare stands in the longer arm, if neither loads what others wait for.
-                let weight = |&&arm: &&BodyId| (!self.takes(arm), self.length(arm));
-                if let Some(&arm) = arms.iter().min_by_key(weight) {
+            &Step::If { op, ref arms, .. } => {
+                // What loops and multiplies is what counts; and of work what is rare stands in the longer arm.
+                let regions = &context.module.op(op).regions;
+                let weight = |&arm: &usize| regions.get(arm).map(|&region| self.weight(region));
+                if let Some(&arm) = (0..arms.len()).min_by_key(weight).and_then(|arm| arms.get(arm)) {
                     self.steps(arm, acts);
                 }
             }
         }
     }
 
-    fn length(&self, body: BodyId) -> usize {
-        let steps = self.schedule.steps(body);
-        steps.iter().map(|step| 1 + step.bodies().iter().map(|&inner| self.length(inner)).sum::<usize>()).sum()
-    }
-
-    /// Are stages filled or taken in there?
-    fn takes(&self, body: BodyId) -> bool {
-        self.schedule.steps(body).iter().any(|step| {
-            matches!(step, Step::Fill(_) | Step::Take(_)) || step.bodies().iter().any(|&inner| self.takes(inner))
-        })
+    /// Of a branch: whether it does without loops and products, and its ops.
+    fn weight(&self, region: BlockId) -> (bool, usize) {
+        let module = self.prices.context.module;
+        let (mut plain, mut count) = (true, 0);
+        module.walk(region, &mut |id| {
+            plain &= !matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop);
+            count += 1;
+        });
+        (plain, count)
     }
 
     fn multiply(&mut self, step: &Step, plan: &Multiply, acts: &mut Vec<Act>) {
@@ -351,11 +357,11 @@ impl Writer<'_, '_> {
         }
         let name = format!("multiply {}", last.index());
         if before.alone() > 0.0 || meets > 0 {
-            self.push(acts, step, name.clone(), What::Work { demand: before, meets, arrives: Vec::new() });
+            self.push(acts, step, name.clone(), What::Work { demand: before, behind: Demand::default(), meets, arrives: Vec::new(), waits: false });
         }
         let asynchronous = context.inference.runs_alone(last);
         if !asynchronous {
-            self.push(acts, step, name, What::Work { demand: runs, meets: 0, arrives: Vec::new() });
+            self.push(acts, step, name, work(runs));
             if !plan.gives.is_empty() {
                 acts.push(Act::new(What::Give(plan.gives.clone()), "give".to_owned()));
             }
@@ -364,7 +370,7 @@ impl Writer<'_, '_> {
         let waits = !context.run_on(&plan.ops);
         self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.gives.clone() });
         if after.alone() > 0.0 {
-            let what = What::Work { demand: after, meets: 0, arrives: Vec::new() };
+            let what = work(after);
             acts.push(Act::new(what, format!("sums of {}", last.index())));
         }
     }
@@ -373,9 +379,9 @@ impl Writer<'_, '_> {
         if !plan.hoisted.is_empty() {
             // Bounds and what comes in another layout.
             let demand = Demand::time(self.prices.weights.step);
-            self.push(acts, step, "hoist".to_owned(), What::Work { demand, meets: 0, arrives: Vec::new() });
+            self.push(acts, step, "hoist".to_owned(), work(demand));
         } else {
-            self.push(acts, step, "for".to_owned(), What::Work { demand: Demand::time(0.0), meets: 0, arrives: Vec::new() });
+            self.push(acts, step, "for".to_owned(), work(Demand::time(0.0)));
         }
         let list = self.body(plan.body);
         if plan.ahead.as_ref().is_some_and(|ahead| ahead.asynchronous) {

@@ -137,6 +137,8 @@ pub struct Walker {
     /// Parts of the act that are done.
     parts: f64,
     begun: bool,
+    /// When what goes on behind it ends.
+    behind: Option<f64>,
     late: Vec<(Value, f64)>,
     sent: f64,
     /// When it came to the act.
@@ -184,6 +186,7 @@ impl Walker {
             arrived: false,
             parts: 0.0,
             begun: false,
+            behind: None,
             late: Vec::new(),
             sent: 0.0,
             came: 0.0,
@@ -207,6 +210,7 @@ impl Walker {
         let Some(went) = self.act(world, act, place) else { return Progress::Waits };
         if went {
             self.begun = false;
+            self.behind = None;
             if !matches!(act.what, What::Round(_)) {
                 self.next();
             }
@@ -252,8 +256,11 @@ impl Walker {
         let programs = world.programs;
         let weights = programs.weights;
         match &act.what {
-            What::Work { demand, meets, arrives } => {
-                return self.work(world, (demand, *meets, arrives), place);
+            What::Work { demand, behind, meets, arrives, waits } => {
+                if self.behind.is_none() {
+                    self.behind = Some(world.units.serve_all(behind, self.time, (self.number, place)));
+                }
+                return self.work(world, (demand, *meets), (arrives, *waits), place);
             }
             What::Product { runs, least, waits, gives } => {
                 if self.parts == 0.0 {
@@ -314,8 +321,8 @@ impl Walker {
                 let start = self.sent.max(self.time);
                 let who = (self.number, place);
                 let (_, near) = world.units.serve(Unit::L2, start, bytes / weights.l2, who);
-                let (_, far) = world.units.serve(Unit::Memory, start, bytes / weights.memory, who);
-                self.sent = near.max(far);
+                world.units.serve(Unit::Memory, start, bytes / weights.memory, who);
+                self.sent = near;
             }
             &What::Round(round) => self.enter(world, round, place),
         }
@@ -325,7 +332,8 @@ impl Walker {
     fn work(
         &mut self,
         world: &mut World<'_>,
-        (demand, meets, arrives): (&Demand, u32, &[Value]),
+        (demand, meets): (&Demand, u32),
+        (arrives, waits): (&[Value], bool),
         place: (usize, usize),
     ) -> Option<bool> {
         let parts = (demand.alone() / PART).ceil().clamp(1.0, MOST_PARTS);
@@ -353,7 +361,10 @@ impl Walker {
             self.meets -= 1;
         }
         self.parts = 0.0;
-        let arrival = self.time + world.programs.weights.load;
+        let arrival = self.behind.unwrap_or(0.0).max(self.time) + world.programs.weights.load;
+        if waits {
+            self.wait_until(world, arrival, place);
+        }
         self.late.extend(arrives.iter().map(|&value| (value, arrival)));
         Some(true)
     }
@@ -484,7 +495,7 @@ impl Walker {
                 self.frames.pop();
                 if self.frames.is_empty() {
                     let last = self.sent.max(self.time);
-                    self.wait_until(world, last, (place.0, 0));
+                    self.wait_until(world, last, (place.0, usize::MAX));
                     self.done = true;
                     return Progress::Ended;
                 }

@@ -49,7 +49,7 @@ pub struct Weights {
     pub gather: f64,
     /// How much of the issue slots products on their own take, for the registers that they read and write.
     pub registers: f64,
-    /// How much longer instructions take for each other warpgroup of the block: they go in step, and want the same at the same time.
+    /// How much longer instructions take when a block has twice as many warpgroups: they go in step, and want the same at the same time.
     pub crowd: f64,
     /// What a producer does for a stage, beside its boxes; and in a pair, where blocks far away give stages back.
     pub fill: f64,
@@ -117,7 +117,7 @@ const SM_90A: Weights = Weights {
     gap: 12.0,               // fitted
     gather: 160.0,           // fitted
     registers: 0.2,          // fitted
-    crowd: 0.17,             // fitted
+    crowd: 0.23,             // fitted
     fill: 40.0,              // estimate
     paired_fill: 255.0,      // fitted
     each_box: 12.0,          // estimate
