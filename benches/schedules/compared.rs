@@ -16,6 +16,10 @@ mod narrow;
 mod numbers;
 #[path = "../compare/ours/order.rs"]
 mod order;
+#[path = "rank.rs"]
+pub mod rank;
+#[path = "recorded.rs"]
+pub mod recorded;
 #[path = "../compare/ours/rows.rs"]
 pub mod rows;
 #[path = "../compare/ours/tuning.rs"]

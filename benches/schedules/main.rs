@@ -6,11 +6,12 @@
 
 mod compared;
 mod measured;
-mod rank;
-mod recorded;
 
 use anyhow::{Result, bail};
-use compared::ALL;
+use compared::configuration::Place;
+use compared::rank::Total;
+use compared::{ALL, RECORDS, recorded, rows};
+use cutlet::tune::Records;
 use cutlet::{Backend, Device};
 
 const HELP: &str = "
@@ -54,7 +55,41 @@ fn main() -> Result<()> {
         Ok(device) if !records && device.backend() == Backend::Ptx => measured::all(&rows, device, &wish),
         _ => {
             measured::models(&rows)?;
-            recorded::all(&wish)
+            records_of(&wish)
         }
     }
+}
+
+/// The model beside all records of rows that are meant.
+fn records_of(wish: &Wish) -> Result<()> {
+    let records = Records::parse("h200.tune", RECORDS)?;
+    let mut total = Total::default();
+    let mut choices: Vec<f64> = Vec::new();
+    for record in records.all().iter().filter(|record| wish.takes(&record.key.name)) {
+        let name = &*record.key.name;
+        let row = rows::open(name, Place { device: Device::cpu(), sets: 1 })?;
+        let all = recorded::configurations(record, &*row)?;
+        let (rho, regret) = recorded::agreement(&all);
+        total.add(rho, regret);
+        let rho = rho.map_or("-".to_owned(), |rho| format!("{rho:.2}"));
+        let (count, regret) = (all.len(), 100.0 * regret);
+        println!("{name}: {count} recorded configurations, rank correlation {rho}, the model's best is {regret:.1} % slower than the best");
+        if wish.verbose {
+            all.iter().for_each(|both| println!("  {:9.1} us, model {:9.1}  {}", both.time, both.model, both.label));
+        }
+        for (index, label) in row.labels().iter().enumerate() {
+            for other in recorded::warps(record, &*row, (index, label))? {
+                let [model, time] = [other.model, other.recorded].map(|ratio| 100.0 * (ratio - 1.0));
+                let chosen = if other.chosen { ", chosen" } else { "" };
+                if wish.verbose || other.chosen {
+                    println!("  {label}: {}: model {model:+.1} %, recorded {time:+.1} %{chosen}", other.what);
+                }
+                choices.extend(other.chosen.then(|| other.recorded.ln()));
+            }
+        }
+    }
+    println!("records: {total}");
+    let mean = (choices.iter().sum::<f64>() / choices.len().max(1) as f64).exp();
+    println!("{} configurations get other warps than usual, in {mean:.3} times the recorded time", choices.len());
+    Ok(())
 }

@@ -9,8 +9,8 @@ use cutlet::{Backend, Bench, Device, Format, Hints, Target};
 
 use super::Wish;
 use super::compared::configuration::{Place, Row, Step};
+use super::compared::rank::{Total, median, spearman};
 use super::compared::rows;
-use super::rank::{Total, median, spearman};
 
 /// Rounds in which each plan has its turn, and its runs in one.
 const ROUNDS: usize = 5;

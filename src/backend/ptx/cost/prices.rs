@@ -195,8 +195,12 @@ impl Prices<'_, '_> {
             return Price { demand, behind, arrives: !writes, ..Price::default() };
         }
         let bytes = bytes as f64 / self.groups;
-        let view = op.operand_group("view").first().copied();
-        let listed = self.context.is_listed(id) || view.is_none() && !inference.pointer_runs.contains_key(&id);
+        let by_view = matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView);
+        let view = if by_view { op.operand_group("view").first().copied() } else { None };
+        let listed = match by_view {
+            true => self.context.is_listed(id),
+            false => !inference.pointer_runs.contains_key(&id),
+        };
         let (moved, wide) = match listed {
             true => (count as f64 / self.groups * SECTOR_BYTES, bytes / count as f64 * self.groups),
             false => (bytes, self.width(id, view)),

@@ -31,7 +31,7 @@ pub struct Act {
 
 pub enum What {
     /// Instructions, what goes on behind them, then so many barriers; and these values arrive later, or are waited for here.
-    Work { demand: Demand, behind: Demand, meets: u32, arrives: Vec<Value>, waits: bool },
+    Work { demand: Demand, behind: Demand, stores: bool, meets: u32, arrives: Vec<Value>, waits: bool },
     /// A product that runs on its own, if it is not waited for.
     Product { runs: Demand, least: f64, waits: bool, gives: Vec<u32> },
     Fill(u32),
@@ -42,8 +42,8 @@ pub enum What {
     Give(Vec<u32>),
     Turn(Turn),
     Pass(Turn),
-    /// So many bytes leave shared memory on their own.
-    Send { bytes: f64 },
+    /// Bytes leave shared memory on their own.
+    Send { near: Demand, far: Demand },
     Round(usize),
 }
 
@@ -176,7 +176,7 @@ struct Writer<'a, 'm> {
 
 /// Instructions, and nothing else.
 fn work(demand: Demand) -> What {
-    What::Work { demand, behind: Demand::default(), meets: 0, arrives: Vec::new(), waits: false }
+    What::Work { demand, behind: Demand::default(), stores: false, meets: 0, arrives: Vec::new(), waits: false }
 }
 
 /// Work that stands side by side is mixed by the assembler, so that its units are busy at the same time; but who folds a tile has to have
@@ -187,12 +187,11 @@ fn mixed(acts: Vec<Act>) -> Vec<Act> {
     let mut open = false;
     for mut act in acts {
         let mixes = act.mixes();
-        if let (true, Some(last), What::Work { demand, behind, .. }) = (open && mixes, out.last_mut(), &act.what)
-            && let What::Work { demand: all, behind: all_behind, .. } = &mut last.what
+        if let (true, Some(last), What::Work { demand, .. }) = (open && mixes, out.last_mut(), &act.what)
+            && let What::Work { demand: all, .. } = &mut last.what
         {
             let alone = demand.alone();
             *all += *demand;
-            *all_behind += *behind;
             last.reads.append(&mut act.reads);
             if alone > most {
                 most = alone;
@@ -213,13 +212,13 @@ fn mixed(acts: Vec<Act>) -> Vec<Act> {
 }
 
 impl Act {
-    fn new(what: What, label: String) -> Act {
+    pub fn new(what: What, label: String) -> Act {
         Act { what, label, reads: Vec::new(), folds: false, count: 1 }
     }
 
     /// Only instructions, without a barrier, and nothing arrives later?
     fn mixes(&self) -> bool {
-        matches!(&self.what, What::Work { meets: 0, arrives, waits: false, .. } if arrives.is_empty())
+        matches!(&self.what, What::Work { meets: 0, arrives, waits: false, behind, .. } if arrives.is_empty() && behind.alone() == 0.0)
     }
 }
 
@@ -262,7 +261,14 @@ impl Writer<'_, '_> {
             &Step::Do(id) => {
                 let price = self.prices.op(id);
                 let arrives = if price.arrives { context.module.op(id).results.clone() } else { Vec::new() };
-                let what = What::Work { demand: price.demand, behind: price.behind, meets: price.meets, arrives, waits: false };
+                let what = What::Work {
+                    demand: price.demand,
+                    behind: price.behind,
+                    stores: !price.arrives,
+                    meets: price.meets,
+                    arrives,
+                    waits: false,
+                };
                 if price.demand.alone() > 0.0 || price.meets > 0 {
                     self.push(acts, step, name(id), what);
                 }
@@ -287,15 +293,18 @@ impl Writer<'_, '_> {
                     }
                 }
                 let first = strip.ops().next().map_or_else(String::new, name);
-                let what = What::Work { demand, behind, meets, arrives: Vec::new(), waits: arrives };
+                let what = What::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
                 self.push(acts, step, format!("strip {first}"), what);
             }
             &Step::Send(id) => {
                 let (price, bytes) = self.prices.send(id);
                 let (demand, behind, meets) = (price.demand, price.behind, price.meets);
-                let what = What::Work { demand, behind, meets, arrives: Vec::new(), waits: false };
+                let what = What::Work { demand, behind, stores: true, meets, arrives: Vec::new(), waits: false };
                 self.push(acts, step, name(id), what);
-                acts.push(Act::new(What::Send { bytes }, name(id)));
+                let weights = self.prices.weights;
+                let near = Demand::of(Unit::L2, bytes / weights.l2);
+                let far = Demand::of(Unit::Memory, bytes / weights.memory);
+                acts.push(Act::new(What::Send { near, far }, name(id)));
             }
             Step::Multiply(plan) => self.multiply(step, plan, acts),
             &Step::Fill(channel) => self.push(acts, step, format!("fill {channel}"), What::Fill(channel)),
@@ -357,7 +366,7 @@ impl Writer<'_, '_> {
         }
         let name = format!("multiply {}", last.index());
         if before.alone() > 0.0 || meets > 0 {
-            self.push(acts, step, name.clone(), What::Work { demand: before, behind: Demand::default(), meets, arrives: Vec::new(), waits: false });
+            self.push(acts, step, name.clone(), What::Work { demand: before, behind: Demand::default(), stores: false, meets, arrives: Vec::new(), waits: false });
         }
         let asynchronous = context.inference.runs_alone(last);
         if !asynchronous {

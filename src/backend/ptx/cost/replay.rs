@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::demand::{UNITS, Unit};
 use super::machine::{Shared, Units, Use};
 use super::program::Programs;
-use super::walk::{Lap, Products, Progress, Span, Walker, World};
+use super::walk::{Lap, Progress, QUEUES, Queue, Span, Walker, World};
 
 /// Steps after which a replay gives up.
 const MOST_STEPS: usize = 4_000_000;
@@ -38,30 +38,30 @@ impl Replay {
             programs,
             units: Units::new(seen),
             blocks: (0..blocks).map(|_| Shared::new(programs)).collect(),
-            products: walkers.iter().map(|_| Products::default()).collect(),
+            queues: (0..QUEUES * walkers.len()).map(|_| Queue::default()).collect(),
             spans: seen.then(Vec::new),
             laps: Vec::new(),
         };
         for _ in 0..MOST_STEPS {
             let ready = walkers.iter().filter(|walker| !walker.done && !walker.blocked);
             let next = ready.min_by(|a, b| a.time.total_cmp(&b.time)).map(|walker| (walker.time, walker.number));
-            let running = world.products.iter().enumerate().filter_map(|(number, list)| Some((list.next()?, number)));
-            let product = running.min_by(|a, b| a.0.total_cmp(&b.0));
-            let (number, is_product) = match (next, product) {
+            let running = world.queues.iter().enumerate().filter_map(|(number, list)| Some((list.next()?, number)));
+            let queue = running.min_by(|a, b| a.0.total_cmp(&b.0));
+            let (number, is_queue) = match (next, queue) {
                 (Some((time, _)), Some((earlier, number))) if earlier <= time => (number, true),
                 (None, Some((_, number))) => (number, true),
                 (Some((_, number)), _) => (number, false),
                 (None, None) => break,
             };
-            let changed = if is_product {
-                world.products[number].part(&mut world.units, number, programs.weights)
+            let changed = if is_queue {
+                world.queues[number].part(&mut world.units, number / QUEUES, programs.weights)
             } else {
                 let waits = matches!(walkers[number].step(&mut world), Progress::Waits);
                 walkers[number].blocked = waits;
                 !waits
             };
             if changed {
-                let block = walkers[number].block;
+                let block = walkers[if is_queue { number / QUEUES } else { number }].block;
                 walkers.iter_mut().filter(|other| other.block == block).for_each(|other| other.blocked = false);
             }
         }

@@ -46,6 +46,9 @@ pub fn trips(module: &Module, body: BlockId, launched: Launched<'_>) -> HashMap<
 pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: Launched<'_>) -> Option<f64> {
     let mut known = Known::new(module, body, launched, None);
     let op = module.op(store);
+    if op.code != Opcode::StoreView {
+        return None;
+    }
     let view = *op.operand_group("view").first()?;
     let extents = known.extents(view)?;
     let tile = module.shape(crate::backend::ptx::infer::stored(op));

@@ -13,6 +13,12 @@ use crate::ir::Value;
 const PART: f64 = 64.0;
 const MOST_PARTS: f64 = 16.0;
 
+/// Queues of a walker.
+pub const QUEUES: usize = 3;
+const PRODUCTS: usize = 0;
+const NEAR: usize = 1;
+const FAR: usize = 2;
+
 /// What somebody did, or what it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
@@ -39,9 +45,10 @@ struct Flight {
     gives: Vec<(usize, usize)>,
 }
 
-/// The products of a walker: tensor cores take them in order, a part at a time, so that those of several walkers go on together.
+/// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a part at a time, so that what several
+/// walkers have begun goes on together.
 #[derive(Default)]
-pub struct Products<'a> {
+pub struct Queue<'a> {
     waiting: VecDeque<Running<'a>>,
     /// When those that are over gave their results.
     done: Vec<f64>,
@@ -60,7 +67,7 @@ struct Running<'a> {
     act: (usize, usize),
 }
 
-impl<'a> Products<'a> {
+impl<'a> Queue<'a> {
     /// When the next part may begin.
     pub fn next(&self) -> Option<f64> {
         self.waiting.front().map(|running| running.time)
@@ -140,7 +147,8 @@ pub struct Walker {
     /// When what goes on behind it ends.
     behind: Option<f64>,
     late: Vec<(Value, f64)>,
-    sent: f64,
+    /// Stores that the copy engine has been told of.
+    sent: usize,
     /// When it came to the act.
     came: f64,
 }
@@ -150,8 +158,8 @@ pub struct World<'a> {
     pub programs: &'a Programs,
     pub units: Units,
     pub blocks: Vec<Shared>,
-    /// By walker.
-    pub products: Vec<Products<'a>>,
+    /// By walker, [`QUEUES`] each: products, bytes to the second-level cache, bytes to memory.
+    pub queues: Vec<Queue<'a>>,
     /// What was done when, if it is wanted.
     pub spans: Option<Vec<Span>>,
     pub laps: Vec<Lap>,
@@ -188,7 +196,7 @@ impl Walker {
             begun: false,
             behind: None,
             late: Vec::new(),
-            sent: 0.0,
+            sent: 0,
             came: 0.0,
         }
     }
@@ -196,10 +204,7 @@ impl Walker {
     /// Goes on a little.
     pub fn step<'a>(&mut self, world: &mut World<'a>) -> Progress {
         let programs: &'a Programs = world.programs;
-        let Some(frame) = self.frames.last() else {
-            self.done = true;
-            return Progress::Ended;
-        };
+        let Some(frame) = self.frames.last() else { return self.end(world) };
         let place = (frame.list, frame.next);
         let Some(act) = programs.lists[frame.list].get(frame.next) else { return self.end_of_list(world) };
         if !self.begun {
@@ -256,8 +261,11 @@ impl Walker {
         let programs = world.programs;
         let weights = programs.weights;
         match &act.what {
-            What::Work { demand, behind, meets, arrives, waits } => {
-                if self.behind.is_none() {
+            What::Work { demand, behind, stores, meets, arrives, waits } => {
+                if self.behind.is_none() && *stores {
+                    world.queues[QUEUES * self.number + FAR].issue((behind, 0.0), self.time, place, 0.0);
+                    self.behind = Some(self.time);
+                } else if self.behind.is_none() {
                     self.behind = Some(world.units.serve_all(behind, self.time, (self.number, place)));
                 }
                 return self.work(world, (demand, *meets), (arrives, *waits), place);
@@ -316,13 +324,15 @@ impl Walker {
                 }
             }
             &What::Pass(turn) => world.blocks[self.block].pass(turn, self.iteration, self.time),
-            &What::Send { bytes } => {
+            What::Send { near, far } => {
                 // The threads write to shared memory again when what stood there has been read.
-                let start = self.sent.max(self.time);
-                let who = (self.number, place);
-                let (_, near) = world.units.serve(Unit::L2, start, bytes / weights.l2, who);
-                world.units.serve(Unit::Memory, start, bytes / weights.memory, who);
-                self.sent = near;
+                if self.sent > 0 {
+                    let read = *world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1)?;
+                    self.wait_until(world, read, place);
+                }
+                self.sent += 1;
+                world.queues[QUEUES * self.number + NEAR].issue((near, 0.0), self.time, place, 0.0);
+                world.queues[QUEUES * self.number + FAR].issue((far, 0.0), self.time, place, 0.0);
             }
             &What::Round(round) => self.enter(world, round, place),
         }
@@ -381,7 +391,8 @@ impl Walker {
         self.time += weights.step;
         self.note(world, place, start, false);
         let alone = world.programs.agents[self.agent].teams == 1;
-        world.products[self.number].issue((runs, least), self.time, place, if alone { weights.gap } else { 0.0 });
+        let gap = if alone { weights.gap } else { 0.0 };
+        world.queues[QUEUES * self.number + PRODUCTS].issue((runs, least), self.time, place, gap);
         let gives = gives.iter().map(|&channel| self.stage_of(world, channel)).collect();
         self.flights.push_back(Flight { number: self.issued, gives });
         self.issued += 1;
@@ -390,7 +401,7 @@ impl Walker {
     /// Waits for the products that were issued first. None: they still run.
     fn land(&mut self, world: &mut World<'_>, count: usize, place: (usize, usize)) -> Option<()> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.flights.get(last)) else { return Some(()) };
-        let done = *world.products[self.number].done.get(last.number)?;
+        let done = *world.queues[QUEUES * self.number + PRODUCTS].done.get(last.number)?;
         self.wait_until(world, done, place);
         for flight in self.flights.drain(..count).collect::<Vec<_>>() {
             for stage in flight.gives {
@@ -487,18 +498,24 @@ impl Walker {
         }
     }
 
+    /// A block is over when its stores have been read.
+    fn end(&mut self, world: &mut World<'_>) -> Progress {
+        if self.sent > 0 {
+            let Some(&read) = world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1) else {
+                return Progress::Waits;
+            };
+            self.wait_until(world, read, (world.programs.agents[self.agent].list, usize::MAX));
+        }
+        self.done = true;
+        Progress::Ended
+    }
+
     fn end_of_list(&mut self, world: &mut World<'_>) -> Progress {
         let Some(frame) = self.frames.last_mut() else { return Progress::Ended };
         let place = (frame.list, frame.next);
         match &mut frame.round {
             None => {
                 self.frames.pop();
-                if self.frames.is_empty() {
-                    let last = self.sent.max(self.time);
-                    self.wait_until(world, last, (place.0, usize::MAX));
-                    self.done = true;
-                    return Progress::Ended;
-                }
             }
             Some((round, iteration)) => {
                 let teams = match world.programs.rounds[*round].deal {

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::{WARP, products_behind};
-use crate::ir::{BlockId, Type};
+use crate::ir::{BlockId, Elem, Type};
 
 /// Registers of a producer thread once it has given up the others.
 pub const PRODUCER_REGISTERS: u32 = 24;
@@ -42,7 +42,8 @@ impl Context<'_> {
         let mut largest = 0;
         self.module.walk(body, &mut |id| {
             for &value in &self.module.op(id).results {
-                if matches!(self.module.ty(value), Type::Tile { .. }) && self.inference.source(value) == Source::Concrete {
+                let counts = matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. });
+                if counts && self.inference.source(value) == Source::Concrete {
                     largest = largest.max(self.inference.words_of(value));
                 }
             }

@@ -1,6 +1,7 @@
 //! Products of which pairs of tile blocks share operands.
 
 use super::*;
+use crate::backend::ptx::Choice;
 
 pub const PAIRS: CompileOptions = CompileOptions {
     num_warps: None,
