@@ -12,6 +12,8 @@ pub mod ptx;
 pub mod simulate;
 pub mod tileir;
 
+use std::fmt;
+
 /// The bits of one entry parameter: an address, or a number in the low bits.
 pub type ParamWord = u64;
 
@@ -24,7 +26,7 @@ pub type ParamWord = u64;
 /// let hints = Hints::new().num_warps(8).occupancy(2);
 /// assert_eq!((hints.num_warps, hints.stages), (Some(8), None));
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Hints {
     /// Warps of one tile block (1 to 32, a power of two).
@@ -68,6 +70,37 @@ pub struct Hints {
     /// Has `tileiras` make code that checks its accesses under `compute-sanitizer` (`--sanitize=memcheck`). Code of the
     /// ptx back end needs no such wish: `compute-sanitizer` adds the checks itself.
     pub memcheck: bool,
+    /// For measurements of plans that hints leave open.
+    #[doc(hidden)]
+    pub plan: PlanWish,
+}
+
+/// Which plan the ptx back end takes where hints leave several open.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PlanWish {
+    /// The cost model chooses nothing.
+    pub fixed: bool,
+    /// Iterations are not dealt to teams.
+    pub no_teams: bool,
+    /// No load is streamed.
+    pub no_streams: bool,
+}
+
+/// The text is a part of what records of tuning and files of the cache are found by: a wish for a plan stands in it where there is one.
+impl fmt::Debug for Hints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Hints");
+        text.field("num_warps", &self.num_warps).field("stages", &self.stages).field("num_ctas", &self.num_ctas);
+        text.field("occupancy", &self.occupancy).field("code_limit", &self.code_limit);
+        text.field("loop_limit", &self.loop_limit).field("opt_level", &self.opt_level);
+        text.field("line_info", &self.line_info).field("device_debug", &self.device_debug);
+        text.field("memcheck", &self.memcheck);
+        if self.plan != PlanWish::default() {
+            text.field("plan", &self.plan);
+        }
+        text.finish()
+    }
 }
 
 impl Hints {
@@ -84,6 +117,7 @@ impl Hints {
             line_info: None,
             device_debug: false,
             memcheck: false,
+            plan: PlanWish { fixed: false, no_teams: false, no_streams: false },
         }
     }
 
@@ -98,6 +132,14 @@ impl Hints {
     #[must_use]
     pub const fn stages(mut self, stages: u32) -> Hints {
         self.stages = Some(stages);
+        self
+    }
+
+    /// With this plan, for measurements.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn plan(mut self, plan: PlanWish) -> Hints {
+        self.plan = plan;
         self
     }
 

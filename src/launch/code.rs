@@ -3,7 +3,7 @@
 use super::choices::Launch;
 use super::compile::{Form, optimise, optimise_watched};
 use super::hints::check_hints;
-use super::ptx::{generate, schedule};
+use super::ptx::{generate, picture, schedule};
 use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
@@ -155,7 +155,74 @@ where
     Launch::new(1).code_schedule(kernel, args, target)
 }
 
+/// [`code_schedule`] as a picture, the text of an SVG file: a lane for each group of warps and for each unit of a multiprocessor,
+/// with what is done when, in cycles, by a simple model of what steps cost. One steady iteration of the innermost loop with
+/// products is drawn, or the whole tile block where there is none; waits are hatched. Nothing is measured. Arguments as for
+/// [`code_ir`].
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+///     y.store([ct::bid(0)], x.load([ct::bid(0)], [1024]) * 2.0);
+/// }
+///
+/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+/// let picture = ct::code_picture(double, (x, x.mutable()), ct::Target::SM_90A)?;
+/// assert!(picture.starts_with("<svg") && picture.contains("store_view"));
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`code_ptx`].
+///
+/// # Panics
+/// As [`code_ptx`].
+#[track_caller]
+pub fn code_picture<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    Launch::new(1).code_picture(kernel, args, target)
+}
+
 impl Launch<'_> {
+    /// [`code_picture`] with the hints of this launch. Its grid does not matter.
+    ///
+    /// # Errors
+    /// As [`code_ptx`].
+    ///
+    /// # Panics
+    /// As [`code_ptx`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let hints = ct::Hints::new().num_warps(8).occupancy(2);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// let picture = ct::Launch::new(1).hints(hints).code_picture(double, (x.mutable(),), ct::Target::SM_80)?;
+    /// assert!(picture.contains("block 1, all")); // two share a multiprocessor
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn code_picture<K, A, P>(&self, kernel: K, args: A, target: Target) -> Result<String>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        self.picture_of(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
+    }
+
+    #[track_caller]
+    fn picture_of(&self, call: &Call<'_>, target: Target) -> Result<String> {
+        check_hints(self.hints)?;
+        let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
+        picture(&call.name(), &traced_as(call, form)?.0, target, self.hints, true)
+    }
+
     /// [`code_schedule`] with the hints of this launch. Its grid does not matter.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 
-/// The files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.schedule`, `NAME.ptx`, `NAME.cubin`, `NAME.log`.
+/// The files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.schedule`, `NAME.svg`, `NAME.ptx`, `NAME.cubin`, `NAME.log`.
 ///
 /// NAME is the kernel's name and eight digits of a hash of its module, so that specialisations of one
 /// kernel do not overwrite each other.

@@ -7,11 +7,11 @@ use super::dump::Dump;
 use super::executable::{GpuCode, Mapped, Other};
 use super::failure;
 use super::hints::{assembly, wants_lines};
-use super::remarks::{Remarks, Stages};
+use super::remarks::{Remarks, Stages, wanted};
 use super::source::Source;
 use super::tensor_map::TensorMaps;
 use crate::backend::ptx::{self, Assertion, CompileOptions, ParamKind};
-use crate::backend::{Assembly, Hints};
+use crate::backend::{Assembly, Hints, PlanWish};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
 use crate::ir::{Global, Module};
@@ -35,10 +35,109 @@ pub(super) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool)
     Ok(ptx::compile(module, target, &options)?.schedule)
 }
 
+/// The schedule that PTX is generated from as a picture, replayed in time by the cost model.
+pub(super) fn picture(name: &str, module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
+    let title = format!("{name}, {target}");
+    let draw = &mut |subject: &ptx::Subject<'_, '_>| subject.picture(ptx::weights(target), &title);
+    ptx::with_plan(module, target, &options(hints, tma), ptx::Launched::default(), draw)?.ok_or_else(stuck)
+}
+
+fn stuck() -> crate::Error {
+    crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned())
+}
+
+/// A plan of a kernel, what a launch of it would take by the cost model, and hints with which the plan is taken.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How it differs from the usual one, for people.
+    pub what: String,
+    /// With them nothing is left open.
+    pub hints: Hints,
+    /// Microseconds of the launch, by the cost model; cycles of a tile block and multiprocessor where the grid is not known.
+    pub model: f64,
+    /// The plan that is taken for the hints as they were given.
+    pub chosen: bool,
+    /// The schedule, as text.
+    pub schedule: String,
+}
+
+/// What a launch over a grid with these parameters would take with these hints; the schedule.
+fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::Launched<'_>) -> Result<(f64, String)> {
+    let weights = ptx::weights(target);
+    let look = &mut |subject: &ptx::Subject<'_, '_>| {
+        subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
+    };
+    let (cost, text) = ptx::with_plan(module, target, &options(hints, true), launched, look)?.ok_or_else(stuck)?;
+    Ok((cost.launch.map_or(cost.each(), |cycles| cycles / weights.clock / 1e3), text))
+}
+
+/// The plan that is taken for hints, and with `all` those that they leave open, once each.
+pub(super) fn plans(
+    module: &Module,
+    target: Target,
+    hints: Hints,
+    launched: ptx::Launched<'_>,
+    all: bool,
+) -> Result<Vec<Plan>> {
+    let (model, schedule) = priced(module, target, hints, launched)?;
+    let first = Plan { what: "as chosen".to_owned(), hints, model, chosen: true, schedule };
+    let mut plans: Vec<Plan> = Vec::new();
+    for (what, hints) in if all { open_plans(hints) } else { Vec::new() } {
+        let Ok((model, schedule)) = priced(module, target, hints, launched) else { continue };
+        if plans.iter().all(|plan| plan.schedule != schedule) {
+            let chosen = schedule == first.schedule;
+            plans.push(Plan { what, hints, model, chosen, schedule });
+        }
+    }
+    if !plans.iter().any(|plan| plan.chosen) {
+        plans.insert(0, first);
+    }
+    Ok(plans)
+}
+
+/// Hints that leave nothing open, for the plans that these do; the usual plan first.
+fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
+    let fixed = PlanWish { fixed: true, ..hints.plan };
+    let usual = hints.plan(fixed);
+    let mut open = vec![("usual".to_owned(), usual)];
+    if hints.num_warps.is_none() {
+        open.extend([4, 8, 16].map(|warps| (format!("{warps} warps"), usual.num_warps(warps))));
+    }
+    if hints.num_warps.is_none_or(|warps| warps == 4) {
+        let apart = usual.num_warps(4).plan(PlanWish { no_teams: true, ..fixed });
+        open.push(("4 warps, no teams".to_owned(), apart));
+    }
+    if hints.stages.is_none() {
+        open.extend([2, 3, 4].map(|stages| (format!("{stages} stages"), usual.stages(stages))));
+    }
+    if hints.occupancy.is_none() {
+        open.push(("2 a multiprocessor".to_owned(), usual.occupancy(2)));
+    }
+    open.push(("no streams".to_owned(), usual.plan(PlanWish { no_streams: true, ..fixed })));
+    open
+}
+
 fn options(hints: Hints, tma: bool) -> CompileOptions {
-    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, .. } = hints;
+    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, plan, .. } = hints;
     let lines = wants_lines(hints);
-    CompileOptions { num_warps, occupancy, stages, num_ctas, code_limit, tma, lines, schedule: false }
+    let choice = match plan.fixed {
+        true => ptx::Choice::Nothing,
+        false if wanted() => ptx::Choice::Said,
+        false => ptx::Choice::Likely,
+    };
+    CompileOptions {
+        num_warps,
+        occupancy,
+        stages,
+        num_ctas,
+        code_limit,
+        tma: tma && !plan.no_streams,
+        lines,
+        schedule: false,
+        choice,
+        teams: !plan.no_teams,
+    }
 }
 
 /// So many times as many registers needed as there are is said unasked.
@@ -91,6 +190,7 @@ pub(super) fn compile(
     dump.write("layout", code.layout.as_bytes())?;
     if dump.is_wanted() {
         dump.write("schedule", schedule(module, gpu.target(), used, tma)?.as_bytes())?;
+        dump.write("svg", picture(name, module, gpu.target(), used, tma)?.as_bytes())?;
     }
     dump.write("ptx", code.text.as_bytes())?;
     if !cubin.bytes.is_empty() {

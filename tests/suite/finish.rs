@@ -109,7 +109,7 @@ fn extremes(session: Session) -> Result<()> {
     let a = vec![f16::ZERO; SIDE * SIDE];
     let (a, given) = (session.array(&a, [SIDE, SIDE])?, session.array(&d, [4 * SIDE, SIDE])?);
     let mut out = session.unwritten::<f32, 2>([4 * SIDE, 2])?;
-    session.launch(kernel, 4, (&a, &given, &mut out))?;
+    session.launch(kernel, [4], (&a, &given, &mut out))?;
     session.check("extremes", &out, &|[i, j]| {
         let row = d[i * SIDE..][..SIDE].iter().filter(|x| !x.is_nan()).map(|&x| f64::from(x));
         let value = if j == 0 { row.fold(f64::NEG_INFINITY, f64::max) } else { row.fold(f64::INFINITY, f64::min) };

@@ -158,6 +158,7 @@ fn main() -> ExitCode {
     harness::watch();
     if !sums::wanted() {
         trials.extend(random::trials());
+        trials.extend(compared::trials());
         trials.push(philox::instructions());
         trials.push(Trial::new("reference::formats", || format::self_check().map(|()| Completion::Completed)));
     }

@@ -21,6 +21,15 @@ pub enum Step<'a> {
     Compile(&'a mut Vec<String>),
     /// Only name the kernels, to be compiled ahead.
     Ahead(&'a mut Option<ct::Kernels>),
+    /// Only ask for plans, and what the cost model says of them for a target's GPU.
+    Plans {
+        /// The target.
+        target: Target,
+        /// Not only the plan that is taken, but all that hints leave open.
+        all: bool,
+        /// A list for each kernel: what a plan is, its hints, microseconds by the model, and whether it is the one that is taken.
+        out: &'a mut Vec<Vec<(String, Hints, f64, bool)>>,
+    },
     /// Only generate code.
     Export {
         /// Target of the code.
@@ -67,6 +76,11 @@ impl<'a> Call<'a> {
                 **kernels = kernels.take().map(|kernels| kernels.add_with(&launch, kernel, args));
                 Ok(())
             }
+            Step::Plans { target, all, out } => {
+                let plans = launch.plans(kernel, args, *target, *all)?;
+                out.push(plans.into_iter().map(|plan| (plan.what, plan.hints, plan.model, plan.chosen)).collect());
+                Ok(())
+            }
             Step::Export { target, format, out } => {
                 out.push(launch.export(kernel, args, *target, *format)?);
                 Ok(())
@@ -93,14 +107,30 @@ pub struct Place {
     pub sets: usize,
 }
 
+impl Place {
+    /// Multiprocessors of the device; of an H200, where nothing runs on a GPU.
+    pub fn num_multiprocessors(&self) -> usize {
+        match self.device.backend() {
+            Backend::Cpu => 132,
+            Backend::Ptx | Backend::TileIr => self.device.num_multiprocessors(),
+        }
+    }
+}
+
 /// A kernel at one size, of whatever arrays.
 pub trait Row: Tune + Send + Sync {
     /// Names of the configurations.
     fn labels(&self) -> Vec<String>;
+    /// The hints of a configuration.
+    fn hints(&self, configuration: usize) -> Hints;
     /// Addresses of the arrays of a set, in the order of the arguments.
     fn addresses(&self, set: usize) -> Vec<u64>;
     /// Takes a step with a configuration and a set of arrays.
     fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()>;
+    /// The same with other hints.
+    fn call_with(&self, place: [usize; 2], backend: Backend, hints: Hints, step: Step<'_>) -> ct::Result<()>;
+    /// Gives the arrays of a set contents.
+    fn fill(&self, set: usize) -> ct::Result<()>;
 }
 
 pub(super) type Body<S> = Box<dyn Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync>;
@@ -140,15 +170,33 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Row for Configurations<S> {
         self.list.iter().map(|(label, ..)| label.clone()).collect()
     }
 
+    fn hints(&self, configuration: usize) -> Hints {
+        self.list[configuration].1
+    }
+
     fn addresses(&self, set: usize) -> Vec<u64> {
         (self.addresses)(&self.sets[set].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()> {
-        let (_, hints, body) = &self.list[configuration];
+        self.call_with([configuration, set], backend, self.list[configuration].1, step)
+    }
+
+    fn fill(&self, set: usize) -> ct::Result<()> {
+        self.sets[set].lock().unwrap_or_else(PoisonError::into_inner).fill(&mut 0)
+    }
+
+    fn call_with(
+        &self,
+        [configuration, set]: [usize; 2],
+        backend: Backend,
+        hints: Hints,
+        step: Step<'_>,
+    ) -> ct::Result<()> {
+        let (.., body) = &self.list[configuration];
         let mut arrays = self.sets[set].lock().unwrap_or_else(PoisonError::into_inner);
         let count = if let Step::Launches(count) = step { count } else { 1 };
-        let mut call = Call::new(backend, *hints, step);
+        let mut call = Call::new(backend, hints, step);
         (0..count).try_for_each(|_| body(&mut arrays, &mut call))
     }
 }

@@ -104,7 +104,7 @@ pub fn histogram(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     let mut row = Configurations::new(place, addresses, |d: Device| Ok((d.zeros([n])?, d.zeros([BINS])?)))?;
     for tile in [2048, 4096, 8192, 16384] {
         for each in [2, 4, 8] {
-            let blocks = (each * place.device.num_multiprocessors()).min(n.div_ceil(tile));
+            let blocks = (each * place.num_multiprocessors()).min(n.div_ceil(tile));
             let label = format!("tile {tile}, {each} a multiprocessor");
             row = row.with(label, NO_HINTS, move |(x, bins): &mut Set, call| {
                 call.run(1, kernels::zero, (&mut *bins, Constant(BINS)))?;

@@ -52,7 +52,7 @@ pub fn sum(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     // x, total, parts.
     type Set = [Vector; 3];
     const MOST: usize = 8;
-    let multiprocessors = place.device.num_multiprocessors();
+    let multiprocessors = place.num_multiprocessors();
     let addresses = |[x, total, _]: &Set| vec![x.address(), total.address()];
     let make = |d: Device| Ok([d.zeros([n])?, d.zeros([1])?, d.zeros([MOST * multiprocessors])?]);
     let mut row = Configurations::new(place, addresses, make)?;

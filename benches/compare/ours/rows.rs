@@ -149,7 +149,7 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
     };
     let mut row = Configurations::new(place, addresses, make)?;
     let stages = |n| (format!("{n} stages"), NO_HINTS.stages(n));
-    for blocks in [1, 2, 4].map(|each| (each * place.device.num_multiprocessors()).min(m).min(PARTS)) {
+    for blocks in [1, 2, 4].map(|each| (each * place.num_multiprocessors()).min(m).min(PARTS)) {
         for (label, hints) in warps().chain([1, 3, 4].map(stages)) {
             let label = format!("{blocks} blocks, {label}");
             row = row.with(label, hints, move |(matrices, vectors): &mut Set, call| {
@@ -212,7 +212,7 @@ where
     let lying = if columns { [n, k] } else { [k, n] };
     let make = |d: Device| Ok((d.zeros([m, k])?, d.zeros(lying)?, d.zeros([m, n])?));
     let mut row = Configurations::new(place, addresses, make)?;
-    let multiprocessors = place.device.num_multiprocessors();
+    let multiprocessors = place.num_multiprocessors();
     for (tile, hints) in product_tiles(bytes) {
         let label = product_label(tile, hints);
         let tiles = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
@@ -242,7 +242,7 @@ where
     let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let make = |d: Device| Ok([d.zeros([batch, m, k])?, d.zeros([batch, k, n])?, d.zeros([batch, m, n])?]);
     let mut row = Configurations::new(place, addresses, make)?;
-    let multiprocessors = place.device.num_multiprocessors();
+    let multiprocessors = place.num_multiprocessors();
     for (tile, hints) in product_tiles(bytes) {
         let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1]), batch];
         let label = product_label(tile, hints);
@@ -270,7 +270,7 @@ where
     let make = |d: Device| Ok([d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?]);
     let mut row = Configurations::new(place, addresses, make)?;
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    let (section, multiprocessors) = (section(seq, dim, size_of::<T>(), causal), place.device.num_multiprocessors());
+    let (section, multiprocessors) = (section(seq, dim, size_of::<T>(), causal), place.num_multiprocessors());
     for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]] {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile: [tile[0], tile[1], dim], group: 1, causal };

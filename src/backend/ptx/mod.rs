@@ -1,7 +1,7 @@
 //! The ptx back end: our own code generator, from a Tile IR module to PTX text.
 //!
 //! Stages, each a room of its own:
-//! 1. `plan` — how many warps a tile block has;
+//! 1. `choose` — which of several plans, by what their schedules cost (`cost`); `plan` — how many warps a tile block has;
 //! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder;
@@ -17,8 +17,12 @@ mod assertion;
 mod boxed;
 #[allow(dead_code)]
 mod builder;
+mod choose;
+#[allow(dead_code)]
+mod cost;
 #[allow(dead_code)]
 mod emit;
+mod form;
 mod infer;
 #[allow(dead_code)]
 mod inst;
@@ -42,17 +46,19 @@ pub(crate) mod tests;
 mod whole_product;
 
 pub use assertion::{Assertion, NoteField, note_words};
+pub(crate) use cost::{Launched, Subject, weights};
 pub use emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use infer::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
-pub use options::CompileOptions;
+pub use options::{Choice, CompileOptions};
 
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Entry, Module, OpId};
+use crate::ir::{Entry, Module};
 use crate::pass;
 use crate::target::Target;
+use form::{build_with, in_the_end};
 use remarks::CodeRemarks;
 use tensor_map::TensorMap;
 
@@ -129,6 +135,42 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     })
 }
 
+/// Shows `look` the plan that [`compile`] generates code from, with what is known of a launch, to be costed; no code is made.
+///
+/// # Errors
+/// As [`compile`], of what is found when a kernel is planned.
+pub(crate) fn with_plan<T>(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    launched: Launched<'_>,
+    look: &mut dyn FnMut(&Subject<'_, '_>) -> T,
+) -> Result<T> {
+    let bare = pass::without_meanings(module);
+    let turned = pass::with_reversals(bare.as_ref().unwrap_or(module));
+    let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
+    let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
+    let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
+        let options = &choose::choose(module, entry, target, options).options;
+        build_with(module, entry, target, options, &mut |module, entry, inference| {
+            let lowering = lower::planned(module, entry, inference, options);
+            if !lowering.problems().is_empty() {
+                return Err(lowering.problems().to_vec());
+            }
+            let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks(entry.body));
+            Ok(look(&Subject { context, body: entry.body, schedule, blocks, launched }))
+        })
+    };
+    in_the_end(module, entry, |module, entry| {
+        let plain = CompileOptions { tma: false, ..*options };
+        let planned = match plan(module, entry, options) {
+            Err(_) if options.tma => plan(module, entry, &plain),
+            planned => planned,
+        };
+        planned.map_err(Error::Unsupported)
+    })
+}
+
 /// A schedule, and what it is of.
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) struct Scheduled<'a> {
@@ -154,6 +196,7 @@ pub(crate) fn with_schedule<T>(
     look: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
+        let options = &choose::choose(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::lowered(module, entry, inference, "kernel", options);
             if !lowering.problems().is_empty() {
@@ -172,15 +215,6 @@ pub(crate) fn with_schedule<T>(
         };
         planned.map_err(Error::Unsupported)
     })
-}
-
-/// Gives `then` an optimised module in the form from which code is generated, with its entry.
-fn in_the_end<T>(module: &Module, entry: &Entry, then: impl FnOnce(&Module, &Entry) -> Result<T>) -> Result<T> {
-    let expanded = pass::without_scaled_products(module, false);
-    let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    let in_powers = pass::apart(module, true).map_err(Error::Unsupported)?;
-    let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    then(module, entry)
 }
 
 /// What an optimised module may become before instructions are chosen for it: every rewriting that there is, wherever it
@@ -206,46 +240,19 @@ fn build(
     options: &CompileOptions,
 ) -> std::result::Result<Compiled, Vec<Diagnostic>> {
     let name = symbol(&entry.name);
-    build_with(module, entry, target, options, &mut |module, entry, inference| {
-        lower::lower(module, entry, inference, &name, options)
-    })
-}
-
-/// Gives `then` the module as it is lowered, with its layouts.
-fn build_with<T>(
-    module: &Module,
-    entry: &Entry,
-    target: Target,
-    options: &CompileOptions,
-    then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T,
-) -> T {
-    let warps = plan::num_warps(module, entry.body, options);
-    let inferred = |module: &Module, then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T| {
-        let entry = &module.entries[0];
-        then(module, entry, infer::Inference::run(module, entry, target, warps))
+    let build = |options: &CompileOptions| {
+        build_with(module, entry, target, options, &mut |module, entry, inference| {
+            lower::lower(module, entry, inference, &name, options)
+        })
     };
-    if let Some(module) = reload::reloaded(module, entry.body, warps) {
-        return inferred(&module, then);
+    let choice = choose::choose(module, entry, target, options);
+    let mut built = build(&choice.options);
+    if built.is_err() && choice.options != *options {
+        built = build(options);
     }
-    let inference = infer::Inference::run(module, entry, target, warps);
-    match rotated(module, &inference) {
-        Some(module) => inferred(&module, then),
-        None => then(module, entry, inference),
-    }
-}
-
-/// The module with its loops rotated, if there are loops in which a product that runs on its own waits
-/// for another one.
-fn rotated(module: &Module, inference: &infer::Inference<'_>) -> Option<Module> {
-    let alone = |id: OpId| inference.runs_alone(id);
-    if inference.products.keys().filter(|&&id| alone(id)).count() < 2 {
-        return None;
-    }
-    let mut module = module.clone();
-    let any = pass::rotate(&mut module, &alone);
-    any.then(|| {
-        pass::optimize(&mut module);
-        module
+    built.map(|mut compiled| {
+        compiled.remarks.considered = choice.considered;
+        compiled
     })
 }
 

@@ -20,6 +20,23 @@ pub struct CompileOptions {
     pub lines: bool,
     /// Is the schedule wanted as text, too?
     pub schedule: bool,
+    /// May the cost model choose another plan where the others leave one open, and is everything that it considers to be said?
+    pub choice: Choice,
+    /// May iterations be dealt to teams of warps?
+    pub teams: bool,
+}
+
+/// What is chosen by the cost model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Choice {
+    /// Nothing.
+    Nothing,
+    /// Plans that may be faster.
+    #[default]
+    Likely,
+    /// The same; but others are costed too, to be said.
+    Said,
 }
 
 impl Default for CompileOptions {
@@ -33,6 +50,8 @@ impl Default for CompileOptions {
             tma: true,
             lines: false,
             schedule: false,
+            choice: Choice::Likely,
+            teams: true,
         }
     }
 }

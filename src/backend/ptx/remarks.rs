@@ -86,6 +86,8 @@ pub struct CodeRemarks {
     pub teams: Option<u32>,
     /// Wishes of loops that are not met, or not wholly: where, and what there is instead.
     pub loops: Vec<(Option<Location>, String)>,
+    /// Plans that were considered, a line each: what they cost, and why they were not taken.
+    pub considered: Vec<String>,
     /// Why neither the copy engine nor warps with roles are used although the kernel could have them.
     pub plain: Option<String>,
     /// Changes of layout by shuffles within warps.
@@ -296,6 +298,7 @@ impl fmt::Display for CodeRemarks {
             write!(f, " and {} that only move data", self.producer_warps)?;
         }
         writeln!(f, ", live registers: {}", self.live_registers)?;
+        self.considered.iter().try_for_each(|plan| writeln!(f, "  plan: {plan}"))?;
         self.overfull(1).map_or(Ok(()), |what| writeln!(f, "  {what}"))
     }
 }

@@ -1,6 +1,6 @@
 //! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
 
-mod clusters;
+pub(crate) mod clusters;
 mod meetings;
 mod products;
 pub(crate) mod schedules;

@@ -1,4 +1,4 @@
-//! The PTX of every configuration of the comparison's rows, for sums of it.
+//! The configurations of the comparison's rows: their PTX, for sums of it, and what the cost model says of them.
 
 #[path = "../../../benches/compare/ours/configuration.rs"]
 #[allow(dead_code, reason = "nothing is launched")]
@@ -16,6 +16,12 @@ mod narrow;
 mod numbers;
 #[path = "../../../benches/compare/ours/order.rs"]
 mod order;
+#[path = "../../../benches/schedules/rank.rs"]
+#[allow(dead_code, reason = "the bench prints more")]
+mod rank;
+#[path = "../../../benches/schedules/recorded.rs"]
+#[allow(dead_code, reason = "the bench prints more")]
+mod recorded;
 #[path = "../../../benches/compare/ours/rows.rs"]
 mod rows;
 #[path = "../../../benches/compare/ours/tuning.rs"]
@@ -25,6 +31,7 @@ mod tuning;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use cutlet::tune::Records;
 use cutlet::{Backend, Device, Format};
 
 use self::configuration::{Place, Step};
@@ -32,17 +39,72 @@ use self::rows::open;
 use crate::harness::{Session, Suite};
 use crate::measure::{attention_order, examples};
 use crate::ptxas;
+use crate::runner::{Completion, Trial};
 use crate::sums;
+
+/// The least rank correlation of the cost model with recorded times, on average and of a row: of products and of attention. (Of 8192^3
+/// in 16 bits, records of two element types that take the same time are as unlike each other as 0.74.)
+const LEAST: [f64; 2] = [0.75, 0.3];
+
+/// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain launches of the comparison, which were
+/// measured, it changes no plan.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, test: fn() -> Result<()>| Trial::new(name, move || test().map(|()| Completion::Completed));
+    vec![test("plans::recorded", recorded_order), test("plans::plain", plain_plans)]
+}
+
+fn recorded_order() -> Result<()> {
+    let records = Records::parse("h200.tune", include_str!("../../../benches/compare/h200.tune"))?;
+    let mut all = Vec::new();
+    for record in records.all() {
+        let name = &*record.key.name;
+        if !(name.contains("matmul") || name.contains("attention")) {
+            continue;
+        }
+        let row = open(name, Place { device: Device::cpu(), sets: 1 })?;
+        let configurations = recorded::configurations(record, &*row)?;
+        let (Some(rho), regret) = recorded::agreement(&configurations) else { continue };
+        println!("{name}: rank correlation {rho:.2}, regret {:.1} %", 100.0 * regret);
+        ensure!(rho > LEAST[1], "{name}: rank correlation {rho:.2}");
+        all.push(rho);
+    }
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    println!("{} rows: rank correlation {mean:.2} on average", all.len());
+    ensure!(all.len() > 12 && mean > LEAST[0], "{} rows: rank correlation {mean:.2}", all.len());
+    Ok(())
+}
+
+fn plain_plans() -> Result<()> {
+    let mut count = 0;
+    for (name, plain) in plain_rows().iter().filter_map(|line| line.split_once(": ")) {
+        let row = open(name, Place { device: Device::cpu(), sets: 1 })?;
+        let labels = row.labels();
+        let is_plain =
+            |label: &&String| label.strip_prefix(plain).is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
+        for (index, label) in labels.iter().enumerate().filter(|(_, label)| is_plain(label)) {
+            let plans = recorded::plans(&*row, index, true)?;
+            let chosen = plans.iter().find(|(.., chosen)| *chosen).map_or("none", |(what, ..)| what);
+            ensure!(chosen == "usual", "{name}, {label}: the plan is `{chosen}`");
+            count += 1;
+        }
+    }
+    ensure!(count > 40, "{count} plain launches");
+    Ok(())
+}
+
+/// The lines of the table of rows.
+fn plain_rows() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/compare/rows.txt");
+    let text = std::fs::read_to_string(path).expect("the rows of the comparison");
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+}
 
 /// Adds a test for each row of the comparison, if sums are wanted.
 pub fn register(suite: &mut Suite) {
     if !sums::wanted() {
         return;
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/compare/rows.txt");
-    let text = std::fs::read_to_string(path).expect("the rows of the comparison");
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    for name in lines.filter_map(|line| line.split(':').next()).map(str::to_owned) {
+    for name in plain_rows().iter().filter_map(|line| line.split(':').next()).map(str::to_owned) {
         suite.test(format!("row/{name}"), move |session| row(session, &name));
     }
 }

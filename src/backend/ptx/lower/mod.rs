@@ -3,6 +3,7 @@
 //! [`Lowering`] walks the schedule of the entry (`step`). A tile value is a list of operands, one for each
 //! register slot of its layout (`value`); ops are lowered family by family:
 //!
+//! * `planned` — the schedule, and what it is made into;
 //! * `value` — materialising a value in the layout a user asks for;
 //! * `elementwise` — one scalar instruction sequence a slot;
 //! * `view`, `place`, `listed`, `access`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
@@ -52,6 +53,7 @@ mod partials;
 mod pieces;
 mod pipeline;
 mod place;
+mod planned;
 mod pointer;
 mod print;
 mod private;
@@ -78,13 +80,15 @@ mod within;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+pub use planned::{lowered, planned};
+
 use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
-use super::schedule::{Acts, Context, Schedule, Within};
+use super::schedule::{Context, Schedule, Within};
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
@@ -152,6 +156,8 @@ pub struct Lowering<'m> {
     failure: Option<Operand>,
     assertions: Vec<Assertion>,
     errors: Vec<Diagnostic>,
+    /// Only the schedule is wanted.
+    plans_only: bool,
     /// There is too much code: no more is made. And that has been said.
     gave_up: bool,
     gave_up_said: bool,
@@ -195,6 +201,7 @@ fn start<'m>(
         failure: None,
         assertions: Vec::new(),
         errors: Vec::new(),
+        plans_only: false,
         gave_up: false,
         gave_up_said: false,
         remarks: CodeRemarks::default(),
@@ -259,45 +266,6 @@ pub fn lower<'m>(
     })
 }
 
-/// The state after the last op.
-pub fn lowered<'m>(
-    module: &'m Module,
-    entry: &Entry,
-    inference: Inference<'m>,
-    name: &str,
-    options: &CompileOptions,
-) -> Lowering<'m> {
-    let mut lowering = start(module, entry, inference, name, options);
-    lowering.context.options.occupancy = lowering.context.possible_occupancy();
-    lowering.b.come_from(entry.loc.0);
-    lowering.params = lowering.entry_params(entry);
-    lowering.reserve_own(entry.body);
-    lowering.start_box_stores(entry.body);
-    let (roles, alone) = lowering.context.plan_roles_within_wish(entry.body, &lowering.shared);
-    lowering.remarks.alone = alone;
-    // Without a number of blocks, ptxas may save registers for more of them than is good.
-    let blocks = lowering.context.options.occupancy.unwrap_or(1);
-    lowering.b.function().min_blocks = Some(blocks);
-    match roles {
-        Some(roles) => {
-            if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
-                lowering.errors.push(Diagnostic::new(message, None));
-            }
-        }
-        None => {
-            lowering.place_box_stores(None);
-            if let Err(message) = lowering.start_private(entry.body) {
-                lowering.errors.push(Diagnostic::new(message, None));
-            }
-            lowering.plan(entry.body, None);
-            lowering.run(Acts::All);
-        }
-    }
-    let unmet = lowering.context.unmet(entry.body, &lowering.schedule);
-    lowering.remarks.unmet(module, unmet);
-    lowering
-}
-
 /// Registers that a kernel with generic addresses gets beyond those that it needs.
 const GENERIC_SPARE: u32 = 16;
 
@@ -305,28 +273,6 @@ const GENERIC_SPARE: u32 = 16;
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
     let needed = pressure::live_registers(function) * 3 / 4;
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
-}
-
-/// For who looks at the schedule.
-#[cfg(any(test, feature = "_suite"))]
-impl<'m> Lowering<'m> {
-    /// What could not be lowered.
-    pub fn problems(&self) -> &[Diagnostic] {
-        &self.errors
-    }
-
-    /// The tensor maps that the kernel takes.
-    pub fn maps(&self) -> Vec<TensorMap> {
-        self.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
-    }
-
-    pub fn context(&self) -> &Context<'m> {
-        &self.context
-    }
-
-    pub fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
 }
 
 impl<'m> Lowering<'m> {

@@ -145,6 +145,9 @@ impl Lowering<'_> {
         self.b.bra_if(is_producer, false, producer, true);
 
         self.plan(body, Some(Rc::clone(&roles)));
+        if self.plans_only {
+            return Ok(());
+        }
         if teams > 1 {
             // What depends on the number of a thread is another thing in a team.
             self.thread = ThreadCache::default();

@@ -25,7 +25,7 @@ mod tensor;
 mod tests;
 mod wgmma;
 
-pub use request::{MmaRequest, OperandPlan, OperandSpec, Panels, Part, Source};
+pub use request::{Effort, MmaRequest, OperandPlan, OperandSpec, Panels, Part, Source};
 
 use super::builder::Builder;
 use super::inst::{Operand, Reg, ShflMode, Ty};
@@ -84,6 +84,14 @@ impl MmaPlan {
         match &self.kind {
             Kind::Tensor(_) | Kind::Fma(_) => true,
             Kind::Wgmma(plan) => plan.is_complete(),
+        }
+    }
+
+    /// What the threads of a product that runs on its own do for it.
+    pub fn effort(&self) -> Effort {
+        match &self.kind {
+            Kind::Wgmma(plan) => plan.effort(),
+            Kind::Tensor(_) | Kind::Fma(_) => Effort::default(),
         }
     }
 

@@ -132,6 +132,17 @@ impl Source<'_> {
     }
 }
 
+/// What a product that runs on its own is made of, for each thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Columns of an instruction.
+    pub columns: i64,
+    /// 32-bit words of the left operand that the thread fetches itself.
+    pub words: i64,
+    /// Sums that it adds to the accumulator itself.
+    pub additions: i64,
+}
+
 /// Alignment of an operand that threads read at addresses which they compute: one row of 128 bytes.
 pub(super) const ROW_BYTES: u32 = 128;
 

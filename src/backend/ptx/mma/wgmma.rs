@@ -18,7 +18,7 @@
 use super::super::builder::Builder;
 use super::super::inst::*;
 use super::left::{Gather, Left, ROWS, Rows, Strides};
-use super::request::{MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
+use super::request::{Effort, MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
 use super::staged::{STEP_BYTES, Staged};
 use crate::dtype::DType;
 use crate::layout::Layout;
@@ -215,6 +215,16 @@ impl WgmmaPlan {
     /// Does [`lower_together`] wait for its instructions?
     pub fn is_complete(&self) -> bool {
         self.apart.is_some()
+    }
+
+    /// See [`super::MmaPlan::effort`].
+    pub fn effort(&self) -> Effort {
+        let [rows, columns, steps] = self.counts;
+        // Four words a thread are the 64 rows of an instruction.
+        let words = if self.left.gathered { 4 * self.batch * rows * steps } else { 0 };
+        let parts = (steps * STEP_BYTES + APART - 1) / APART;
+        let additions = self.apart.map_or(0, |_| self.batch * rows * columns * self.columns / 2 * parts);
+        Effort { columns: self.columns, words, additions }
     }
 
     /// Batches and steps in order.

@@ -1,7 +1,9 @@
 //! Registers and warps: how many blocks they allow, and who gets how many.
 
 use super::Context;
+use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::{WARP, products_behind};
+use crate::ir::{BlockId, Elem, Type};
 
 /// Registers of a producer thread once it has given up the others.
 pub const PRODUCER_REGISTERS: u32 = 24;
@@ -17,6 +19,13 @@ impl Context<'_> {
     /// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
     /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
     pub fn possible_occupancy(&self) -> Option<u32> {
+        let most = self.inference.target.multiprocessor();
+        let most = most.fitting_blocks(self.inference.num_warps as u32, self.registers_of_products(), 0);
+        self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
+    }
+
+    /// Registers of a thread without which products are refused, or most of what there is spilled; 0 where there is no product.
+    pub fn registers_of_products(&self) -> u32 {
         let inference = &self.inference;
         let registers = inference.products.keys().map(|&id| {
             let operands = &self.module.op(id).operands[..2];
@@ -25,9 +34,29 @@ impl Context<'_> {
             let behind = products_behind(self.module, operands);
             self.accumulators(id) + words + self.accumulators_of(&behind) + SPARE_REGISTERS
         });
-        let registers = registers.max().unwrap_or(0);
-        let most = inference.target.multiprocessor().fitting_blocks(inference.num_warps as u32, registers, 0);
-        self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
+        registers.max().unwrap_or(0)
+    }
+
+    /// About as many registers as a thread needs: for products, or for its part of the largest tile and what is made of it.
+    pub fn least_registers(&self, body: BlockId) -> u32 {
+        let mut largest = 0;
+        self.module.walk(body, &mut |id| {
+            for &value in &self.module.op(id).results {
+                let counts = matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. });
+                if counts && self.inference.source(value) == Source::Concrete {
+                    largest = largest.max(self.inference.words_of(value));
+                }
+            }
+        });
+        self.registers_of_products().max(2 * largest + SPARE_REGISTERS).min(MOST_REGISTERS)
+    }
+
+    /// Most registers of a thread that computes, where so many blocks share a multiprocessor, beside a producer or not.
+    pub fn registers_of_thread(&self, streams: bool, blocks: u32) -> u32 {
+        match streams {
+            true => self.registers(blocks).1,
+            false => (REGISTERS / (blocks * self.consumer_warps() * WARP)).min(MOST_REGISTERS),
+        }
     }
 
     /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over registers, and

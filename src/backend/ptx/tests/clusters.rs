@@ -1,6 +1,7 @@
 //! Products of which pairs of tile blocks share operands.
 
 use super::*;
+use crate::backend::ptx::Choice;
 
 pub const PAIRS: CompileOptions = CompileOptions {
     num_warps: None,
@@ -11,6 +12,8 @@ pub const PAIRS: CompileOptions = CompileOptions {
     tma: true,
     lines: false,
     schedule: false,
+    choice: Choice::Nothing,
+    teams: true,
 };
 
 /// For iterations that are dealt to teams.

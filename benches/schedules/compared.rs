@@ -1,0 +1,36 @@
+//! The rows of `benches/compare`: the kernels of the examples at full size, with configurations to choose from.
+
+#![allow(dead_code, reason = "the comparison does more with them")]
+
+#[path = "../compare/ours/configuration.rs"]
+pub mod configuration;
+#[path = "../compare/ours/fill.rs"]
+mod fill;
+#[path = "../compare/ours/kernels.rs"]
+mod kernels;
+#[path = "../compare/ours/movement.rs"]
+mod movement;
+#[path = "../compare/ours/narrow.rs"]
+mod narrow;
+#[path = "../compare/ours/numbers.rs"]
+mod numbers;
+#[path = "../compare/ours/order.rs"]
+mod order;
+#[path = "rank.rs"]
+pub mod rank;
+#[path = "recorded.rs"]
+pub mod recorded;
+#[path = "../compare/ours/rows.rs"]
+pub mod rows;
+#[path = "../compare/ours/tuning.rs"]
+mod tuning;
+
+#[path = "../kernels/measure/attention_order.rs"]
+pub mod attention_order;
+#[path = "../kernels/measure/examples.rs"]
+pub mod examples;
+
+/// Names of the rows, and what their plain launches are.
+pub const ALL: &str = include_str!("../compare/rows.txt");
+/// Recorded times of their configurations.
+pub const RECORDS: &str = include_str!("../compare/h200.tune");

@@ -1,0 +1,97 @@
+//! The cost model of schedules (`docs/schedule.md`) beside measurements: `cargo bench --bench schedules -- [OPTION]... [ROW]...`.
+//!
+//! On a GPU every plan that a row's plain launch leaves open is forced and measured in turns; how alike the model's order is to that of
+//! the times, and how much slower than the best the chosen one is, is printed for each row and in total. Without a GPU the
+//! model's order is printed, and how alike it is to that of the configurations whose times `benches/compare/h200.tune` has.
+
+mod compared;
+mod measured;
+
+use anyhow::{Result, bail};
+use compared::configuration::Place;
+use compared::rank::Total;
+use compared::{ALL, RECORDS, recorded, rows};
+use cutlet::tune::Records;
+use cutlet::{Backend, Device};
+
+const HELP: &str = "
+Words are parts of names of rows of benches/compare; none: all rows with products.
+
+  --records   compare the model with recorded times, although there is a GPU
+  --verbose   print each configuration";
+
+/// What is asked for.
+pub struct Wish {
+    patterns: Vec<String>,
+    verbose: bool,
+}
+
+impl Wish {
+    /// Is this row meant?
+    fn takes(&self, name: &str) -> bool {
+        let multiplies = ["matmul", "attention"].iter().any(|kernel| name.contains(kernel));
+        multiplies && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(&**pattern)))
+    }
+}
+
+fn main() -> Result<()> {
+    let mut wish = Wish { patterns: Vec::new(), verbose: false };
+    let mut records = false;
+    for word in std::env::args().skip(1).filter(|word| word != "--bench") {
+        match &*word {
+            "--records" => records = true,
+            "--verbose" => wish.verbose = true,
+            "--help" => {
+                println!("{HELP}");
+                return Ok(());
+            }
+            option if option.starts_with('-') => bail!("there is no option {option}; there are{HELP}"),
+            _ => wish.patterns.push(word),
+        }
+    }
+    let rows = ALL.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": "));
+    let rows: Vec<(&str, &str)> = rows.filter(|(name, _)| wish.takes(name)).collect();
+    match Device::gpu(0) {
+        Ok(device) if !records && device.backend() == Backend::Ptx => measured::all(&rows, device, &wish),
+        _ => {
+            measured::models(&rows)?;
+            records_of(&wish)
+        }
+    }
+}
+
+/// The model beside all records of rows that are meant.
+fn records_of(wish: &Wish) -> Result<()> {
+    let records = Records::parse("h200.tune", RECORDS)?;
+    let mut total = Total::default();
+    let mut choices: Vec<f64> = Vec::new();
+    for record in records.all().iter().filter(|record| wish.takes(&record.key.name)) {
+        let name = &*record.key.name;
+        let row = rows::open(name, Place { device: Device::cpu(), sets: 1 })?;
+        let all = recorded::configurations(record, &*row)?;
+        let (rho, regret) = recorded::agreement(&all);
+        total.add(rho, regret);
+        let rho = rho.map_or("-".to_owned(), |rho| format!("{rho:.2}"));
+        let (count, regret) = (all.len(), 100.0 * regret);
+        println!(
+            "{name}: {count} recorded configurations, rank correlation {rho}, the model's best is {regret:.1} % slower than the best"
+        );
+        if wish.verbose {
+            all.iter().for_each(|both| println!("  {:9.1} us, model {:9.1}  {}", both.time, both.model, both.label));
+        }
+        for (index, label) in row.labels().iter().enumerate() {
+            for other in recorded::warps(record, &*row, (index, label))? {
+                let [model, time] = [other.model, other.recorded].map(|ratio| 100.0 * (ratio - 1.0));
+                let chosen = if other.chosen { ", chosen" } else { "" };
+                if wish.verbose || other.chosen {
+                    println!("  {label}: {}: model {model:+.1} %, recorded {time:+.1} %{chosen}", other.what);
+                }
+                choices.extend(other.chosen.then(|| other.recorded.ln()));
+            }
+        }
+    }
+    println!("records: {total}");
+    let mean = (choices.iter().sum::<f64>() / choices.len().max(1) as f64).exp();
+    println!("{} configurations get other warps than usual, in {mean:.3} times the recorded time", choices.len());
+    Ok(())
+}

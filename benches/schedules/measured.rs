@@ -1,0 +1,141 @@
+//! Plans that the plain launches of rows leave open: what the model says of them, and on a GPU how long they take.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use cutlet as ct;
+use cutlet::backend::PlanWish;
+use cutlet::{Backend, Bench, Device, Format, Hints, Target};
+
+use super::Wish;
+use super::compared::configuration::{Place, Row, Step};
+use super::compared::rank::{Total, median, spearman};
+use super::compared::rows;
+
+/// Rounds in which each plan has its turn, and its runs in one.
+const ROUNDS: usize = 5;
+const RUNS: usize = 3;
+/// A plan that takes so many times as long as the fastest is measured no further.
+const HOPELESS: f64 = 4.0;
+
+/// A plan of a row.
+struct Plan {
+    what: String,
+    hints: Hints,
+    model: f64,
+    chosen: bool,
+    times: Vec<f64>,
+}
+
+/// What is measured of each row: its plain launch, and of products what a persistent kernel would be.
+fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
+    let labels = row.labels();
+    let is_plain = |label: &str| label == plain || label.strip_prefix(plain).is_some_and(|rest| rest.starts_with(','));
+    let first = labels.iter().position(|label| is_plain(label));
+    // Of products also tiles that two teams can make.
+    let persistent = labels.iter().position(|label| {
+        label.starts_with("128x128")
+            && label.contains("persistent")
+            && !label.contains("warps")
+            && !label.contains("cluster")
+    });
+    let chosen = first.into_iter().chain(persistent);
+    chosen.map(|index| (index, labels[index].clone())).collect()
+}
+
+fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
+    let mut out = Vec::new();
+    row.call(index, 0, Backend::Ptx, Step::Plans { target, all: true, out: &mut out })?;
+    let first = out.into_iter().next().context("a configuration without a kernel")?;
+    let plan = |(what, hints, model, chosen)| Plan { what, hints, model, chosen, times: Vec::new() };
+    let mut plans: Vec<Plan> = first.into_iter().map(plan).collect();
+    plans.sort_by(|a, b| a.model.total_cmp(&b.model));
+    Ok(plans)
+}
+
+/// Milliseconds that it takes to make code of a configuration, in the middle of some; `fixed`: nothing is chosen.
+fn generation(row: &dyn Row, index: usize, fixed: bool) -> Result<f64> {
+    let hints = row.hints(index);
+    let hints = hints.plan(PlanWish { fixed, ..hints.plan });
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let (target, mut out) = (Target::SM_90A, Vec::new());
+        let step = Step::Export { target, format: Format::Ptx, out: &mut out };
+        row.call_with([index, 0], Backend::Ptx, hints, step)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(median(times.into_iter()))
+}
+
+/// Prints what the model says.
+pub fn models(rows: &[(&str, &str)]) -> Result<()> {
+    for (name, plain) in rows {
+        let row = rows::open(name, Place { device: Device::cpu(), sets: 1 })?;
+        for (index, label) in configurations(&*row, plain) {
+            println!("{name}: {label}");
+            for Plan { what, model, chosen, .. } in plans(&*row, index, Target::SM_90A)? {
+                println!("  model {model:9.1} us  {what}{}", if chosen { ", chosen" } else { "" });
+            }
+            let [usual, chosen] = [true, false].map(|fixed| generation(&*row, index, fixed));
+            println!("  code in {:.1} ms, with the choice of a plan in {:.1} ms", usual?, chosen?);
+        }
+    }
+    Ok(())
+}
+
+/// Measures all rows.
+pub fn all(rows: &[(&str, &str)], device: Device, wish: &Wish) -> Result<()> {
+    let target = device.target().context("the device has no target")?;
+    let (start, mut total) = (Instant::now(), Total::default());
+    for (name, plain) in rows {
+        let row = rows::open(name, Place { device, sets: 1 })?;
+        row.fill(0)?;
+        for (index, label) in configurations(&*row, plain) {
+            let mut plans = plans(&*row, index, target)?;
+            measure(&*row, index, device, &mut plans)?;
+            report(&format!("{name}: {label}"), &plans, wish.verbose, &mut total);
+        }
+    }
+    println!("{} on {} in {:.0} s: {total}", "measured", device.name(), start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// All plans in turns; what fails, or keeps registers in memory where others do not, is left out.
+fn measure(row: &dyn Row, index: usize, device: Device, plans: &mut Vec<Plan>) -> Result<()> {
+    let launch = |plan: &Plan| row.call_with([index, 0], Backend::Ptx, plan.hints, Step::Launch);
+    plans.retain(|plan| launch(plan).is_ok());
+    device.synchronize()?;
+    let stream = device.default_stream();
+    for round in 0..ROUNDS {
+        let least = plans.iter().flat_map(|plan| &plan.times).copied().fold(f64::INFINITY, f64::min);
+        for plan in plans.iter_mut() {
+            if round > 0 && plan.times.iter().all(|&time| time > HOPELESS * least) {
+                continue;
+            }
+            let hints = plan.hints;
+            let run = || -> ct::Result<()> { row.call_with([index, 0], Backend::Ptx, hints, Step::Launch) };
+            let times = Bench::new().warm_up(1).runs(RUNS).run(&stream, run)?;
+            plan.times.push(times.median().as_secs_f64() * 1e6);
+        }
+    }
+    Ok(())
+}
+
+fn report(what: &str, plans: &[Plan], verbose: bool, total: &mut Total) {
+    let times: Vec<f64> = plans.iter().map(|plan| median(plan.times.iter().copied())).collect();
+    let models: Vec<f64> = plans.iter().map(|plan| plan.model).collect();
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let rho = spearman(&models, &times);
+    let chosen = plans.iter().position(|plan| plan.chosen).map_or(f64::NAN, |chosen| times[chosen]);
+    let regret = chosen / least - 1.0;
+    total.add(rho, regret);
+    let rho = rho.map_or("-".to_owned(), |rho| format!("{rho:.2}"));
+    println!("{what}: {} plans, rank correlation {rho}, regret {:.1} %", plans.len(), 100.0 * regret);
+    for (plan, time) in plans.iter().zip(&times) {
+        if verbose || plan.chosen || *time == least {
+            let chosen = if plan.chosen { ", chosen" } else { "" };
+            println!("  model {:9.1} us, measured {time:9.1} us  {}{chosen}", plan.model, plan.what);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Which of several plans of a kernel: the usual one, or another that the hints leave open and that costs less.
+//!
+//! The usual plan is that of `plan` and of the passes of `schedule`. Where a loop multiplies matrices by instructions that run on their own,
+//! schedules for fewer and for more warps are made, too (and so with teams or without), and what each costs says the cost
+//! model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
+//! With `CUTLET_REMARKS` more is costed and said: stages, blocks of a multiprocessor, no teams, no streams. Blocks that share a
+//! multiprocessor are never chosen, since a grid of persistent blocks would have to know.
+
+use super::cost::{Cost, Launched, Subject, weights};
+use super::form::build_with;
+use super::{Choice, CompileOptions, lower, plan};
+use crate::ir::{Entry, Module, OpId, Opcode};
+use crate::target::Target;
+
+/// Another plan has to cost less by this part. Of recorded configurations that differ in their warps alone (`benches/compare/h200.tune`,
+/// `benches/schedules --records --verbose`) the model promises up to 10 % where nothing is gained (products of tf32); what it promises
+/// beyond that has been there.
+const MARGIN: f64 = 0.15;
+/// Registers of a thread that sums apart take.
+const APART_REGISTERS: u32 = 64;
+/// A unit that is busy for less than this part of the time is not what a plan waits for.
+const BUSY: f64 = 0.75;
+
+/// What was chosen.
+pub struct Chosen {
+    pub options: CompileOptions,
+    /// What was considered, a line each, for people.
+    pub considered: Vec<String>,
+}
+
+/// A plan that is considered.
+struct Alternative {
+    what: String,
+    options: CompileOptions,
+    /// May it be chosen?
+    likely: bool,
+}
+
+/// What became of one.
+enum Outcome {
+    /// What it costs, warps of a team, and teams.
+    Costs(Cost, u32, u32),
+    Fails(String),
+}
+
+/// Chooses the plan of an entry.
+pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> Chosen {
+    let usual = CompileOptions { choice: Choice::Nothing, ..*options };
+    let mut chosen = Chosen { options: usual, considered: Vec::new() };
+    let able = target.arch == 90 && target.accelerated;
+    let said = options.choice == Choice::Said;
+    if options.choice == Choice::Nothing || !(able || said) || !multiplies_in_loops(module, entry) {
+        return chosen;
+    }
+    let warps = plan::num_warps(module, entry.body, options);
+    let alternatives = alternatives(&usual, warps, able, said);
+    if alternatives.is_empty() {
+        return chosen;
+    }
+    let Outcome::Costs(first, first_warps, teams) = outcome(module, entry, target, &usual) else { return chosen };
+    let mut best: Option<(usize, f64)> = None;
+    let mut outcomes = Vec::new();
+    for (index, alternative) in alternatives.iter().enumerate() {
+        let outcome = outcome(module, entry, target, &alternative.options);
+        if let Outcome::Costs(cost, ..) = &outcome
+            && alternative.likely
+            && cost.each() < first.each() * (1.0 - MARGIN)
+            && best.is_none_or(|(_, least)| cost.each() < least)
+        {
+            best = Some((index, cost.each()));
+        }
+        outcomes.push(outcome);
+    }
+    if let Some((index, _)) = best {
+        chosen.options = alternatives[index].options;
+    }
+    if said {
+        let taken = best.map_or(&first, |(index, _)| match &outcomes[index] {
+            Outcome::Costs(cost, ..) => cost,
+            Outcome::Fails(_) => &first,
+        });
+        let form = warps_text(first_warps, teams);
+        chosen.considered.push(line(&format!("the usual one, {form}"), &first, (taken, best.is_none())));
+        for (index, (alternative, outcome)) in alternatives.iter().zip(&outcomes).enumerate() {
+            chosen.considered.push(match outcome {
+                Outcome::Costs(cost, warps, teams) => {
+                    let form = warps_text(*warps, *teams);
+                    let what = if alternative.likely { form } else { format!("{}, {form}", alternative.what) };
+                    let this = best.is_some_and(|(best, _)| best == index);
+                    line(&what, cost, (taken, this))
+                }
+                Outcome::Fails(why) => format!("{}: {why}", alternative.what),
+            });
+        }
+    }
+    chosen
+}
+
+fn warps_text(warps: u32, teams: u32) -> String {
+    if teams > 1 { format!("{warps} warps in each of {teams} teams") } else { format!("{warps} warps") }
+}
+
+/// What is said of a plan, next to the one that is taken.
+fn line(what: &str, cost: &Cost, (taken, this): (&Cost, bool)) -> String {
+    let cycles = format!("{what}: {:.0} cycles of a multiprocessor for a tile block", cost.each());
+    let busiest = cost.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= BUSY);
+    let waits = match busiest {
+        Some((unit, share)) => format!("{unit} {:.0} % busy", 100.0 * share),
+        None => "mostly waits".to_owned(),
+    };
+    if this {
+        return format!("{cycles}, {waits}: taken");
+    }
+    let more = 100.0 * (cost.each() / taken.each() - 1.0);
+    let margin = 100.0 * MARGIN;
+    match more {
+        ..0.0 if -more < margin => format!("{cycles}, {waits}: {:.1} % less, within the margin of {margin} %", -more),
+        ..0.0 => format!("{cycles}, {waits}: {:.1} % less, but it is only taken where hints wish for it", -more),
+        _ => format!("{cycles}, {waits}: {more:.1} % more"),
+    }
+}
+
+/// Are there products in a loop?
+fn multiplies_in_loops(module: &Module, entry: &Entry) -> bool {
+    let mut loops: Vec<OpId> = Vec::new();
+    module.walk(entry.body, &mut |id| {
+        if matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
+            loops.push(id);
+        }
+    });
+    let mut found = false;
+    for region in loops.into_iter().flat_map(|id| &module.op(id).regions) {
+        module.walk(*region, &mut |id| found |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
+    }
+    found
+}
+
+/// Plans that hints leave open. `able`: on this target measurements say how good the model is.
+fn alternatives(usual: &CompileOptions, warps: u32, able: bool, said: bool) -> Vec<Alternative> {
+    let mut all = Vec::new();
+    let mut add = |what: String, options: CompileOptions, likely: bool| {
+        if likely || said {
+            all.push(Alternative { what, options, likely });
+        }
+    };
+    if usual.num_warps.is_none() {
+        for other in [warps / 2, 2 * warps].into_iter().filter(|other| (4..=16).contains(other)) {
+            add(format!("{other} warps"), CompileOptions { num_warps: Some(other), ..*usual }, able);
+        }
+    }
+    if usual.teams {
+        add("no teams".to_owned(), CompileOptions { num_warps: Some(4.min(warps)), teams: false, ..*usual }, false);
+    }
+    if usual.stages.is_none() {
+        for stages in [2, 3] {
+            add(format!("{stages} stages"), CompileOptions { stages: Some(stages), ..*usual }, false);
+        }
+    }
+    if usual.occupancy.is_none() {
+        let occupancy = Some(2);
+        add("2 blocks of a multiprocessor".to_owned(), CompileOptions { occupancy, ..*usual }, false);
+    }
+    if usual.tma && able {
+        add("no streams".to_owned(), CompileOptions { tma: false, ..*usual }, false);
+    }
+    all
+}
+
+fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> Outcome {
+    build_with(module, entry, target, options, &mut |module, entry, inference| {
+        let lowering = lower::planned(module, entry, inference, options);
+        if let Some(problem) = lowering.problems().first() {
+            return Outcome::Fails(problem.message.clone());
+        }
+        let (context, schedule) = (lowering.context(), lowering.schedule());
+        let blocks = lowering.blocks(entry.body);
+        let apart = context.inference.products.values().flatten().any(|plan| plan.effort().additions > 0);
+        let needed = context.registers_of_products() + if apart { APART_REGISTERS } else { 0 };
+        let there = context.registers_of_thread(schedule.roles.is_some(), blocks);
+        if needed > there {
+            return Outcome::Fails(format!(
+                "{needed} registers of a thread are needed for products, and there are {there}"
+            ));
+        }
+        if options.occupancy.is_some_and(|wished| wished > blocks) {
+            return Outcome::Fails("registers or shared memory do not allow them".to_owned());
+        }
+        let launched = Launched::default();
+        let cost = Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target));
+        let teams = schedule.roles.as_ref().map_or(1, |roles| roles.teams());
+        match cost {
+            Some(cost) => Outcome::Costs(cost, context.inference.num_warps as u32, teams),
+            None => Outcome::Fails("its agents wait for each other".to_owned()),
+        }
+    })
+}

@@ -1,0 +1,143 @@
+//! What a schedule costs: its steps replayed as events in time.
+//!
+//! Every group of warps that goes through a program on its own (a warpgroup that multiplies, the one lane that loads) walks through the
+//! steps of its agent on its own time. What steps ask for, they ask of the units of a multiprocessor, which serve who comes first:
+//! tensor cores, the unit for `ex2`, integers, issue, shared memory, the second-level cache, memory. Copies and products go on by themselves
+//! once they are begun; waits wait as the schedule says. Several tile blocks that share a multiprocessor walk together.
+//!
+//! Loops go round a few times until they are steady; what is left of them is added with the cycles of a steady iteration. How
+//! often they go round is known from constants, or from grid and parameters of a launch; else it is assumed
+//! (`program::ASSUMED`).
+//!
+//! * `weights` — rates and latencies, by target;
+//! * `demand`, `prices` — what an op asks of which unit;
+//! * `trips` — how often loops go round;
+//! * `program` — the steps of a schedule with their prices;
+//! * `machine`, `walk`, `replay` — units, who walks, all of them together;
+//! * `picture` — the replay as SVG.
+//!
+//! Knows schedules, layouts and plans of products; no instruction and no builder. It does not know registers that are spilled,
+//! instructions that the assembler moves, banks of shared memory, and heat.
+
+mod demand;
+mod machine;
+mod picture;
+mod prices;
+mod program;
+mod replay;
+#[cfg(test)]
+mod tests;
+mod trips;
+mod walk;
+mod weights;
+
+pub use replay::RoundCost;
+pub use trips::Launched;
+pub use weights::Weights;
+
+use self::program::Programs;
+use self::replay::Replay;
+use self::trips::tiles_stored;
+use super::schedule::{Acts, Context, Schedule, Step};
+use crate::ir::BlockId;
+use crate::target::Target;
+
+/// What a schedule costs.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// Cycles of a tile block, while others share its multiprocessor.
+    pub block: f64,
+    /// So many of them.
+    pub blocks: u32,
+    /// Loops of those who compute, the inner ones first.
+    pub rounds: Vec<RoundCost>,
+    /// What part of the time which unit is busy.
+    pub busy: Vec<(&'static str, f64)>,
+    /// Tile blocks one after the other on a multiprocessor, if the grid is known, and cycles of the launch then.
+    pub waves: Option<f64>,
+    pub launch: Option<f64>,
+}
+
+impl Cost {
+    /// Cycles of a multiprocessor for each tile block: by which alternatives are compared.
+    pub fn each(&self) -> f64 {
+        self.block / f64::from(self.blocks.max(1))
+    }
+}
+
+/// What is to be costed: a schedule of an entry with this body.
+#[derive(Clone, Copy)]
+pub struct Subject<'a, 'm> {
+    pub context: &'a Context<'m>,
+    pub body: BlockId,
+    pub schedule: &'a Schedule,
+    /// Tile blocks that fit on a multiprocessor.
+    pub blocks: u32,
+    pub launched: Launched<'a>,
+}
+
+/// The table of a target.
+pub fn weights(target: Target) -> &'static Weights {
+    weights::of(target)
+}
+
+impl Subject<'_, '_> {
+    /// What it costs; none, if its agents wait for each other for ever.
+    pub fn cost(&self, weights: &'static Weights) -> Option<Cost> {
+        let blocks = self.resident(weights);
+        let programs = self.programs(weights);
+        let replay = Replay::of(&programs, blocks as usize, false)?;
+        let (rounds, block) = replay::extrapolated(&programs, &replay);
+        let block = block + weights.block;
+        let busy = replay::shares(&replay).into_iter().map(|(unit, share)| (unit.name(), share)).collect();
+        let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
+        let waves = all.map(|all| (all / (weights.multiprocessors * f64::from(blocks))).ceil().max(1.0));
+        let launch = waves.map(|waves| waves * block + weights.launch);
+        Some(Cost { block, blocks, rounds, busy, waves, launch })
+    }
+
+    /// The replay as SVG.
+    pub fn picture(&self, weights: &'static Weights, title: &str) -> Option<String> {
+        let blocks = self.resident(weights);
+        let programs = self.programs(weights);
+        let replay = Replay::of(&programs, blocks as usize, true)?;
+        Some(picture::draw(&programs, &replay, title))
+    }
+
+    /// Tile blocks of a multiprocessor at a time: as many as fit, if there are as many.
+    fn resident(&self, weights: &Weights) -> u32 {
+        let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
+        let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.multiprocessors).ceil().max(1.0) as u32);
+        self.blocks.clamp(1, there)
+    }
+
+    fn programs(&self, weights: &'static Weights) -> Programs {
+        let mut programs = Programs::of(self.context, weights, self.body, self.schedule, self.launched);
+        self.assume_tiles(&mut programs);
+        programs
+    }
+
+    /// The outermost loop that goes round as a table says: all blocks together store each element once.
+    fn assume_tiles(&self, programs: &mut Programs) {
+        let module = self.context.module;
+        let Some(grid) = self.launched.grid else { return };
+        let blocks = grid.iter().map(|&n| f64::from(n)).product::<f64>();
+        let Some(agent) = self.schedule.agents.iter().find(|agent| agent.acts != Acts::Load) else { return };
+        for step in self.schedule.steps(agent.body) {
+            let Step::For(plan) = step else { continue };
+            let mut stores = Vec::new();
+            for inner in self.schedule.steps(plan.body) {
+                stores.extend(inner.ops().into_iter().filter(|&id| module.op(id).code == crate::ir::Opcode::StoreView));
+            }
+            let Some(&store) = stores.first() else { continue };
+            let tiles = tiles_stored(module, self.body, store, self.launched);
+            for round in programs.rounds.iter_mut().filter(|round| round.op == plan.op && !round.known) {
+                if let Some(tiles) = tiles {
+                    round.trips = (tiles / blocks).ceil().max(1.0);
+                    round.followed = round.followed.min(round.trips.ceil() as u32);
+                    round.known = true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Costs of schedules whose answers are known, and pictures of them.
+
+use std::collections::BTreeSet;
+
+use super::demand::{Demand, Unit};
+use super::program::{Act, AgentPlan, ChannelPrice, Programs, RingPrice, Round, What};
+use super::replay::{Replay, extrapolated};
+use super::trips::trips;
+use super::{Cost, Launched, Weights, weights};
+use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
+use crate::backend::ptx::tests::matmul;
+use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
+use crate::backend::ptx::{Choice, CompileOptions, with_plan};
+use crate::dtype::DType;
+use crate::ir::{Module, OpId, Opcode};
+use crate::target::Target;
+
+/// A table in which nothing takes time.
+fn free() -> Weights {
+    Weights {
+        clock: 1.0,
+        multiprocessors: 132.0,
+        tensor: 1e9,
+        issue: 1e9,
+        alu: 1e9,
+        special: 1e9,
+        shared: 1e9,
+        l2: 1e9,
+        memory: 1e9,
+        misses: 0.0,
+        load: 0.0,
+        copy: 0.0,
+        step: 0.0,
+        shuffle: 0.0,
+        meet: 0.0,
+        wake: 0.0,
+        drain: 0.0,
+        gap: 0.0,
+        gather: 0.0,
+        registers: 0.0,
+        crowd: 0.0,
+        fill: 0.0,
+        paired_fill: 0.0,
+        each_box: 0.0,
+        turn: 0.0,
+        block: 0.0,
+        launch: 0.0,
+    }
+}
+
+fn table(weights: Weights) -> &'static Weights {
+    Box::leak(Box::new(weights))
+}
+
+fn usual() -> CompileOptions {
+    CompileOptions { choice: Choice::Nothing, ..CompileOptions::default() }
+}
+
+fn cost(module: &Module, target: Target, options: &CompileOptions, weights: &'static Weights) -> Cost {
+    let look = &mut |subject: &super::Subject<'_, '_>| subject.cost(weights);
+    with_plan(module, target, options, Launched::default(), look).unwrap().expect("an end")
+}
+
+fn product() -> Module {
+    matmul(DType::F16, DType::F32, [128, 256, 64])
+}
+
+/// Programs of these agents, without a kernel.
+fn programs(weights: Weights, agents: Vec<AgentPlan>, lists: Vec<Vec<Act>>, rounds: Vec<Round>) -> Programs {
+    Programs { weights: table(weights), lists, rounds, agents, rings: Vec::new(), channels: Vec::new() }
+}
+
+fn work(demand: Demand) -> Act {
+    let (behind, arrives) = (Demand::default(), Vec::new());
+    let what = What::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
+    Act::new(what, "work".to_owned())
+}
+
+fn agent(acts: super::Acts, list: usize, groups: u32) -> AgentPlan {
+    AgentPlan { acts, list, teams: 1, groups, warps: 4 }
+}
+
+/// A loop of so many iterations over a list.
+fn round(acts: usize, trips: u32) -> Round {
+    Round {
+        op: OpId(0),
+        acts,
+        leave: None,
+        trips: trips.into(),
+        known: true,
+        followed: trips,
+        outer: false,
+        deal: None,
+        ahead: None,
+        multiplies: false,
+    }
+}
+
+#[test]
+fn those_who_want_the_same_unit_share_it() {
+    let both = vec![work(Demand::of(Unit::Special, 640.0))];
+    let all = programs(free(), vec![agent(super::Acts::All, 0, 2)], vec![both], Vec::new());
+    let replay = Replay::of(&all, 1, true).unwrap();
+    assert_eq!((replay.end, replay.busy[Unit::Special as usize]), (1280.0, 1280.0));
+    // They go on side by side: neither is done long before the other one.
+    assert!(replay.walkers.iter().all(|walker| walker.time >= 1280.0 - 64.0));
+    // Blocks of a multiprocessor do, too; other units are other queues.
+    assert_eq!(Replay::of(&all, 2, false).unwrap().end, 2560.0);
+    let apart = vec![work(Demand::of(Unit::Special, 100.0).and(Unit::Alu, 100.0))];
+    let apart = programs(free(), vec![agent(super::Acts::All, 0, 1)], vec![apart], Vec::new());
+    assert_eq!(Replay::of(&apart, 1, false).unwrap().end, 100.0);
+}
+
+/// A loop that takes what another agent fills, in so many stages; cycles of an iteration.
+fn ring(stages: usize) -> f64 {
+    let act = |what| Act::new(what, String::new());
+    let consumer = vec![act(What::Round(0))];
+    let taken = vec![act(What::Take(0)), act(What::Await(0)), work(Demand::time(10.0)), act(What::Give(vec![0]))];
+    let producer = vec![act(What::Round(1))];
+    let filled = vec![act(What::Fill(0))];
+    let weights = Weights { l2: 1.0, copy: 700.0, ..free() };
+    let agents = vec![agent(super::Acts::Math, 0, 1), agent(super::Acts::Load, 2, 1)];
+    let lists = vec![consumer, taken, producer, filled];
+    let mut all = programs(weights, agents, lists, vec![round(1, 64), round(3, 64)]);
+    all.rings = vec![RingPrice { stages, paired: false }];
+    all.channels = vec![ChannelPrice { ring: 0, bytes: 100.0, fetched: 100.0, boxes: 1.0 }];
+    let replay = Replay::of(&all, 1, false).unwrap();
+    extrapolated(&all, &replay).0[0].cycles
+}
+
+#[test]
+fn stages_hide_the_way_of_copies() {
+    // A copy takes 100 cycles of the cache and 700 on its way, and what is done with it 10.
+    for (stages, wanted) in [(1, 810.0), (2, 405.0), (4, 202.5), (8, 101.25), (9, 100.0), (16, 100.0)] {
+        let got = ring(stages);
+        assert!((got / wanted - 1.0).abs() < 0.03, "{stages} stages: {got} instead of {wanted}");
+    }
+}
+
+#[test]
+fn who_waits_for_what_never_comes_has_no_cost() {
+    let act = |what| Act::new(what, String::new());
+    let mut all = programs(
+        free(),
+        vec![agent(super::Acts::Math, 0, 1)],
+        vec![vec![act(What::Take(0)), act(What::Await(0))]],
+        Vec::new(),
+    );
+    all.rings = vec![RingPrice { stages: 2, paired: false }];
+    all.channels = vec![ChannelPrice { ring: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
+    assert!(Replay::of(&all, 1, false).is_none());
+}
+
+#[test]
+fn tensor_cores_of_twice_the_rate_take_half_the_time() {
+    let once = cost(&product(), Target::SM_90A, &usual(), table(Weights { tensor: 2048.0, ..free() }));
+    let twice = cost(&product(), Target::SM_90A, &usual(), table(Weights { tensor: 4096.0, ..free() }));
+    let [once, twice] = [&once, &twice].map(|cost| cost.rounds[0].cycles);
+    // 128 x 256 x 64 multiply-adds.
+    assert!((once - 1024.0).abs() < 1.0 && (twice - 512.0).abs() < 1.0, "{once}, {twice}");
+}
+
+#[test]
+fn more_stages_and_the_copy_engine_are_faster() {
+    for target in [Target::SM_80, Target::SM_90A] {
+        let tile = if target == Target::SM_80 { [128, 128, 32] } else { [128, 256, 64] };
+        let module = matmul(DType::F16, DType::F32, tile);
+        let with = |stages| cost(&module, target, &CompileOptions { stages: Some(stages), ..usual() }, weights(target));
+        let [one, two, four] = [1, 2, 4].map(|stages| with(stages).block);
+        assert!(one > two && two > four, "{target}: {one}, {two}, {four} cycles with 1, 2, 4 stages");
+    }
+}
+
+#[test]
+fn teams_hide_stores() {
+    let with =
+        |teams| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { teams, ..TEAMS }, weights(Target::SM_90A));
+    let (teams, alone) = (with(true), with(false));
+    let outer = |cost: &Cost| cost.rounds.iter().find(|round| round.outer).map(|round| round.cycles).unwrap();
+    let inner =
+        |cost: &Cost| cost.rounds.iter().find(|round| !round.outer).map(|round| round.cycles * round.trips).unwrap();
+    // What an iteration of the tiles takes beside its products.
+    let [hidden, seen] = [&teams, &alone].map(|cost| outer(cost) - inner(cost));
+    println!("{teams:?}\n{alone:?}");
+    assert!(hidden < 0.5 * seen, "{hidden} of {seen} cycles beside products");
+}
+
+#[test]
+fn loops_go_round_as_often_as_a_launch_says() {
+    let module = tiles_in_turn();
+    let body = module.entries[0].body;
+    let mut loops = Vec::new();
+    module.walk(body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
+    assert_eq!(loops.len(), 2);
+    assert!(trips(&module, body, Launched::default()).is_empty());
+    // Tiles from the block's number along x to 64, 8 apart, and as many steps as the block's number along z says: 0, 4 and 8 of a sample.
+    let known = trips(&module, body, Launched { grid: Some([8, 1, 9]), params: &[] });
+    let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
+    found.sort_by(f64::total_cmp);
+    assert_eq!(found, [4.0, 8.0]);
+}
+
+/// The names of elements and the texts of an SVG file, if it is well formed: elements are closed in their order, attributes quoted,
+/// and nothing stands as it is that means something.
+fn elements(text: &str) -> Option<(BTreeSet<String>, String)> {
+    let (mut open, mut names, mut said): (Vec<&str>, BTreeSet<String>, String) =
+        (Vec::new(), BTreeSet::new(), String::new());
+    let mut rest = text.trim();
+    while let Some(at) = rest.find('<') {
+        let between = &rest[..at];
+        if between.contains('>') || (open.is_empty() && !between.trim().is_empty()) {
+            return None;
+        }
+        said += between;
+        said.push('\n');
+        let end = rest.find('>')?;
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            if open.pop()? != name {
+                return None;
+            }
+            continue;
+        }
+        let whole = tag.strip_suffix('/');
+        let name = whole.unwrap_or(tag).split(' ').next()?;
+        names.insert(name.to_owned());
+        let attributes: Vec<&str> = whole.unwrap_or(tag)[name.len()..].split('"').collect();
+        let quoted = attributes.chunks(2).all(|pair| match pair {
+            [before, value] => before.ends_with('=') && before.starts_with(' ') && !value.contains('<'),
+            [last] => last.trim().is_empty(),
+            _ => false,
+        });
+        if !quoted || attributes.len().is_multiple_of(2) {
+            return None;
+        }
+        if whole.is_none() {
+            open.push(name);
+        }
+    }
+    let entities =
+        said.split('&').skip(1).all(|part| ["amp;", "lt;", "gt;", "quot;"].iter().any(|e| part.starts_with(e)));
+    (open.is_empty() && rest.trim().is_empty() && entities).then_some((names, said))
+}
+
+#[test]
+fn elements_are_found_and_faults_in_them() {
+    assert!(elements("<svg a=\"1\"><text>x &lt; y</text><rect/></svg>").is_some());
+    for broken in ["<svg>", "<a><b></a></b>", "<svg a=1></svg>", "<svg>a > b</svg>", "<svg>a & b</svg>", "<svg/>x<"] {
+        assert!(elements(broken).is_none(), "{broken}");
+    }
+}
+
+#[test]
+fn pictures_show_all_agents_and_units() {
+    let mut agents = BTreeSet::new();
+    for (name, module, options) in kernels() {
+        for target in [Target::SM_80, Target::SM_90A] {
+            let look = &mut |subject: &super::Subject<'_, '_>| {
+                let wanted: Vec<String> = subject.schedule.agents.iter().map(|agent| agent.acts.to_string()).collect();
+                (subject.picture(weights(target), "a < b & \"c\""), wanted)
+            };
+            let options = CompileOptions { choice: Choice::Nothing, ..options };
+            let Ok((picture, wanted)) = with_plan(&module, target, &options, Launched::default(), look) else {
+                continue;
+            };
+            let picture = picture.unwrap_or_else(|| panic!("{name}, {target}: no end"));
+            let (names, said) = elements(&picture).unwrap_or_else(|| panic!("{name}, {target}: {picture}"));
+            assert!(names.contains("rect") && names.contains("text"), "{name}");
+            for agent in wanted {
+                assert!(said.contains(&agent), "{name}, {target}: no lane of {agent}");
+                agents.insert(agent);
+            }
+            assert!(Unit::ALL.iter().all(|unit| said.contains(unit.name())), "{name}, {target}");
+        }
+    }
+    assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["all", "load", "math"]);
+}
+
+#[test]
+fn a_schedule_is_costed_in_milliseconds() {
+    let mut worst = 0.0f64;
+    each_schedule_of(kernels(), |name, context, body, schedule| {
+        let launched = Launched::default();
+        let subject = super::Subject { context, body, schedule, blocks: 1, launched };
+        let start = std::time::Instant::now();
+        assert!(subject.cost(weights(context.inference.target)).is_some(), "{name}");
+        worst = worst.max(start.elapsed().as_secs_f64());
+    });
+    println!("{:.1} ms at most", 1e3 * worst);
+    // Without optimisation, on a busy machine.
+    assert!(worst < 0.5, "{worst} s");
+}

@@ -1,0 +1,532 @@
+//! Who goes through a program: a group of warps of one team, on its own time.
+
+use std::collections::VecDeque;
+
+use super::demand::{Demand, Unit};
+use super::machine::{Shared, Units};
+use super::program::{Act, Programs, Round, What};
+use super::weights::Weights;
+use crate::backend::ptx::schedule::Acts;
+use crate::ir::Value;
+
+/// Cycles of work after which others may come in between, and most such parts of one act.
+const PART: f64 = 64.0;
+const MOST_PARTS: f64 = 16.0;
+
+/// Queues of a walker.
+pub const QUEUES: usize = 3;
+const PRODUCTS: usize = 0;
+const NEAR: usize = 1;
+const FAR: usize = 2;
+
+/// What somebody did, or what it waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub walker: usize,
+    pub act: (usize, usize),
+    pub start: f64,
+    pub end: f64,
+    pub waits: bool,
+}
+
+/// One time through a loop.
+pub struct Lap {
+    pub walker: usize,
+    pub round: usize,
+    /// When each iteration began, and the last one ended. Iterations of a dealt loop by their numbers.
+    pub starts: Vec<(usize, f64)>,
+    pub end: f64,
+}
+
+/// Products of one group in flight, by their number among those of a walker.
+struct Flight {
+    number: usize,
+    /// Rings and stages of them.
+    gives: Vec<(usize, usize)>,
+}
+
+/// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a part at a time, so that what several
+/// walkers have begun goes on together.
+#[derive(Default)]
+pub struct Queue<'a> {
+    waiting: VecDeque<Running<'a>>,
+    /// When those that are over gave their results.
+    done: Vec<f64>,
+    last: f64,
+    gap: f64,
+}
+
+struct Running<'a> {
+    runs: &'a Demand,
+    /// When it was issued, or its last part ended.
+    time: f64,
+    parts: f64,
+    left: f64,
+    /// A part takes so long at least.
+    each: f64,
+    act: (usize, usize),
+}
+
+impl<'a> Queue<'a> {
+    /// When the next part may begin.
+    pub fn next(&self) -> Option<f64> {
+        self.waiting.front().map(|running| running.time)
+    }
+
+    fn issue(&mut self, (runs, least): (&'a Demand, f64), time: f64, act: (usize, usize), gap: f64) {
+        self.gap = gap;
+        let parts = (runs.alone() / PART).ceil().max(1.0);
+        let time = if self.waiting.is_empty() { time.max(self.last + gap) } else { time };
+        self.waiting.push_back(Running { runs, time, parts, left: parts, each: least / parts, act });
+    }
+
+    /// Does the next part: was it the last one of a product?
+    pub fn part(&mut self, units: &mut Units, walker: usize, weights: &Weights) -> bool {
+        let Some(running) = self.waiting.front_mut() else { return false };
+        let least = running.time + running.each;
+        let end = units.serve_all(&running.runs.part(1.0 / running.parts), running.time, (walker, running.act));
+        running.time = end.max(least);
+        running.left -= 1.0;
+        if running.left > 0.0 {
+            return false;
+        }
+        self.last = running.time;
+        self.done.push(self.last + weights.drain);
+        self.waiting.pop_front();
+        if let Some(next) = self.waiting.front_mut() {
+            next.time = next.time.max(self.last + self.gap);
+        }
+        true
+    }
+}
+
+/// A list of acts that somebody is in.
+struct Frame {
+    list: usize,
+    next: usize,
+    /// The loop whose body it is, and the iteration.
+    round: Option<(usize, usize)>,
+    /// Copies ahead that are on their way, and which were begun.
+    arrivals: VecDeque<f64>,
+    lap: Option<Lap>,
+}
+
+/// What became of a step.
+pub enum Progress {
+    Went,
+    /// Others have to go on first.
+    Waits,
+    Ended,
+}
+
+pub struct Walker {
+    pub number: usize,
+    pub block: usize,
+    pub agent: usize,
+    pub team: usize,
+    pub group: usize,
+    pub time: f64,
+    pub done: bool,
+    /// Nothing has changed since it waits.
+    pub blocked: bool,
+    frames: Vec<Frame>,
+    /// Filled stages that were taken of each ring, and the one that is held of each channel.
+    taken: Vec<usize>,
+    held: Vec<usize>,
+    flights: VecDeque<Flight>,
+    issued: usize,
+    /// Iteration of the loop that is dealt.
+    iteration: usize,
+    met: usize,
+    /// Barriers that are still to come in this act; has it arrived at the next one?
+    meets: u32,
+    arrived: bool,
+    /// Parts of the act that are done.
+    parts: f64,
+    begun: bool,
+    /// When what goes on behind it ends.
+    behind: Option<f64>,
+    late: Vec<(Value, f64)>,
+    /// Stores that the copy engine has been told of.
+    sent: usize,
+    /// When it came to the act.
+    came: f64,
+}
+
+/// What all share while they walk.
+pub struct World<'a> {
+    pub programs: &'a Programs,
+    pub units: Units,
+    pub blocks: Vec<Shared>,
+    /// By walker, [`QUEUES`] each: products, bytes to the second-level cache, bytes to memory.
+    pub queues: Vec<Queue<'a>>,
+    /// What was done when, if it is wanted.
+    pub spans: Option<Vec<Span>>,
+    pub laps: Vec<Lap>,
+}
+
+impl Walker {
+    pub fn new(number: usize, [block, agent, team, group]: [usize; 4], programs: &Programs) -> Walker {
+        let frame =
+            Frame { list: programs.agents[agent].list, next: 0, round: None, arrivals: VecDeque::new(), lap: None };
+        Walker {
+            number,
+            block,
+            agent,
+            team,
+            group,
+            time: 0.0,
+            done: false,
+            blocked: false,
+            frames: vec![frame],
+            taken: vec![0; programs.rings.len()],
+            held: vec![0; programs.channels.len()],
+            flights: VecDeque::new(),
+            issued: 0,
+            iteration: 0,
+            met: 0,
+            meets: 0,
+            arrived: false,
+            parts: 0.0,
+            begun: false,
+            behind: None,
+            late: Vec::new(),
+            sent: 0,
+            came: 0.0,
+        }
+    }
+
+    /// Goes on a little.
+    pub fn step<'a>(&mut self, world: &mut World<'a>) -> Progress {
+        let programs: &'a Programs = world.programs;
+        let Some(frame) = self.frames.last() else { return self.end(world) };
+        let place = (frame.list, frame.next);
+        let Some(act) = programs.lists[frame.list].get(frame.next) else { return self.end_of_list(world) };
+        if !self.begun {
+            self.begun = true;
+            self.came = self.time;
+            self.wait_for_values(world, act, place);
+        }
+        let Some(went) = self.act(world, act, place) else { return Progress::Waits };
+        if went {
+            self.begun = false;
+            self.behind = None;
+            if !matches!(act.what, What::Round(_)) {
+                self.next();
+            }
+        }
+        Progress::Went
+    }
+
+    fn next(&mut self) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.next += 1;
+        }
+    }
+
+    fn note(&self, world: &mut World<'_>, act: (usize, usize), start: f64, waits: bool) {
+        if let Some(spans) = &mut world.spans
+            && self.time > start
+        {
+            spans.push(Span { walker: self.number, act, start, end: self.time, waits });
+        }
+    }
+
+    /// Goes to a time, if it is later, which is a wait.
+    fn wait_until(&mut self, world: &mut World<'_>, time: f64, act: (usize, usize)) {
+        let start = self.time;
+        if time > start {
+            self.time = time;
+            self.note(world, act, start, true);
+        }
+    }
+
+    fn wait_for_values(&mut self, world: &mut World<'_>, act: &Act, place: (usize, usize)) {
+        if self.late.is_empty() {
+            return;
+        }
+        let wanted = self.late.iter().filter(|(value, _)| act.reads.contains(value));
+        let last = wanted.map(|&(_, time)| time).fold(0.0, f64::max);
+        self.late.retain(|(value, _)| !act.reads.contains(value));
+        self.wait_until(world, last, place);
+    }
+
+    /// Does a part of an act: is it done? None: others have to go on first.
+    fn act<'a>(&mut self, world: &mut World<'a>, act: &'a Act, place: (usize, usize)) -> Option<bool> {
+        let programs = world.programs;
+        let weights = programs.weights;
+        match &act.what {
+            What::Work { demand, behind, stores, meets, arrives, waits } => {
+                if self.behind.is_none() && *stores {
+                    world.queues[QUEUES * self.number + FAR].issue((behind, 0.0), self.time, place, 0.0);
+                    self.behind = Some(self.time);
+                } else if self.behind.is_none() {
+                    self.behind = Some(world.units.serve_all(behind, self.time, (self.number, place)));
+                }
+                return self.work(world, (demand, *meets), (arrives, *waits), place);
+            }
+            What::Product { runs, least, waits, gives } => {
+                if self.parts == 0.0 {
+                    self.product(world, (runs, *least, gives), place);
+                    self.parts = 1.0;
+                }
+                if *waits {
+                    self.land(world, self.flights.len(), place)?;
+                }
+                self.parts = 0.0;
+            }
+            &What::Fill(channel) => {
+                let channel = &programs.channels[channel as usize];
+                let free = world.blocks[self.block].free(channel.ring)?;
+                self.wait_until(world, free, place);
+                let start = self.time;
+                let paired = programs.rings[channel.ring].paired;
+                self.time += if paired { weights.paired_fill } else { weights.fill } + channel.boxes * weights.each_box;
+                let who = (self.number, place);
+                let (_, near) = world.units.serve(Unit::L2, start, channel.fetched / weights.l2, who);
+                let far = channel.fetched * weights.misses / weights.memory;
+                let (_, far) = world.units.serve(Unit::Memory, start, far, who);
+                world.blocks[self.block].fill(channel.ring, near.max(far) + weights.copy);
+                self.note(world, place, start, false);
+            }
+            &What::Take(channel) => {
+                let ring = programs.channels[channel as usize].ring;
+                self.held[channel as usize] = self.taken[ring];
+                self.taken[ring] += 1;
+            }
+            &What::Await(channel) => {
+                let ring = programs.channels[channel as usize].ring;
+                let full = world.blocks[self.block].full(ring, self.held[channel as usize])?;
+                if full > self.time {
+                    self.wait_until(world, full + weights.wake, place);
+                } else {
+                    self.time += weights.step;
+                }
+            }
+            &What::Land { younger } => {
+                self.land(world, self.flights.len().saturating_sub(younger), place)?;
+            }
+            What::Give(channels) => {
+                for &channel in channels {
+                    let stage = self.stage_of(world, channel);
+                    self.give(world, stage);
+                }
+            }
+            &What::Turn(turn) => {
+                if self.iteration > 0 {
+                    let passed = world.blocks[self.block].passed(turn, self.iteration - 1)?;
+                    self.wait_until(world, passed + weights.wake, place);
+                }
+            }
+            &What::Pass(turn) => world.blocks[self.block].pass(turn, self.iteration, self.time),
+            What::Send { near, far } => {
+                // The threads write to shared memory again when what stood there has been read.
+                if self.sent > 0 {
+                    let read = *world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1)?;
+                    self.wait_until(world, read, place);
+                }
+                self.sent += 1;
+                world.queues[QUEUES * self.number + NEAR].issue((near, 0.0), self.time, place, 0.0);
+                world.queues[QUEUES * self.number + FAR].issue((far, 0.0), self.time, place, 0.0);
+            }
+            &What::Round(round) => self.enter(world, round, place),
+        }
+        Some(true)
+    }
+
+    fn work(
+        &mut self,
+        world: &mut World<'_>,
+        (demand, meets): (&Demand, u32),
+        (arrives, waits): (&[Value], bool),
+        place: (usize, usize),
+    ) -> Option<bool> {
+        let parts = (demand.alone() / PART).ceil().clamp(1.0, MOST_PARTS);
+        if self.parts < parts {
+            let start = self.time;
+            if self.parts == 0.0 {
+                self.meets = meets;
+            }
+            self.time = world.units.serve_all(&demand.part(1.0 / parts), start, (self.number, place));
+            self.note(world, place, start, false);
+            self.parts += 1.0;
+            return Some(false);
+        }
+        while self.meets > 0 {
+            let plan = &world.programs.agents[self.agent];
+            let who = (self.agent, self.team);
+            if !self.arrived {
+                world.blocks[self.block].meet(who, self.met, self.time);
+                self.arrived = true;
+            }
+            let all = world.blocks[self.block].met(who, self.met, plan.groups)?;
+            self.wait_until(world, all + world.programs.weights.meet, place);
+            self.arrived = false;
+            self.met += 1;
+            self.meets -= 1;
+        }
+        self.parts = 0.0;
+        let arrival = self.behind.unwrap_or(0.0).max(self.time) + world.programs.weights.load;
+        if waits {
+            self.wait_until(world, arrival, place);
+        }
+        self.late.extend(arrives.iter().map(|&value| (value, arrival)));
+        Some(true)
+    }
+
+    fn product<'a>(
+        &mut self,
+        world: &mut World<'a>,
+        (runs, least, gives): (&'a Demand, f64, &[u32]),
+        place: (usize, usize),
+    ) {
+        let weights = world.programs.weights;
+        // A fence, and its instructions one by one.
+        let start = self.time;
+        self.time += weights.step;
+        self.note(world, place, start, false);
+        let alone = world.programs.agents[self.agent].teams == 1;
+        let gap = if alone { weights.gap } else { 0.0 };
+        world.queues[QUEUES * self.number + PRODUCTS].issue((runs, least), self.time, place, gap);
+        let gives = gives.iter().map(|&channel| self.stage_of(world, channel)).collect();
+        self.flights.push_back(Flight { number: self.issued, gives });
+        self.issued += 1;
+    }
+
+    /// Waits for the products that were issued first. None: they still run.
+    fn land(&mut self, world: &mut World<'_>, count: usize, place: (usize, usize)) -> Option<()> {
+        let Some(last) = count.checked_sub(1).and_then(|last| self.flights.get(last)) else { return Some(()) };
+        let done = *world.queues[QUEUES * self.number + PRODUCTS].done.get(last.number)?;
+        self.wait_until(world, done, place);
+        for flight in self.flights.drain(..count).collect::<Vec<_>>() {
+            for stage in flight.gives {
+                self.give(world, stage);
+            }
+        }
+        Some(())
+    }
+
+    /// The ring of a channel, and which of its stages is held.
+    fn stage_of(&self, world: &World<'_>, channel: u32) -> (usize, usize) {
+        (world.programs.channels[channel as usize].ring, self.held[channel as usize])
+    }
+
+    fn give(&self, world: &mut World<'_>, (ring, stage): (usize, usize)) {
+        world.blocks[self.block].give(ring, stage, self.time + world.programs.weights.wake);
+    }
+
+    fn enter(&mut self, world: &mut World<'_>, index: usize, place: (usize, usize)) {
+        let round = &world.programs.rounds[index];
+        self.next();
+        let first = if round.deal.is_some() { self.team } else { 0 };
+        let mut frame =
+            Frame { list: round.acts, next: 0, round: Some((index, first)), arrivals: VecDeque::new(), lap: None };
+        frame.lap = Some(Lap { walker: self.number, round: index, starts: Vec::new(), end: 0.0 });
+        if let Some(ahead) = &round.ahead {
+            for _ in 1..ahead.stages {
+                let arrival = self.copy(world, round, place);
+                frame.arrivals.push_back(arrival);
+            }
+        }
+        self.frames.push(frame);
+        self.begin_iteration(world, place);
+    }
+
+    /// Copies of one iteration ahead: when they are there.
+    fn copy(&mut self, world: &mut World<'_>, round: &Round, place: (usize, usize)) -> f64 {
+        let Some(ahead) = &round.ahead else { return self.time };
+        let (start, who) = (self.time, (self.number, place));
+        self.time = world.units.serve_all(&ahead.issue, start, who);
+        self.note(world, place, start, false);
+        let weights = world.programs.weights;
+        let share = if ahead.operands { weights.misses } else { 1.0 };
+        let (_, near) = world.units.serve(Unit::L2, start, ahead.bytes / weights.l2, who);
+        let (_, far) = world.units.serve(Unit::Memory, start, ahead.bytes * share / weights.memory, who);
+        near.max(far) + weights.copy
+    }
+
+    /// At the head of a loop: is there another iteration?
+    fn begin_iteration(&mut self, world: &mut World<'_>, place: (usize, usize)) {
+        let programs = world.programs;
+        let Some(frame) = self.frames.last_mut() else { return };
+        let Some((index, iteration)) = frame.round else { return };
+        let round = &programs.rounds[index];
+        if iteration as u32 >= round.followed {
+            let (time, leave) = (self.time, round.leave);
+            if let Some(mut lap) = frame.lap.take() {
+                lap.end = time;
+                world.laps.push(lap);
+            }
+            self.frames.pop();
+            if let Some(leave) = leave {
+                let arrivals = VecDeque::new();
+                self.frames.push(Frame { list: leave, next: 0, round: None, arrivals, lap: None });
+            }
+            return;
+        }
+        if let Some(lap) = &mut frame.lap {
+            lap.starts.push((iteration, self.time));
+        }
+        let arrival = frame.arrivals.pop_front();
+        // Each warp issues the same for the loop; four of them do at a time.
+        let cycles = programs.weights.turn * f64::from(programs.agents[self.agent].warps).max(4.0) / 4.0;
+        self.time = world.units.serve(Unit::Issue, self.time, cycles, (self.number, place)).1;
+        if let Some(takes) = &round.deal {
+            self.iteration = iteration;
+            for (ring, takes) in takes.iter().enumerate() {
+                let of_loops = takes.loops.iter().map(|&op| {
+                    let known = programs.rounds.iter().find(|round| round.op == op);
+                    known.map_or(0, |round| round.followed as usize)
+                });
+                self.taken[ring] = iteration * (takes.once as usize + of_loops.sum::<usize>());
+            }
+        }
+        if let (Some(arrival), Some(ahead)) = (arrival, &round.ahead) {
+            self.wait_until(world, arrival, place);
+            if ahead.meets {
+                self.time += programs.weights.meet;
+            }
+            let next = self.copy(world, round, place);
+            if let Some(frame) = self.frames.last_mut() {
+                frame.arrivals.push_back(next);
+            }
+        }
+    }
+
+    /// A block is over when its stores have been read.
+    fn end(&mut self, world: &mut World<'_>) -> Progress {
+        if self.sent > 0 {
+            let Some(&read) = world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1) else {
+                return Progress::Waits;
+            };
+            self.wait_until(world, read, (world.programs.agents[self.agent].list, usize::MAX));
+        }
+        self.done = true;
+        Progress::Ended
+    }
+
+    fn end_of_list(&mut self, world: &mut World<'_>) -> Progress {
+        let Some(frame) = self.frames.last_mut() else { return Progress::Ended };
+        let place = (frame.list, frame.next);
+        match &mut frame.round {
+            None => {
+                self.frames.pop();
+            }
+            Some((round, iteration)) => {
+                let teams = match world.programs.rounds[*round].deal {
+                    Some(_) => world.programs.agents[self.agent].teams as usize,
+                    None => 1,
+                };
+                *iteration += teams;
+                frame.next = 0;
+                self.begin_iteration(world, (place.0, 0));
+            }
+        }
+        Progress::Went
+    }
+
+    /// Is it one of those that load?
+    pub fn loads(&self, programs: &Programs) -> bool {
+        programs.agents[self.agent].acts == Acts::Load
+    }
+}
