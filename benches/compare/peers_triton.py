@@ -278,7 +278,9 @@ def _batched_matmul(row, batch, m, n, k):
 
 def _attention(row, batch, heads, s, d):
     scale = math.log2(math.e) / math.sqrt(d)
-    for tm, tn, warps, stages in ((128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3)) if d == 128 else ((128, 128, 8, 3), (128, 64, 4, 3)):
+    sizes = {64: ((128, 128, 8, 3), (128, 64, 4, 3)), 128: ((128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3)),
+             256: ((128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2))}
+    for tm, tn, warps, stages in sizes[d]:
         def make(t, tm=tm, tn=tn, warps=warps, stages=stages):
             flat = {name: t[name].view(-1, d) for name in "qkvo"}
             q, o = (TensorDescriptor.from_tensor(flat[name], [tm, d]) for name in "qo")

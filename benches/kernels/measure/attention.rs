@@ -84,7 +84,12 @@ where
     // Of tiles with few numbers two blocks fit on a multiprocessor, and one computes while the other one multiplies.
     let small = dim <= 64 && cli.tile.is_none();
     let options = if small { options.with_occupancy(2) } else { options.clone() };
-    let tile = cli.tile.unwrap_or(if small { [64, 128] } else { [128, 128] });
+    let tile = cli.tile.unwrap_or(match dim {
+        _ if small => [64, 128],
+        // Rows of 256 numbers leave registers and shared memory for so many keys.
+        129.. => [128, 80],
+        _ => [128, 128],
+    });
     let form = Form { tile: [tile[0], tile[1], dim], group: heads / kv_heads, causal };
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     let section = section(seq, dim, size_of::<T>(), causal);
