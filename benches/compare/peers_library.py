@@ -103,6 +103,24 @@ def _matmul(row):
     return [Library("cuBLAS", lambda t: _none(torch.mm(t["a"], t["b"], out=t["c"])))]
 
 
+def _scaled_matmul(row):
+    def scaled(t):
+        # Both scales are contiguous along the rows that they belong to, or along the sums.
+        return {"c": torch._scaled_mm(t["a"], t["b"].t(), t["rows"].t(), t["turned"].t(), out_dtype=torch.bfloat16)}
+    def by_recipe(t):
+        functional = torch.nn.functional
+        kinds = functional.ScalingType.BlockWise1x128, functional.ScalingType.BlockWise128x128
+        return {"c": functional.scaled_mm(t["a"], t["b"].t(), t["rows"].t(), kinds[0], t["turned"].t(), kinds[1], output_dtype=torch.bfloat16)}
+    list_ = [Library("cuBLAS", {"_scaled_mm": scaled, "scaled_mm": by_recipe})]
+    try:
+        import deep_gemm
+    except ImportError:
+        return list_
+    def deep(t):
+        deep_gemm.fp8_gemm_nt((t["a"], t["rows"].t()), (t["b"], t["turned"]), t["c"])
+    return list_ + [Library("DeepGEMM", deep)]
+
+
 def _batched_matmul(row):
     return [Library("cuBLAS", lambda t: _none(torch.bmm(t["a"], t["b"], out=t["c"])))]
 

@@ -43,6 +43,7 @@ TITLES = {
     "matrix product, tf32, 4096³": ["matmul tf32 4096 4096 4096"],
     "matrix product, e4m3, 4096³, result f16": ["matmul e4m3 4096 4096 4096"],
     "matrix product, e4m3, 8192³, result f16": ["matmul e4m3 8192 8192 8192"],
+    "matrix product, e4m3, 8192³, scales of 1 x 128 and 128 x 128, result bf16": ["scaled_matmul e4m3 8192 8192 8192"],
     "product with 4-bit weights, f16, 16 x 4096 x 4096": ["quantized_matmul u4 16 4096 4096"],
     "product with 4-bit weights, f16, 4096³": ["quantized_matmul u4 4096 4096 4096"],
     "8 matrix products, f16, 1024 x 512 x 2048": ["batched_matmul f16 8 1024 2048 512"],

@@ -74,6 +74,12 @@ def _fill_quantized_matmul(row, t, generator):
     t["numbers"].copy_(_unpacked(row, t))
 
 
+def _fill_scaled_matmul(row, t, generator):
+    for name in ("rows", "columns"):
+        t[name].abs_().add_(0.5).mul_(2.0**-6)
+    t["turned"].copy_(t["columns"].t())
+
+
 def _unpacked(row, t):
     """The weights in f64."""
     codes = torch.stack((t["weights"] & 15, t["weights"] >> 4), -1).flatten(1)
@@ -170,6 +176,13 @@ def _expect_matmul(row, t):
     a, b = t["a"][rows].double(), t["b"].double()
     b = b.t() if row.element == "e4m3" else b
     return {"c": (rows, a @ b, a.abs() @ b.abs())}
+
+
+def _expect_scaled_matmul(row, t):
+    rows = sample(row.numbers[0])
+    a = t["a"][rows].double() * t["rows"][:, rows].t().double().repeat_interleave(GROUP, 1)
+    b = t["b"].double() * t["columns"].t().double().repeat_interleave(GROUP, 0).repeat_interleave(GROUP, 1)
+    return {"c": (rows, a @ b.t(), a.abs() @ b.t().abs())}
 
 
 def _expect_batched_matmul(row, t):

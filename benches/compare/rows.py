@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 F32_SUMS = 4e-6
+# Terms of a sum that share a scale.
+GROUP = 128
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,15 @@ def _matmul(element, _, m, n, k):
     return arrays, size, 2 * m * n * k, _product_tolerance(element, out)
 
 
+def _scaled_matmul(element, _, m, n, k):
+    # Scales of each row of `a` and of 128 rows of `b`, for each 128 terms of the sums; `turned` is `columns` as torch takes it.
+    blocks = k // GROUP
+    arrays = [Array("a", element, (m, k)), Array("b", element, (n, k)), Array("rows", "f32", (blocks, m)),
+              Array("columns", "f32", (blocks, n // GROUP)), Array("c", "bf16", (m, n), "out"), Array("turned", "f32", (n // GROUP, blocks), "theirs")]
+    size = m * k + n * k + 4 * blocks * (m + n // GROUP) + 2 * m * n
+    return arrays, size, 2 * m * n * k, ROUNDING["bf16"] + _product_tolerance(element, "bf16")
+
+
 def _batched_matmul(element, _, batch, m, n, k):
     arrays = [Array("a", element, (batch, m, k)), Array("b", element, (batch, k, n)), Array("c", element, (batch, m, n), "out")]
     size = ELEMENTS[element][0] * batch * (m * k + k * n + m * n)
@@ -166,8 +177,6 @@ def _welford(element, _, m, n):
 
 # Standard errors that statistics of random numbers may be off by.
 STATISTICS = 6.0
-# Weights of a column that share a scale.
-GROUP = 128
 
 
 def _random_normal(element, _, n):

@@ -18,6 +18,8 @@ mod numbers;
 mod order;
 #[path = "../compare/ours/rows.rs"]
 pub mod rows;
+#[path = "../compare/ours/scaled.rs"]
+mod scaled;
 #[path = "../compare/ours/tuning.rs"]
 pub mod tuning;
 

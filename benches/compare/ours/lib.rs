@@ -18,6 +18,7 @@ mod narrow;
 mod numbers;
 mod order;
 mod rows;
+mod scaled;
 #[allow(dead_code, reason = "rows are tuned by `benches/kernels`")]
 mod tuning;
 

@@ -11,7 +11,7 @@ use cutlet::{Device, Hints};
 
 use super::attention_order::{blocks, section, shares};
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
-use super::{examples, movement, narrow, numbers, order};
+use super::{examples, movement, narrow, numbers, order, scaled};
 
 /// Opens the row of this name.
 ///
@@ -39,6 +39,7 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
         ("matmul", "bf16", &[m, n, k]) => matmul::<bf16, bf16, bf16>(place, [m, n, k], false, 2)?,
         ("matmul", "tf32", &[m, n, k]) => matmul::<f32, tf32, f32>(place, [m, n, k], false, 4)?,
         ("matmul", "e4m3", &[m, n, k]) => matmul::<f8e4m3fn, f8e4m3fn, f16>(place, [m, n, k], true, 1)?,
+        ("scaled_matmul", "e4m3", &[m, n, k]) => scaled::scaled_matmul(place, [m, n, k])?,
         ("batched_matmul", "f16", &[batch, m, n, k]) => batched_matmul::<f16, f16>(place, [batch, m, n, k], 2)?,
         ("batched_matmul", "tf32", &[batch, m, n, k]) => batched_matmul::<f32, tf32>(place, [batch, m, n, k], 4)?,
         ("attention", "f16", &[batch, heads, seq, dim]) => attention::<f16>(place, [batch, heads, seq, dim], causal)?,

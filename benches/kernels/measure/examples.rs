@@ -36,6 +36,8 @@ pub mod prefix_sum;
 pub mod quantized_matmul;
 #[path = "../../../examples/saxpy.rs"]
 pub mod saxpy;
+#[path = "../../../examples/scaled_matmul.rs"]
+pub mod scaled_matmul;
 #[path = "../../../examples/softmax.rs"]
 pub mod softmax;
 #[path = "../../../examples/stencil.rs"]

@@ -23,6 +23,7 @@ mod padding;
 mod prefix_sum;
 mod quantized_matmul;
 mod saxpy;
+mod scaled_matmul;
 mod softmax;
 mod stencil;
 mod transpose;
@@ -43,7 +44,7 @@ macro_rules! all {
 }
 
 all! {
-    argmax attention batched_matmul dropout embedding experts fft hello histogram layernorm layernorm_backward matmul mutex padding prefix_sum quantized_matmul saxpy softmax stencil transpose vadd vocabulary welford
+    argmax attention batched_matmul dropout embedding experts fft hello histogram layernorm layernorm_backward matmul mutex padding prefix_sum quantized_matmul saxpy scaled_matmul softmax stencil transpose vadd vocabulary welford
 }
 
 /// The kernel of this name.

@@ -4,6 +4,7 @@ mod clusters;
 mod products;
 pub(crate) mod schedules;
 mod strips;
+mod thin;
 mod waits;
 
 use std::path::PathBuf;

@@ -18,6 +18,8 @@ mod numbers;
 mod order;
 #[path = "../../../benches/compare/ours/rows.rs"]
 mod rows;
+#[path = "../../../benches/compare/ours/scaled.rs"]
+mod scaled;
 #[path = "../../../benches/compare/ours/tuning.rs"]
 #[allow(dead_code, reason = "nothing is launched")]
 mod tuning;
