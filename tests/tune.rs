@@ -505,11 +505,13 @@ fn plain_launches_are_near_the_best_that_was_recorded() {
         ("layernorm_backward f32 4096 4096", 0.95),
     ];
     // Rows that no search has seen yet.
-    const UNSEEN: [&str; 4] = [
+    const UNSEEN: [&str; 6] = [
         "matmul e4m3 4096 4096 4096",
         "scaled_matmul e4m3 8192 8192 8192",
         "attention bf16 2 16 8192 256 causal",
         "attention bf16 2 16 8192 256 full",
+        "attention_backward bf16 4 32 4096 128 causal",
+        "attention_backward bf16 4 32 4096 128 full",
     ];
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/compare");
     let records = ct::tune::Records::read(folder.join("h200.tune")).expect("records");

@@ -144,6 +144,39 @@ def _attention(row):
     return list_ + ([Library("flash attention 3", three)] if row.element == "bf16" else [])
 
 
+def _attention_backward(row):
+    """The backward pass alone: what the forward pass keeps is made once for each set of arrays."""
+    def through(backend):
+        graphs = {}
+        def graph(t):
+            with torch.enable_grad(), sdpa_kernel(backend):
+                inputs = [t[name].detach().requires_grad_() for name in "qkv"]
+                return inputs, torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=row.causal)
+        def call(t):
+            key = t["q"].data_ptr()
+            inputs, out = graphs.get(key) or graphs.setdefault(key, graph(t))
+            return dict(zip(("dq", "dk", "dv"), torch.autograd.grad(out, inputs, t["dout"], retain_graph=True)))
+        return call
+    list_ = [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)), Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
+    try:
+        import flash_attn_interface as fa3
+    except ImportError:
+        return list_
+    # The wheel fa3-fwd has no backward pass; where the whole package is built, it has.
+    graphs = {}
+    def graph_of_three(t):
+        with torch.enable_grad():
+            inputs = [t[name].transpose(1, 2).detach().requires_grad_() for name in "qkv"]
+            out = fa3.flash_attn_func(*inputs, causal=row.causal)
+            return inputs, out[0] if isinstance(out, tuple) else out
+    def three(t):
+        key = t["q"].data_ptr()
+        inputs, out = graphs.get(key) or graphs.setdefault(key, graph_of_three(t))
+        gradients = torch.autograd.grad(out, inputs, t["dout"].transpose(1, 2), retain_graph=True)
+        return {name: gradient.transpose(1, 2) for name, gradient in zip(("dq", "dk", "dv"), gradients)}
+    return list_ + [Library("flash attention 3", three)]
+
+
 def _gather(row):
     torch_ = {"index_select": lambda t: _none(torch.index_select(t["x"], 0, t["at"], out=t["y"])),
               "take, 64 bits": lambda t: _none(torch.take(t["x"], t["at64"], out=t["y"])),

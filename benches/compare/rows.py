@@ -132,6 +132,17 @@ def _attention(element, causal, batch, heads, sequence, d):
     return arrays, 4 * ELEMENTS[element][0] * math.prod(shape), flops, 3 * ROUNDING[element]
 
 
+def _attention_backward(element, causal, batch, heads, sequence, d):
+    shape = (batch, heads, sequence, d)
+    arrays = [Array(name, element, shape) for name in ("q", "k", "v", "o", "dout")] + [Array("logs", "f32", shape[:3])]
+    arrays += [Array(name, element, shape, "out") for name in ("dq", "dk", "dv")]
+    arrays += [Array("sums", "f32", shape[:3], "scratch"), Array("all", "f32", shape, "scratch")]
+    # Five products.
+    flops = 10 * batch * heads * sequence * sequence * d * (0.5 if causal else 1)
+    # Weights and their gradients are rounded, the result of the forward pass was, and the gradients are.
+    return arrays, 8 * ELEMENTS[element][0] * math.prod(shape), flops, 4 * ROUNDING[element]
+
+
 def _vadd_gather(element, _, n):
     return _vadd(element, _, n)
 

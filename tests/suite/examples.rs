@@ -65,6 +65,12 @@ pub fn register(suite: &mut Suite) {
             ("--seq" "150" "--heads" "4" "--kv-heads" "2" "--causal" "--tile" "64" "32")
             ("--seq" "77" "--causal" "--tile" "16" "64" "--type" "bf16") ("--seq" "1" "--tile" "32" "16")
             ("--seq" "300" "--heads" "1" "--dim" "128" "--causal" "--tile" "64" "128");
+        attention_backward: ("--seq" "100" "--causal" "--type" "bf16" "--tile" "32" "64" "--query-tile" "64" "32")
+            ("--seq" "130" "--dim" "64" "--at-once" "--heads" "1")
+            // What is emitted: the other kernels.
+            ("--seq" "77" "--dim" "64" "--tile" "32" "64" "--early" "both" "--part" "queries")
+            ("--seq" "64" "--dim" "64" "--heads" "1" "--early" "no" "--part" "rows")
+            ("--seq" "64" "--dim" "64" "--heads" "1" "--at-once" "--part" "added");
         batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40")
             ("--type" "f16" "--batch" "3" "--m" "70" "--n" "50" "--k" "40")
             ("--type" "f16" "--persistent" "--batch" "3" "--m" "144" "--n" "160" "--k" "96");

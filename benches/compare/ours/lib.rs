@@ -7,6 +7,7 @@
 
 #[path = "../../kernels/measure/attention_order.rs"]
 mod attention_order;
+mod backward;
 mod configuration;
 #[path = "../../kernels/measure/examples.rs"]
 mod examples;

@@ -11,7 +11,7 @@ use cutlet::{Device, Hints};
 
 use super::attention_order::{blocks, section, shares};
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
-use super::{examples, movement, narrow, numbers, order, scaled};
+use super::{backward, examples, movement, narrow, numbers, order, scaled};
 
 /// Opens the row of this name.
 ///
@@ -44,6 +44,9 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
         ("batched_matmul", "tf32", &[batch, m, n, k]) => batched_matmul::<f32, tf32>(place, [batch, m, n, k], 4)?,
         ("attention", "f16", &[batch, heads, seq, dim]) => attention::<f16>(place, [batch, heads, seq, dim], causal)?,
         ("attention", "bf16", &[batch, heads, seq, dim]) => attention::<bf16>(place, [batch, heads, seq, dim], causal)?,
+        ("attention_backward", "bf16", &[batch, heads, seq, dim]) => {
+            backward::attention_backward::<bf16>(place, [batch, heads, seq, dim], causal)?
+        }
         ("vadd_gather", "f32", &[n]) => movement::vadd_gather(place, n)?,
         ("gather", "f32", &[n, from]) => movement::gather(place, n, from)?,
         ("scatter", "f32", &[n]) => movement::scatter(place, n)?,
@@ -264,7 +267,7 @@ where
     T: MmaInput<T, f32> + Element,
     f32: CastTo<T>,
 {
-    use examples::attention::{Form, attention};
+    use examples::attention::{Form, NO_LOGS, attention};
     type Set<T> = [ct::DeviceArray<T, 4>; 4];
     let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let shape = [batch, heads, seq, dim];
@@ -292,7 +295,7 @@ where
                 let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
                 let table = place.device.array(&table, [table.len()])?;
                 row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
-                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), out, (&table, scale), Constant(form)))
+                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), (out, NO_LOGS), (&table, scale), Constant(form)))
                 });
             }
         }

@@ -6,6 +6,8 @@
 pub mod argmax;
 #[path = "../../../examples/attention.rs"]
 pub mod attention;
+#[path = "../../../examples/attention_backward.rs"]
+pub mod attention_backward;
 #[path = "../../../examples/batched_matmul.rs"]
 pub mod batched_matmul;
 #[path = "../../../examples/dropout.rs"]

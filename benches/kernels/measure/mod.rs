@@ -6,6 +6,7 @@ mod harness;
 
 mod argmax;
 mod attention;
+mod attention_backward;
 pub mod attention_order;
 mod batched_matmul;
 mod dropout;
@@ -44,7 +45,7 @@ macro_rules! all {
 }
 
 all! {
-    argmax attention batched_matmul dropout embedding experts fft hello histogram layernorm layernorm_backward matmul mutex padding prefix_sum quantized_matmul saxpy scaled_matmul softmax stencil transpose vadd vocabulary welford
+    argmax attention attention_backward batched_matmul dropout embedding experts fft hello histogram layernorm layernorm_backward matmul mutex padding prefix_sum quantized_matmul saxpy scaled_matmul softmax stencil transpose vadd vocabulary welford
 }
 
 /// The kernel of this name.

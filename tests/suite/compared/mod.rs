@@ -1,5 +1,7 @@
 //! The PTX of every configuration of the comparison's rows, for sums of it.
 
+#[path = "../../../benches/compare/ours/backward.rs"]
+mod backward;
 #[path = "../../../benches/compare/ours/configuration.rs"]
 #[allow(dead_code, reason = "nothing is launched")]
 mod configuration;
