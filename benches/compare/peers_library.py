@@ -131,7 +131,9 @@ def _attention(row):
             with sdpa_kernel(backend):
                 return {"o": torch.nn.functional.scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=row.causal)}
         return call
-    list_ = [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)), Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
+    # Torch has no attention of 8-bit floats.
+    list_ = [] if row.element == "e4m3" else [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)),
+                                              Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
     try:
         import fa3_fwd_interface as fa3
     except ImportError:
@@ -141,7 +143,7 @@ def _attention(row):
         out = fa3.flash_attn_func(*(t[name].transpose(1, 2) for name in "qkv"), causal=row.causal)
         return {"o": (out[0] if isinstance(out, tuple) else out).transpose(1, 2)}
     # The published wheel has no f16.
-    return list_ + ([Library("flash attention 3", three)] if row.element == "bf16" else [])
+    return list_ + ([Library("flash attention 3", three)] if row.element in ("bf16", "e4m3") else [])
 
 
 def _attention_backward(row):

@@ -53,7 +53,8 @@ TITLES = {
     "attention, bf16, 2 x 16 x 16384 x 128, causal; full": ["attention bf16 2 16 16384 128 causal", "attention bf16 2 16 16384 128 full"],
     "attention, bf16, 4 x 32 x 4096 x 64, causal; full": ["attention bf16 4 32 4096 64 causal", "attention bf16 4 32 4096 64 full"],
     "attention, bf16, 2 x 16 x 8192 x 256, causal; full": ["attention bf16 2 16 8192 256 causal", "attention bf16 2 16 8192 256 full"],
-    "its gradients, bf16, 4 x 32 x 4096 x 128, causal; full": ["attention_backward bf16 4 32 4096 128 causal", "attention_backward bf16 4 32 4096 128 full"],
+    "attention, e4m3, result bf16, 4 x 32 x 4096 x 128, causal; full": ["attention e4m3 4 32 4096 128 causal", "attention e4m3 4 32 4096 128 full"],
+    "gradients of attention, bf16, 4 x 32 x 4096 x 128, causal; full": ["attention_backward bf16 4 32 4096 128 causal", "attention_backward bf16 4 32 4096 128 full"],
 }
 # Libraries that go without saying.
 USUAL = ("torch", "cuBLAS", "cuDNN")

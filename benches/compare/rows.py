@@ -126,10 +126,14 @@ def _batched_matmul(element, _, batch, m, n, k):
 
 def _attention(element, causal, batch, heads, sequence, d):
     shape = (batch, heads, sequence, d)
-    arrays = [Array(name, element, shape) for name in "qkv"] + [Array("o", element, shape, "out")]
+    narrow = element == "e4m3"
+    out = "bf16" if narrow else element
+    arrays = [Array(name, element, shape) for name in "qkv"] + [Array("o", out, shape, "out")]
+    arrays += [Array("turned", element, (batch, heads, d, sequence), "scratch")] if narrow else []
     flops = 4 * batch * heads * sequence * sequence * d * (0.5 if causal else 1)
-    # Weights are rounded before they are multiplied, the result once more.
-    return arrays, 4 * ELEMENTS[element][0] * math.prod(shape), flops, 3 * ROUNDING[element]
+    # Weights are rounded before they are multiplied, the result once more; tensor cores keep 13 bits of sums of 8-bit floats.
+    tolerance = ROUNDING[element] + ROUNDING[out] + 2.0**-9 if narrow else 3 * ROUNDING[element]
+    return arrays, (3 * ELEMENTS[element][0] + ELEMENTS[out][0]) * math.prod(shape), flops, tolerance
 
 
 def _attention_backward(element, causal, batch, heads, sequence, d):

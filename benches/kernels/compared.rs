@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "the comparison does more with them")]
 
+#[path = "../compare/ours/attention_f8.rs"]
+mod attention_f8;
 #[path = "../compare/ours/backward.rs"]
 mod backward;
 #[path = "../compare/ours/configuration.rs"]

@@ -5,6 +5,7 @@
 //! sizes, hints), which are compiled, launched and exported one by one. Python fills and reads the
 //! arrays through their addresses. The rows are in [`rows`]; nothing here knows what they compute.
 
+mod attention_f8;
 #[path = "../../kernels/measure/attention_order.rs"]
 mod attention_order;
 mod backward;

@@ -11,7 +11,7 @@ use cutlet::{Device, Hints};
 
 use super::attention_order::{blocks, section, shares};
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
-use super::{backward, examples, movement, narrow, numbers, order, scaled};
+use super::{attention_f8, backward, examples, movement, narrow, numbers, order, scaled};
 
 /// Opens the row of this name.
 ///
@@ -44,6 +44,9 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
         ("batched_matmul", "tf32", &[batch, m, n, k]) => batched_matmul::<f32, tf32>(place, [batch, m, n, k], 4)?,
         ("attention", "f16", &[batch, heads, seq, dim]) => attention::<f16>(place, [batch, heads, seq, dim], causal)?,
         ("attention", "bf16", &[batch, heads, seq, dim]) => attention::<bf16>(place, [batch, heads, seq, dim], causal)?,
+        ("attention", "e4m3", &[batch, heads, seq, dim]) => {
+            attention_f8::attention_f8(place, [batch, heads, seq, dim], causal)?
+        }
         ("attention_backward", "bf16", &[batch, heads, seq, dim]) => {
             backward::attention_backward::<bf16>(place, [batch, heads, seq, dim], causal)?
         }

@@ -5,7 +5,7 @@ use cutlet::Device;
 use cutlet::prelude::*;
 
 use super::configuration::{Configurations, NO_HINTS, Place, Row};
-use super::examples::scaled_matmul::{BLOCK, PIECE, scaled_matmul as kernel};
+use super::examples::scaled_matmul::{BLOCK, scaled_matmul as kernel};
 
 /// Both matrices along the sums; scales of rows and of columns; the result.
 type Set = ([ct::DeviceArray<f8e4m3fn, 2>; 2], [ct::DeviceArray<f32, 2>; 2], ct::DeviceArray<bf16, 2>);
@@ -22,7 +22,7 @@ pub fn scaled_matmul(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn 
     let mut row = Configurations::new(place, addresses, make)?;
     for [tm, tn] in [[128, 128], [128, 192], [128, 64], [64, 192]] {
         let grid = (m.div_ceil(tm) * n.div_ceil(tn)).min(place.device.num_multiprocessors());
-        let extents = Constant([tm, tn / PIECE]);
+        let extents = Constant([tm, tn]);
         // What one block less would leave without a partner.
         let pairs = (grid % 2 == 0).then_some((" 2 blocks a cluster", NO_HINTS.num_ctas(2)));
         for (what, hints) in [("", NO_HINTS)].into_iter().chain(pairs) {

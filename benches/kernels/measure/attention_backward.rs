@@ -126,7 +126,7 @@ where
         })
     })?;
     for set in rotation.all() {
-        forward(options, set, [batch * heads, seq, dim], causal, scale)?;
+        forward(set, [batch * heads, seq, dim], causal, scale)?;
     }
     let grid = |rows: usize| [seq.div_ceil(rows), heads, batch];
     let time = rotation.time(options, |set| {
@@ -176,13 +176,7 @@ where
 }
 
 /// The forward pass: a tile of queries a block.
-fn forward<T>(
-    options: &Options,
-    set: &mut Set<T>,
-    [heads, seq, dim]: [usize; 3],
-    causal: bool,
-    scale: f32,
-) -> Result<()>
+fn forward<T>(set: &mut Set<T>, [heads, seq, dim]: [usize; 3], causal: bool, scale: f32) -> Result<()>
 where
     T: MmaInput<T, f32>,
     f32: CastTo<T>,
@@ -194,7 +188,7 @@ where
     let form = Constant(attention::Form { tile: [64, 64, dim], group: 1, causal });
     let Set { inputs: [q, k, v, _], out, logs, .. } = set;
     let arguments = ((&*q, &*k, &*v), (out, Some(logs)), (&table, scale), form);
-    Ok(options.launch(blocks).launch(attention::<T>, arguments)?)
+    Ok(ct::launch(attention::<T>, blocks, arguments)?)
 }
 
 /// A head in f64.

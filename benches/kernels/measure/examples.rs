@@ -8,6 +8,8 @@ pub mod argmax;
 pub mod attention;
 #[path = "../../../examples/attention_backward.rs"]
 pub mod attention_backward;
+#[path = "../../../examples/attention_f8.rs"]
+pub mod attention_f8;
 #[path = "../../../examples/batched_matmul.rs"]
 pub mod batched_matmul;
 #[path = "../../../examples/dropout.rs"]

@@ -5,7 +5,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use rayon::prelude::*;
 
-use super::examples::scaled_matmul::{BLOCK, PIECE, scaled_matmul};
+use super::examples::scaled_matmul::{BLOCK, scaled_matmul};
 use super::harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
 options! {
@@ -29,8 +29,14 @@ pub fn run(cli: &Cli) -> Result<()> {
     let size = |given| options.size(given, &device, 8192, 256);
     let (m, n, k) = (size(cli.m), size(cli.n), size(cli.k));
     let tile = cli.tile;
-    anyhow::ensure!(tile[1].is_multiple_of(PIECE), "--tile {} {}: columns come in pieces of {PIECE}", tile[0], tile[1]);
-    let extents = Constant([tile[0], tile[1] / PIECE]);
+    anyhow::ensure!(
+        tile[1].is_multiple_of(BLOCK / 2),
+        "--tile {} {}: columns are a multiple of {}",
+        tile[0],
+        tile[1],
+        BLOCK / 2
+    );
+    let extents = Constant(tile);
     let (of_a, of_b) = ([k.div_ceil(BLOCK), m], [k.div_ceil(BLOCK), n.div_ceil(BLOCK)]);
     if options.emits() {
         let (a, b) = (ct::ArraySpec::new([m, k]), ct::ArraySpec::new([k, n]).strides([1, k])?);

@@ -1,5 +1,7 @@
 //! The PTX of every configuration of the comparison's rows, for sums of it.
 
+#[path = "../../../benches/compare/ours/attention_f8.rs"]
+mod attention_f8;
 #[path = "../../../benches/compare/ours/backward.rs"]
 mod backward;
 #[path = "../../../benches/compare/ours/configuration.rs"]
