@@ -16,11 +16,11 @@ pub struct Form {
 }
 
 /// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each block takes the tiles of queries of its share, each
-/// past all keys that it sees. `shares`: where the share of each block begins, and the last one ends; then the
+/// past all keys that it sees. `logs`, if wanted, gets for each query log₂ of the sum of its exponentials. `shares`: where the share of each block begins, and the last one ends; then the
 /// tiles, counted through all heads. `scale` is log₂ e / √dim, since the exponentials are powers of two.
 pub fn attention<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
-    out: ArrayMut<T, 4>,
+    (out, logs): (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
     (shares, scale): (Array<i32, 1>, Scalar<f32>),
     Form { tile: [m, n, d], group, causal }: Form,
 ) where
@@ -40,7 +40,7 @@ pub fn attention<T: MmaInput<T, f32>>(
             false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
         };
         let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-        let (acc, _, sum) = ct::for_each(..some, start, |j, (acc, max, sum)| {
+        let (acc, max, sum) = ct::for_each(..some, start, |j, (acc, max, sum)| {
             let [k, v] = [k, v].map(|x| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]));
             let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
             let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
@@ -51,9 +51,15 @@ pub fn attention<T: MmaInput<T, f32>>(
             let fade = ((max - above) * scale).exp2_with(flush);
             (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
         });
+        if let Some(logs) = logs {
+            logs.store((batch, head, tile), max.fma(scale, sum.log2()).reshape([1, 1, m]));
+        }
         out.store((batch, head, tile, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, d]));
     });
 }
+
+/// Without the logarithms.
+pub const NO_LOGS: Option<&mut ct::DeviceArray<f32, 3>> = None;
 
 fn main() -> ct::Result<()> {
     let ([batch, heads, seq, dim], tile) = ([1, 2, 200, 64], [64, 64, 64]);
@@ -72,7 +78,7 @@ fn main() -> ct::Result<()> {
         let shares: Vec<i32> =
             (0..=blocks).map(|block| blocks + 1 + block).chain(0..blocks).map(|x| x as i32).collect();
         let shares = device.array(&shares, [shares.len()])?;
-        ct::launch(attention::<f16>, blocks, ((&q, &k, &v), &mut out, (&shares, scale), Constant(form)))?;
+        ct::launch(attention::<f16>, blocks, ((&q, &k, &v), (&mut out, NO_LOGS), (&shares, scale), Constant(form)))?;
 
         let out = out.to_vec()?;
         let number = |at, way| number(at, way).to_f64();

@@ -103,6 +103,24 @@ def _matmul(row):
     return [Library("cuBLAS", lambda t: _none(torch.mm(t["a"], t["b"], out=t["c"])))]
 
 
+def _scaled_matmul(row):
+    def scaled(t):
+        # Both scales are contiguous along the rows that they belong to, or along the sums.
+        return {"c": torch._scaled_mm(t["a"], t["b"].t(), t["rows"].t(), t["turned"].t(), out_dtype=torch.bfloat16)}
+    def by_recipe(t):
+        functional = torch.nn.functional
+        kinds = functional.ScalingType.BlockWise1x128, functional.ScalingType.BlockWise128x128
+        return {"c": functional.scaled_mm(t["a"], t["b"].t(), t["rows"].t(), kinds[0], t["turned"].t(), kinds[1], output_dtype=torch.bfloat16)}
+    list_ = [Library("cuBLAS", {"_scaled_mm": scaled, "scaled_mm": by_recipe})]
+    try:
+        import deep_gemm
+    except ImportError:
+        return list_
+    def deep(t):
+        deep_gemm.fp8_gemm_nt((t["a"], t["rows"].t()), (t["b"], t["turned"]), t["c"])
+    return list_ + [Library("DeepGEMM", deep)]
+
+
 def _batched_matmul(row):
     return [Library("cuBLAS", lambda t: _none(torch.bmm(t["a"], t["b"], out=t["c"])))]
 
@@ -113,7 +131,9 @@ def _attention(row):
             with sdpa_kernel(backend):
                 return {"o": torch.nn.functional.scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=row.causal)}
         return call
-    list_ = [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)), Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
+    # Torch has no attention of 8-bit floats.
+    list_ = [] if row.element == "e4m3" else [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)),
+                                              Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
     try:
         import fa3_fwd_interface as fa3
     except ImportError:
@@ -123,7 +143,40 @@ def _attention(row):
         out = fa3.flash_attn_func(*(t[name].transpose(1, 2) for name in "qkv"), causal=row.causal)
         return {"o": (out[0] if isinstance(out, tuple) else out).transpose(1, 2)}
     # The published wheel has no f16.
-    return list_ + ([Library("flash attention 3", three)] if row.element == "bf16" else [])
+    return list_ + ([Library("flash attention 3", three)] if row.element in ("bf16", "e4m3") else [])
+
+
+def _attention_backward(row):
+    """The backward pass alone: what the forward pass keeps is made once for each set of arrays."""
+    def through(backend):
+        graphs = {}
+        def graph(t):
+            with torch.enable_grad(), sdpa_kernel(backend):
+                inputs = [t[name].detach().requires_grad_() for name in "qkv"]
+                return inputs, torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=row.causal)
+        def call(t):
+            key = t["q"].data_ptr()
+            inputs, out = graphs.get(key) or graphs.setdefault(key, graph(t))
+            return dict(zip(("dq", "dk", "dv"), torch.autograd.grad(out, inputs, t["dout"], retain_graph=True)))
+        return call
+    list_ = [Library("cuDNN", through(SDPBackend.CUDNN_ATTENTION)), Library("flash attention 2", through(SDPBackend.FLASH_ATTENTION))]
+    try:
+        import flash_attn_interface as fa3
+    except ImportError:
+        return list_
+    # The wheel fa3-fwd has no backward pass; where the whole package is built, it has.
+    graphs = {}
+    def graph_of_three(t):
+        with torch.enable_grad():
+            inputs = [t[name].transpose(1, 2).detach().requires_grad_() for name in "qkv"]
+            out = fa3.flash_attn_func(*inputs, causal=row.causal)
+            return inputs, out[0] if isinstance(out, tuple) else out
+    def three(t):
+        key = t["q"].data_ptr()
+        inputs, out = graphs.get(key) or graphs.setdefault(key, graph_of_three(t))
+        gradients = torch.autograd.grad(out, inputs, t["dout"].transpose(1, 2), retain_graph=True)
+        return {name: gradient.transpose(1, 2) for name, gradient in zip(("dq", "dk", "dv"), gradients)}
+    return list_ + [Library("flash attention 3", three)]
 
 
 def _gather(row):

@@ -122,6 +122,21 @@ def matmul_persistent(a, b, c, m, n, k, tm: tl.constexpr, tn: tl.constexpr, tk: 
 
 
 @triton.jit
+def scaled_matmul(a, b, rows, columns, c, m, n, k, tm: tl.constexpr, tn: tl.constexpr):
+    """Scales for each 128 terms: of each row of `a`, and of 128 rows of `b`."""
+    rows_of_tiles, columns_of_tiles = tl.cdiv(m, tm), tl.cdiv(n, tn)
+    for index in tl.range(tl.program_id(0), rows_of_tiles * columns_of_tiles, tl.num_programs(0), flatten=True):
+        i, j = place(index, rows_of_tiles, columns_of_tiles)
+        acc = tl.zeros((tm, tn), tl.float32)
+        for step in range(tl.cdiv(k, 128)):
+            product = tl.dot(a.load([i * tm, step * 128]), b.load([j * tn, step * 128]).T)
+            of_rows = tl.load(rows + step * m + i * tm + tl.arange(0, tm))
+            of_columns = tl.load(columns + step * (n // 128) + j * tn // 128)
+            acc += product * (of_rows * of_columns)[:, None]
+        c.store([i * tm, j * tn], acc.to(c.dtype))
+
+
+@triton.jit
 def matmul_pointers(a, b, c, m, n, k, tm: tl.constexpr, tn: tl.constexpr, tk: tl.constexpr):
     """One product of a batch, with plain loads."""
     i, j = place(tl.program_id(0), tl.cdiv(m, tm), tl.cdiv(n, tn))
@@ -264,6 +279,17 @@ def _matmul(row, m, n, k):
         yield from _pointers(1, m, n, k, depth)
 
 
+def _scaled_matmul(row, m, n, k):
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    for tm, tn, warps, stages in ((128, 128, 8, 4), (128, 128, 8, 3), (128, 128, 4, 4), (64, 128, 4, 4)):
+        grid = (min(multiprocessors, (m // tm) * (n // tn)),)
+        def make(t, grid=grid, tm=tm, tn=tn, warps=warps, stages=stages):
+            a, b = (TensorDescriptor.from_tensor(t[name], [extent, 128]) for name, extent in (("a", tm), ("b", tn)))
+            c = TensorDescriptor.from_tensor(t["c"], [tm, tn])
+            return lambda: scaled_matmul[grid](a, b, t["rows"], t["columns"], c, m, n, k, tm, tn, num_warps=warps, num_stages=stages)
+        yield f"{tm}x{tn} {warps} warps {stages} stages", make
+
+
 def _pointers(batch, m, n, k, depth):
     for tm, tn, tk, warps, stages in ((128, 128, depth, 4, 4), (128, 128, depth, 8, 4), (128, 256, depth, 8, 3)):
         grid = ((m // tm) * (n // tn), batch)
@@ -277,8 +303,12 @@ def _batched_matmul(row, batch, m, n, k):
 
 
 def _attention(row, batch, heads, s, d):
+    if row.element == "e4m3":
+        return
     scale = math.log2(math.e) / math.sqrt(d)
-    for tm, tn, warps, stages in ((128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3)) if d == 128 else ((128, 128, 8, 3), (128, 64, 4, 3)):
+    sizes = {64: ((128, 128, 8, 3), (128, 64, 4, 3)), 128: ((128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3)),
+             256: ((128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2))}
+    for tm, tn, warps, stages in sizes[d]:
         def make(t, tm=tm, tn=tn, warps=warps, stages=stages):
             flat = {name: t[name].view(-1, d) for name in "qkvo"}
             q, o = (TensorDescriptor.from_tensor(flat[name], [tm, d]) for name in "qo")

@@ -41,7 +41,9 @@ TITLES = {
     "matrix product, f16, 8192³": ["matmul f16 8192 8192 8192"],
     "matrix product, bf16, 8192³": ["matmul bf16 8192 8192 8192"],
     "matrix product, tf32, 4096³": ["matmul tf32 4096 4096 4096"],
+    "matrix product, e4m3, 4096³, result f16": ["matmul e4m3 4096 4096 4096"],
     "matrix product, e4m3, 8192³, result f16": ["matmul e4m3 8192 8192 8192"],
+    "matrix product, e4m3, 8192³, scales of 1 x 128 and 128 x 128, result bf16": ["scaled_matmul e4m3 8192 8192 8192"],
     "product with 4-bit weights, f16, 16 x 4096 x 4096": ["quantized_matmul u4 16 4096 4096"],
     "product with 4-bit weights, f16, 4096³": ["quantized_matmul u4 4096 4096 4096"],
     "8 matrix products, f16, 1024 x 512 x 2048": ["batched_matmul f16 8 1024 2048 512"],
@@ -50,6 +52,9 @@ TITLES = {
     "attention, bf16, 4 x 32 x 4096 x 128, causal; full": ["attention bf16 4 32 4096 128 causal", "attention bf16 4 32 4096 128 full"],
     "attention, bf16, 2 x 16 x 16384 x 128, causal; full": ["attention bf16 2 16 16384 128 causal", "attention bf16 2 16 16384 128 full"],
     "attention, bf16, 4 x 32 x 4096 x 64, causal; full": ["attention bf16 4 32 4096 64 causal", "attention bf16 4 32 4096 64 full"],
+    "attention, bf16, 2 x 16 x 8192 x 256, causal; full": ["attention bf16 2 16 8192 256 causal", "attention bf16 2 16 8192 256 full"],
+    "attention, e4m3, result bf16, 4 x 32 x 4096 x 128, causal; full": ["attention e4m3 4 32 4096 128 causal", "attention e4m3 4 32 4096 128 full"],
+    "gradients of attention, bf16, 4 x 32 x 4096 x 128, causal; full": ["attention_backward bf16 4 32 4096 128 causal", "attention_backward bf16 4 32 4096 128 full"],
 }
 # Libraries that go without saying.
 USUAL = ("torch", "cuBLAS", "cuDNN")

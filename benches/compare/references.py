@@ -74,6 +74,32 @@ def _fill_quantized_matmul(row, t, generator):
     t["numbers"].copy_(_unpacked(row, t))
 
 
+def _fill_attention_backward(row, t, generator):
+    """What the forward pass keeps: its result, and log2 of the sums of exponentials."""
+    batch, heads, sequence, d = row.numbers
+    for b in range(batch):
+        for h in range(heads):
+            for first in range(0, sequence, 1024):
+                rows = slice(first, first + 1024)
+                scores = t["q"][b, h, rows].float() @ t["k"][b, h].float().t() / math.sqrt(d)
+                if row.causal:
+                    scores.masked_fill_(_behind(sequence, rows), -math.inf)
+                t["logs"][b, h, rows] = torch.logsumexp(scores, -1) * math.log2(math.e)
+                t["o"][b, h, rows] = (torch.softmax(scores, -1) @ t["v"][b, h].float()).to(t["o"].dtype)
+
+
+def _behind(sequence, rows):
+    """Keys that queries do not see."""
+    at = torch.arange(sequence, device="cuda")
+    return at[None, :] > at[rows][:, None]
+
+
+def _fill_scaled_matmul(row, t, generator):
+    for name in ("rows", "columns"):
+        t[name].abs_().add_(0.5).mul_(2.0**-6)
+    t["turned"].copy_(t["columns"].t())
+
+
 def _unpacked(row, t):
     """The weights in f64."""
     codes = torch.stack((t["weights"] & 15, t["weights"] >> 4), -1).flatten(1)
@@ -172,6 +198,13 @@ def _expect_matmul(row, t):
     return {"c": (rows, a @ b, a.abs() @ b.abs())}
 
 
+def _expect_scaled_matmul(row, t):
+    rows = sample(row.numbers[0])
+    a = t["a"][rows].double() * t["rows"][:, rows].t().double().repeat_interleave(GROUP, 1)
+    b = t["b"].double() * t["columns"].t().double().repeat_interleave(GROUP, 0).repeat_interleave(GROUP, 1)
+    return {"c": (rows, a @ b.t(), a.abs() @ b.t().abs())}
+
+
 def _expect_batched_matmul(row, t):
     rows = sample(row.numbers[1])
     at = (slice(None), rows)
@@ -192,6 +225,27 @@ def _expect_attention(row, t):
         scores = scores.masked_fill(torch.arange(sequence, device="cuda")[None, :] > rows[:, None], -math.inf)
     weights = torch.softmax(scores, -1)
     return {"o": (at, weights @ v, weights @ v.abs())}
+
+
+def _expect_attention_backward(row, t):
+    """All of the first head and the last one: gradients in f64, and the magnitudes of their terms."""
+    batch, heads, sequence, d = row.numbers
+    at = (torch.tensor([0, batch - 1], device="cuda"), torch.tensor([0, heads - 1], device="cuda"))
+    found = {name: ([], []) for name in ("dq", "dk", "dv")}
+    for b, h in zip(*(index.tolist() for index in at)):
+        q, k, v, dout = (t[name][b, h].double() for name in ("q", "k", "v", "dout"))
+        scores = q @ k.t() / math.sqrt(d)
+        if row.causal:
+            scores.masked_fill_(_behind(sequence, slice(None)), -math.inf)
+        weights = torch.softmax(scores, -1)
+        out = weights @ v
+        steps = weights * (dout @ v.t() - (dout * out).sum(-1, keepdim=True)) / math.sqrt(d)
+        sizes = weights * (dout.abs() @ v.abs().t() + (dout * out).abs().sum(-1, keepdim=True)) / math.sqrt(d)
+        for name, value, size in (("dq", steps @ k, sizes @ k.abs()), ("dk", steps.t() @ q, sizes.t() @ q.abs()),
+                                  ("dv", weights.t() @ dout, weights.t() @ dout.abs())):
+            found[name][0].append(value)
+            found[name][1].append(size)
+    return {name: (at, torch.stack(values), torch.stack(sizes)) for name, (values, sizes) in found.items()}
 
 
 def _expect_vadd_gather(row, t):

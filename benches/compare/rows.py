@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 F32_SUMS = 4e-6
+# Terms of a sum that share a scale.
+GROUP = 128
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,15 @@ def _matmul(element, _, m, n, k):
     return arrays, size, 2 * m * n * k, _product_tolerance(element, out)
 
 
+def _scaled_matmul(element, _, m, n, k):
+    # Scales of each row of `a` and of 128 rows of `b`, for each 128 terms of the sums; `turned` is `columns` as torch takes it.
+    blocks = k // GROUP
+    arrays = [Array("a", element, (m, k)), Array("b", element, (n, k)), Array("rows", "f32", (blocks, m)),
+              Array("columns", "f32", (blocks, n // GROUP)), Array("c", "bf16", (m, n), "out"), Array("turned", "f32", (n // GROUP, blocks), "theirs")]
+    size = m * k + n * k + 4 * blocks * (m + n // GROUP) + 2 * m * n
+    return arrays, size, 2 * m * n * k, ROUNDING["bf16"] + _product_tolerance(element, "bf16")
+
+
 def _batched_matmul(element, _, batch, m, n, k):
     arrays = [Array("a", element, (batch, m, k)), Array("b", element, (batch, k, n)), Array("c", element, (batch, m, n), "out")]
     size = ELEMENTS[element][0] * batch * (m * k + k * n + m * n)
@@ -115,10 +126,25 @@ def _batched_matmul(element, _, batch, m, n, k):
 
 def _attention(element, causal, batch, heads, sequence, d):
     shape = (batch, heads, sequence, d)
-    arrays = [Array(name, element, shape) for name in "qkv"] + [Array("o", element, shape, "out")]
+    narrow = element == "e4m3"
+    out = "bf16" if narrow else element
+    arrays = [Array(name, element, shape) for name in "qkv"] + [Array("o", out, shape, "out")]
+    arrays += [Array("turned", element, (batch, heads, d, sequence), "scratch")] if narrow else []
     flops = 4 * batch * heads * sequence * sequence * d * (0.5 if causal else 1)
-    # Weights are rounded before they are multiplied, the result once more.
-    return arrays, 4 * ELEMENTS[element][0] * math.prod(shape), flops, 3 * ROUNDING[element]
+    # Weights are rounded before they are multiplied, the result once more; tensor cores keep 13 bits of sums of 8-bit floats.
+    tolerance = ROUNDING[element] + ROUNDING[out] + 2.0**-9 if narrow else 3 * ROUNDING[element]
+    return arrays, (3 * ELEMENTS[element][0] + ELEMENTS[out][0]) * math.prod(shape), flops, tolerance
+
+
+def _attention_backward(element, causal, batch, heads, sequence, d):
+    shape = (batch, heads, sequence, d)
+    arrays = [Array(name, element, shape) for name in ("q", "k", "v", "o", "dout")] + [Array("logs", "f32", shape[:3])]
+    arrays += [Array(name, element, shape, "out") for name in ("dq", "dk", "dv")]
+    arrays += [Array("sums", "f32", shape[:3], "scratch"), Array("all", "f32", shape, "scratch")]
+    # Five products.
+    flops = 10 * batch * heads * sequence * sequence * d * (0.5 if causal else 1)
+    # Weights and their gradients are rounded, the result of the forward pass was, and the gradients are.
+    return arrays, 8 * ELEMENTS[element][0] * math.prod(shape), flops, 4 * ROUNDING[element]
 
 
 def _vadd_gather(element, _, n):
@@ -166,8 +192,6 @@ def _welford(element, _, m, n):
 
 # Standard errors that statistics of random numbers may be off by.
 STATISTICS = 6.0
-# Weights of a column that share a scale.
-GROUP = 128
 
 
 def _random_normal(element, _, n):

@@ -225,6 +225,28 @@ impl<A: LaunchArg> LaunchArg for Vec<A> {
     }
 }
 
+impl<A: LaunchArg> Sealed for Option<A> {}
+
+/// Whether it is there is compiled in.
+impl<A: LaunchArg> LaunchArg for Option<A> {
+    type Traced = Option<A::Traced>;
+    type Back = Option<A::Back>;
+
+    fn back(self) -> Option<A::Back> {
+        self.map(A::back)
+    }
+
+    #[inline]
+    fn key(&self, key: &mut WordWriter) {
+        key.push(u64::from(self.is_some()));
+        self.iter().for_each(|arg| arg.key(key));
+    }
+    list_methods!();
+    fn trace(&self, tracer: &mut Tracer) -> Option<A::Traced> {
+        self.as_ref().map(|arg| arg.trace(tracer))
+    }
+}
+
 impl<A: LaunchArg, const N: usize> Sealed for [A; N] {}
 
 impl<A: LaunchArg, const N: usize> LaunchArg for [A; N] {

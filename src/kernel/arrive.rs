@@ -179,6 +179,41 @@ impl<P, A: ArrivesAs<P>> ArrivesAs<Vec<P>> for Vec<A> {
     }
 }
 
+/// An argument that may be left out, by `None::<A>`: whether it is there is known while the kernel is traced, so what is not
+/// there costs nothing.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn double(x: Array<f32, 1>, y: ArrayMut<f32, 1>, squares: Option<ArrayMut<f32, 1>>) {
+///     let (i, x) = (ct::bid(0), x.load(ct::bid(0), [64]));
+///     y.store(i, x + x);
+///     if let Some(squares) = squares {
+///         squares.store(i, x * x);
+///     }
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y, mut squares) = (device.full([100], 3.0f32)?, device.zeros([100])?, device.zeros([100])?);
+/// ct::launch(double, 2, (&x, &mut y, None::<&mut ct::DeviceArray<f32, 1>>))?;
+/// ct::launch(double, 2, (&x, &mut y, Some(&mut squares)))?;
+/// assert_eq!((y.to_vec()?[99], squares.to_vec()?[99]), (6.0, 9.0));
+/// # Ok::<(), ct::Error>(())
+/// ```
+impl<P, A: ArrivesAs<P>> ArrivesAs<Option<P>> for Option<A> {
+    type Given = Option<A::Given>;
+    const PLAIN: bool = A::PLAIN;
+
+    #[inline]
+    fn give(self) -> Self::Given {
+        self.map(A::give)
+    }
+
+    fn arrive(traced: Option<<A::Given as LaunchArg>::Traced>) -> Option<P> {
+        traced.map(A::arrive)
+    }
+}
+
 impl<P, A: ArrivesAs<P>, const N: usize> ArrivesAs<[P; N]> for [A; N] {
     type Given = [A::Given; N];
     const PLAIN: bool = A::PLAIN;

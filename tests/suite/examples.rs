@@ -46,6 +46,7 @@ pub fn register(suite: &mut Suite) {
             ("--type" "i32" "--n" "24576" "--tile" "8192");
         quantized_matmul: ("--type" "u4" "--m" "70" "--n" "100" "--k" "96" "--tile" "64" "64" "32")
             ("--type" "f6e3m2" "--m" "33" "--n" "40" "--k" "70" "--tile" "32" "32" "32" "--group" "64");
+        scaled_matmul: ("--m" "150" "--n" "300" "--k" "300") ("--m" "70" "--n" "200" "--k" "128" "--tile" "64" "192");
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")
@@ -64,6 +65,15 @@ pub fn register(suite: &mut Suite) {
             ("--seq" "150" "--heads" "4" "--kv-heads" "2" "--causal" "--tile" "64" "32")
             ("--seq" "77" "--causal" "--tile" "16" "64" "--type" "bf16") ("--seq" "1" "--tile" "32" "16")
             ("--seq" "300" "--heads" "1" "--dim" "128" "--causal" "--tile" "64" "128");
+        attention_backward: ("--seq" "100" "--causal" "--type" "bf16" "--tile" "32" "64" "--query-tile" "64" "32")
+            ("--seq" "130" "--dim" "64" "--at-once" "--heads" "1")
+            // What is emitted: the other kernels.
+            ("--seq" "77" "--dim" "64" "--tile" "32" "64" "--early" "both" "--part" "queries")
+            ("--seq" "64" "--dim" "64" "--heads" "1" "--early" "no" "--part" "rows")
+            ("--seq" "64" "--dim" "64" "--heads" "1" "--at-once" "--part" "added");
+        attention_f8: ("--seq" "150" "--dim" "64" "--causal" "--tile" "64" "64") ("--seq" "100" "--heads" "1")
+            // What is emitted: the other kernel.
+            ("--seq" "33" "--dim" "64" "--tile" "32" "32" "--part" "turned");
         batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40")
             ("--type" "f16" "--batch" "3" "--m" "70" "--n" "50" "--k" "40")
             ("--type" "f16" "--persistent" "--batch" "3" "--m" "144" "--n" "160" "--k" "96");
@@ -118,7 +128,7 @@ fn checked(name: &str, sizes: &[&str]) -> Result<()> {
     let with = |options: &[&str]| start(name, &[&["--backend", "cpu", "--iterations", "1"], sizes, options].concat());
     with(&["--check", "all"]).context("with all checks")?;
     // The plain product of matrices in a batch asks for all axes.
-    let asks_for_all = name == "batched_matmul" && !sizes.contains(&"--persistent");
+    let asks_for_all = name == "attention_backward" || name == "batched_matmul" && !sizes.contains(&"--persistent");
     if HARMLESS.contains(&name) || asks_for_all {
         return Ok(());
     }

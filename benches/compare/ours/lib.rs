@@ -5,8 +5,10 @@
 //! sizes, hints), which are compiled, launched and exported one by one. Python fills and reads the
 //! arrays through their addresses. The rows are in [`rows`]; nothing here knows what they compute.
 
+mod attention_f8;
 #[path = "../../kernels/measure/attention_order.rs"]
 mod attention_order;
+mod backward;
 mod configuration;
 #[path = "../../kernels/measure/examples.rs"]
 mod examples;
@@ -18,6 +20,7 @@ mod narrow;
 mod numbers;
 mod order;
 mod rows;
+mod scaled;
 #[allow(dead_code, reason = "rows are tuned by `benches/kernels`")]
 mod tuning;
 

@@ -11,7 +11,7 @@ use cutlet::{Device, Hints};
 
 use super::attention_order::{blocks, section, shares};
 use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
-use super::{examples, movement, narrow, numbers, order};
+use super::{attention_f8, backward, examples, movement, narrow, numbers, order, scaled};
 
 /// Opens the row of this name.
 ///
@@ -39,10 +39,17 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
         ("matmul", "bf16", &[m, n, k]) => matmul::<bf16, bf16, bf16>(place, [m, n, k], false, 2)?,
         ("matmul", "tf32", &[m, n, k]) => matmul::<f32, tf32, f32>(place, [m, n, k], false, 4)?,
         ("matmul", "e4m3", &[m, n, k]) => matmul::<f8e4m3fn, f8e4m3fn, f16>(place, [m, n, k], true, 1)?,
+        ("scaled_matmul", "e4m3", &[m, n, k]) => scaled::scaled_matmul(place, [m, n, k])?,
         ("batched_matmul", "f16", &[batch, m, n, k]) => batched_matmul::<f16, f16>(place, [batch, m, n, k], 2)?,
         ("batched_matmul", "tf32", &[batch, m, n, k]) => batched_matmul::<f32, tf32>(place, [batch, m, n, k], 4)?,
         ("attention", "f16", &[batch, heads, seq, dim]) => attention::<f16>(place, [batch, heads, seq, dim], causal)?,
         ("attention", "bf16", &[batch, heads, seq, dim]) => attention::<bf16>(place, [batch, heads, seq, dim], causal)?,
+        ("attention", "e4m3", &[batch, heads, seq, dim]) => {
+            attention_f8::attention_f8(place, [batch, heads, seq, dim], causal)?
+        }
+        ("attention_backward", "bf16", &[batch, heads, seq, dim]) => {
+            backward::attention_backward::<bf16>(place, [batch, heads, seq, dim], causal)?
+        }
         ("vadd_gather", "f32", &[n]) => movement::vadd_gather(place, n)?,
         ("gather", "f32", &[n, from]) => movement::gather(place, n, from)?,
         ("scatter", "f32", &[n]) => movement::scatter(place, n)?,
@@ -263,7 +270,7 @@ where
     T: MmaInput<T, f32> + Element,
     f32: CastTo<T>,
 {
-    use examples::attention::{Form, attention};
+    use examples::attention::{Form, NO_LOGS, attention};
     type Set<T> = [ct::DeviceArray<T, 4>; 4];
     let addresses = |set: &Set<T>| set.iter().map(|array| array.address()).collect();
     let shape = [batch, heads, seq, dim];
@@ -271,7 +278,10 @@ where
     let mut row = Configurations::new(place, addresses, make)?;
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     let (section, multiprocessors) = (section(seq, dim, size_of::<T>(), causal), place.num_multiprocessors());
-    for tile in [[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]] {
+    // Rows of 256 numbers leave registers and shared memory for fewer keys.
+    let of_long: &[[usize; 2]] = &[[128, 80], [128, 64], [128, 96], [64, 128], [64, 64]];
+    let of_short: &[[usize; 2]] = &[[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]];
+    for &tile in if dim > 128 { of_long } else { of_short } {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile: [tile[0], tile[1], dim], group: 1, causal };
         let warps = (tile[0] == 256 && dim <= 64).then_some(NO_HINTS.num_warps(16));
@@ -282,13 +292,13 @@ where
             let blocks = blocks(tiles, most, causal);
             let label = product_label(tile, hints);
             // Other numbers of heads at a time take less of the cache, or are less alike in what they have to do.
-            let others: &[usize] = if causal && tile[1] == 128 { &[2, 1, 4] } else { &[2] };
+            let others: &[usize] = if causal && (tile[1] == 128 || tile == [128, 80]) { &[2, 1, 4] } else { &[2] };
             for section in others.iter().map(|half| section * half / 2).filter(|&section| section > 0) {
                 let label = if causal { format!("{label}, {section} heads") } else { label.clone() };
                 let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
                 let table = place.device.array(&table, [table.len()])?;
                 row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
-                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), out, (&table, scale), Constant(form)))
+                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), (out, NO_LOGS), (&table, scale), Constant(form)))
                 });
             }
         }

@@ -7,7 +7,7 @@ use cutlet::prelude::*;
 use rayon::prelude::*;
 
 use super::attention_order::{blocks, section, shares};
-use super::examples::attention::{Form, attention};
+use super::examples::attention::{Form, NO_LOGS, attention};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
 options! {
@@ -84,7 +84,12 @@ where
     // Of tiles with few numbers two blocks fit on a multiprocessor, and one computes while the other one multiplies.
     let small = dim <= 64 && cli.tile.is_none();
     let options = if small { options.with_occupancy(2) } else { options.clone() };
-    let tile = cli.tile.unwrap_or(if small { [64, 128] } else { [128, 128] });
+    let tile = cli.tile.unwrap_or(match dim {
+        _ if small => [64, 128],
+        // Rows of 256 numbers leave registers and shared memory for so many keys.
+        129.. => [128, 80],
+        _ => [128, 128],
+    });
     let form = Form { tile: [tile[0], tile[1], dim], group: heads / kv_heads, causal };
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     let section = section(seq, dim, size_of::<T>(), causal);
@@ -94,7 +99,10 @@ where
     if options.emits() {
         let (q, kv) = (ct::ArraySpec::new(shape), ct::ArraySpec::new(kv_shape));
         let table = ct::ArraySpec::new([tiles]);
-        return options.emit(kernel, ((q, kv, kv), q.mutable(), (table, scale), Constant(form)));
+        return options.emit(
+            kernel,
+            ((q, kv, kv), (q.mutable(), None::<ct::ArraySpecMut<f32, 3>>), (table, scale), Constant(form)),
+        );
     }
     let (size, kv_size) = (shape.iter().product(), kv_shape.iter().product());
     let host_q = normal(1, size, T::from_f64);
@@ -107,7 +115,7 @@ where
     let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
     let table = device.array(&table, [table.len()])?;
     let time = rotation.time(&options, |(q, k, v, out)| {
-        options.launch(blocks).launch(kernel, ((&*q, &*k, &*v), out, (&table, scale), Constant(form)))
+        options.launch(blocks).launch(kernel, ((&*q, &*k, &*v), (out, NO_LOGS), (&table, scale), Constant(form)))
     })?;
     let result = rotation.first().3.to_vec()?;
     let rows = sample_rows(batch * heads * seq);

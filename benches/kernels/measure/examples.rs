@@ -6,6 +6,10 @@
 pub mod argmax;
 #[path = "../../../examples/attention.rs"]
 pub mod attention;
+#[path = "../../../examples/attention_backward.rs"]
+pub mod attention_backward;
+#[path = "../../../examples/attention_f8.rs"]
+pub mod attention_f8;
 #[path = "../../../examples/batched_matmul.rs"]
 pub mod batched_matmul;
 #[path = "../../../examples/dropout.rs"]
@@ -36,6 +40,8 @@ pub mod prefix_sum;
 pub mod quantized_matmul;
 #[path = "../../../examples/saxpy.rs"]
 pub mod saxpy;
+#[path = "../../../examples/scaled_matmul.rs"]
+pub mod scaled_matmul;
 #[path = "../../../examples/softmax.rs"]
 pub mod softmax;
 #[path = "../../../examples/stencil.rs"]

@@ -6,6 +6,8 @@ mod harness;
 
 mod argmax;
 mod attention;
+mod attention_backward;
+mod attention_f8;
 pub mod attention_order;
 mod batched_matmul;
 mod dropout;
@@ -23,6 +25,7 @@ mod padding;
 mod prefix_sum;
 mod quantized_matmul;
 mod saxpy;
+mod scaled_matmul;
 mod softmax;
 mod stencil;
 mod transpose;
@@ -43,7 +46,7 @@ macro_rules! all {
 }
 
 all! {
-    argmax attention batched_matmul dropout embedding experts fft hello histogram layernorm layernorm_backward matmul mutex padding prefix_sum quantized_matmul saxpy softmax stencil transpose vadd vocabulary welford
+    argmax attention attention_backward attention_f8 batched_matmul dropout embedding experts fft hello histogram layernorm layernorm_backward matmul mutex padding prefix_sum quantized_matmul saxpy scaled_matmul softmax stencil transpose vadd vocabulary welford
 }
 
 /// The kernel of this name.

@@ -5,6 +5,7 @@ mod meetings;
 mod products;
 pub(crate) mod schedules;
 mod strips;
+mod thin;
 mod waits;
 
 use std::path::PathBuf;

@@ -1,5 +1,9 @@
 //! The configurations of the comparison's rows: their PTX, for sums of it, and what the cost model says of them.
 
+#[path = "../../../benches/compare/ours/attention_f8.rs"]
+mod attention_f8;
+#[path = "../../../benches/compare/ours/backward.rs"]
+mod backward;
 #[path = "../../../benches/compare/ours/configuration.rs"]
 #[allow(dead_code, reason = "nothing is launched")]
 mod configuration;
@@ -24,6 +28,8 @@ mod rank;
 mod recorded;
 #[path = "../../../benches/compare/ours/rows.rs"]
 mod rows;
+#[path = "../../../benches/compare/ours/scaled.rs"]
+mod scaled;
 #[path = "../../../benches/compare/ours/tuning.rs"]
 #[allow(dead_code, reason = "nothing is launched")]
 mod tuning;

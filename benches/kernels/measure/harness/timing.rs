@@ -28,6 +28,11 @@ impl<S> Rotation<S> {
         &mut self.sets[0]
     }
 
+    /// All sets.
+    pub fn all(&mut self) -> &mut [S] {
+        &mut self.sets
+    }
+
     /// The median time of a launch on the device's default stream, after a warm-up.
     pub fn time(&mut self, options: &Options, launch: impl Fn(&mut S) -> cutlet::Result<()>) -> Result<Duration> {
         let (warm_up, default) = match self.device.backend() {

@@ -7,6 +7,7 @@
 //! ([`Builder::bitcast`]). What an op means and where values live is not known here.
 
 mod arith;
+mod fields;
 mod fold;
 mod masked;
 mod memory;
@@ -35,6 +36,7 @@ pub struct Builder {
     /// The user's place that instructions come from now.
     place: u32,
     masked: masked::Masked,
+    fields: fields::Fields,
     /// Threads of a team, of which the number of a thread is one, or 0: a power of two.
     pub threads_of_team: u32,
 }
@@ -63,6 +65,7 @@ impl Builder {
             labels: 0,
             place: 0,
             masked: masked::Masked::default(),
+            fields: fields::Fields::default(),
             threads_of_team: 0,
         }
     }
@@ -130,6 +133,7 @@ impl Builder {
     /// Appends an instruction as it is (with the current guard).
     pub fn push(&mut self, op: Opcode, dsts: Vec<Arg>, srcs: Vec<Arg>) {
         self.masked.forget_written(&dsts);
+        self.fields.forget_written(&dsts);
         self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, place: self.place }));
     }
 
@@ -322,6 +326,39 @@ impl Builder {
             Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
             _ => word,
         }
+    }
+
+    /// Notes that a word is a byte of another one or of a half, with this number.
+    pub fn note_byte(&mut self, byte: Operand, word: Operand, number: u32) {
+        if self.guard.is_none() {
+            self.fields.note(byte, word, number);
+        }
+    }
+
+    /// Four words that are bytes as one word: of bytes of two words or halves at most by one instruction.
+    pub fn join_bytes(&mut self, bytes: [Operand; 4]) -> Operand {
+        let fields = bytes.map(|byte| self.fields.of(byte));
+        let first = fields[0].map(|(word, _)| word);
+        let second = fields.iter().flatten().map(|&(word, _)| word).find(|&word| Some(word) != first).or(first);
+        let selectors = fields.map(|field| {
+            let (word, number) = field?;
+            let of_two = if Some(word) == first { Some(0) } else { (Some(word) == second).then_some(4) };
+            Some(i64::from(number) + of_two?)
+        });
+        if let ([Some(a), Some(b), Some(c), Some(d)], Some(low), Some(high)) = (selectors, first, second) {
+            let selector = a | b << 4 | c << 8 | d << 12;
+            if selector == 0x5410 && [low, high].iter().all(|source| source.class == RegClass::B16) {
+                return self.pack(low, high);
+            }
+            let [low, high] = [low, high].map(|source| match source.class {
+                RegClass::B16 => self.cvt(Ty::U32, Ty::U16, CvtRound::None, source),
+                _ => source.into(),
+            });
+            return if selector == 0x3210 { low } else { self.prmt(low, high, selector) };
+        }
+        let [a, b, c, d] = bytes;
+        let (low, high) = (self.prmt(a, b, 0x0040i64), self.prmt(c, d, 0x0040i64));
+        self.prmt(low, high, 0x5410i64)
     }
 
     // Control flow.

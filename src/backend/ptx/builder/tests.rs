@@ -91,6 +91,38 @@ fn masks_go_into_what_follows_while_their_source_lasts() {
 }
 
 #[test]
+fn bytes_that_stand_together_stay_together() {
+    let mut b = Builder::new(Target::SM_90A, "k", 32);
+    let bytes_of = |b: &mut Builder, word: Reg| -> Vec<Operand> {
+        (0..4u32)
+            .map(|number| {
+                let byte = b.bfe(Ty::U32, word, 8 * number, 8u32);
+                b.note_byte(byte, word.into(), number);
+                byte
+            })
+            .collect()
+    };
+    let permutes = |b: &mut Builder| {
+        let is_permute = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::Prmt, .. }));
+        b.function().lines.iter().filter(is_permute).count()
+    };
+    let (x, y, z) = (b.fresh(RegClass::B32), b.fresh(RegClass::B32), b.fresh(RegClass::B32));
+    let [first, second, third] = [x, y, z].map(|word| bytes_of(&mut b, word));
+    // The whole word, and halves of two.
+    assert_eq!(b.join_bytes([first[0], first[1], first[2], first[3]]), x.into());
+    let _ = b.join_bytes([first[2], first[3], second[2], second[3]]);
+    assert_eq!(permutes(&mut b), 1);
+    let Some(Line::Inst(Inst { srcs, .. })) = b.function().lines.last() else { panic!("an instruction") };
+    assert!(matches!(srcs[2], Arg::One(Operand::Imm(0x7632))), "{srcs:?}");
+    // Bytes of three words, and of one that is another by now.
+    let _ = b.join_bytes([first[0], second[0], third[0], first[1]]);
+    assert_eq!(permutes(&mut b), 4);
+    b.mov_to(x, z);
+    let _ = b.join_bytes([first[2], first[3], second[2], second[3]]);
+    assert_eq!(permutes(&mut b), 7);
+}
+
+#[test]
 #[should_panic(expected = "class")]
 fn classes_are_checked() {
     let mut b = Builder::new(Target::SM_80, "k", 32);

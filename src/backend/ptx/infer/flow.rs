@@ -11,9 +11,8 @@ impl<'m> Inference<'m> {
         let before = self.changes;
         self.block(block);
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
-        let offset = 0;
         self.for_each_exit(block, terminator, &mut |this, operands| {
-            for (slot, &value) in next.iter_mut().zip(&operands[offset..]) {
+            for (slot, &value) in next.iter_mut().zip(operands) {
                 if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
                     *slot = this.natural(value);
                 }
@@ -31,6 +30,17 @@ impl<'m> Inference<'m> {
         }
     }
 
+    /// What a loop carries is nobody's choice where it starts with such a value and goes on with them.
+    fn carry_open(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
+        let Some(&last) = self.module.block(body).ops.last() else { return };
+        let nexts = &self.module.op(last).operands;
+        for ((&arg, &init), &next) in args.iter().zip(inits).zip(nexts) {
+            if self.is_open(init) && (next == arg || self.is_open(next)) {
+                self.open.insert(arg);
+            }
+        }
+    }
+
     pub fn for_loop(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
@@ -39,6 +49,7 @@ impl<'m> Inference<'m> {
         let counter = Layout::replicated(&[], self.num_warps);
         self.set(args[0], counter);
         self.carried(body, &args[1..], op.group(3), Opcode::Continue);
+        self.carry_open(body, &args[1..], op.group(3));
         for (&result, &arg) in op.results.iter().zip(&args[1..]) {
             if let Some(layout) = self.layouts[arg.index()].clone() {
                 self.set(result, layout);

@@ -14,7 +14,7 @@
 //! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge. (Once, where it
 //! stands in another loop and the second walk through that one changes nothing.)
 //! An op none of whose operands has a layout (a constant, scaled row by row) takes that of its first use: if
-//! there are such ops, all is inferred once more with these `wishes`. Whatever still differs is converted
+//! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `wishes`. Whatever still differs is converted
 //! where it is used.
 
 mod access;
@@ -30,6 +30,7 @@ mod pointer;
 mod repack;
 mod run;
 mod scan;
+mod thin;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -156,10 +157,13 @@ impl<'m> Inference<'m> {
         let mut wishes = HashMap::new();
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
-        for &id in ops.iter().rev() {
+        let carried = self.carried_on(body);
+        // What the end of a loop's body is used in is known when the uses of what the loop carries are.
+        let rounds = if carried.is_empty() { 1 } else { 2 };
+        for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
             for (position, value) in self.module.op(id).operands.iter().enumerate() {
-                if self.open.contains(value)
-                    && let Some(layout) = self.used_in(id, position, &wishes)
+                if self.is_open(*value)
+                    && let Some(layout) = self.used_in(id, position, &wishes, &carried)
                     && layout.shape() == self.module.shape(*value)
                 {
                     wishes.insert(*value, layout);
@@ -171,7 +175,13 @@ impl<'m> Inference<'m> {
     }
 
     /// The layout in which an op uses an operand, if it has one of its own.
-    fn used_in(&self, id: OpId, position: usize, wishes: &HashMap<Value, Layout>) -> Option<Layout> {
+    fn used_in(
+        &self,
+        id: OpId,
+        position: usize,
+        wishes: &HashMap<Value, Layout>,
+        carried: &[(Value, Value)],
+    ) -> Option<Layout> {
         let op = self.module.op(id);
         let of = |value: Value| match self.open.contains(&value) {
             true => wishes.get(&value).cloned(),
@@ -182,6 +192,11 @@ impl<'m> Inference<'m> {
                 let carried = position.checked_sub(3)?;
                 of(self.module.block(op.regions[0]).args[carried + 1])
             }
+            Opcode::Continue => {
+                let is_this = |&&(value, _): &&(Value, Value)| value == op.operands[position];
+                of(carried.iter().find(is_this)?.1)
+            }
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => self.wish_through(id, wishes),
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
@@ -354,8 +369,7 @@ impl<'m> Inference<'m> {
             Opcode::If => self.branches(id),
             Opcode::LoadView => {
                 // Views that lowering does not know have no layout of their own.
-                let layout = self.accesses.get(&id).cloned();
-                let layout = layout.unwrap_or_else(|| self.default_layout(op.results[0]));
+                let layout = self.load(id);
                 self.set(op.results[0], layout);
             }
             Opcode::StoreView | Opcode::AtomicRedView => self.store(id),
@@ -382,6 +396,10 @@ impl<'m> Inference<'m> {
                 let result = op.results[0];
                 if self.source(result) == Source::Concrete {
                     let layout = match self.elementwise_layout(&op.operands) {
+                        Some(layout) if self.is_made_of_open(&op.operands) => {
+                            self.open.insert(result);
+                            self.wishes.get(&result).cloned().unwrap_or(layout)
+                        }
                         Some(layout) => {
                             self.open.remove(&result);
                             layout

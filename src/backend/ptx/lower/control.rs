@@ -16,8 +16,16 @@ use crate::dtype::DType;
 use crate::ir::{Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Registers of a value that several places write.
+/// Registers of a value that several places write: one for each slot, or a word for each four of them.
 pub type Fixed = (Layout, Vec<Reg>);
+
+/// Bytes of a word.
+const BYTES: usize = 4;
+
+/// Are there words instead of slots?
+fn is_packed((layout, registers): &Fixed) -> bool {
+    registers.len() * BYTES == layout.num_registers()
+}
 
 /// A region that is being lowered, and where its terminators go.
 pub struct Frame {
@@ -74,10 +82,46 @@ impl Lowering<'_> {
         Some((layout, registers))
     }
 
+    /// As [`Self::fixed`], for what a loop with this body carries. A tile of bytes that is nothing but an operand of products
+    /// travels as the words that these take.
+    fn carried_in(&mut self, value: Value, body: BlockId) -> Option<Fixed> {
+        let dtype = self.context.element_type(value);
+        let bytes = dtype.storage_bits() == 8 && repr::class(dtype) == RegClass::B32;
+        let fixed = self.fixed(value)?;
+        if !bytes || !fixed.0.num_registers().is_multiple_of(BYTES) || !self.only_multiplied(value, body) {
+            return Some(fixed);
+        }
+        let registers = self.b.fresh_vec(RegClass::B32, fixed.0.num_registers() / BYTES);
+        Some((fixed.0, registers))
+    }
+
+    /// Do only products use a value in a block, or in blocks within it?
+    fn only_multiplied(&self, value: Value, body: BlockId) -> bool {
+        let (mut views, mut only) = (HashSet::from([value]), true);
+        self.module.walk(body, &mut |id| {
+            let op = self.module.op(id);
+            if op.operands.iter().any(|operand| views.contains(operand)) {
+                match op.code {
+                    Opcode::MmaF | Opcode::MmaI => only &= !views.contains(&op.operands[2]),
+                    Opcode::Assume | Opcode::Permute | Opcode::Reshape => only &= views.insert(op.results[0]),
+                    _ => only = false,
+                }
+            }
+        });
+        only
+    }
+
     fn bind(&mut self, value: Value, fixed: &Option<Fixed>) {
-        if let Some((layout, registers)) = fixed {
-            let slots: Vec<Operand> = registers.iter().map(|&r| r.into()).collect();
-            self.tiles[value.index()] = Some(Tile { layout: layout.clone(), slots: slots.into() });
+        if let Some(fixed) = fixed {
+            let slots: Vec<Operand> = if is_packed(fixed) {
+                let dtype = self.context.element_type(value);
+                // Copies, which stay when the next iteration's words are written.
+                let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect();
+                words.into_iter().flat_map(|word| repr::unpack_word(&mut self.b, dtype, word.into())).collect()
+            } else {
+                fixed.1.iter().map(|&r| r.into()).collect()
+            };
+            self.tiles[value.index()] = Some(Tile { layout: fixed.0.clone(), slots: slots.into() });
         }
     }
 
@@ -92,11 +136,16 @@ impl Lowering<'_> {
     fn assign(&mut self, targets: &[Option<Fixed>], values: &[Value]) -> Lowered {
         let mut moves: Vec<(Reg, Operand)> = Vec::new();
         for (target, &value) in targets.iter().zip(values) {
-            let Some((layout, registers)) = target else { continue };
+            let Some(fixed) = target else { continue };
+            let (layout, registers) = fixed;
             if self.stands_in(value, registers) {
                 continue;
             }
-            let slots: Rc<[Operand]> = self.get(value, layout)?;
+            let mut slots: Rc<[Operand]> = self.get(value, layout)?;
+            if is_packed(fixed) {
+                let dtype = self.context.element_type(value);
+                slots = slots.chunks(BYTES).map(|bytes| repr::pack_word(&mut self.b, dtype, bytes)).collect();
+            }
             moves.extend(registers.iter().copied().zip(slots.iter().copied()));
         }
         moves.retain(|&(dst, src)| src != Operand::Reg(dst));
@@ -132,7 +181,7 @@ impl Lowering<'_> {
         let upper = self.scalar(op.group(1)[0])?;
         let step = self.scalar(op.group(2)[0])?;
         self.bring_all(&plan.hoisted)?;
-        let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.fixed(arg)).collect();
+        let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.carried_in(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
         let dealt = match &plan.deal {
             Some(deal) => Some(self.deal(deal, [lower, upper, step], ty)?),

@@ -82,6 +82,10 @@ impl Lowering<'_> {
         if op.code == Opcode::FToF && op.rounding() == Rounding::NearestEven && types.operands == [DType::F32] {
             // The assembler follows packed conversions of accumulators past a branch, single ones it does not.
             let registers = matches!((first[0], second[0]), (Operand::Reg(_), Operand::Reg(_)));
+            if registers && dtype.storage_bits() == 8 {
+                let codes = scalar::pair::narrow_bytes(&mut self.b, dtype, first[0], second[0])?;
+                return Some((codes[0], codes[1]));
+            }
             let word = registers.then(|| scalar::pair::narrow(&mut self.b, dtype, first[0], second[0]))??;
             let halves = repr::unpack_word(&mut self.b, dtype, word);
             return Some((halves[0], halves[1]));

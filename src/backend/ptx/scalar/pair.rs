@@ -64,6 +64,11 @@ pub fn narrow(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Opt
     }
 }
 
+/// Two f32 as codes of an 8-bit float, where the target has an instruction for it.
+pub fn narrow_bytes(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
+    super::small_float::encode_pair(b, dtype, low, high)
+}
+
 /// A pair of halves as two f32.
 pub fn widen(b: &mut Builder, dtype: DType, pair: Operand) -> Option<[Operand; 2]> {
     match dtype {

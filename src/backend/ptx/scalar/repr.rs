@@ -94,7 +94,13 @@ pub fn from_word(b: &mut Builder, dtype: DType, word: Operand, lane: u32) -> Ope
             word => b.unpack(word).1,
         },
         RegClass::F32 => b.bitcast(word, RegClass::F32),
-        RegClass::B32 => field(b),
+        RegClass::B32 => {
+            let field = field(b);
+            if bits == 8 {
+                b.note_byte(field, word, lane);
+            }
+            field
+        }
         RegClass::B64 | RegClass::F64 => panic!("{dtype} does not fit a word"),
     }
 }
@@ -119,11 +125,7 @@ pub fn pack_word(b: &mut Builder, dtype: DType, values: &[Operand]) -> Operand {
     match bits {
         32 => words[0],
         16 => b.prmt(words[0], words[1], 0x5410i64),
-        8 => {
-            let low = b.prmt(words[0], words[1], 0x0040i64);
-            let high = b.prmt(words[2], words[3], 0x0040i64);
-            b.prmt(low, high, 0x5410i64)
-        }
+        8 => b.join_bytes([words[0], words[1], words[2], words[3]]),
         _ => {
             let mut word = words[0];
             for (lane, &nibble) in (0u32..).zip(&words).skip(1) {

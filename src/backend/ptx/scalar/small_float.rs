@@ -106,6 +106,17 @@ fn decode_e8m0(b: &mut Builder, code: Operand) -> Operand {
     b.bitcast(bits, RegClass::F32)
 }
 
+/// Two f32 to their codes, where the target has an instruction for it.
+pub(super) fn encode_pair(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
+    let pair = native(b, dtype)?;
+    let mods = CvtMods { round: CvtRound::Rn, satfinite: true, ..CvtMods::default() };
+    let half = b.cvt_pack(pair, mods, low, high);
+    let word = b.cvt(Ty::U32, Ty::U16, CvtRound::None, half);
+    let codes = [b.and(Ty::B32, word, 0xffi64), b.shr(Ty::U32, word, 8i64)];
+    (0..).zip(codes).for_each(|(number, code)| b.note_byte(code, half, number));
+    Some(codes)
+}
+
 /// f32 to a code, rounded to nearest even.
 pub(super) fn encode(b: &mut Builder, dtype: DType, x: Operand) -> Operand {
     if let Some(pair) = native(b, dtype) {

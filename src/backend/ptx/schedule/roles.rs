@@ -48,8 +48,10 @@ struct Feed {
 }
 
 impl Feed {
+    /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
     fn wants_the_same(&self, other: &Feed) -> bool {
-        (self.panels, self.axes, self.rounded) == (other.panels, other.axes, other.rounded)
+        let panels = Panels { along_k: self.panels.along_k, ..other.panels };
+        (self.panels, self.axes, self.rounded) == (panels, other.axes, other.rounded)
     }
 }
 

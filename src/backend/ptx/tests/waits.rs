@@ -73,6 +73,43 @@ pub fn dependent_products(between: Between, keys: i64) -> Module {
     k.finish()
 }
 
+/// A loop over tiles that one product sums along their rows, and another one across: `acc += f16(a·bᵀ) · b`.
+pub fn turned_products() -> Module {
+    let mut k = Kernel::new("turned");
+    let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
+    let output = k.array(DType::F32, 2, true);
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 64], &[0, 1]);
+    let c = k.partition(&output, &[128, 64], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let left = k.load(a, &[ids[0], zero]);
+    let start = k.b.splat(DType::F32, 0, &[128, 64]);
+    let (int, state, half) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 64]), k.tile(DType::F16, &[128, 64]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let tile = k.load(b, &[args[0], zero]);
+    let turned = k.shaped(Opcode::Permute, tile, &[64, 64], vec![Attr::Permutation(vec![1, 0])]);
+    let scores = k.b.simple(Opcode::MmaF, &[left, turned, start], vec![], state);
+    let weights = k.b.simple(Opcode::FToF, &[scores], vec![Attr::Rounding(Rounding::NearestEven)], half);
+    let sum = k.b.simple(Opcode::MmaF, &[weights, tile, args[1]], vec![], state);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], zero]);
+    k.finish()
+}
+
+#[test]
+fn a_tile_is_streamed_once_for_products_in_both_directions() {
+    let compiled = check(&turned_products()).pop().unwrap();
+    let text = &compiled.text;
+    assert!(!text.contains("ld.global"), "{text}");
+    // What stays, and a tile in each iteration.
+    assert_eq!(text.matches("cp.async.bulk.tensor.2d.shared").count(), 2, "{text}");
+}
+
 #[test]
 fn dependent_products_overlap_across_iterations() {
     for keys in [128, 96] {

@@ -1,0 +1,48 @@
+//! Rows of attention with 8-bit floats.
+
+use cutlet as ct;
+use cutlet::Device;
+use cutlet::prelude::*;
+
+use super::attention_order::{blocks, section, shares};
+use super::configuration::{Configurations, NO_HINTS, Place, Row};
+use super::examples::attention_f8::{Form, GROUP, attention_f8 as kernel, turned};
+
+/// Keys that are turned at a time.
+const TURNED: usize = 128;
+
+/// Queries, keys, values; the result; values along the sums.
+type Set = ([ct::DeviceArray<f8e4m3fn, 4>; 3], ct::DeviceArray<bf16, 4>, ct::DeviceArray<f8e4m3fn, 4>);
+
+pub fn attention_f8(place: Place, shape: [usize; 4], causal: bool) -> ct::Result<Box<dyn Row>> {
+    let [batch, heads, seq, dim] = shape;
+    let addresses =
+        |([q, k, v], out, along): &Set| vec![q.address(), k.address(), v.address(), out.address(), along.address()];
+    let make = |d: Device| {
+        let along = d.zeros([batch, heads, dim, seq.next_multiple_of(GROUP)])?;
+        Ok(([d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?], d.zeros(shape)?, along))
+    };
+    let mut row = Configurations::new(place, addresses, make)?;
+    let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
+    let (section, multiprocessors) = (section(seq, dim, 1, causal), place.device.num_multiprocessors());
+    for tile in [[128, 128], [128, 160], [128, 192], [128, 64], [128, 96]] {
+        let tiles = batch * heads * seq.div_ceil(tile[0]);
+        let form = Constant(Form { tile: [tile[0], tile[1], dim], causal });
+        let blocks = blocks(tiles, multiprocessors, causal);
+        let sections = if causal { vec![section, section / 2] } else { vec![section] };
+        for section in sections.into_iter().filter(|&section| section > 0) {
+            let label = format!("{}x{}", tile[0], tile[1]);
+            let label = if causal { format!("{label}, {section} heads") } else { label };
+            let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
+            let table = place.device.array(&table, [table.len()])?;
+            let scales = [place.device.full([batch, heads], scale)?, place.device.full([batch, heads], 1.0f32)?];
+            row = row.with(label, NO_HINTS, move |([q, k, v], out, along): &mut Set, call| {
+                let part = Constant([TURNED, dim]);
+                call.run([seq.div_ceil(TURNED), heads, batch], turned, (&*v, &mut *along, part))?;
+                let arguments = ((&*q, &*k, &*along), out, (&table, [&scales[0], &scales[1]]), form);
+                call.run(blocks, kernel, arguments)
+            });
+        }
+    }
+    Ok(Box::new(row))
+}

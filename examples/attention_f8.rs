@@ -1,0 +1,124 @@
+//! Attention of 8-bit floats, forward: `cargo run --release --example attention_f8`.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+
+/// What the code is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Queries that a block takes at a time, and keys, and numbers of each of them.
+    pub tile: [usize; 3],
+    /// A query sees only the keys up to its own position.
+    pub causal: bool,
+}
+
+/// Keys that change places among each other: tensor cores sum 8-bit floats in another order than they make scores in.
+pub const GROUP: usize = 16;
+/// Weights are as large as 2 to this, so that small ones have bits, too.
+const LARGEST: f32 = 8.0;
+
+/// Columns in the order in which the threads that make scores multiply them as weights: neighbours of four are two and two.
+fn in_order(x: Tile<f8e4m3fn, 2>) -> Tile<f8e4m3fn, 2> {
+    let [rows, columns] = x.shape();
+    let parts = x.reshape([rows, columns / GROUP, 2, 4, 2]);
+    parts.permute([0, 1, 3, 2, 4]).reshape([rows, columns])
+}
+
+/// Values along the sums, as tensor cores want 8-bit floats: batch x heads x dim x sequence, in that order.
+pub fn turned(v: Array<f8e4m3fn, 4>, out: ArrayMut<f8e4m3fn, 4>, [n, d]: [usize; 2]) {
+    let (i, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let x = v.load((batch, head, i, 0), [1, 1, n, d]).reshape([n, d]);
+    out.store((batch, head, 0, i), in_order(x.transpose()).reshape([1, 1, d, n]));
+}
+
+/// softmax(Q Kᵀ / √dim) V. Each block takes the tiles of queries of its share, as in `attention`. `scales`, for each head of each
+/// sequence: log₂ e / √dim times the scales of queries and keys, and the scale of values; `v` as [`turned`] makes it.
+pub fn attention_f8(
+    (q, k, v): (Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>),
+    out: ArrayMut<bf16, 4>,
+    (shares, scales): (Array<i32, 1>, [Array<f32, 2>; 2]),
+    Form { tile: [m, n, d], causal }: Form,
+) {
+    let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
+    let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
+    ct::for_each(share[0]..share[1], (), |at, ()| {
+        let index = shares.load_scalar(at);
+        let (head, tile) = (index / tiles, index % tiles);
+        let (batch, head) = (head / heads, head % heads);
+        let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
+        let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
+        let (first, last) = (tile * m, (tile * m + m).min(keys));
+        let (seen, full, some) = match causal {
+            true => (first + ct::arange(m, 1, 1), (first + 1) / n, (last + (n - 1)) / n),
+            false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
+        };
+        let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
+        let (acc, _, sum) = ct::for_each(..some, start, |j, (acc, max, sum)| {
+            let k = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]);
+            let v = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]);
+            let scores = ct::mma_fast_acc(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
+            let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
+            let scores = ct::if_else(j.lt(full), || scores, || ct::select(sees(), scores, f32::NEG_INFINITY));
+            let above = max.max(scores.reduce_max(1));
+            let flush = ct::FloatMode::new().flush_to_zero();
+            let weights = scores.fma(scale, (-above).fma(scale, LARGEST)).exp2_with(flush);
+            let fade = ((max - above) * scale).exp2_with(flush);
+            let narrow = in_order(weights.cast::<f8e4m3fn>());
+            (ct::mma_fast_acc(narrow, v.transpose(), acc * fade), above, sum * fade + weights.sum(1))
+        });
+        out.store((batch, head, tile, 0), (acc * (of_values / sum)).cast::<bf16>().reshape([1, 1, m, d]));
+    });
+}
+
+fn main() -> ct::Result<()> {
+    let ([batch, heads, seq, dim], tile) = ([1, 2, 150usize, 64], [64, 64, 64]);
+    let shape = [batch, heads, seq, dim];
+    let number = |at: usize, way: f32| f8e4m3fn::from_f32(2.0 * (at as f32 * way).sin());
+    let device = ct::Device::first()?;
+    let array = |way| device.from_fn(shape, |[b, h, i, j]| number(((b * heads + h) * seq + i) * dim + j, way));
+    let (q, k, v) = (array(0.37)?, array(0.11)?, array(0.23)?);
+    let mut along = device.zeros([batch, heads, dim, seq.next_multiple_of(GROUP)])?;
+    ct::launch(turned, [seq.div_ceil(tile[1]), heads, batch], (&v, &mut along, Constant([tile[1], dim])))?;
+    // Of queries and keys, and of values.
+    let (of_scores, of_values) = (0.5f32, 0.25f32);
+    let scale = of_scores * (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
+    let scales = (device.full([batch, heads], scale)?, device.full([batch, heads], of_values)?);
+    for causal in [false, true] {
+        let mut out = device.zeros::<bf16, 4>(shape)?;
+        // Each block takes one tile: the first number says where its share begins, the next where it ends.
+        let blocks = batch * heads * seq.div_ceil(tile[0]);
+        let shares: Vec<i32> =
+            (0..=blocks).map(|block| blocks + 1 + block).chain(0..blocks).map(|x| x as i32).collect();
+        let shares = device.array(&shares, [shares.len()])?;
+        let arguments =
+            ((&q, &k, &along), &mut out, (&shares, [&scales.0, &scales.1]), Constant(Form { tile, causal }));
+        ct::launch(attention_f8, blocks, arguments)?;
+
+        let out = out.to_vec()?;
+        let number = |at, way| number(at, way).to_f64();
+        let of_row = |row: usize| {
+            let (head, seen) = (row / seq * seq, if causal { row % seq + 1 } else { seq });
+            let score =
+                |key| (0..dim).map(|j| number(row * dim + j, 0.37) * number((head + key) * dim + j, 0.11)).sum::<f64>();
+            let scale = f64::from(of_scores) / (dim as f64).sqrt();
+            let weights: Vec<f64> = (0..seen).map(|key| (score(key) * scale).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            let terms = |j| (0..seen).map(move |key| (key, j));
+            let value = |(key, j)| weights[key] / sum * number((head + key) * dim + j, 0.23) * f64::from(of_values);
+            // An error counts relative to the magnitude of the terms.
+            let error = |j: usize| {
+                let (want, size) = (terms(j).map(value).sum::<f64>(), terms(j).map(|at| value(at).abs()).sum::<f64>());
+                (out[row * dim + j].to_f64() - want).abs() / size
+            };
+            (0..dim).map(error).max_by(f64::total_cmp)
+        };
+        let error = (0..batch * heads * seq).filter_map(of_row).max_by(f64::total_cmp).unwrap_or(0.0);
+        let what = if causal { "causal" } else { "full" };
+        println!(
+            "attention_f8: e4m3 {what} {batch} x {heads} x {seq} x {dim}, {}, largest error {error:.1e}",
+            device.name()
+        );
+        assert!(error <= 7e-2, "wrong results");
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Product of 8-bit floats with scales for blocks of them: `cargo run --release --example scaled_matmul`.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+
+/// Terms of the sums, and columns of the second matrix, that share a scale; of the first matrix each row has its own.
+pub const BLOCK: usize = 128;
+/// Rows and columns of a tile of the result; of columns a multiple of 64.
+pub type Extents = [usize; 2];
+
+/// Arrays of m x k and k x n, with scales of k / 128 x m and k / 128 x n / 128. Blocks make one tile of the result after another.
+pub fn scaled_matmul(
+    (a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>),
+    (rows, columns): (Array<f32, 2>, Array<f32, 2>),
+    c: ArrayMut<bf16, 2>,
+    [tm, tn]: Extents,
+) {
+    // Columns that share a scale, and so many times as many.
+    let piece = if tn.is_multiple_of(BLOCK) { BLOCK } else { BLOCK / 2 };
+    let pieces = tn / piece;
+    let tiles = [c.num_tiles(0, [tm, tn]), c.num_tiles(1, [tm, tn])];
+    let blocks = a.num_tiles(1, [tm, BLOCK]);
+    ct::for_each(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |index, ()| {
+        let [i, j] = ct::swizzle_2d(index, tiles[0], tiles[1], 8);
+        // What so many terms are scaled by, for all rows and for each piece.
+        let scales = |k: Scalar<i32>| {
+            let last = columns.extent(1) - 1;
+            let of_piece = |p: usize| columns.load([k, ((j * pieces + p) / (BLOCK / piece)).min(last)], [1, 1]);
+            let rows = rows.load([k, i], [1, tm]).reshape([tm, 1]);
+            (rows, (0..pieces).map(of_piece).collect::<Vec<_>>())
+        };
+        let start = (vec![ct::zeros([tm, piece]); pieces], scales(ct::scalar(0)));
+        let (sums, _) = ct::for_each(..blocks, start, |k, (sums, (rows, columns))| {
+            // Those of the next terms arrive while these are multiplied.
+            let next = scales((k + 1).min(blocks - 1));
+            let (a, b) = (a.load([i, k], [tm, BLOCK]), b.load([k, j], [BLOCK, tn]));
+            // As many terms as tensor cores add up in a row anyhow.
+            let product = ct::mma_fast_acc(a, b, ct::zeros::<f32, 2>([tm, tn]));
+            let add = |(p, (sum, column)): (usize, (Tile<f32, 2>, Tile<f32, 2>))| {
+                product.extract([0, p], [tm, piece]).fma(rows * column, sum)
+            };
+            (sums.into_iter().zip(columns).enumerate().map(add).collect(), next)
+        });
+        c.store([i, j], ct::cat(sums, 1).cast::<bf16>());
+    });
+}
+
+fn main() -> ct::Result<()> {
+    let (m, n, k, extents) = (200usize, 300usize, 400usize, [64, 192]);
+    let blocks = k.div_ceil(BLOCK);
+    let (x, y) = (|at: usize| (at as f32 * 0.37).sin(), |at: usize| (at as f32 * 0.11).cos());
+    let (x, y) = (|i, l| f8e4m3fn::from_f32(x(i * k + l)), |l, j| f8e4m3fn::from_f32(y(l * n + j)));
+    let scale = |at: usize| 0.5 + (at % 7) as f32 / 4.0;
+    let device = ct::Device::first()?;
+    // Both lie along the sums, as tensor cores read 8-bit floats.
+    let (a, b) = (device.from_fn([m, k], |[i, l]| x(i, l))?, device.from_fn([n, k], |[j, l]| y(l, j))?);
+    let rows = device.from_fn([blocks, m], |[l, i]| scale(l * m + i))?;
+    let columns = device.from_fn([blocks, n.div_ceil(BLOCK)], |[l, j]| scale(3 * l + j))?;
+    let mut c = device.zeros([m, n])?;
+    let tiles = m.div_ceil(extents[0]) * n.div_ceil(extents[1]);
+    let grid = tiles.min(device.num_multiprocessors());
+    ct::launch(scaled_matmul, grid, ((&a, b.transpose()?), (&rows, &columns), &mut c, Constant(extents)))?;
+
+    let c = c.to_vec()?;
+    // An error counts relative to the magnitude of the terms.
+    let error = |at: usize| {
+        let (i, j) = (at / n, at % n);
+        let scale = |l: usize| f64::from(scale(l / BLOCK * m + i)) * f64::from(scale(3 * (l / BLOCK) + j / BLOCK));
+        let terms = || (0..k).map(|l| x(i, l).to_f64() * y(l, j).to_f64() * scale(l));
+        (c[at].to_f64() - terms().sum::<f64>()).abs() / terms().map(f64::abs).sum::<f64>()
+    };
+    let error = (0..m * n).map(error).max_by(f64::total_cmp).unwrap_or(0.0);
+    println!("scaled_matmul: e4m3 {m} x {n} x {k}, {grid} blocks, {}, largest error {error:.1e}", device.name());
+    assert!(error <= 5e-3, "wrong results");
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Bytes that were taken out of words, as long as these words are as they were.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::inst::*;
+
+/// Words of 32 bits that hold one byte of another one or of a half, and no more.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    known: HashMap<Reg, (Reg, u32)>,
+    sources: HashSet<Reg>,
+}
+
+impl Fields {
+    /// What these destinations held is no more.
+    pub fn forget_written(&mut self, dsts: &[Arg]) {
+        if self.known.is_empty() {
+            return;
+        }
+        let written: Vec<Reg> = dsts
+            .iter()
+            .flat_map(|arg| match arg {
+                Arg::One(operand) => vec![*operand],
+                Arg::Vector(operands) => operands.clone(),
+                Arg::WithPred(Some(reg), _) => vec![Operand::Reg(*reg)],
+                _ => Vec::new(),
+            })
+            .filter_map(|operand| match operand {
+                Operand::Reg(reg) => Some(reg),
+                _ => None,
+            })
+            .filter(|reg| self.known.contains_key(reg) || self.sources.contains(reg))
+            .collect();
+        if !written.is_empty() {
+            self.known.retain(|byte, (word, _)| !written.contains(byte) && !written.contains(word));
+        }
+    }
+
+    /// `byte` is the one with this number of `word`, or of a half, from here on.
+    pub fn note(&mut self, byte: Operand, word: Operand, number: u32) {
+        if let (Operand::Reg(byte), Operand::Reg(word)) = (byte, word)
+            && byte.class == RegClass::B32
+            && matches!(word.class, RegClass::B32 | RegClass::B16)
+            && byte != word
+        {
+            self.known.insert(byte, (word, number));
+            self.sources.insert(word);
+        }
+    }
+
+    /// The word that a byte was taken out of, and its number there.
+    pub fn of(&self, byte: Operand) -> Option<(Reg, u32)> {
+        let Operand::Reg(reg) = byte else { return None };
+        self.known.get(&reg).copied()
+    }
+}

@@ -1,0 +1,72 @@
+//! Thin loads: of tiles with no more elements than there are threads, such as a number for each row of a product.
+//!
+//! Nobody gains by their coalesced layout, in which each thread has one element at most, and it costs a barrier wherever threads
+//! need other elements than their own. So the layout is left open, and so is that of what is computed from such loads alone, also
+//! where a loop carries it: each thread then loads what it needs where it is used.
+
+use std::collections::HashMap;
+
+use super::{Inference, Source};
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+
+/// Elements that a thread loads itself; of more, the exchange through shared memory is left as it is.
+const MOST_ELEMENTS: usize = 16;
+
+impl Inference<'_> {
+    /// The layout of a load: that of its accesses, or, where it is thin, that of its first use.
+    pub(super) fn load(&mut self, id: OpId) -> Layout {
+        let value = self.module.op(id).results[0];
+        let Some(coalesced) = self.accesses.get(&id).cloned() else { return self.default_layout(value) };
+        let elements = self.num_elements(value);
+        if elements == 1 || elements > self.num_warps * 32 || !self.module.op(id).is_weak_load() {
+            return coalesced;
+        }
+        self.open.insert(value);
+        let wish = self.wishes.get(&value).map(Layout::canonical);
+        let layout = wish.filter(|layout| layout.num_registers() <= MOST_ELEMENTS).unwrap_or(coalesced);
+        self.accesses.insert(id, layout.clone());
+        layout
+    }
+
+    /// Is the layout of a value, or of what it is another view of, nobody's choice?
+    pub(super) fn is_open(&self, value: Value) -> bool {
+        if self.open.contains(&value) {
+            return true;
+        }
+        let Some(op) = self.module.defining_op(value).map(|op| self.module.op(op)) else { return false };
+        self.source(value) == Source::Virtual && self.num_elements(op.operands[0]) > 1 && self.is_open(op.operands[0])
+    }
+
+    /// Is an elementwise op computed from such values alone, in a layout that they have?
+    pub(super) fn is_made_of_open(&self, operands: &[Value]) -> bool {
+        operands
+            .iter()
+            .all(|&value| self.num_elements(value) == 1 || self.natural(value).is_none() || self.is_open(value))
+    }
+
+    /// The values that a loop carries, by what its body ends with: each with its place in the next iteration.
+    pub(super) fn carried_on(&self, body: BlockId) -> Vec<(Value, Value)> {
+        let mut pairs = Vec::new();
+        self.module.walk(body, &mut |id| {
+            let op = self.module.op(id);
+            if op.code == Opcode::For {
+                let block = self.module.block(op.regions[0]);
+                let last = block.ops.last().map(|&last| self.module.op(last));
+                if let Some(last) = last.filter(|last| last.code == Opcode::Continue) {
+                    pairs.extend(last.operands.iter().copied().zip(block.args[1..].iter().copied()));
+                }
+            }
+        });
+        pairs.retain(|&(value, arg)| value != arg && self.is_open(arg));
+        pairs
+    }
+
+    /// The wish of an operand whose result only gives its elements another place.
+    pub(super) fn wish_through(&self, id: OpId, wishes: &HashMap<Value, Layout>) -> Option<Layout> {
+        let op = self.module.op(id);
+        let result = op.results[0];
+        (self.source(result) == Source::Virtual && matches!(self.module.ty(result), Type::Tile { .. }))
+            .then(|| wishes.get(&result).map(|wish| self.demand(id, wish)))?
+    }
+}
