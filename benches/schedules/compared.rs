@@ -2,6 +2,10 @@
 
 #![allow(dead_code, reason = "the comparison does more with them")]
 
+#[path = "../compare/ours/attention_f8.rs"]
+mod attention_f8;
+#[path = "../compare/ours/backward.rs"]
+mod backward;
 #[path = "../compare/ours/configuration.rs"]
 pub mod configuration;
 #[path = "../compare/ours/fill.rs"]
@@ -22,6 +26,8 @@ pub mod rank;
 pub mod recorded;
 #[path = "../compare/ours/rows.rs"]
 pub mod rows;
+#[path = "../compare/ours/scaled.rs"]
+mod scaled;
 #[path = "../compare/ours/tuning.rs"]
 mod tuning;
 

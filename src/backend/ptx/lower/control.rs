@@ -13,7 +13,7 @@ use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{BodyId, For, LayoutId, Loop};
 use crate::dtype::DType;
-use crate::ir::{Flag, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Registers of a value that several places write: one for each slot, or a word for each four of them.
