@@ -10,6 +10,7 @@
 //! [`Modes`] is the form for people: atoms [`local`] and [`spatial`] and their product, as in
 //! `local([2, 1]) * spatial([8, 4]) * local([1, 2])`; it lowers to a [`Layout`]. Both forms print as a grid of
 //! `thread: slot` cells, and `to_svg` draws it.
+//! [`Tile::with_layout`](crate::Tile::with_layout) has the threads of a tile block hold a tile so.
 //!
 //! This room is pure mathematics: it knows shapes and hardware positions, but no IR, no back end and no
 //! element type.

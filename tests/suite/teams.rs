@@ -18,6 +18,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("teams/in_order", in_order);
     suite.test("teams/epilogues", epilogues);
     suite.test("teams/rings", rings);
+    suite.test("teams/wished", wished);
 }
 
 /// What a kernel is made for: the tile; rows of tiles are gone through in this order.
@@ -216,6 +217,57 @@ fn rings(session: Session) -> Result<()> {
         session.check(&format!("{some} of {steps}"), &c, &|[i, j]| {
             Want::exactly((first[i * n + j] + second[i * n + j]) as f32)
         })?;
+    }
+    Ok(())
+}
+
+/// Two teams, one, or as it is without a wish; with more than products in the loop along k, and small accumulators.
+fn wished(session: Session) -> Result<()> {
+    fn kernel(
+        (a, b): (Array<f16, 2>, Array<f16, 2>),
+        c: ArrayMut<f32, 2>,
+        (tile, teams, stages): ([usize; 3], Option<u32>, Option<u32>),
+    ) {
+        let [m, n, k] = tile;
+        let all = ct::range(ct::bid(0), c.num_tiles(0, [m, n])).step(ct::num_blocks(0));
+        let all = teams.into_iter().fold(all, |all, teams| all.teams(teams));
+        ct::for_each(all, (), |i, ()| {
+            let steps = stages.into_iter().fold(ct::range(0, a.num_tiles(1, [m, k])), |range, n| range.stages(n));
+            let start = (ct::zeros::<f32, 2>([m, n]), ct::zeros::<f32, 2>([m, 1]));
+            let (sum, most) = ct::for_each(steps, start, |step, (sum, most)| {
+                let sum = ct::mma(a.load((i, step), [m, k]), b.load((step, 0), [k, n]), sum * 0.5);
+                (sum, most.max(sum.reduce_max(1)))
+            });
+            c.store((i, 0), sum + most);
+        });
+    }
+    let [m, n, k] = [64 * 7, 64, 192];
+    let (a, b) = (random::<f16>(1, m * k, Spread::Whole(2)), random::<f16>(2, k * n, Spread::Whole(2)));
+    let (device_a, device_b) = (session.array(&a, [m, k])?, session.array(&b, [k, n])?);
+    for tile in [[64, 64, 64], [64, 64, 32], [64, 64, 16]] {
+        let mut want = vec![0.0f64; m * n];
+        for i in 0..m {
+            let (mut row, mut most) = (vec![0.0; n], 0.0);
+            for terms in (0..k).collect::<Vec<_>>().chunks(tile[2]) {
+                for (j, sum) in row.iter_mut().enumerate() {
+                    let product = |&t: &usize| a[i * k + t].to_f64() * b[t * n + j].to_f64();
+                    *sum = *sum * 0.5 + terms.iter().map(product).sum::<f64>();
+                }
+                most = row.iter().copied().fold(most, f64::max);
+            }
+            want[i * n..(i + 1) * n].iter_mut().zip(&row).for_each(|(want, sum)| *want = sum + most);
+        }
+        // Tile IR leaves roles to its compiler.
+        let teams = if session.through_tile_ir() { [None; 3] } else { [None, Some(1), Some(2)] };
+        for (teams, blocks, stages) in
+            [(teams[0], 2, None), (teams[1], 3, Some(2)), (teams[2], 1, None), (teams[2], 3, Some(3))]
+        {
+            let mut c = session.unwritten::<f32, 2>([m, n])?;
+            let of = ((&device_a, &device_b), &mut c, Constant((tile, teams, stages)));
+            session.launch_with(warps(), kernel, [blocks], of)?;
+            let what = format!("{tile:?}, teams: {teams:?}, {blocks} blocks, stages: {stages:?}");
+            session.check(&what, &c, &|[i, j]| Want::exactly(want[i * n + j] as f32))?;
+        }
     }
     Ok(())
 }
