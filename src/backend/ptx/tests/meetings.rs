@@ -1,7 +1,11 @@
 //! What steps do within: changes that the checker has to refuse.
 
+use super::*;
 use crate::backend::ptx::schedule::{Bring, Schedule, Step, Within};
 use crate::backend::ptx::shared::Buffer;
+use crate::ir::MemScope;
+
+const NOBODY_READS: &str = "a place is written that nobody reads";
 
 /// Schedules whose steps do something else within, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
@@ -15,7 +19,8 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 mutants.push((what, changed));
             };
             let [dropped, doubled] = match within {
-                Within::Meet { .. } => ["a meeting is left out", "threads meet twice"],
+                Within::Meet { always: false } => ["a meeting is left out", "threads meet twice"],
+                Within::Meet { always: true } => ["a step goes on without its meeting", "a step meets twice"],
                 Within::Land => ["products do not land before threads meet", "products land twice"],
                 Within::Drain { .. } => ["the copy engine is not waited for", "the copy engine is waited for twice"],
                 Within::Bring(_) => ["a change of layout is left out", "a layout is changed twice"],
@@ -26,16 +31,24 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             change(doubled, &|steps| steps.insert(at, steps[at].clone()));
             let next = &schedule.bodies[body][at + 1];
             let before = at.checked_sub(1).map(|before| &schedule.bodies[body][before]);
+            // What the copy engine has written it has read.
+            let drained = at > 1 && schedule.bodies[body][at - 2] == Step::Within(Within::Drain { written: true });
             let meets = |step: &Step| matches!(step, Step::Within(Within::Meet { .. }));
-            if matches!(within, Within::Meet { .. } | Within::Land) && next != &Step::Within(within) {
+            // Whether products or the copy engine are waited for first is no matter.
+            let waits = within == Within::Land && matches!(next, Step::Within(Within::Drain { .. }));
+            if matches!(within, Within::Meet { .. } | Within::Land) && next != &Step::Within(within) && !waits {
                 change("a meeting, or what comes before it, is too late", &|steps| steps.swap(at, at + 1));
             }
             if let Within::Meet { .. } = within
-                && before.is_some_and(|before| !meets(before))
+                && before.is_some_and(|before| !(meets(before) || before.is_wait() || drained))
             {
                 change("a meeting is too early", &|steps| steps.swap(at - 1, at));
             }
-            for (what, other) in instead(schedule, within) {
+            // What the copy engine sends from there may lie anywhere.
+            let mut parts = schedule.bodies[body][at..].iter().take_while(|step| matches!(step, Step::Within(_)));
+            let is_read = parts.any(|step| matches!(step, Step::Within(Within::Read(_))));
+            let others = instead(schedule, within).into_iter();
+            for (what, other) in others.filter(|(what, _)| is_read || *what != NOBODY_READS) {
                 change(what, &|steps| steps[at] = Step::Within(other));
             }
         }
@@ -48,7 +61,7 @@ fn instead(schedule: &Schedule, within: Within) -> Vec<(&'static str, Within)> {
     let moved = |place: Buffer, by: u32| Buffer { offset: place.offset + by, ..place };
     match within {
         Within::Write(place) => vec![
-            ("a place is written that nobody reads", Within::Write(moved(place, place.bytes))),
+            (NOBODY_READS, Within::Write(moved(place, place.bytes))),
             ("there is no memory where a step writes", Within::Write(moved(place, schedule.memory.budget()))),
             ("a place is too small", Within::Write(Buffer { bytes: place.bytes - 128, ..place })),
         ],
@@ -65,4 +78,50 @@ fn instead(schedule: &Schedule, within: Within) -> Vec<(&'static str, Within)> {
         ],
         Within::Access(_) | Within::Land | Within::NoRoom { .. } => Vec::new(),
     }
+}
+
+/// Kernels whose threads meet: for parts of reductions, again and again in a loop; for an array that they write as tiles of one
+/// shape and read as tiles of another one; and before a store that others see in order.
+pub fn modules() -> Vec<Module> {
+    vec![sums_in_a_loop(), written_and_read()]
+}
+
+fn sums_in_a_loop() -> Module {
+    let mut k = Kernel::new("sums");
+    let arrays = [(); 2].map(|()| k.array(DType::F32, 2, true));
+    let [x, y] = arrays.map(|array| k.partition(&array, &[2, 1024], &[0, 1]));
+    let i = k.bids()[0];
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[2, 1024]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[2, 1024]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let tile = k.load(x, &[i, args[0]]);
+    let sum = k.reduce(Opcode::AddF, tile, 1, 0);
+    let sum = k.shaped(Opcode::Reshape, sum, &[2, 1], vec![]);
+    let sum = k.shaped(Opcode::Broadcast, sum, &[2, 1024], vec![]);
+    let faded = k.op(Opcode::MulF, &[args[1], sum]);
+    k.b.op(Opcode::Continue, &[&[faded]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[i, zero]);
+    k.finish()
+}
+
+fn written_and_read() -> Module {
+    let mut k = Kernel::new("both_ways");
+    let arrays = [(); 2].map(|()| k.array(DType::F32, 2, true));
+    let i = k.bids()[0];
+    let zero = k.index(0);
+    let [rows, columns] = [[64, 32], [32, 64]].map(|tile| k.partition(&arrays[0], &tile, &[0, 1]));
+    let result = k.partition(&arrays[1], &[32, 64], &[0, 1]);
+    let tile = k.load(rows, &[i, zero]);
+    let doubled = k.op(Opcode::AddF, &[tile, tile]);
+    k.store(doubled, rows, &[i, zero]);
+    let again = k.load(columns, &[i, zero]);
+    let token = k.b.module.intern(Type::Token);
+    let attrs = vec![Attr::MemOrder(MemOrder::Release), Attr::MemScope(MemScope::Device)];
+    k.b.op(Opcode::StoreView, &[&[again], &[result], &[i, zero], &[]], attrs, vec![], &[token]);
+    k.finish()
 }

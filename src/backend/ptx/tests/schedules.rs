@@ -64,6 +64,8 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.extend(branches.map(|module| ("branch beside products".to_owned(), module, plain)));
     kernels.push(("products in both directions".to_owned(), waits::turned_products(), plain));
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
+    kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
+    kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
 }
 
@@ -158,13 +160,16 @@ fn text_says_all_of_a_schedule() {
         assert_eq!(back.to_text(context.module), text, "{name}");
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
         words.extend(text.contains("slots a piece gives %").then(|| "a strip that gives".to_owned()));
+        let lines = ["land all", "meet always"].into_iter();
+        words.extend(lines.filter(|line| text.lines().any(|other| other.trim() == *line)).map(str::to_owned));
         count += 1;
     });
     assert!(count > 80, "{count} schedules");
     let steps =
         ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
     let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
-    for word in steps.into_iter().chain(waits).chain(["a strip that gives"]) {
+    let within = ["bring", "write", "read", "access", "parts", "drain", "meet"];
+    for word in steps.into_iter().chain(waits).chain(within).chain(["a strip that gives", "land all", "meet always"]) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
 }

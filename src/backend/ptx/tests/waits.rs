@@ -238,6 +238,47 @@ pub fn product_of_endless_loop() -> Module {
     k.finish()
 }
 
+/// Two sums of products in a loop, of which the second one has an operand that threads write to shared memory: where they
+/// meet for it, the first one is in flight.
+pub fn product_beside_a_computed_one() -> Module {
+    let mut k = Kernel::new("beside");
+    let arrays: Vec<ArrayParam> = (0..4).map(|_| k.array(DType::F16, 2, true)).collect();
+    let outputs = [(); 2].map(|()| k.array(DType::F32, 2, true));
+    let ids = k.bids();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| k.partition(&arrays[at], &[64, 64], &[0, 1]));
+    let [y, z] = outputs.map(|array| k.partition(&array, &[64, 64], &[0, 1]));
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[64, 64]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[64, 64]));
+    let body = k.b.begin_block(&[int, state, state]);
+    let args = k.b.module.block(body).args.clone();
+    let [left, other] = [a, c].map(|view| k.load(view, &[ids[0], args[0]]));
+    let [right, factor] = [b, d].map(|view| k.load(view, &[args[0], ids[1]]));
+    let first = k.b.simple(Opcode::MmaF, &[left, right, args[1]], vec![], state);
+    let doubled = k.op(Opcode::AddF, &[factor, factor]);
+    let second = k.b.simple(Opcode::MmaF, &[other, doubled, args[2]], vec![], state);
+    k.b.op(Opcode::Continue, &[&[first, second]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start, start]], vec![], vec![body], &[state, state]);
+    let results = k.b.module.op(id).results.clone();
+    k.store(results[0], y, &[ids[0], ids[1]]);
+    k.store(results[1], z, &[ids[0], ids[1]]);
+    k.finish()
+}
+
+#[test]
+fn a_product_lands_where_threads_meet() {
+    let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+    let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
+    let schedule = &compiled.schedule;
+    let lands = schedule.find("land all").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
+    assert!(schedule[lands..].lines().nth(1).unwrap().trim().starts_with("meet"), "{schedule}");
+    let first = compiled.text.find("wgmma.commit_group").unwrap();
+    let met = first + compiled.text[first..].find("barrier.cta.sync").unwrap();
+    let waited = compiled.text[first..met].find("wgmma.wait_group.sync.aligned 0;");
+    assert!(waited.is_some(), "{}", compiled.text);
+}
+
 #[test]
 fn a_product_lands_before_an_endless_loop_goes_on() {
     let text = check(&product_of_endless_loop()).pop().unwrap().text;
