@@ -51,15 +51,10 @@ pub fn attention<T: MmaInput<T, f32>>(
             let fade = ((max - above) * scale).exp2_with(flush);
             (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
         });
-        if let Some(logs) = logs {
-            logs.store((batch, head, tile), max.fma(scale, sum.log2()).reshape([1, 1, m]));
-        }
+        logs.iter().for_each(|to| to.store((batch, head, tile), max.fma(scale, sum.log2()).reshape([1, 1, m])));
         out.store((batch, head, tile, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, d]));
     });
 }
-
-/// Without the logarithms.
-pub const NO_LOGS: Option<&mut ct::DeviceArray<f32, 3>> = None;
 
 fn main() -> ct::Result<()> {
     let ([batch, heads, seq, dim], tile) = ([1, 2, 200, 64], [64, 64, 64]);
@@ -101,3 +96,6 @@ fn main() -> ct::Result<()> {
     }
     Ok(())
 }
+
+/// Without the logarithms.
+pub const NO_LOGS: Option<&mut ct::DeviceArray<f32, 3>> = None;

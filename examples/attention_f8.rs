@@ -3,25 +3,15 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// What the code is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
-    /// Queries that a block takes at a time, and keys, and numbers of each of them.
-    pub tile: [usize; 3],
-    /// A query sees only the keys up to its own position.
-    pub causal: bool,
-}
-
+/// A tile's queries, keys, and numbers of each of them; whether a query sees only the keys up to its own position.
+pub type Form = ([usize; 3], bool);
 /// Keys that change places among each other: tensor cores sum 8-bit floats in another order than they make scores in.
 pub const GROUP: usize = 16;
-/// Weights are as large as 2 to this, so that small ones have bits, too.
-const LARGEST: f32 = 8.0;
 
 /// Columns in the order in which the threads that make scores multiply them as weights: neighbours of four are two and two.
 fn in_order(x: Tile<f8e4m3fn, 2>) -> Tile<f8e4m3fn, 2> {
     let [rows, columns] = x.shape();
-    let parts = x.reshape([rows, columns / GROUP, 2, 4, 2]);
-    parts.permute([0, 1, 3, 2, 4]).reshape([rows, columns])
+    x.reshape([rows, columns / GROUP, 2, 4, 2]).permute([0, 1, 3, 2, 4]).reshape([rows, columns])
 }
 
 /// Values along the sums, as tensor cores want 8-bit floats: batch x heads x dim x sequence, in that order.
@@ -37,34 +27,31 @@ pub fn attention_f8(
     (q, k, v): (Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>),
     out: ArrayMut<bf16, 4>,
     (shares, scales): (Array<i32, 1>, [Array<f32, 2>; 2]),
-    Form { tile: [m, n, d], causal }: Form,
+    ([m, n, d], causal): Form,
 ) {
     let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
     ct::for_each(share[0]..share[1], (), |at, ()| {
-        let index = shares.load_scalar(at);
-        let (head, tile) = (index / tiles, index % tiles);
+        let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
         let (batch, head) = (head / heads, head % heads);
         let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
-        let (first, last) = (tile * m, (tile * m + m).min(keys));
-        let (seen, full, some) = match causal {
-            true => (first + ct::arange(m, 1, 1), (first + 1) / n, (last + (n - 1)) / n),
-            false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
-        };
+        let (first, last) = if causal { (tile * m, (tile * m + m).min(keys)) } else { (keys - 1, keys) };
+        let seen = if causal { first + ct::arange(m, 1, 1) } else { ct::full([m], keys) };
+        let (full, some) = ((first + 1) / n, (last + (n - 1)) / n);
         let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
         let (acc, _, sum) = ct::for_each(..some, start, |j, (acc, max, sum)| {
-            let k = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]);
-            let v = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]);
-            let scores = ct::mma_fast_acc(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
+            let k = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]).transpose();
+            let v = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]).transpose();
+            let scores = ct::mma_fast_acc(q, k, ct::zeros::<f32, 2>([m, n]));
             let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
             let scores = ct::if_else(j.lt(full), || scores, || ct::select(sees(), scores, f32::NEG_INFINITY));
             let above = max.max(scores.reduce_max(1));
+            // The largest weight is 2 to 8, so that small ones have bits, too.
             let flush = ct::FloatMode::new().flush_to_zero();
-            let weights = scores.fma(scale, (-above).fma(scale, LARGEST)).exp2_with(flush);
-            let fade = ((max - above) * scale).exp2_with(flush);
-            let narrow = in_order(weights.cast::<f8e4m3fn>());
-            (ct::mma_fast_acc(narrow, v.transpose(), acc * fade), above, sum * fade + weights.sum(1))
+            let weights = scores.fma(scale, (-above).fma(scale, 8.0)).exp2_with(flush);
+            let (fade, narrow) = (((max - above) * scale).exp2_with(flush), in_order(weights.cast()));
+            (ct::mma_fast_acc(narrow, v, acc * fade), above, sum * fade + weights.sum(1))
         });
         out.store((batch, head, tile, 0), (acc * (of_values / sum)).cast::<bf16>().reshape([1, 1, m, d]));
     });
@@ -90,8 +77,7 @@ fn main() -> ct::Result<()> {
         let shares: Vec<i32> =
             (0..=blocks).map(|block| blocks + 1 + block).chain(0..blocks).map(|x| x as i32).collect();
         let shares = device.array(&shares, [shares.len()])?;
-        let arguments =
-            ((&q, &k, &along), &mut out, (&shares, [&scales.0, &scales.1]), Constant(Form { tile, causal }));
+        let arguments = ((&q, &k, &along), &mut out, (&shares, [&scales.0, &scales.1]), Constant((tile, causal)));
         ct::launch(attention_f8, blocks, arguments)?;
 
         let out = out.to_vec()?;

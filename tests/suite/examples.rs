@@ -68,9 +68,9 @@ pub fn register(suite: &mut Suite) {
         attention_backward: ("--seq" "100" "--causal" "--type" "bf16" "--tile" "32" "64" "--query-tile" "64" "32")
             ("--seq" "130" "--dim" "64" "--at-once" "--heads" "1")
             // What is emitted: the other kernels.
-            ("--seq" "77" "--dim" "64" "--tile" "32" "64" "--early" "both" "--part" "queries")
-            ("--seq" "64" "--dim" "64" "--heads" "1" "--early" "no" "--part" "rows")
-            ("--seq" "64" "--dim" "64" "--heads" "1" "--at-once" "--part" "added");
+            ("--seq" "77" "--dim" "64" "--tile" "32" "64" "--late" "--part" "queries")
+            ("--seq" "64" "--dim" "64" "--heads" "1" "--part" "rows")
+            ("--seq" "64" "--dim" "64" "--heads" "1" "--at-once" "--part" "narrowed");
         attention_f8: ("--seq" "150" "--dim" "64" "--causal" "--tile" "64" "64") ("--seq" "100" "--heads" "1")
             // What is emitted: the other kernel.
             ("--seq" "33" "--dim" "64" "--tile" "32" "32" "--part" "turned");

@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 
 use super::attention_order::{blocks, section, shares};
 use super::configuration::{Configurations, NO_HINTS, Place, Row};
-use super::examples::attention_f8::{Form, GROUP, attention_f8 as kernel, turned};
+use super::examples::attention_f8::{GROUP, attention_f8 as kernel, turned};
 
 /// Keys that are turned at a time.
 const TURNED: usize = 128;
@@ -27,7 +27,7 @@ pub fn attention_f8(place: Place, shape: [usize; 4], causal: bool) -> ct::Result
     let (section, multiprocessors) = (section(seq, dim, 1, causal), place.device.num_multiprocessors());
     for tile in [[128, 128], [128, 160], [128, 192], [128, 64], [128, 96]] {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
-        let form = Constant(Form { tile: [tile[0], tile[1], dim], causal });
+        let form = Constant(([tile[0], tile[1], dim], causal));
         let blocks = blocks(tiles, multiprocessors, causal);
         let sections = if causal { vec![section, section / 2] } else { vec![section] };
         for section in sections.into_iter().filter(|&section| section > 0) {

@@ -2,6 +2,7 @@
 
 use cutlet as ct;
 use cutlet::PackedArray;
+use cutlet::element::CastTo;
 use cutlet::prelude::*;
 
 use super::examples::quantized_matmul::{Extents, unpacked};
@@ -115,4 +116,13 @@ pub fn quantized_parts(
 pub fn quantized_sum(parts: Array<f32, 3>, y: ArrayMut<f16, 2>, [count, tm, tn]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     y.store((i, j), parts.load((0, i, j), [count, tm, tn]).sum(0).squeeze(0).cast::<f16>());
+}
+
+/// What gradients of queries were added up to, times the scale, as numbers of their type.
+pub fn narrowed<T: Element>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar<f32>, [rows, dim]: [usize; 2])
+where
+    f32: CastTo<T>,
+{
+    let at = (ct::bid(2), ct::bid(1), ct::bid(0), 0);
+    dq.store(at, (sums.load(at, [1, 1, rows, dim]) * (scale * std::f32::consts::LN_2)).cast::<T>());
 }

@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 use super::attention_order::shares;
 use super::examples::attention::{self, attention};
-use super::examples::attention_backward::{Form, added, of_keys, of_queries, row_sums};
+use super::examples::attention_backward::{of_keys, row_sums};
+use super::examples::attention_queries::{Form, of_queries};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
 options! {
@@ -34,8 +35,8 @@ options! {
         "tile" tile: [usize; 2] = [64, 128],
         /// Extents of a tile of the gradients of queries.
         "query-tile" query_tile: [usize; 2] = [128, 64],
-        /// Gradients of weights are made beside the weights: in the kernel of the queries alone, or in both.
-        "early" early: Early = Early::Queries,
+        /// The kernel of the queries makes the gradients of weights after the weights, and not beside them.
+        "late" late: bool = false,
         /// One kernel makes all gradients.
         "at-once" at_once: bool = false,
         /// The kernel whose code is emitted.
@@ -52,26 +53,26 @@ choice! {
 }
 
 choice! {
-    /// Kernels that make gradients of weights beside weights.
-    Early {
-        No = "no",
-        Queries = "queries",
-        Both = "both",
-    }
-}
-
-choice! {
     /// The kernels.
     Part {
         Rows = "rows",
         Keys = "keys",
         Queries = "queries",
-        Added = "added",
+        Narrowed = "narrowed",
     }
 }
 
 /// Rows of the tiles in which sums over rows are made.
 const ROWS: usize = 64;
+
+/// What the gradients of queries were added up to, times the scale, as numbers of their type.
+fn narrowed<T: Element>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar<f32>, [rows, dim]: [usize; 2])
+where
+    f32: CastTo<T>,
+{
+    let at = (ct::bid(2), ct::bid(1), ct::bid(0), 0);
+    dq.store(at, (sums.load(at, [1, 1, rows, dim]) * (scale * std::f32::consts::LN_2)).cast::<T>());
+}
 
 /// Inputs, what is kept from the forward pass, and results.
 struct Set<T: Element> {
@@ -95,10 +96,9 @@ where
     let seq = options.size(cli.seq, &device, 4096, 200);
     let (dim, causal) = (cli.dim, cli.causal);
     let (shape, of_rows) = ([batch, heads, seq, dim], [batch, heads, seq]);
-    let [early_keys, early_queries] = [matches!(cli.early, Early::Both), !matches!(cli.early, Early::No)];
-    let form = |[m, n]: [usize; 2], early| Constant(Form { tile: [m, n, dim], causal, early });
-    let (keys, queries, rows) =
-        (form(cli.tile, early_keys), form(cli.query_tile, early_queries), Constant([ROWS, dim]));
+    let keys = Constant(([cli.tile[0], cli.tile[1], dim], causal));
+    let queries = Constant(Form { tile: [cli.query_tile[0], cli.query_tile[1], dim], causal, early: !cli.late });
+    let rows = Constant([ROWS, dim]);
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     if options.emits() {
         let (x, row) = (ct::ArraySpec::<T, 4>::new(shape), ct::ArraySpec::<f32, 3>::new(of_rows));
@@ -108,7 +108,7 @@ where
             Part::Rows => options.emit(row_sums::<T>, ((x, x), (row.mutable(), all), rows)),
             Part::Keys => options.emit(of_keys::<T>, (inputs, sums, (x.mutable(), x.mutable(), all), scale, keys)),
             Part::Queries => options.emit(of_queries::<T>, (inputs, sums, x.mutable(), scale, queries)),
-            Part::Added => options.emit(added::<T>, (wide, x.mutable(), scale, rows)),
+            Part::Narrowed => options.emit(narrowed::<T>, (wide, x.mutable(), scale, rows)),
         };
     }
     let size = shape.iter().product();
@@ -136,7 +136,7 @@ where
         let (inputs, of_rows) = ((&*q, &*k, &*v, &*dout), (&*logs, &*sums));
         launch(cli.tile[1]).launch(of_keys::<T>, (inputs, of_rows, (dk, dv, all.as_mut()), scale, keys))?;
         match all {
-            Some(all) => launch(ROWS).launch(added::<T>, (&*all, dq, scale, rows)),
+            Some(all) => launch(ROWS).launch(narrowed::<T>, (&*all, dq, scale, rows)),
             None => launch(cli.query_tile[0]).launch(of_queries::<T>, (inputs, of_rows, dq, scale, queries)),
         }
     })?;

@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 use rayon::prelude::*;
 
 use super::attention_order::{blocks, section, shares};
-use super::examples::attention_f8::{Form, GROUP, attention_f8, turned};
+use super::examples::attention_f8::{GROUP, attention_f8, turned};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
 options! {
@@ -76,7 +76,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     let heads = options.size(cli.heads, &device, 32, 2);
     let seq = options.size(cli.seq, &device, 4096, 200);
     let (dim, causal, tile) = (cli.dim, cli.causal, cli.tile);
-    let form = Constant(Form { tile: [tile[0], tile[1], dim], causal });
+    let form = Constant(([tile[0], tile[1], dim], causal));
     let (shape, along) = ([batch, heads, seq, dim], [batch, heads, dim, seq.next_multiple_of(GROUP)]);
     // Keys that are turned at a time.
     let part = Constant([128, dim]);

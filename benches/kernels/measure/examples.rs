@@ -10,6 +10,8 @@ pub mod attention;
 pub mod attention_backward;
 #[path = "../../../examples/attention_f8.rs"]
 pub mod attention_f8;
+#[path = "../../../examples/attention_queries.rs"]
+pub mod attention_queries;
 #[path = "../../../examples/batched_matmul.rs"]
 pub mod batched_matmul;
 #[path = "../../../examples/dropout.rs"]
