@@ -357,18 +357,20 @@ impl Walker {
             self.parts += 1.0;
             return Some(false);
         }
-        while self.meets > 0 {
+        if self.meets > 0 {
             let plan = &world.programs.agents[self.agent];
             let who = (self.agent, self.team);
             if !self.arrived {
                 world.blocks[self.block].meet(who, self.met, self.time);
                 self.arrived = true;
+                return Some(false);
             }
             let all = world.blocks[self.block].met(who, self.met, plan.groups)?;
             self.wait_until(world, all + world.programs.weights.meet, place);
             self.arrived = false;
             self.met += 1;
             self.meets -= 1;
+            return Some(false);
         }
         self.parts = 0.0;
         let arrival = self.behind.unwrap_or(0.0).max(self.time) + world.programs.weights.load;
