@@ -73,7 +73,9 @@ fn records_of(wish: &Wish) -> Result<()> {
         total.add(rho, regret);
         let rho = rho.map_or("-".to_owned(), |rho| format!("{rho:.2}"));
         let (count, regret) = (all.len(), 100.0 * regret);
-        println!("{name}: {count} recorded configurations, rank correlation {rho}, the model's best is {regret:.1} % slower than the best");
+        println!(
+            "{name}: {count} recorded configurations, rank correlation {rho}, the model's best is {regret:.1} % slower than the best"
+        );
         if wish.verbose {
             all.iter().for_each(|both| println!("  {:9.1} us, model {:9.1}  {}", both.time, both.model, both.label));
         }

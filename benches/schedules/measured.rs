@@ -34,7 +34,10 @@ fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     let first = labels.iter().position(|label| is_plain(label));
     // Of products also tiles that two teams can make.
     let persistent = labels.iter().position(|label| {
-        label.starts_with("128x128") && label.contains("persistent") && !label.contains("warps") && !label.contains("cluster")
+        label.starts_with("128x128")
+            && label.contains("persistent")
+            && !label.contains("warps")
+            && !label.contains("cluster")
     });
     let chosen = first.into_iter().chain(persistent);
     chosen.map(|index| (index, labels[index].clone())).collect()
@@ -94,7 +97,7 @@ pub fn all(rows: &[(&str, &str)], device: Device, wish: &Wish) -> Result<()> {
             report(&format!("{name}: {label}"), &plans, wish.verbose, &mut total);
         }
     }
-    println!("{} on {} in {:.0} s: {total}", "measured", device.name(), start.elapsed().as_secs_f64());
+    println!("measured on {} in {:.0} s: {total}", device.name(), start.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -178,7 +178,9 @@ fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOpti
         let needed = context.registers_of_products() + if apart { APART_REGISTERS } else { 0 };
         let there = context.registers_of_thread(schedule.roles.is_some(), blocks);
         if needed > there {
-            return Outcome::Fails(format!("{needed} registers of a thread are needed for products, and there are {there}"));
+            return Outcome::Fails(format!(
+                "{needed} registers of a thread are needed for products, and there are {there}"
+            ));
         }
         if options.occupancy.is_some_and(|wished| wished > blocks) {
             return Outcome::Fails("registers or shared memory do not allow them".to_owned());

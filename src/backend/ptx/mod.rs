@@ -15,11 +15,11 @@ mod apart;
 mod assemble;
 mod assertion;
 mod boxed;
+#[allow(dead_code)]
+mod builder;
 mod choose;
 #[allow(dead_code)]
 mod cost;
-#[allow(dead_code)]
-mod builder;
 #[allow(dead_code)]
 mod emit;
 mod form;

@@ -79,7 +79,8 @@ fn plain_plans() -> Result<()> {
     for (name, plain) in plain_rows().iter().filter_map(|line| line.split_once(": ")) {
         let row = open(name, Place { device: Device::cpu(), sets: 1 })?;
         let labels = row.labels();
-        let is_plain = |label: &&String| label.strip_prefix(plain).is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
+        let is_plain =
+            |label: &&String| label.strip_prefix(plain).is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
         for (index, label) in labels.iter().enumerate().filter(|(_, label)| is_plain(label)) {
             let plans = recorded::plans(&*row, index, true)?;
             let chosen = plans.iter().find(|(.., chosen)| *chosen).map_or("none", |(what, ..)| what);

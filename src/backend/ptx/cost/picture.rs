@@ -186,7 +186,9 @@ impl Panel<'_> {
         for used in self.replay.uses.iter().filter(|used| used.unit == unit && self.shows(used.start, used.end)) {
             busy += (used.end.min(to) - used.start.max(from)).max(0.0);
             match runs.last_mut() {
-                Some((walker, act, _, end)) if (*walker, *act) == (used.walker, used.act) && used.start - *end < 1.0 => {
+                Some((walker, act, _, end))
+                    if (*walker, *act) == (used.walker, used.act) && used.start - *end < 1.0 =>
+                {
                     *end = used.end;
                 }
                 _ => runs.push((used.walker, used.act, used.start, used.end)),
@@ -235,7 +237,8 @@ impl Panel<'_> {
         let zero = marks.map_or(0.0, |(start, _)| start);
         let rough = ((to - from) / TICKS).max(1.0);
         let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|unit| unit * power).find(|&step| step >= rough).unwrap_or(rough);
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|unit| unit * power).find(|&step| step >= rough).unwrap_or(rough);
         let mut tick = ((from - zero) / step).ceil() * step + 0.0;
         while zero + tick <= *to {
             let x = self.x(zero + tick);

@@ -102,7 +102,8 @@ impl Prices<'_, '_> {
             Opcode::Gather | Opcode::Histogram => {
                 let slots = self.slots(first);
                 let bytes = slots * self.warps * f64::from(WARP) * 4.0 * 4.0;
-                let demand = self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Unit::Shared, bytes / self.weights.shared);
+                let demand =
+                    self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Unit::Shared, bytes / self.weights.shared);
                 return Price { demand, meets: 2, ..Price::default() };
             }
             Opcode::Cat | Opcode::Extract | Opcode::Insert | Opcode::Pack | Opcode::Unpack => {
@@ -110,7 +111,10 @@ impl Prices<'_, '_> {
             }
             code if !code.is_elementwise() => {
                 let scalars = matches!(code.spec().effect, Effect::Pure);
-                return Price { demand: Demand::time(if scalars { 0.0 } else { self.weights.step }), ..Price::default() };
+                return Price {
+                    demand: Demand::time(if scalars { 0.0 } else { self.weights.step }),
+                    ..Price::default()
+                };
             }
             _ => {}
         }
@@ -170,7 +174,9 @@ impl Prices<'_, '_> {
             return Price::default();
         }
         match inference.layout(value) {
-            Some(own) if own.shape() == wanted.shape() && !own.is_same(wanted) => self.through_shared(bytes as f64, 2.0),
+            Some(own) if own.shape() == wanted.shape() && !own.is_same(wanted) => {
+                self.through_shared(bytes as f64, 2.0)
+            }
             _ => Price::default(),
         }
     }
@@ -318,7 +324,8 @@ impl Prices<'_, '_> {
             let [rows, columns] = [left[left.len() - 2] as f64, right[right.len() - 1] as f64];
             let instructions = mine * bits / 8.0 / (16.0 * 8.0 * STEP_BYTES);
             let read = (rows + columns) * depth * STEP_BYTES * 2.0;
-            price.runs = price.runs.and(Unit::Issue, instructions / 4.0 * 1.5).and(Unit::Shared, read / self.weights.shared);
+            price.runs =
+                price.runs.and(Unit::Issue, instructions / 4.0 * 1.5).and(Unit::Shared, read / self.weights.shared);
         }
         price
     }

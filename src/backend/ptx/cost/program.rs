@@ -6,9 +6,7 @@ use super::demand::{Demand, Unit};
 use super::prices::Prices;
 use super::trips::{Launched, trips};
 use super::weights::Weights;
-use crate::backend::ptx::schedule::{
-    Acts, BodyId, Context, For, Multiply, Part, Schedule, Step, Takes, Turn,
-};
+use crate::backend::ptx::schedule::{Acts, BodyId, Context, For, Multiply, Part, Schedule, Step, Takes, Turn};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.
@@ -32,19 +30,36 @@ pub struct Act {
 
 pub enum What {
     /// Instructions, what goes on behind them, then so many barriers; and these values arrive later, or are waited for here.
-    Work { demand: Demand, behind: Demand, stores: bool, meets: u32, arrives: Vec<Value>, waits: bool },
+    Work {
+        demand: Demand,
+        behind: Demand,
+        stores: bool,
+        meets: u32,
+        arrives: Vec<Value>,
+        waits: bool,
+    },
     /// A product that runs on its own, if it is not waited for.
-    Product { runs: Demand, least: f64, waits: bool, gives: Vec<u32> },
+    Product {
+        runs: Demand,
+        least: f64,
+        waits: bool,
+        gives: Vec<u32>,
+    },
     Fill(u32),
     Take(u32),
     Await(u32),
     /// All products but so many.
-    Land { younger: usize },
+    Land {
+        younger: usize,
+    },
     Give(Vec<u32>),
     Turn(Turn),
     Pass(Turn),
     /// Bytes leave shared memory on their own.
-    Send { near: Demand, far: Demand },
+    Send {
+        near: Demand,
+        far: Demand,
+    },
     Round(usize),
 }
 
@@ -134,10 +149,14 @@ impl Programs {
         };
         let known = trips(context.module, body, launched);
         if let Some(roles) = schedule.roles.as_deref() {
-            programs.rings =
-                roles.rings.iter().map(|ring| RingPrice { stages: ring.stages as usize, paired: ring.paired }).collect();
+            programs.rings = roles
+                .rings
+                .iter()
+                .map(|ring| RingPrice { stages: ring.stages as usize, paired: ring.paired })
+                .collect();
             for channel in &roles.channels {
-                let share = |load: OpId| if roles.pairs.as_ref().is_some_and(|p| p.may_share(load)) { 0.5 } else { 1.0 };
+                let share =
+                    |load: OpId| if roles.pairs.as_ref().is_some_and(|p| p.may_share(load)) { 0.5 } else { 1.0 };
                 programs.channels.push(ChannelPrice {
                     ring: channel.ring,
                     bytes: f64::from(channel.bytes()),
@@ -149,7 +168,8 @@ impl Programs {
         let multiplies = !context.inference.products.is_empty();
         for agent in &schedule.agents {
             let warps = agent.warps.end - agent.warps.start;
-            let teams = if agent.acts == Acts::Math { schedule.roles.as_ref().map_or(1, |roles| roles.teams()) } else { 1 };
+            let teams =
+                if agent.acts == Acts::Math { schedule.roles.as_ref().map_or(1, |roles| roles.teams()) } else { 1 };
             // Four warps are those that one instruction multiplies for, or one for each scheduler.
             let groups = match agent.acts {
                 Acts::Load => 1,
@@ -158,7 +178,8 @@ impl Programs {
             };
             let each = if agent.acts == Acts::Load { 1 } else { warps / teams / groups };
             let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups) };
-            let mut writer = Writer { prices, schedule, known: &known, loads: agent.acts == Acts::Load, programs: &mut programs };
+            let mut writer =
+                Writer { prices, schedule, known: &known, loads: agent.acts == Acts::Load, programs: &mut programs };
             let list = writer.body(agent.body);
             programs.agents.push(AgentPlan { acts: agent.acts, list, teams, groups, warps: each });
         }
@@ -255,7 +276,8 @@ impl Writer<'_, '_> {
 
     fn step(&mut self, step: &Step, acts: &mut Vec<Act>) {
         let context = self.prices.context;
-        let name = |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
+        let name =
+            |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
             Step::Let(_) | Step::End(_) => {}
@@ -367,7 +389,19 @@ impl Writer<'_, '_> {
         }
         let name = format!("multiply {}", last.index());
         if before.alone() > 0.0 || meets > 0 {
-            self.push(acts, step, name.clone(), What::Work { demand: before, behind: Demand::default(), stores: false, meets, arrives: Vec::new(), waits: false });
+            self.push(
+                acts,
+                step,
+                name.clone(),
+                What::Work {
+                    demand: before,
+                    behind: Demand::default(),
+                    stores: false,
+                    meets,
+                    arrives: Vec::new(),
+                    waits: false,
+                },
+            );
         }
         let asynchronous = context.inference.runs_alone(last);
         if !asynchronous {
@@ -413,14 +447,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    fn round(
-        &mut self,
-        op: OpId,
-        list: usize,
-        leave: Option<usize>,
-        ahead: Option<AheadPlan>,
-        acts: &mut Vec<Act>,
-    ) {
+    fn round(&mut self, op: OpId, list: usize, leave: Option<usize>, ahead: Option<AheadPlan>, acts: &mut Vec<Act>) {
         let (mut multiplies, mut outer) = (false, false);
         let module = self.prices.context.module;
         for &region in &module.op(op).regions {

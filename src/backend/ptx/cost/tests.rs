@@ -140,7 +140,12 @@ fn stages_hide_the_way_of_copies() {
 #[test]
 fn who_waits_for_what_never_comes_has_no_cost() {
     let act = |what| Act::new(what, String::new());
-    let mut all = programs(free(), vec![agent(super::Acts::Math, 0, 1)], vec![vec![act(What::Take(0)), act(What::Await(0))]], Vec::new());
+    let mut all = programs(
+        free(),
+        vec![agent(super::Acts::Math, 0, 1)],
+        vec![vec![act(What::Take(0)), act(What::Await(0))]],
+        Vec::new(),
+    );
     all.rings = vec![RingPrice { stages: 2, paired: false }];
     all.channels = vec![ChannelPrice { ring: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
     assert!(Replay::of(&all, 1, false).is_none());
@@ -173,7 +178,8 @@ fn teams_hide_stores() {
     let with = |teams| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { teams, ..TEAMS }, weights);
     let (teams, alone) = (with(true), with(false));
     let outer = |cost: &Cost| cost.rounds.iter().find(|round| round.outer).map(|round| round.cycles).unwrap();
-    let inner = |cost: &Cost| cost.rounds.iter().find(|round| !round.outer).map(|round| round.cycles * round.trips).unwrap();
+    let inner =
+        |cost: &Cost| cost.rounds.iter().find(|round| !round.outer).map(|round| round.cycles * round.trips).unwrap();
     // What an iteration of the tiles takes beside its products.
     let [hidden, seen] = [&teams, &alone].map(|cost| outer(cost) - inner(cost));
     assert!(hidden < 0.5 * seen, "{hidden} of {seen} cycles beside products");
@@ -197,7 +203,8 @@ fn loops_go_round_as_often_as_a_launch_says() {
 /// The names of elements and the texts of an SVG file, if it is well formed: elements are closed in their order, attributes quoted,
 /// and nothing stands as it is that means something.
 fn elements(text: &str) -> Option<(BTreeSet<String>, String)> {
-    let (mut open, mut names, mut said): (Vec<&str>, BTreeSet<String>, String) = (Vec::new(), BTreeSet::new(), String::new());
+    let (mut open, mut names, mut said): (Vec<&str>, BTreeSet<String>, String) =
+        (Vec::new(), BTreeSet::new(), String::new());
     let mut rest = text.trim();
     while let Some(at) = rest.find('<') {
         let between = &rest[..at];
@@ -231,7 +238,8 @@ fn elements(text: &str) -> Option<(BTreeSet<String>, String)> {
             open.push(name);
         }
     }
-    let entities = said.split('&').skip(1).all(|part| ["amp;", "lt;", "gt;", "quot;"].iter().any(|e| part.starts_with(e)));
+    let entities =
+        said.split('&').skip(1).all(|part| ["amp;", "lt;", "gt;", "quot;"].iter().any(|e| part.starts_with(e)));
     (open.is_empty() && rest.trim().is_empty() && entities).then_some((names, said))
 }
 
@@ -253,7 +261,9 @@ fn pictures_show_all_agents_and_units() {
                 (subject.picture(weights(target), "a < b & \"c\""), wanted)
             };
             let options = CompileOptions { choice: Choice::Nothing, ..options };
-            let Ok((picture, wanted)) = with_plan(&module, target, &options, Launched::default(), look) else { continue };
+            let Ok((picture, wanted)) = with_plan(&module, target, &options, Launched::default(), look) else {
+                continue;
+            };
             let picture = picture.unwrap_or_else(|| panic!("{name}, {target}: no end"));
             let (names, said) = elements(&picture).unwrap_or_else(|| panic!("{name}, {target}: {picture}"));
             assert!(names.contains("rect") && names.contains("text"), "{name}");

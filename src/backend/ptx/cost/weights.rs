@@ -66,64 +66,64 @@ pub struct Weights {
 
 /// A100.
 const SM_80: Weights = Weights {
-    clock: 1.41,             // sheet: boost
-    multiprocessors: 108.0,  // sheet
-    tensor: 1024.0,          // sheet: 312 TFLOP/s
-    issue: 128.0,            // four schedulers
-    alu: 64.0,               // guide
-    special: 16.0,           // guide
-    shared: 128.0,           // guide
-    l2: 40.0,                // estimate: 5120 bytes a cycle for all, less what is far
-    memory: 13.0,            // sheet: 2.0 TB/s
-    misses: 0.25,            // estimate
-    load: 500.0,             // estimate
-    copy: 600.0,             // estimate
-    step: 5.0,               // estimate
-    shuffle: 24.0,           // estimate
-    meet: 30.0,              // estimate
-    wake: 30.0,              // estimate
-    drain: 30.0,             // estimate
-    gap: 0.0,                // `mma.sync` has no groups
-    gather: 0.0,             // none
-    registers: 0.0,          // none
-    crowd: 0.0,              // estimate
-    fill: 40.0,              // no producers
-    paired_fill: 40.0,       // no pairs
-    each_box: 12.0,          // no boxes
-    turn: 40.0,              // estimate
-    block: 700.0,            // estimate
-    launch: 3000.0,          // estimate
+    clock: 1.41,            // sheet: boost
+    multiprocessors: 108.0, // sheet
+    tensor: 1024.0,         // sheet: 312 TFLOP/s
+    issue: 128.0,           // four schedulers
+    alu: 64.0,              // guide
+    special: 16.0,          // guide
+    shared: 128.0,          // guide
+    l2: 40.0,               // estimate: 5120 bytes a cycle for all, less what is far
+    memory: 13.0,           // sheet: 2.0 TB/s
+    misses: 0.25,           // estimate
+    load: 500.0,            // estimate
+    copy: 600.0,            // estimate
+    step: 5.0,              // estimate
+    shuffle: 24.0,          // estimate
+    meet: 30.0,             // estimate
+    wake: 30.0,             // estimate
+    drain: 30.0,            // estimate
+    gap: 0.0,               // `mma.sync` has no groups
+    gather: 0.0,            // none
+    registers: 0.0,         // none
+    crowd: 0.0,             // estimate
+    fill: 40.0,             // no producers
+    paired_fill: 40.0,      // no pairs
+    each_box: 12.0,         // no boxes
+    turn: 40.0,             // estimate
+    block: 700.0,           // estimate
+    launch: 3000.0,         // estimate
 };
 
 /// H100 and H200.
 const SM_90A: Weights = Weights {
-    clock: 1.5,              // what products leave of 1.98 GHz: fitted
-    multiprocessors: 132.0,  // sheet
-    tensor: 2048.0,          // sheet: 989 TFLOP/s at 1.83 GHz
-    issue: 128.0,            // four schedulers
-    alu: 64.0,               // guide
-    special: 16.0,           // guide
-    shared: 128.0,           // guide
-    l2: 64.0,                // fitted
-    memory: 22.0,            // sheet: 4.8 TB/s
-    misses: 0.25,            // fitted
-    load: 600.0,             // estimate
-    copy: 700.0,             // estimate
-    step: 4.0,               // estimate
-    shuffle: 24.0,           // estimate
-    meet: 30.0,              // estimate
-    wake: 30.0,              // estimate
-    drain: 40.0,             // estimate
-    gap: 12.0,               // fitted
-    gather: 160.0,           // fitted
-    registers: 0.2,          // fitted
-    crowd: 0.23,             // fitted
-    fill: 40.0,              // estimate
-    paired_fill: 255.0,      // fitted
-    each_box: 12.0,          // estimate
-    turn: 40.0,              // estimate
-    block: 700.0,            // estimate
-    launch: 3000.0,          // estimate
+    clock: 1.5,             // what products leave of 1.98 GHz: fitted
+    multiprocessors: 132.0, // sheet
+    tensor: 2048.0,         // sheet: 989 TFLOP/s at 1.83 GHz
+    issue: 128.0,           // four schedulers
+    alu: 64.0,              // guide
+    special: 16.0,          // guide
+    shared: 128.0,          // guide
+    l2: 64.0,               // fitted
+    memory: 22.0,           // sheet: 4.8 TB/s
+    misses: 0.25,           // fitted
+    load: 600.0,            // estimate
+    copy: 700.0,            // estimate
+    step: 4.0,              // estimate
+    shuffle: 24.0,          // estimate
+    meet: 30.0,             // estimate
+    wake: 30.0,             // estimate
+    drain: 40.0,            // estimate
+    gap: 12.0,              // fitted
+    gather: 160.0,          // fitted
+    registers: 0.2,         // fitted
+    crowd: 0.23,            // fitted
+    fill: 40.0,             // estimate
+    paired_fill: 255.0,     // fitted
+    each_box: 12.0,         // estimate
+    turn: 40.0,             // estimate
+    block: 700.0,           // estimate
+    launch: 3000.0,         // estimate
 };
 
 /// The table of a target: the one that is nearest.

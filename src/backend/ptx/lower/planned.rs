@@ -98,7 +98,8 @@ impl<'m> Lowering<'m> {
             }
         }
         let warps = inference.num_warps as u32;
-        let fits = |registers| inference.target.multiprocessor().fitting_blocks(warps, registers, self.shared.used() + ahead);
+        let fits =
+            |registers| inference.target.multiprocessor().fitting_blocks(warps, registers, self.shared.used() + ahead);
         let most = fits(self.context.least_registers(body)).max(1);
         self.context.options.occupancy.map_or(most, |wished| wished.min(most))
     }

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use super::clusters::PAIRS;
 use super::waits::{Between, dependent_products};
 use super::*;
-use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
 use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
+use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
 
