@@ -97,7 +97,7 @@ pub fn all(rows: &[(&str, &str)], device: Device, wish: &Wish) -> Result<()> {
             report(&format!("{name}: {label}"), &plans, wish.verbose, &mut total);
         }
     }
-    println!("{} on {} in {:.0} s: {total}", "measured", device.name(), start.elapsed().as_secs_f64());
+    println!("measured on {} in {:.0} s: {total}", device.name(), start.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -275,6 +275,8 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("infer", &["apart", "mma"]),
     // What is decided before there are instructions.
     ("schedule", &["boxed", "infer", "mma", "options", "plan", "shared", "tensor_map"]),
+    // What that costs.
+    ("cost", &["infer", "mma", "plan", "schedule"]),
 ];
 
 #[test]

@@ -75,19 +75,19 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
         chosen.options = alternatives[index].options;
     }
     if said {
-        let taken = best.map_or(&first, |(index, _)| match &outcomes[index] {
-            Outcome::Costs(cost, ..) => cost,
-            Outcome::Fails(_) => &first,
-        });
+        let taken = best.map_or(first.each(), |(_, least)| least);
         let form = warps_text(first_warps, teams);
-        chosen.considered.push(line(&format!("the usual one, {form}"), &first, (taken, best.is_none())));
+        chosen.considered.push(line(&format!("{form}, the usual one"), &first, (taken, best.is_none())));
+        let mut costs = vec![first.each()];
         for (index, (alternative, outcome)) in alternatives.iter().zip(&outcomes).enumerate() {
             chosen.considered.push(match outcome {
+                // The same schedule.
+                Outcome::Costs(cost, ..) if costs.contains(&cost.each()) => continue,
                 Outcome::Costs(cost, warps, teams) => {
+                    costs.push(cost.each());
                     let form = warps_text(*warps, *teams);
                     let what = if alternative.likely { form } else { format!("{}, {form}", alternative.what) };
-                    let this = best.is_some_and(|(best, _)| best == index);
-                    line(&what, cost, (taken, this))
+                    line(&what, cost, (taken, best.is_some_and(|(best, _)| best == index)))
                 }
                 Outcome::Fails(why) => format!("{}: {why}", alternative.what),
             });
@@ -100,23 +100,23 @@ fn warps_text(warps: u32, teams: u32) -> String {
     if teams > 1 { format!("{warps} warps in each of {teams} teams") } else { format!("{warps} warps") }
 }
 
-/// What is said of a plan, next to the one that is taken.
-fn line(what: &str, cost: &Cost, (taken, this): (&Cost, bool)) -> String {
-    let cycles = format!("{what}: {:.0} cycles of a multiprocessor for a tile block", cost.each());
+/// What is said of a plan, next to the cycles of the one that is taken.
+fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     let busiest = cost.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= BUSY);
     let waits = match busiest {
         Some((unit, share)) => format!("{unit} {:.0} % busy", 100.0 * share),
         None => "mostly waits".to_owned(),
     };
+    let what = format!("{what}: {:.0} cycles a tile block, {waits}", cost.each());
     if this {
-        return format!("{cycles}, {waits}: taken");
+        return format!("{what}; taken");
     }
-    let more = 100.0 * (cost.each() / taken.each() - 1.0);
+    let more = 100.0 * (cost.each() / taken - 1.0);
     let margin = 100.0 * MARGIN;
     match more {
-        ..0.0 if -more < margin => format!("{cycles}, {waits}: {:.1} % less, within the margin of {margin} %", -more),
-        ..0.0 => format!("{cycles}, {waits}: {:.1} % less, but it is only taken where hints wish for it", -more),
-        _ => format!("{cycles}, {waits}: {more:.1} % more"),
+        ..0.0 if -more < margin => format!("{what}; {:.1} % less, which is within the margin of {margin:.0} %", -more),
+        ..0.0 => format!("{what}; {:.1} % less, but only taken where hints wish for it", -more),
+        _ => format!("{what}; {more:.1} % more"),
     }
 }
 
@@ -149,7 +149,8 @@ fn alternatives(usual: &CompileOptions, warps: u32, able: bool, said: bool) -> V
         }
     }
     if usual.teams {
-        add("no teams".to_owned(), CompileOptions { num_warps: Some(4.min(warps)), teams: false, ..*usual }, false);
+        let num_warps = Some(usual.num_warps.unwrap_or(4.min(warps)));
+        add("no teams".to_owned(), CompileOptions { num_warps, teams: false, ..*usual }, false);
     }
     if usual.stages.is_none() {
         for stages in [2, 3] {
@@ -158,7 +159,7 @@ fn alternatives(usual: &CompileOptions, warps: u32, able: bool, said: bool) -> V
     }
     if usual.occupancy.is_none() {
         let occupancy = Some(2);
-        add("2 blocks of a multiprocessor".to_owned(), CompileOptions { occupancy, ..*usual }, false);
+        add("2 a multiprocessor".to_owned(), CompileOptions { occupancy, ..*usual }, false);
     }
     if usual.tma && able {
         add("no streams".to_owned(), CompileOptions { tma: false, ..*usual }, false);
@@ -183,7 +184,7 @@ fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOpti
             ));
         }
         if options.occupancy.is_some_and(|wished| wished > blocks) {
-            return Outcome::Fails("registers or shared memory do not allow them".to_owned());
+            return Outcome::Fails("registers or shared memory do not allow it".to_owned());
         }
         let launched = Launched::default();
         let cost = Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target));

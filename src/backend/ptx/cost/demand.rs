@@ -14,6 +14,9 @@ pub enum Unit {
     Memory,
 }
 
+/// Cycles of work after which others may come in between.
+pub const PART: f64 = 64.0;
+
 /// How many there are.
 pub const UNITS: usize = 7;
 

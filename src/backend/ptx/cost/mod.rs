@@ -13,7 +13,7 @@
 //! * `demand`, `prices` — what an op asks of which unit;
 //! * `trips` — how often loops go round;
 //! * `program` — the steps of a schedule with their prices;
-//! * `machine`, `walk`, `replay` — units, who walks, all of them together;
+//! * `machine`, `queue`, `walk`, `replay` — units, what goes on by itself, who walks, all of them together;
 //! * `picture` — the replay as SVG.
 //!
 //! Knows schedules, layouts and plans of products; no instruction and no builder. It does not know registers that are spilled,
@@ -24,6 +24,7 @@ mod machine;
 mod picture;
 mod prices;
 mod program;
+mod queue;
 mod replay;
 #[cfg(test)]
 mod tests;

@@ -10,9 +10,10 @@ use crate::backend::ptx::schedule::{Acts, BodyId, Context, For, Multiply, Part, 
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.
-pub const ASSUMED: [f64; 2] = [32.0, 4.0];
-/// Most iterations that are gone through.
+pub const ASSUMED: [f64; 2] = [32.0, 8.0];
+/// Most iterations that are gone through; and of those that are dealt to teams, each of which waits for the other one at first.
 const FOLLOWED: [u32; 2] = [64, 4];
+const DEALT: u32 = 6;
 
 /// One thing that warps do which go through a program together.
 pub struct Act {
@@ -458,7 +459,10 @@ impl Writer<'_, '_> {
         }
         let known = self.known.get(&op).copied();
         let trips = known.unwrap_or(ASSUMED[usize::from(outer)]);
-        let followed = (trips.ceil() as u32).min(FOLLOWED[usize::from(outer)]);
+        let deal = self.schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+        let is_dealt = deal.is_some_and(|deal| deal.around == op);
+        let most = if is_dealt { DEALT } else { FOLLOWED[usize::from(outer)] };
+        let followed = (trips.ceil() as u32).min(most);
         self.programs.rounds.push(Round {
             op,
             acts: list,

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::demand::{UNITS, Unit};
 use super::machine::{Shared, Units, Use};
 use super::program::Programs;
-use super::walk::{Lap, Progress, QUEUES, Queue, Span, Walker, World};
+use super::queue::{QUEUES, Queue};
+use super::walk::{Lap, Progress, Span, Walker, World};
 
 /// Steps after which a replay gives up.
 const MOST_STEPS: usize = 4_000_000;

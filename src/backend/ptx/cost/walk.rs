@@ -2,22 +2,15 @@
 
 use std::collections::VecDeque;
 
-use super::demand::{Demand, Unit};
+use super::demand::{Demand, PART, Unit};
 use super::machine::{Shared, Units};
 use super::program::{Act, Programs, Round, What};
-use super::weights::Weights;
+use super::queue::{FAR, NEAR, PRODUCTS, QUEUES, Queue};
 use crate::backend::ptx::schedule::Acts;
 use crate::ir::Value;
 
-/// Cycles of work after which others may come in between, and most such parts of one act.
-const PART: f64 = 64.0;
+/// Most parts of one act.
 const MOST_PARTS: f64 = 16.0;
-
-/// Queues of a walker.
-pub const QUEUES: usize = 3;
-const PRODUCTS: usize = 0;
-const NEAR: usize = 1;
-const FAR: usize = 2;
 
 /// What somebody did, or what it waited for.
 #[derive(Clone, Copy, Debug)]
@@ -43,61 +36,6 @@ struct Flight {
     number: usize,
     /// Rings and stages of them.
     gives: Vec<(usize, usize)>,
-}
-
-/// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a part at a time, so that what several
-/// walkers have begun goes on together.
-#[derive(Default)]
-pub struct Queue<'a> {
-    waiting: VecDeque<Running<'a>>,
-    /// When those that are over gave their results.
-    done: Vec<f64>,
-    last: f64,
-    gap: f64,
-}
-
-struct Running<'a> {
-    runs: &'a Demand,
-    /// When it was issued, or its last part ended.
-    time: f64,
-    parts: f64,
-    left: f64,
-    /// A part takes so long at least.
-    each: f64,
-    act: (usize, usize),
-}
-
-impl<'a> Queue<'a> {
-    /// When the next part may begin.
-    pub fn next(&self) -> Option<f64> {
-        self.waiting.front().map(|running| running.time)
-    }
-
-    fn issue(&mut self, (runs, least): (&'a Demand, f64), time: f64, act: (usize, usize), gap: f64) {
-        self.gap = gap;
-        let parts = (runs.alone() / PART).ceil().max(1.0);
-        let time = if self.waiting.is_empty() { time.max(self.last + gap) } else { time };
-        self.waiting.push_back(Running { runs, time, parts, left: parts, each: least / parts, act });
-    }
-
-    /// Does the next part: was it the last one of a product?
-    pub fn part(&mut self, units: &mut Units, walker: usize, weights: &Weights) -> bool {
-        let Some(running) = self.waiting.front_mut() else { return false };
-        let least = running.time + running.each;
-        let end = units.serve_all(&running.runs.part(1.0 / running.parts), running.time, (walker, running.act));
-        running.time = end.max(least);
-        running.left -= 1.0;
-        if running.left > 0.0 {
-            return false;
-        }
-        self.last = running.time;
-        self.done.push(self.last + weights.drain);
-        self.waiting.pop_front();
-        if let Some(next) = self.waiting.front_mut() {
-            next.time = next.time.max(self.last + self.gap);
-        }
-        true
-    }
 }
 
 /// A list of acts that somebody is in.
@@ -352,18 +290,20 @@ impl Walker {
             self.parts += 1.0;
             return Some(false);
         }
-        while self.meets > 0 {
+        if self.meets > 0 {
             let plan = &world.programs.agents[self.agent];
             let who = (self.agent, self.team);
             if !self.arrived {
                 world.blocks[self.block].meet(who, self.met, self.time);
                 self.arrived = true;
+                return Some(false);
             }
             let all = world.blocks[self.block].met(who, self.met, plan.groups)?;
             self.wait_until(world, all + world.programs.weights.meet, place);
             self.arrived = false;
             self.met += 1;
             self.meets -= 1;
+            return Some(false);
         }
         self.parts = 0.0;
         let arrival = self.behind.unwrap_or(0.0).max(self.time) + world.programs.weights.load;
