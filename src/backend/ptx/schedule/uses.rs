@@ -49,6 +49,12 @@ impl Way<'_, '_> {
                     op.operands.iter().for_each(|&operand| self.get(operand, layout));
                 }
             }
+            Opcode::WithLayout => {
+                let chosen = inference.chosen(op).filter(|_| inference.source(op.results[0]) == Source::Concrete);
+                if let Some(layout) = chosen {
+                    self.get(op.operands[0], &layout);
+                }
+            }
             Opcode::LoadView => {
                 self.begin_load(id);
                 if order_of(op) != MemOrder::Weak && access.is_some() {

@@ -149,7 +149,10 @@ impl<'a, 'm> Way<'a, 'm> {
     fn made_of(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
         let inference = &self.context.inference;
         let op = self.context.module.op(id);
-        let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume);
+        let renames = matches!(
+            op.code,
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume | Opcode::WithLayout
+        );
         let operands = op.operands.iter().filter(|&&operand| inference.num_elements(operand) > 1);
         if !renames && !op.code.is_elementwise() {
             return Vec::new();
