@@ -280,7 +280,8 @@ impl Writer<'_, '_> {
             |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
-            // What a step does within is in the price of its op.
+            Step::Within(Within::Land) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
+            // What else a step does within is in the price of its op.
             Step::Let(_) | Step::End(_) | Step::Within(_) => {}
             &Step::Do(id) => {
                 let price = self.prices.op(id);
