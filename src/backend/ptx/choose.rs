@@ -13,8 +13,7 @@ use crate::ir::{Entry, Module, OpId, Opcode};
 use crate::target::Target;
 
 /// Another plan has to cost less by this part. Of recorded configurations that differ in their warps alone (`benches/compare/h200.tune`,
-/// `benches/schedules --records --verbose`) the model promises up to 10 % where nothing is gained (products of tf32); what it promises
-/// beyond that has been there.
+/// `benches/schedules --records --verbose`) the model promises up to 10 % where nothing is gained (products of tf32).
 const MARGIN: f64 = 0.15;
 /// Registers of a thread that sums apart take.
 const APART_REGISTERS: u32 = 64;
@@ -38,8 +37,8 @@ struct Alternative {
 
 /// What became of one.
 enum Outcome {
-    /// What it costs, warps of a team, and teams.
-    Costs(Cost, u32, u32),
+    /// What it costs, warps of a team, and teams; may it be chosen by that?
+    Costs(Cost, u32, u32, bool),
     Fails(String),
 }
 
@@ -57,20 +56,17 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
     if alternatives.is_empty() {
         return chosen;
     }
-    let Outcome::Costs(first, first_warps, teams) = outcome(module, entry, target, &usual) else { return chosen };
-    let mut best: Option<(usize, f64)> = None;
-    let mut outcomes = Vec::new();
-    for (index, alternative) in alternatives.iter().enumerate() {
-        let outcome = outcome(module, entry, target, &alternative.options);
-        if let Outcome::Costs(cost, ..) = &outcome
-            && alternative.likely
-            && cost.each() < first.each() * (1.0 - MARGIN)
-            && best.is_none_or(|(_, least)| cost.each() < least)
-        {
-            best = Some((index, cost.each()));
-        }
-        outcomes.push(outcome);
+    let Outcome::Costs(first, first_warps, teams, sure) = outcome(module, entry, target, &usual) else { return chosen };
+    if !said && !sure {
+        return chosen;
     }
+    let all = alternatives.iter().map(|alternative| outcome(module, entry, target, &alternative.options));
+    let outcomes: Vec<Outcome> = all.collect();
+    let able = alternatives.iter().zip(&outcomes).map(|(alternative, outcome)| match outcome {
+        Outcome::Costs(cost, .., true) if sure && alternative.likely => Some(cost.each()),
+        _ => None,
+    });
+    let best = cheapest(first.each(), able);
     if let Some((index, _)) = best {
         chosen.options = alternatives[index].options;
     }
@@ -83,7 +79,7 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
             chosen.considered.push(match outcome {
                 // The same schedule.
                 Outcome::Costs(cost, ..) if costs.contains(&cost.each()) => continue,
-                Outcome::Costs(cost, warps, teams) => {
+                Outcome::Costs(cost, warps, teams, _) => {
                     costs.push(cost.each());
                     let form = warps_text(*warps, *teams);
                     let what = if alternative.likely { form } else { format!("{}, {form}", alternative.what) };
@@ -94,6 +90,12 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
         }
     }
     chosen
+}
+
+/// The cheapest one of those that may be taken instead of the usual one, if it is cheap enough; its cost.
+fn cheapest(usual: f64, able: impl Iterator<Item = Option<f64>>) -> Option<(usize, f64)> {
+    let costs = able.enumerate().filter_map(|(index, cost)| Some((index, cost?)));
+    costs.filter(|(_, cost)| *cost < usual * (1.0 - MARGIN)).min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn warps_text(warps: u32, teams: u32) -> String {
@@ -115,7 +117,7 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     let margin = 100.0 * MARGIN;
     match more {
         ..0.0 if -more < margin => format!("{what}; {:.1} % less, which is within the margin of {margin:.0} %", -more),
-        ..0.0 => format!("{what}; {:.1} % less, but only taken where hints wish for it", -more),
+        ..0.0 => format!("{what}; {:.1} % less, but only taken where hints wish for it: the model may err", -more),
         _ => format!("{what}; {more:.1} % more"),
     }
 }
@@ -175,7 +177,11 @@ fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOpti
         }
         let (context, schedule) = (lowering.context(), lowering.schedule());
         let blocks = lowering.blocks(entry.body);
-        let apart = context.inference.products.values().flatten().any(|plan| plan.effort().additions > 0);
+        let mut efforts =
+            context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
+        let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
+        // Where threads fetch operands or add sums themselves, records and model differ by more.
+        let sure = efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
         let needed = context.registers_of_products() + if apart { APART_REGISTERS } else { 0 };
         let there = context.registers_of_thread(schedule.roles.is_some(), blocks);
         if needed > there {
@@ -190,8 +196,62 @@ fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOpti
         let cost = Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target));
         let teams = schedule.roles.as_ref().map_or(1, |roles| roles.teams());
         match cost {
-            Some(cost) => Outcome::Costs(cost, context.inference.num_warps as u32, teams),
+            Some(cost) => Outcome::Costs(cost, context.inference.num_warps as u32, teams, sure),
             None => Outcome::Fails("its agents wait for each other".to_owned()),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::ptx::tests::matmul;
+    use crate::dtype::DType;
+
+    fn chosen(module: &Module, target: Target, options: CompileOptions) -> Chosen {
+        choose(module, &module.entries[0], target, &options)
+    }
+
+    #[test]
+    fn only_what_is_cheaper_by_the_margin_is_taken() {
+        let of = |costs: &[Option<f64>]| cheapest(100.0, costs.iter().copied()).map(|(index, _)| index);
+        assert_eq!(of(&[Some(101.0), None, Some(100.0 - 99.0 * MARGIN)]), None);
+        assert_eq!(of(&[None, Some(100.0 - 101.0 * MARGIN)]), Some(1));
+        assert_eq!(of(&[Some(70.0), Some(60.0), None, Some(65.0)]), Some(1));
+    }
+
+    #[test]
+    fn plans_are_said_with_what_they_lost_by() {
+        let said = CompileOptions { choice: Choice::Said, ..CompileOptions::default() };
+        let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
+        let Chosen { options, considered } = chosen(&module, Target::SM_90A, said);
+        assert_eq!(options, CompileOptions { choice: Choice::Nothing, ..said });
+        let line =
+            |part: &str| considered.iter().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{considered:?}"));
+        assert!(line("8 warps, the usual one").ends_with("; taken"), "{considered:?}");
+        assert!(line("2 stages").ends_with(" % more"), "{considered:?}");
+        assert!(line("4 warps").contains(" cycles a tile block"), "{considered:?}");
+        // Each schedule once: there is no loop over tiles, so that there are no teams to leave out.
+        assert!(considered.iter().all(|line| !line.contains("no teams")), "{considered:?}");
+    }
+
+    #[test]
+    fn what_hints_say_and_what_does_not_multiply_is_left_as_it_is() {
+        let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
+        let hints = CompileOptions { num_warps: Some(16), choice: Choice::Said, ..CompileOptions::default() };
+        let Chosen { options, considered } = chosen(&module, Target::SM_90A, hints);
+        assert_eq!(options.num_warps, Some(16));
+        assert!(
+            considered.iter().all(|line| line.contains("16 warps") || line.starts_with("2 a multi")),
+            "{considered:?}"
+        );
+        let mut plain = crate::backend::ptx::tests::Kernel::new("plain");
+        let x = plain.array(DType::F32, 1, true);
+        let view = plain.partition(&x, &[1024], &[0]);
+        let place = plain.bids()[0];
+        let tile = plain.load(view, &[place]);
+        plain.store(tile, view, &[place]);
+        let said = CompileOptions { choice: Choice::Said, ..CompileOptions::default() };
+        assert!(chosen(&plain.finish(), Target::SM_90A, said).considered.is_empty());
+    }
 }
