@@ -102,7 +102,7 @@ fn changed_schedules_do_something_else() {
         for (what, mutant) in steps.chain(roles_instead(schedule)) {
             let number = of_kind.entry(what).or_default();
             *number += 1;
-            if MANY.contains(&what) && *number % some != 0 {
+            if MANY.contains(&what) && !number.is_multiple_of(some) {
                 continue;
             }
             let count = seen.entry(what).or_default();

@@ -6,7 +6,7 @@ use super::demand::{Demand, Unit};
 use super::prices::Prices;
 use super::trips::{Launched, trips};
 use super::weights::Weights;
-use crate::backend::ptx::schedule::{Acts, BodyId, Context, For, Multiply, Part, Schedule, Step, Takes, Turn};
+use crate::backend::ptx::schedule::{Acts, BodyId, Context, For, Multiply, Part, Schedule, Step, Takes, Turn, Within};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.

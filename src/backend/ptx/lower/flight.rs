@@ -1,7 +1,7 @@
 //! Products that run on their own until a wait for them, and what they give back then.
 //!
 //! When that is, the schedule says (`land`, `await`). A wait that it calls late stands where the step after it comes to need
-//! it. And before threads meet, whatever runs has landed: once they have, shared memory that products read is written again.
+//! it. And before threads meet, the schedule has whatever runs land: once they have, shared memory that products read is written again.
 
 use std::collections::VecDeque;
 
@@ -106,7 +106,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Before threads meet.
+    /// Before threads meet: whatever waits were to come later find nothing then.
     pub fn land_to_meet(&mut self) {
         self.land(0);
         self.flights.due.clear();

@@ -12,8 +12,10 @@
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them;
+//! * `sync`, `way`, `within`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
+//!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `leaves` — what ops ask for there;
 //! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `dealt`, `forms`, `stands` — what has to hold of any schedule.
+//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `dealt`, `forms`, `meets`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
