@@ -295,10 +295,14 @@ impl<'a, 'm> Way<'a, 'm> {
     /// An access begins.
     pub fn order(&mut self, id: OpId) {
         let Some(touch) = self.context.access_of(id) else { return };
+        if self.within.last() == Some(&Within::Access(id)) {
+            // It has begun already, and nothing has come since.
+            return;
+        }
         if self.history.conflicts(&touch) {
             self.meet(false);
         }
-        if !self.context.written.leaves_alone(&touch) && self.within.last() != Some(&Within::Access(id)) {
+        if !self.context.written.leaves_alone(&touch) {
             self.within.push(Within::Access(id));
         }
         self.history.may_have_happened(&self.context.written, [touch]);
