@@ -26,6 +26,7 @@ mod atomic;
 mod atomic_store;
 mod boxes;
 mod cast;
+mod chained;
 mod chains;
 mod compare;
 mod compared;
@@ -149,6 +150,7 @@ fn main() -> ExitCode {
     lookup::register(&mut suite);
     layouts::register(&mut suite);
     large::register(&mut suite);
+    chained::register(&mut suite);
     chains::register(&mut suite);
     whole::register(&mut suite);
     compared::register(&mut suite);

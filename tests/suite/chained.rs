@@ -1,0 +1,131 @@
+//! Products that others need: tiles that are operands in both directions, weights of 8 bits that a loop carries, and sums that are
+//! scaled row by row. All numbers are small and whole, so that every sum is exact.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::prelude::*;
+
+use crate::harness::{Session, Suite, Want};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    suite.test("chained/both_directions", both_directions);
+    suite.test("chained/bytes", bytes);
+    suite.test("chained/scaled_rows", scaled_rows);
+}
+
+/// -1, 0 or 1.
+fn number(at: usize, seed: usize) -> i32 {
+    ((at * 2_654_435_761 + seed * 40_503) >> 7 & 0xffff) as i32 % 3 - 1
+}
+
+/// Sums of `a(i, l) b(l)` over l.
+fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
+    (0..count).map(term).sum()
+}
+
+fn both_directions(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f32, 2>, [m, n, d]: [usize; 3]) {
+        let left = a.load((ct::bid(0), 0), [m, d]);
+        let acc = ct::for_each(..b.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |j, acc| {
+            let tile = b.load((j, 0), [n, d]);
+            let scores = ct::mma(left, tile.transpose(), ct::zeros::<f32, 2>([m, n]));
+            ct::mma(scores.cast::<f16>(), tile, acc)
+        });
+        y.store((ct::bid(0), 0), acc);
+    }
+    for [rows, keys, m, n, d] in [[150, 200, 128, 64, 64], [70, 90, 64, 32, 32], [64, 160, 64, 96, 128]] {
+        let (a, b) = (|i: usize, l: usize| number(i * d + l, 1), |j: usize, l: usize| number(j * d + l, 2));
+        let half = |x: i32| f16::from_f32(x as f32);
+        let host_a: Vec<f16> = (0..rows * d).map(|at| half(a(at / d, at % d))).collect();
+        let host_b: Vec<f16> = (0..keys * d).map(|at| half(b(at / d, at % d))).collect();
+        let (device_a, device_b) = (session.array(&host_a, [rows, d])?, session.array(&host_b, [keys, d])?);
+        let mut y = session.unwritten::<f32, 2>([rows, d])?;
+        session.launch(kernel, [rows.div_ceil(m)], (&device_a, &device_b, &mut y, ct::Constant([m, n, d])))?;
+        session.check("sums", &y, &|[i, c]| {
+            let score = |j| sum(d, |l| f64::from(a(i, l) * b(j, l)));
+            Want::exactly(sum(keys, |j| score(j) * f64::from(b(j, c))) as f32)
+        })?;
+    }
+    Ok(())
+}
+
+fn bytes(session: Session) -> Result<()> {
+    fn kernel(
+        (q, k, v): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>),
+        y: ArrayMut<f32, 2>,
+        ([m, n, d], ordered): ([usize; 3], bool),
+    ) {
+        let left = q.load((ct::bid(0), 0), [m, d]);
+        let acc = ct::for_each(..k.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |j, acc| {
+            let scores = ct::mma_fast_acc(left, k.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
+            let weights = scores.cast::<f8e4m3fn>();
+            let parts = || weights.reshape([m, n / 16, 2, 4, 2]).permute([0, 1, 3, 2, 4]).reshape([m, n]);
+            let weights = if ordered { parts() } else { weights };
+            ct::mma_fast_acc(weights, v.load((0, j), [d, n]).transpose(), acc)
+        });
+        y.store((ct::bid(0), 0), acc);
+    }
+    // Of 16 keys that with this number stands here.
+    let ordered_at = |at: usize| at / 16 * 16 + (at / 4 % 4 * 2) + (at / 2 % 2 * 8) + at % 2;
+    for ([rows, keys, m, n, d], ordered) in
+        [([150, 192, 128, 64, 64], true), ([150, 192, 128, 64, 64], false), ([70, 256, 64, 128, 32], true)]
+    {
+        let (q, k) = (|i: usize, l: usize| number(i * d + l, 3), |j: usize, l: usize| number(j * d + l, 4));
+        let v = |j: usize, c: usize| number(j * d + c, 5);
+        let small = |x: i32| f8e4m3fn::from_f32(x as f32);
+        let key = |at: usize| if ordered { ordered_at(at) } else { at };
+        let host_q: Vec<f8e4m3fn> = (0..rows * d).map(|at| small(q(at / d, at % d))).collect();
+        let host_k: Vec<f8e4m3fn> = (0..keys * d).map(|at| small(k(at / d, at % d))).collect();
+        let host_v: Vec<f8e4m3fn> = (0..keys * d).map(|at| small(v(key(at % keys), at / keys))).collect();
+        let (device_q, device_k) = (session.array(&host_q, [rows, d])?, session.array(&host_k, [keys, d])?);
+        let device_v = session.array(&host_v, [d, keys])?;
+        let mut y = session.unwritten::<f32, 2>([rows, d])?;
+        let arguments = ((&device_q, &device_k, &device_v), &mut y, ct::Constant(([m, n, d], ordered)));
+        session.launch(kernel, [rows.div_ceil(m)], arguments)?;
+        session.check("sums", &y, &|[i, c]| {
+            let weight = |j| f8e4m3fn::from_f32(sum(d, |l| f64::from(q(i, l) * k(j, l))) as f32).to_f64();
+            Want::exactly(sum(keys, |j| weight(j) * f64::from(v(j, c))) as f32)
+        })?;
+    }
+    Ok(())
+}
+
+fn scaled_rows(session: Session) -> Result<()> {
+    fn kernel(
+        (a, b): (Array<f16, 2>, Array<f16, 2>),
+        scales: Array<f32, 2>,
+        y: ArrayMut<f32, 2>,
+        ([m, n, block], ahead): ([usize; 3], bool),
+    ) {
+        let (i, blocks) = (ct::bid(0), a.num_tiles(1, [m, block]));
+        let scale = |k: Scalar<i32>| scales.load((k, i), [1, m]).reshape([m, 1]);
+        let start = (ct::zeros::<f32, 2>([m, n]), scale(ct::scalar(0)));
+        let (acc, _) = ct::for_each(..blocks, start, |k, (acc, carried)| {
+            let next = scale(if ahead { (k + 1).min(blocks - 1) } else { k });
+            let product = ct::mma(a.load((i, k), [m, block]), b.load((k, 0), [block, n]), ct::zeros::<f32, 2>([m, n]));
+            (product.fma(if ahead { carried } else { next }, acc), next)
+        });
+        y.store((i, 0), acc);
+    }
+    for ([rows, terms, m, n, block], ahead) in
+        [([150, 192, 128, 64, 64], true), ([150, 192, 128, 64, 64], false), ([70, 70, 32, 32, 32], true)]
+    {
+        let (a, b) = (|i: usize, l: usize| number(i * terms + l, 6), |l: usize, j: usize| number(l * n + j, 7));
+        let blocks = terms.div_ceil(block);
+        let scale = |k: usize, i: usize| 2f64.powi((k * 5 + i) as i32 % 7 - 3);
+        let half = |x: i32| f16::from_f32(x as f32);
+        let host_a: Vec<f16> = (0..rows * terms).map(|at| half(a(at / terms, at % terms))).collect();
+        let host_b: Vec<f16> = (0..terms * n).map(|at| half(b(at / n, at % n))).collect();
+        let host_scales: Vec<f32> = (0..blocks * rows).map(|at| scale(at / rows, at % rows) as f32).collect();
+        let (device_a, device_b) = (session.array(&host_a, [rows, terms])?, session.array(&host_b, [terms, n])?);
+        let scales = session.array(&host_scales, [blocks, rows])?;
+        let mut y = session.unwritten::<f32, 2>([rows, n])?;
+        let arguments = ((&device_a, &device_b), &scales, &mut y, ct::Constant(([m, n, block], ahead)));
+        session.launch(kernel, [rows.div_ceil(m)], arguments)?;
+        session.check("sums", &y, &|[i, j]| {
+            Want::exactly(sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i)) as f32)
+        })?;
+    }
+    Ok(())
+}
