@@ -57,7 +57,8 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
         return chosen;
     }
     let Outcome::Costs(first, first_warps, teams, sure) = outcome(module, entry, target, &usual) else { return chosen };
-    if !said && !sure {
+    // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing is to be gained.
+    if !said && (!sure || first.bound > 1.0 - MARGIN) {
         return chosen;
     }
     let all = alternatives.iter().map(|alternative| outcome(module, entry, target, &alternative.options));

@@ -36,6 +36,7 @@ pub use replay::RoundCost;
 pub use trips::Launched;
 pub use weights::Weights;
 
+use self::demand::Unit;
 use self::program::Programs;
 use self::replay::Replay;
 use self::trips::tiles_stored;
@@ -54,6 +55,8 @@ pub struct Cost {
     pub rounds: Vec<RoundCost>,
     /// What part of the time which unit is busy.
     pub busy: Vec<(&'static str, f64)>,
+    /// The largest part of the time of a unit that has as much to do whatever the plan: no plan takes less than this part.
+    pub bound: f64,
     /// Tile blocks one after the other on a multiprocessor, if the grid is known, and cycles of the launch then.
     pub waves: Option<f64>,
     pub launch: Option<f64>,
@@ -90,11 +93,14 @@ impl Subject<'_, '_> {
         let replay = Replay::of(&programs, blocks as usize, false)?;
         let (rounds, block) = replay::extrapolated(&programs, &replay);
         let block = block + weights.block;
-        let busy = replay::shares(&replay).into_iter().map(|(unit, share)| (unit.name(), share)).collect();
+        let shares = replay::shares(&replay);
+        let fixed = [Unit::Tensor, Unit::Special, Unit::L2, Unit::Memory];
+        let bound = shares.iter().filter(|(unit, _)| fixed.contains(unit)).map(|share| share.1).fold(0.0, f64::max);
+        let busy = shares.into_iter().map(|(unit, share)| (unit.name(), share)).collect();
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let waves = all.map(|all| (all / (weights.multiprocessors * f64::from(blocks))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * block + weights.launch);
-        Some(Cost { block, blocks, rounds, busy, waves, launch })
+        Some(Cost { block, blocks, rounds, busy, bound, waves, launch })
     }
 
     /// The replay as SVG.
