@@ -170,6 +170,8 @@ impl Lowering<'_> {
         self.consumers(&before, (tid, blocks));
         self.go_back(&before);
         self.role = Role::Producer;
+        // That is in registers of theirs.
+        self.rings.as_mut().expect("rings").known = None;
         self.b.place(producer);
         self.reallocate_registers(false, blocks);
         let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);

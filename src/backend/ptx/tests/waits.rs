@@ -1,5 +1,7 @@
 //! When products that run on their own are waited for.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 /// What stands between two products.
@@ -116,6 +118,33 @@ fn dependent_products_overlap_across_iterations() {
         let compiled = check(&dependent_products(Between::Nothing, keys)).pop().unwrap();
         assert!(compiled.text.contains("m64n64k16"), "{}", compiled.text);
         assert_overlapping(&compiled.text);
+    }
+}
+
+/// Registers that are mentioned in a text.
+fn registers(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '%');
+    words.filter(|word| word.starts_with('%') && word.ends_with(|c: char| c.is_ascii_digit())).collect()
+}
+
+#[test]
+fn who_loads_and_who_multiplies_have_registers_of_their_own() {
+    let modules = [
+        dependent_products(Between::Nothing, 128),
+        matmul_into(DType::BF16, DType::F32, DType::BF16, [128, 256, 64]),
+        matmul_into(DType::F16, DType::F32, DType::F16, [64, 64, 64]),
+    ];
+    for module in modules {
+        let text = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap().text;
+        let body = &text[text.rfind(".reg ").unwrap()..];
+        let meeting = body.find("barrier.cta.sync").expect("all threads meet before they part");
+        let parting = meeting + body[meeting..].find("bra.uni").expect("a branch to the producer");
+        let (before, rest) = body.split_at(parting);
+        let (consumers, producer) = rest.split_at(rest.find("trap;").expect("the end of the consumers' program"));
+        let (before, consumers) = (registers(before), registers(consumers));
+        let mixed: Vec<&str> =
+            registers(producer).into_iter().filter(|name| consumers.contains(name) && !before.contains(name)).collect();
+        assert!(mixed.is_empty(), "{mixed:?}");
     }
 }
 
