@@ -181,8 +181,11 @@ fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOpti
         let mut efforts =
             context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
         let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
-        // Where threads fetch operands or add sums themselves, records and model differ by more.
-        let sure = efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
+        // Where threads fetch operands or add sums themselves, records and model differ by more; of 8-bit products that leave
+        // their sums to others there are none.
+        let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
+        let narrow = context.inference.products.keys().any(|id| left(id) == 8);
+        let sure = !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
         let needed = context.registers_of_products() + if apart { APART_REGISTERS } else { 0 };
         let there = context.registers_of_thread(schedule.roles.is_some(), blocks);
         if needed > there {

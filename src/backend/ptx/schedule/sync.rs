@@ -119,9 +119,9 @@ impl Way<'_, '_> {
                 Part::Piece if op.code == Opcode::LoadView => &[],
                 Part::Piece if op.code == Opcode::StoreView => op.group(0),
                 Part::Piece => &op.operands,
+                // Scalars, and what has no instructions: no tile of its own.
                 Part::Name | Part::Before => {
                     self.op(id);
-                    self.all_made(id);
                     continue;
                 }
             };
