@@ -316,17 +316,7 @@ impl<'m> Printer<'m> {
             Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => {
                 put!(self, " {operands} : {results}");
             }
-            Opcode::Print => {
-                let args = op.group(0);
-                let comma = if args.is_empty() { "" } else { ", " };
-                put!(self, " {}{comma}{}{}", quoted(text(op)), self.values(args), self.token(op, "="));
-                if !args.is_empty() {
-                    put!(self, " : {}", self.types(args));
-                }
-                if !results.is_empty() {
-                    put!(self, " -> {results}");
-                }
-            }
+            Opcode::Print => self.print(op, &results),
             Opcode::GdcWait | Opcode::GdcLaunchDependents => put!(self, "{} -> {results}", self.token(op, " = ")),
             Opcode::MemoryFenceAlias => put!(self, " {operands}"),
             Opcode::LoadPtr | Opcode::StorePtr => self.pointer_access(op),
@@ -338,6 +328,19 @@ impl<'m> Printer<'m> {
             Opcode::If => self.branch(op),
             Opcode::Reduce | Opcode::Scan => self.reduction(op),
             code => unreachable!("{} is of a regular class", code.spec().name),
+        }
+    }
+
+    /// `print_tko`.
+    fn print(&mut self, op: &Op, results: &str) {
+        let args = op.group(0);
+        let comma = if args.is_empty() { "" } else { ", " };
+        put!(self, " {}{comma}{}{}", quoted(text(op)), self.values(args), self.token(op, "="));
+        if !args.is_empty() {
+            put!(self, " : {}", self.types(args));
+        }
+        if !results.is_empty() {
+            put!(self, " -> {results}");
         }
     }
 
