@@ -35,6 +35,8 @@ pub fn attention_f8(
         let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
         let (batch, head) = (head / heads, head % heads);
         let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
+        // Not negative, so no sum fades by more than one: each thread keeps its part of it.
+        let scale = scale.max(0.0);
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         let (first, last) = if causal { (tile * m, (tile * m + m).min(keys)) } else { (keys - 1, keys) };
         let seen = if causal { first + ct::arange(m, 1, 1) } else { ct::full([m], keys) };

@@ -31,15 +31,15 @@ pub fn scaled_matmul(
         };
         let start = (vec![ct::zeros([tm, piece]); pieces], scales(ct::scalar(0)));
         let (sums, _) = ct::for_each(..blocks, start, |k, (sums, (rows, columns))| {
-            // Those of the next terms arrive while these are multiplied.
-            let next = scales((k + 1).min(blocks - 1));
             let (a, b) = (a.load([i, k], [tm, BLOCK]), b.load([k, j], [BLOCK, tn]));
             // As many terms as tensor cores add up in a row anyhow.
             let product = ct::mma_fast_acc(a, b, ct::zeros::<f32, 2>([tm, tn]));
             let add = |(p, (sum, column)): (usize, (Tile<f32, 2>, Tile<f32, 2>))| {
                 product.extract([0, p], [tm, piece]).fma(rows * column, sum)
             };
-            (sums.into_iter().zip(columns).enumerate().map(add).collect(), next)
+            let sums = sums.into_iter().zip(columns).enumerate().map(add).collect();
+            // Those of the next terms arrive while these are multiplied: where they go, nothing has to wait for them before.
+            (sums, scales((k + 1).min(blocks - 1)))
         });
         c.store([i, j], ct::cat(sums, 1).cast::<bf16>());
     });

@@ -1,8 +1,10 @@
 //! The form in which a module is lowered: what instructions are not chosen for is rewritten, loops are turned around, layouts inferred.
 
+use std::collections::HashSet;
+
 use super::{CompileOptions, infer, plan, reload};
 use crate::error::{Error, Result};
-use crate::ir::{Entry, Module, OpId};
+use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
 use crate::pass;
 use crate::target::Target;
 
@@ -32,23 +34,70 @@ pub fn build_with<T>(
         return inferred(&module, then);
     }
     let inference = infer::Inference::run(module, entry, target, warps);
-    match rotated(module, &inference) {
+    match turned(module, entry, &inference) {
         Some(module) => inferred(&module, then),
         None => then(module, entry, inference),
     }
 }
 
-/// The module with its loops rotated, if there are loops in which a product that runs on its own waits
-/// for another one.
-fn rotated(module: &Module, inference: &infer::Inference<'_>) -> Option<Module> {
+/// The module with what its loops carry changed, so that work goes on beside products that run on their own: sums are kept in the parts that
+/// threads have, and a product that waits for another one moves into the next iteration.
+fn turned(module: &Module, entry: &Entry, inference: &infer::Inference<'_>) -> Option<Module> {
     let alone = |id: OpId| inference.runs_alone(id);
-    if inference.products.keys().filter(|&&id| alone(id)).count() < 2 {
+    let count = inference.products.keys().filter(|&&id| alone(id)).count();
+    if count == 0 {
         return None;
     }
+    let beside = beside_products(module, entry, &alone);
     let mut module = module.clone();
-    let any = pass::rotate(&mut module, &alone);
+    let mut any = pass::lane_sums(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
+    any |= count > 1 && pass::rotate(&mut module, &alone);
     any.then(|| {
         pass::optimize(&mut module);
         module
+    })
+}
+
+/// The reductions that stand in one block with products that run on their own.
+fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool) -> HashSet<OpId> {
+    let mut beside = HashSet::new();
+    let mut pending = vec![entry.body];
+    while let Some(block) = pending.pop() {
+        let ops = &module.block(block).ops;
+        pending.extend(ops.iter().flat_map(|&id| &module.op(id).regions));
+        if ops.iter().any(|&id| alone(id)) {
+            beside.extend(ops.iter().filter(|&&id| module.op(id).code == Opcode::Reduce));
+        }
+    }
+    beside
+}
+
+/// How threads share the axis of a reduction, if each of them has neighbours, and those again after the ones of all others.
+fn shared(inference: &infer::Inference<'_>, id: OpId) -> Option<pass::Shared> {
+    let layout = inference.accesses.get(&id)?;
+    let dim = inference.module().op(id).dim() as usize;
+    let axis = infer::AxisBits::of(layout.shape(), dim);
+    let along = |images: &[u32]| images.iter().map(|&image| axis.coordinate(image)).fold(0, |all, bits| all | bits);
+    let (own, others) = (along(layout.register_images()), along(layout.lane_images()) | along(layout.warp_images()));
+    let (first, parts) = (others.trailing_zeros(), others.count_ones());
+    let extent = layout.shape()[dim];
+    let side_by_side = others != 0 && others >> first == (1 << parts) - 1;
+    let images = layout.images();
+    let bits = images.iter().filter(|&&image| image != 0).count();
+    let plain = images.iter().all(|image| image.count_ones() <= 1) && 1 << bits == layout.num_elements();
+    let each_once = plain && own & others == 0 && i64::from(own | others) == extent - 1;
+    (side_by_side && each_once).then(|| {
+        let (neighbours, parts) = (1 << first, 1 << parts);
+        let inner: u32 = layout.shape()[dim + 1..].iter().product::<i64>() as u32;
+        let part = |&image: &u32| {
+            let (outer, inside) = (image / inner / extent as u32, image % inner);
+            (outer * parts as u32 + (axis.coordinate(image) >> first) % parts as u32) * inner + inside
+        };
+        let off = |&&image: &&u32| axis.coordinate(image) == 0;
+        let layout = Distribution {
+            slots: layout.register_images().iter().filter(off).map(part).collect(),
+            threads: infer::thread_images(layout).iter().map(part).collect(),
+        };
+        pass::Shared { neighbours, parts, again: extent / (neighbours * parts), layout }
     })
 }

@@ -1,6 +1,7 @@
 //! Passes keep the meaning of random kernels (interpreted before and after), and do what they are for.
 
 mod kernels;
+mod lane_sums;
 pub(crate) mod random;
 mod rotate;
 

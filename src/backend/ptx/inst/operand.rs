@@ -67,6 +67,7 @@ pub enum Special {
     ClusterCtaRank,
     ClusterNCtaRank,
     LaneId,
+    LaneMaskLt,
     WarpId,
     SmId,
     Clock64,

@@ -332,6 +332,11 @@ impl Access {
         (self.mods.sem, self.mods.scope) = begun.semantics();
     }
 
+    /// The address of the first element, to change it.
+    pub fn base_mut(&mut self) -> &mut Operand {
+        &mut self.base
+    }
+
     /// Slots of one vector.
     pub fn vector(&self) -> usize {
         self.vector

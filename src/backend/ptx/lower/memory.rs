@@ -62,6 +62,7 @@ impl Lowering<'_> {
         self.order(id)?;
         access.mods.nc = self.data_space == Space::Global && self.context.is_steady(id);
         access.mods.cache = self.cache_hint(id);
+        self.apart_in_lanes(id, &mut access);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }

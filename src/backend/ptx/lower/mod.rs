@@ -45,6 +45,7 @@ mod global;
 mod hint;
 mod limit;
 mod listed;
+mod lone;
 mod lookup;
 mod memory;
 mod order;

@@ -92,6 +92,9 @@ struct Known {
     base: Reg,
     /// Number of the group of four warps.
     group: Reg,
+    /// Zero, which ptxas does not know and takes for another number in each lane; of 64 bits, where numbers are loaded one by one
+    /// beside products.
+    nothing: Option<Reg>,
 }
 
 /// What is known before an agent does anything.
@@ -228,7 +231,8 @@ impl Lowering<'_> {
         let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
         let thread = self.b.special(Special::TidX);
         let group = MmaPlan::group(&mut self.b, thread).reg();
-        self.rings.as_mut().expect("rings").known = Some(Known { base, group });
+        let nothing = self.loads_lone_numbers().then(|| self.nothing_of_lanes());
+        self.rings.as_mut().expect("rings").known = Some(Known { base, group, nothing });
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
@@ -355,6 +359,11 @@ impl Lowering<'_> {
     /// The number of a warp's group of four, where that is known from the start.
     pub fn known_group(&self) -> Option<Reg> {
         self.rings.as_ref().and_then(|rings| rings.known).map(|known| known.group)
+    }
+
+    /// A zero of 64 bits that ptxas takes for another number in each lane.
+    pub fn known_nothing(&self) -> Option<Reg> {
+        self.rings.as_ref().and_then(|rings| rings.known).and_then(|known| known.nothing)
     }
 
     /// One thread of each warp, beside a producer.
