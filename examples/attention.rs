@@ -17,7 +17,8 @@ pub struct Form {
 
 /// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each block takes the tiles of queries of its share, each
 /// past all keys that it sees. `logs`, if wanted, gets for each query log₂ of the sum of its exponentials. `shares`: where the share of each block begins, and the last one ends; then the
-/// tiles, counted through all heads. `scale` is log₂ e / √dim, since the exponentials are powers of two.
+/// tiles, counted through all heads. `scale` is log₂ e / √dim, since the exponentials are powers of two; that it is not negative (`max`)
+/// says that sums fade by at most one, so each thread keeps a part of them.
 pub fn attention<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
     (out, logs): (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
@@ -27,8 +28,6 @@ pub fn attention<T: MmaInput<T, f32>>(
     f32: CastTo<T>,
 {
     let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
-    // Not negative, so no sum fades by more than one: each thread keeps its part of it.
-    let scale = scale.max(0.0);
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
     ct::for_each(share[0]..share[1], (), |at, ()| {
         let index = shares.load_scalar(at);
@@ -50,7 +49,7 @@ pub fn attention<T: MmaInput<T, f32>>(
             let above = max.max(scores.reduce_max(1));
             let flush = ct::FloatMode::new().flush_to_zero();
             let weights = scores.fma(scale, -above * scale).exp2_with(flush);
-            let fade = ((max - above) * scale).exp2_with(flush);
+            let fade = ((max - above) * scale.max(0.0)).exp2_with(flush);
             (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
         });
         logs.iter().for_each(|to| to.store((batch, head, tile), max.fma(scale, sum.log2()).reshape([1, 1, m])));

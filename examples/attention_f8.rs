@@ -35,8 +35,6 @@ pub fn attention_f8(
         let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
         let (batch, head) = (head / heads, head % heads);
         let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
-        // Not negative, so no sum fades by more than one: each thread keeps its part of it.
-        let scale = scale.max(0.0);
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         let (first, last) = if causal { (tile * m, (tile * m + m).min(keys)) } else { (keys - 1, keys) };
         let seen = if causal { first + ct::arange(m, 1, 1) } else { ct::full([m], keys) };
@@ -52,7 +50,7 @@ pub fn attention_f8(
             // The largest weight is 2 to 8, so that small ones have bits, too.
             let flush = ct::FloatMode::new().flush_to_zero();
             let weights = scores.fma(scale, (-above).fma(scale, 8.0)).exp2_with(flush);
-            let (fade, narrow) = (((max - above) * scale).exp2_with(flush), in_order(weights.cast()));
+            let (fade, narrow) = (((max - above) * scale.max(0.0)).exp2_with(flush), in_order(weights.cast()));
             (ct::mma_fast_acc(narrow, v, acc * fade), above, sum * fade + weights.sum(1))
         });
         out.store((batch, head, tile, 0), (acc * (of_values / sum)).cast::<bf16>().reshape([1, 1, m, d]));
