@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::fault::{Fault, broken};
 use super::kernel::{Kernel, Meets};
+use super::meetings::Meetings;
 use super::rings::Place;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
@@ -109,6 +110,8 @@ pub struct Agent<'a> {
     pub skips: Vec<u64>,
     /// Turns of each kind that it had.
     pub turns: [u64; TeamTurn::ALL.len()],
+    /// Its threads in shared memory.
+    pub meetings: Meetings,
 }
 
 impl<'a> Agent<'a> {
@@ -129,6 +132,7 @@ impl<'a> Agent<'a> {
             team,
             skips: Vec::new(),
             turns: [0; TeamTurn::ALL.len()],
+            meetings: Meetings::default(),
         }
     }
 

@@ -146,6 +146,9 @@ impl<'a> Agent<'a> {
         args.iter().zip(carried).for_each(|(&arg, passed)| self.receive(arg, passed));
         let Some((plan, _, range, turn, Some(copies))) = head else { return Ok(()) };
         let Some(ahead) = &plan.ahead else { return Ok(()) };
+        if ahead.meets {
+            self.meetings.meet();
+        }
         shared.copies(copies)?.wait((ahead.stages as u64).saturating_sub(2))?;
         if ahead.asynchronous {
             self.land_all(shared)?;

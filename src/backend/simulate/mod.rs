@@ -23,6 +23,7 @@ mod control;
 mod copies;
 mod fault;
 mod kernel;
+mod meetings;
 mod order;
 mod products;
 mod rings;

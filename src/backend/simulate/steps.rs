@@ -86,8 +86,12 @@ impl<'a> Agent<'a> {
             }
             Step::Land(land) => self.land(shared, land)?,
             // Where threads meet, products land; what else a step does within is no matter for tiles.
-            Step::Within(Within::Land) => self.land_all(shared)?,
-            Step::Within(_) => {}
+            Step::Within(part) => {
+                if *part == Within::Land {
+                    self.land_all(shared)?;
+                }
+                self.meetings.come_to(part)?;
+            }
             Step::Give(channels) => {
                 for channel in channels {
                     let held = self.held.remove(channel);

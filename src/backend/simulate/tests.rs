@@ -8,7 +8,7 @@ use self::launch::Launch;
 use super::Simulation;
 use crate::backend::cpu::{Program, RunOptions};
 use crate::backend::ptx::schedule::{Context, Schedule};
-use crate::backend::ptx::tests::matmul;
+use crate::backend::ptx::tests::{matmul, meetings};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
 use crate::backend::ptx::{CompileOptions, Scheduled};
 use crate::dtype::DType;
@@ -121,4 +121,35 @@ fn changed_schedules_do_something_else() {
     for (what, [noticed, _]) in seen {
         assert!(noticed > 0 || ONLY_THE_CHECKER_SEES.contains(&what), "{what}: never noticed");
     }
+}
+
+/// What threads of one agent do to each other in shared memory. Elsewhere meetings order accesses to arrays, which only the checker sees.
+const OF_THREADS: &[&str] = &[
+    "a meeting is left out",
+    "a step goes on without its meeting",
+    "a meeting, or what comes before it, is too late",
+    "a place is read that nobody has written",
+];
+
+#[test]
+fn threads_that_do_not_meet_are_noticed() {
+    let kernels = if every(2) == 1 { kernels() } else { meetings::modules().into_iter().map(plain).collect() };
+    let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    each(kernels, |_, context, body, schedule, launch| {
+        if run(context, body, schedule, launch, &[0]).is_err() {
+            return;
+        }
+        for (what, mutant) in meetings::mutants(schedule).into_iter().filter(|(what, _)| OF_THREADS.contains(what)) {
+            let count = seen.entry(what).or_default();
+            count[1] += 1;
+            count[0] += usize::from(run(context, body, &mutant, launch, &[0]).is_err());
+        }
+    });
+    seen.iter().for_each(|(what, [noticed, all])| println!("{what}: {noticed} of {all} noticed"));
+    let [noticed, all] = seen["a meeting is left out"];
+    assert!(all > 1 && 2 * noticed >= all, "{seen:?}");
+}
+
+fn plain(module: Module) -> (String, Module, CompileOptions) {
+    ("meetings".to_owned(), module, CompileOptions::default())
 }

@@ -1,0 +1,78 @@
+//! The threads of an agent in shared memory: since they have met last, nobody comes to a place that others are at.
+//!
+//! Values know nothing of threads here: the threads of an agent are as one. But each of them may be as far ahead of the others as
+//! the next meeting lets it, so of two parts of steps between two meetings either may come first, in different threads. Two that
+//! come to one place, one of them writing, are then a race, whatever the threads do: no turns of them need to be tried.
+
+use std::ops::Range;
+
+use super::fault::{Fault, broken};
+use crate::backend::ptx::schedule::Within;
+
+/// What threads have done in shared memory since they have met.
+#[derive(Default)]
+pub struct Meetings {
+    writes: Vec<Range<u32>>,
+    reads: Vec<Range<u32>>,
+    /// What they have ever written.
+    written: Vec<Range<u32>>,
+}
+
+impl Meetings {
+    /// Threads meet.
+    pub fn meet(&mut self) {
+        self.writes.clear();
+        self.reads.clear();
+    }
+
+    /// They come to a part of a step.
+    ///
+    /// # Errors
+    /// Others may be at the place that it is about.
+    pub fn come_to(&mut self, part: &Within) -> Result<(), Fault> {
+        match part {
+            Within::Meet { .. } => self.meet(),
+            Within::Write(place) => {
+                let place = place.offset..place.offset + place.bytes;
+                alone("write", &place, "write", &self.writes)?;
+                alone("write", &place, "read", &self.reads)?;
+                if !self.written.contains(&place) {
+                    self.written.push(place.clone());
+                }
+                self.writes.push(place);
+            }
+            Within::Read(place) => {
+                let place = place.offset..place.offset + place.bytes;
+                alone("read", &place, "write", &self.writes)?;
+                self.has_been_written(&place)?;
+                if !self.reads.contains(&place) {
+                    self.reads.push(place);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Has somebody written all of a place?
+    fn has_been_written(&self, place: &Range<u32>) -> Result<(), Fault> {
+        let mut next = place.start;
+        while next < place.end {
+            let Some(here) = self.written.iter().find(|written| written.contains(&next)) else {
+                return Err(broken(format!("threads read {place:?} of shared memory, and nobody has written {next}")));
+            };
+            next = here.end;
+        }
+        Ok(())
+    }
+}
+
+/// Nobody else is at a place.
+fn alone(what: &str, place: &Range<u32>, doing: &str, others: &[Range<u32>]) -> Result<(), Fault> {
+    match others.iter().find(|other| other.start < place.end && place.start < other.end) {
+        None => Ok(()),
+        Some(other) => Err(broken(format!(
+            "threads {what} {place:?} of shared memory while others may still {doing} {other:?}"
+        ))),
+    }
+}
