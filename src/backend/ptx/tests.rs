@@ -4,6 +4,7 @@ pub(crate) mod clusters;
 mod meetings;
 mod products;
 pub(crate) mod schedules;
+mod stores;
 mod strips;
 mod thin;
 mod waits;

@@ -321,7 +321,8 @@ impl Writer<'_, '_> {
                 let what = What::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
                 self.push(acts, step, format!("strip {first}"), what);
             }
-            &Step::Send(id) => {
+            Step::Send(send) => {
+                let id = send.op;
                 let (price, bytes) = self.prices.send(id);
                 let (demand, behind, meets) = (price.demand, price.behind, price.meets);
                 let what = What::Work { demand, behind, stores: true, meets, arrives: Vec::new(), waits: false };

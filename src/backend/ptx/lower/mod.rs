@@ -146,8 +146,6 @@ pub struct Lowering<'m> {
     team: teams::Team,
     /// The other tile block of a pair.
     peer: cluster::Peer,
-    /// Stores that the bulk copy engine does.
-    box_stores: HashMap<OpId, box_store::BoxStore>,
     params: Vec<ParamKind>,
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
@@ -194,7 +192,6 @@ fn start<'m>(
         rings: None,
         team: teams::Team::default(),
         peer: cluster::Peer::default(),
-        box_stores: HashMap::new(),
         params: Vec::new(),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::cut::Boxed;
+use super::sends::Boxed;
 use super::touch::{Touch, Written};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ahead::Ahead;
+use super::sends::Send;
 use super::streams::{Deal, Roles};
 use super::within::{Change, Within};
 
@@ -73,7 +74,7 @@ pub enum Step {
     /// A load of what the thread itself has copied to a stage.
     Own(OpId),
     /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
-    Send(OpId),
+    Send(Box<Send>),
     Multiply(Box<Multiply>),
     /// Waits for the next stage of a channel to be free, and has its loads copied there.
     Fill(u32),
@@ -266,6 +267,12 @@ impl Schedule {
         &self.bodies[body.0 as usize]
     }
 
+    /// The stores by the copy engine.
+    pub fn sends(&self) -> impl Iterator<Item = &Send> {
+        let steps = self.bodies.iter().flatten();
+        steps.filter_map(|step| if let Step::Send(send) = step { Some(&**send) } else { None })
+    }
+
     /// The agent that is this one.
     pub fn agent(&self, acts: Acts) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.acts == acts)
@@ -281,8 +288,9 @@ impl Step {
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => Some(id),
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
+            Step::Send(send) => Some(send.op),
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
             Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,

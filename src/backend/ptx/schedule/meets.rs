@@ -303,7 +303,7 @@ impl Walk<'_, '_> {
         let context = self.context;
         self.touched.written = vec![ALL];
         self.touched.read = vec![ALL];
-        if context.boxed.values().any(|store| !store.by_warp) {
+        if self.schedule.sends().any(|send| send.outbox.is_none()) {
             self.touched.sent = vec![ALL];
         }
         context.module.walk(block, &mut |id| self.note(id));

@@ -53,9 +53,12 @@ mod products;
 mod roles;
 mod room;
 mod runs;
+mod sends;
+mod sent;
 mod slice;
 mod stages;
 mod stands;
+mod stores;
 mod streams;
 mod strips;
 mod structure;
@@ -72,7 +75,7 @@ mod within;
 pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;
 pub use context::Context;
-pub use cut::{BOX_ALIGN, Boxed, Parts};
+pub use cut::Parts;
 pub use data::{
     Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
 };
@@ -82,13 +85,13 @@ pub use forms::is_computed_where_used;
 pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
 pub use printed::{SMALL, pieces};
-pub use room::{CONVERSION_BYTES, PRINT_BYTES, PRINTED_PART};
+pub use room::{PRINT_BYTES, PRINTED_PART};
+pub use sends::{Outbox, Send};
 #[cfg(any(test, feature = "_suite"))]
 pub use streams::Channel;
 pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
 #[cfg(any(test, feature = "_suite"))]
 pub use touch::Touch;
-pub use touch::is_unknown;
 pub use trips::APART;
 pub use uses::leaders;
 pub use within::{Bring, Change, Within};

@@ -4,10 +4,13 @@
 use std::rc::Rc;
 
 use super::ahead::{Ahead, Copy, Piece};
+use super::cut::Parts;
 use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
 use super::data::{Schedule, Step, Strip};
+use super::sends::{Outbox, Send};
 use super::streams::{Deal, Roles, Takes};
 use super::within::{Bring, How, Within};
+use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
@@ -166,7 +169,7 @@ impl Lines<'_> {
             "let" => Step::Let(op(rest)?),
             "do" => Step::Do(op(rest)?),
             "own" => Step::Own(op(rest)?),
-            "send" => Step::Send(op(rest)?),
+            "send" => Step::Send(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),
             "fill" => Step::Fill(number(rest)?.0),
             "take" => Step::Take(number(rest)?.0),
@@ -223,6 +226,22 @@ impl Lines<'_> {
             }
             _ => return Err("an unknown step".to_owned()),
         })
+    }
+
+    fn send(&mut self, depth: usize, op: OpId) -> Parsed<Send> {
+        let (_, _, text) = self.inner(depth, &["boxes"]).ok_or("no boxes")?;
+        let lengths = |word| Ok::<Vec<i64>, String>(list(&text, word)?.into_iter().map(i64::from).collect());
+        let (shape, boxes) = (lengths("of")?, lengths("by")?);
+        let bytes = number(after(&text, "], ")?)?.0 as usize;
+        let cuts = number(after(after(&text, "bits [")?, "], ")?)?.0;
+        let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bits")?, cuts).ok_or("no such boxes")?;
+        let mut outbox = None;
+        if let Some((_, _, text)) = self.inner(depth, &["outbox"]) {
+            let [start, end, count, bytes, slots] = numbers(&text)?[..] else { return Err("no place".to_owned()) };
+            let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
+            outbox = Some(Outbox { place, parts: Parts { count, bytes, slots } });
+        }
+        Ok(Send { op, layout: layout(&text)?, tile, outbox })
     }
 
     fn strip(&mut self, depth: usize, rest: &str) -> Parsed<Step> {

@@ -166,7 +166,7 @@ fn text_says_all_of_a_schedule() {
     });
     assert!(count > 80, "{count} schedules");
     let steps =
-        ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
+        ["let", "do", "own", "send", "boxes", "outbox", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
     let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
     let within = ["bring", "write", "read", "access", "parts", "drain", "meet"];
     for word in steps.into_iter().chain(waits).chain(within).chain(["a strip that gives", "land all", "meet always"]) {
@@ -241,7 +241,11 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Multiply(Box::new(plan))));
         }),
-        &Step::Do(id) | &Step::Own(id) | &Step::Send(id) => others.push(("nothing is done", Step::Let(id))),
+        &Step::Do(id) | &Step::Own(id) => others.push(("nothing is done", Step::Let(id))),
+        Step::Send(send) => {
+            others.push(("nothing is done", Step::Let(send.op)));
+            stores::instead(send, &mut |what, send| others.push((what, Step::Send(Box::new(send)))));
+        }
         &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Do(id)));
         }
@@ -401,7 +405,8 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => vec![id],
+        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::End(id) => vec![id],
+        Step::Send(send) => vec![send.op],
         Step::Multiply(plan) => plan.ops.clone(),
         &Step::If { op, .. } => vec![op],
         Step::Strip(strip) => strip.ops().collect(),
