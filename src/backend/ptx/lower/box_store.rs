@@ -133,7 +133,8 @@ impl Lowering<'_> {
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, lane, 0);
         let issues = self.issues(view, op.group(2), issuer)?;
-        let thread = (0..store.writes.thread.len()).map(|bit| bit.checked_sub(lanes).map_or(0, |warp| outbox.each() << warp));
+        let thread =
+            (0..store.writes.thread.len()).map(|bit| bit.checked_sub(lanes).map_or(0, |warp| outbox.each() << warp));
         let warp = self.linear_in_thread(&thread.collect::<Vec<u32>>());
         let first = place.offset + self.team.index * (place.bytes / self.context.teams);
         // The copies of this warp that read its place are its own, and so are those to the same elements.

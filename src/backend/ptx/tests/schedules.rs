@@ -165,8 +165,10 @@ fn text_says_all_of_a_schedule() {
         count += 1;
     });
     assert!(count > 80, "{count} schedules");
-    let steps =
-        ["let", "do", "own", "send", "boxes", "outbox", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
+    let steps = [
+        "let", "do", "own", "send", "boxes", "outbox", "multiply", "fill", "take", "strip", "for", "if", "ahead",
+        "orbit", "copy",
+    ];
     let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
     let within = ["bring", "write", "read", "access", "parts", "drain", "meet"];
     for word in steps.into_iter().chain(waits).chain(within).chain(["a strip that gives", "land all", "meet always"]) {
