@@ -1,6 +1,7 @@
 //! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
 
 pub(crate) mod clusters;
+mod combined;
 mod meetings;
 mod products;
 pub(crate) mod schedules;

@@ -50,7 +50,7 @@ impl<'a> Agent<'a> {
     /// The user's place of a step.
     fn place_of(&self, step: &Step) -> Option<Loc> {
         let id = match step {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::End(id) => Some(id),
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => Some(id),
             Step::Send(send) => Some(send.op),
             &Step::If { op, .. } => Some(op),
             Step::Strip(strip) => strip.ops().next(),
@@ -69,7 +69,7 @@ impl<'a> Agent<'a> {
         }
         match step {
             &Step::Let(id) => self.name(id)?,
-            &Step::Do(id) => {
+            &Step::Do(id) | &Step::Combine(id) => {
                 self.need_operands(id)?;
                 self.store_before(id)?;
                 self.frame.step(id)?;

@@ -129,8 +129,6 @@ pub struct Lowering<'m> {
     /// Memory of the block's own, and where data is in this kernel.
     own: HashMap<OpId, Buffer>,
     data_space: Space,
-    /// The array whose atomics the block combines first.
-    private: Option<private::Private>,
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
@@ -183,7 +181,6 @@ fn start<'m>(
         schedule: Rc::default(),
         own: HashMap::new(),
         data_space: Space::Global,
-        private: None,
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),

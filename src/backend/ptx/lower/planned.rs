@@ -52,13 +52,12 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
         }
         None => {
             lowering.context.place_boxes(entry.body, None, &mut lowering.shared);
-            if let Err(message) = lowering.start_private(entry.body) {
-                lowering.errors.push(Diagnostic::new(message, None));
-            }
+            lowering.context.choose_private(entry.body, &mut lowering.shared);
             lowering.plan(entry.body, None);
             if let Err(message) = lowering.fetch_store_maps() {
                 lowering.errors.push(Diagnostic::new(message, None));
             }
+            lowering.clear_private();
             if !lowering.plans_only {
                 lowering.run(Acts::All);
             }

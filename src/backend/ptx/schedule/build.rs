@@ -34,7 +34,7 @@ impl Context<'_> {
             Some(_) => vec![(Acts::Math, 0..warps), (Acts::Load, warps..warps + self.producer_warps())],
             None => vec![(Acts::All, 0..warps)],
         };
-        let schedule = Schedule { roles, ..Schedule::default() };
+        let schedule = Schedule { roles, private: self.private, ..Schedule::default() };
         let mut builder = Builder {
             context: self,
             shared: shared.clone(),
@@ -128,6 +128,7 @@ impl Builder<'_, '_> {
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Let(id),
             Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Let(id),
             Opcode::LoadView => self.load(id),
+            Opcode::AtomicRmw if context.combined.contains(&id) => Step::Combine(id),
             Opcode::StoreView if context.boxed.contains_key(&id) => self.send(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {

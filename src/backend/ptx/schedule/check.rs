@@ -9,6 +9,7 @@
 //! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
 //! * *filled*: boxes fill the bytes of stages that products read, each once (`stands`);
 //! * *sent*: boxes of stores cover their tiles once, and stand in places of their own (`sent`);
+//! * *combined*: atomics that the block combines find a copy of their array, which nobody accesses otherwise (`combined`);
 //! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
 //! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`awaited`);
 //! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`dealt`);
@@ -39,6 +40,7 @@ impl Context<'_> {
             self.check_stages(body, roles)?;
         }
         self.check_sends(body, schedule)?;
+        self.check_combined(body, schedule)?;
         let mut ways = Vec::new();
         for agent in &schedule.agents {
             let mut walk = Walk::new(self, schedule, agent);
@@ -264,6 +266,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             Step::Let(_) => self.makes_nothing(id),
             Step::Own(_) => self.ahead.get(&id) == Some(&true),
             Step::Send(_) => op.code == Opcode::StoreView,
+            Step::Combine(_) => op.code == Opcode::AtomicRmw,
             Step::Multiply(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
             Step::For(_) => op.code == Opcode::For,
             Step::Loop(_) => op.code == Opcode::Loop,

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ahead::Ahead;
+use super::private::Private;
 use super::sends::Send;
 use super::streams::{Deal, Roles};
 use super::within::{Change, Within};
@@ -38,6 +39,8 @@ pub struct Schedule {
     pub shared_bytes: u32,
     /// From a buffer of a team to that of the next one.
     pub team_bytes: u32,
+    /// The copy of an array whose atomics the block combines.
+    pub private: Option<Private>,
     /// Rings of stages and the loads that go through them, where there are several agents.
     pub roles: Option<Rc<Roles>>,
 }
@@ -75,6 +78,8 @@ pub enum Step {
     Own(OpId),
     /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
     Send(Box<Send>),
+    /// An atomic that the block combines in the copy of its array.
+    Combine(OpId),
     Multiply(Box<Multiply>),
     /// Waits for the next stage of a channel to be free, and has its loads copied there.
     Fill(u32),
@@ -288,7 +293,7 @@ impl Step {
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::End(id) => Some(id),
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
             Step::Send(send) => Some(send.op),
             Step::For(step) => Some(step.op),

@@ -221,7 +221,7 @@ impl Walk<'_, '_> {
                 self.touched.sent.extend(written_last(within));
                 return Ok(());
             }
-            Step::Do(_) | Step::Send(_) | Step::Strip(_) => step.ops(),
+            Step::Do(_) | Step::Send(_) | Step::Combine(_) | Step::Strip(_) => step.ops(),
             _ => return Ok(()),
         };
         let said = |id: &OpId| within.contains(&Within::Access(*id));

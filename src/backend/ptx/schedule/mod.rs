@@ -27,6 +27,8 @@ mod build;
 mod bundles;
 mod check;
 mod checked;
+mod combine;
+mod combined;
 mod context;
 mod cut;
 mod data;
@@ -39,6 +41,7 @@ mod held;
 mod hint;
 mod history;
 mod hoist;
+mod implied;
 mod layouts;
 mod leaves;
 mod maps;
@@ -49,6 +52,7 @@ mod pairs;
 mod parse;
 mod print;
 mod printed;
+mod private;
 mod products;
 mod roles;
 mod room;
@@ -74,6 +78,7 @@ mod within;
 
 pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;
+pub use combine::array_and_offsets;
 pub use context::Context;
 pub use cut::Parts;
 pub use data::{
@@ -82,9 +87,11 @@ pub use data::{
 pub use folds::{Fold, Images};
 #[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
+pub use implied::Comparison;
 pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
 pub use printed::{SMALL, pieces};
+pub use private::{NEAR, Private, WORDS};
 pub use room::{PRINT_BYTES, PRINTED_PART};
 pub use sends::{Outbox, Send};
 #[cfg(any(test, feature = "_suite"))]

@@ -7,12 +7,13 @@ use super::ahead::{Ahead, Copy, Piece};
 use super::cut::Parts;
 use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
 use super::data::{Schedule, Step, Strip};
+use super::private::Private;
 use super::sends::{Outbox, Send};
 use super::streams::{Deal, Roles, Takes};
 use super::within::{Bring, How, Within};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::Buffer;
-use crate::ir::{OpId, Value};
+use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
 
 type Parsed<T> = Result<T, String>;
@@ -104,6 +105,15 @@ fn within(word: &str, rest: &str) -> Parsed<Within> {
     })
 }
 
+/// The copy of an array.
+fn private(text: &str) -> Parsed<Private> {
+    let [root, first, copies, start, end] = numbers(text)?[..] else { return Err("no copy".to_owned()) };
+    let word = after(text, "by ")?.split(' ').next().unwrap_or_default();
+    let mode = AtomicMode::ALL.iter().copied().find(|mode| mode.name() == word).ok_or("no mode")?;
+    let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
+    Ok(Private { first: OpId(first), root: Value(root), mode, place, copies })
+}
+
 fn turn(word: &str) -> Parsed<Turn> {
     Turn::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
 }
@@ -135,6 +145,7 @@ impl Lines<'_> {
                 self.schedule.shared_bytes = numbers[0];
                 self.schedule.team_bytes = numbers.get(1).copied().unwrap_or(0);
             }
+            "combined" => self.schedule.private = Some(private(rest)?),
             "ring" | "channel" | "load" => {}
             _ => return Err("an unknown line".to_owned()),
         }
@@ -169,6 +180,7 @@ impl Lines<'_> {
             "let" => Step::Let(op(rest)?),
             "do" => Step::Do(op(rest)?),
             "own" => Step::Own(op(rest)?),
+            "combine" => Step::Combine(op(rest)?),
             "send" => Step::Send(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),
             "fill" => Step::Fill(number(rest)?.0),

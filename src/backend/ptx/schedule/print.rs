@@ -8,6 +8,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use super::ahead::{Ahead, Copy};
 use super::cut::Parts;
 use super::data::{Acts, Await, BodyId, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
+use super::private::Private;
 use super::sends::{Outbox, Send};
 use super::streams::{Deal, Roles, TEAMS};
 use crate::backend::ptx::boxed::BoxedTile;
@@ -59,6 +60,15 @@ impl Schedule {
             bytes => format!(", {bytes} a team"),
         };
         printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
+        if let Some(Private { first, root, mode, place, copies }) = self.private {
+            let (array, end) = (root.index(), place.offset + place.bytes);
+            let mode = mode.name();
+            printer.line(format_args!(
+                "combined %{array} by {mode} from {}: {copies} copies at {}..{end}",
+                first.index(),
+                place.offset
+            ));
+        }
         for agent in &self.agents {
             let form = match (agent.acts, self.roles.as_ref().map_or(1, |roles| roles.teams())) {
                 (Acts::Load, _) => ", one lane".to_owned(),
@@ -133,6 +143,7 @@ impl Printer<'_> {
             &Step::Do(id) => self.op("do", id),
             &Step::Own(id) => self.op("own", id),
             Step::Send(send) => self.send(send),
+            &Step::Combine(id) => self.op("combine", id),
             &Step::End(id) => self.op("end", id),
             Step::Multiply(plan) => self.multiply(plan),
             Step::Fill(channel) => self.line(format_args!("fill {channel}")),

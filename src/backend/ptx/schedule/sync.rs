@@ -89,6 +89,10 @@ impl Way<'_, '_> {
                 self.all_made(id);
             }
             &Step::Own(id) => self.all_made(id),
+            &Step::Combine(id) => {
+                self.combine(id);
+                self.all_made(id);
+            }
             Step::Send(send) => self.send(send),
             Step::Strip(strip) => self.strip(strip),
             Step::Multiply(plan) => self.products(plan),

@@ -219,13 +219,19 @@ impl Way<'_, '_> {
         let op = context.module.op(id);
         let Some(layout) = context.inference.accesses.get(&id) else { return };
         self.get(op.operands[1], layout);
-        if context.combined.contains(&id) {
-            context.leaves_of(id).into_iter().for_each(|value| self.get(value, layout));
-            self.order(id);
-        } else if self.pointers(id) {
+        if self.pointers(id) {
             let told = pointee(context.module, op).filter(|_| context.is_result_read(id));
             self.ordered(id, told);
         }
+    }
+
+    /// An atomic that goes to the copy of its array.
+    pub fn combine(&mut self, id: OpId) {
+        let context = self.context;
+        let Some(layout) = context.inference.accesses.get(&id) else { return };
+        self.get(context.module.op(id).operands[1], layout);
+        context.leaves_of(id).into_iter().for_each(|value| self.get(value, layout));
+        self.order(id);
     }
 
     fn assertion(&mut self, id: OpId) {
@@ -276,7 +282,7 @@ impl Way<'_, '_> {
 
     /// The end of the kernel.
     pub fn leave_kernel(&mut self) {
-        if !self.context.combined.is_empty() {
+        if self.schedule.private.is_some() {
             self.meet(true);
         }
         if self.shared.is_bulk_reading() || self.sent_by_warps {

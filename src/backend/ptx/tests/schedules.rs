@@ -65,6 +65,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("products in both directions".to_owned(), waits::turned_products(), plain));
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
+    kernels.push(("counts".to_owned(), combined::counts(false), plain));
     kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
 }
@@ -166,8 +167,8 @@ fn text_says_all_of_a_schedule() {
     });
     assert!(count > 80, "{count} schedules");
     let steps = [
-        "let", "do", "own", "send", "boxes", "outbox", "multiply", "fill", "take", "strip", "for", "if", "ahead",
-        "orbit", "copy",
+        "let", "do", "own", "send", "boxes", "outbox", "combine", "multiply", "fill", "take", "strip", "for", "if",
+        "ahead", "orbit", "copy",
     ];
     let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
     let within = ["bring", "write", "read", "access", "parts", "drain", "meet"];
@@ -243,11 +244,8 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Multiply(Box::new(plan))));
         }),
-        &Step::Do(id) | &Step::Own(id) => others.push(("nothing is done", Step::Let(id))),
-        Step::Send(send) => {
-            others.push(("nothing is done", Step::Let(send.op)));
-            stores::instead(send, &mut |what, send| others.push((what, Step::Send(Box::new(send)))));
-        }
+        &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) => others.push(("nothing is done", Step::Let(id))),
+        Step::Send(send) => others.push(("nothing is done", Step::Let(send.op))),
         &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Do(id)));
         }
@@ -407,7 +405,7 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::End(id) => vec![id],
+        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => vec![id],
         Step::Send(send) => vec![send.op],
         Step::Multiply(plan) => plan.ops.clone(),
         &Step::If { op, .. } => vec![op],
@@ -468,8 +466,8 @@ fn the_checker_refuses_every_change() {
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
-        let within = super::meetings::mutants(schedule);
-        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(within) {
+        let within = [super::meetings::mutants(schedule), stores::mutants(schedule), combined::mutants(schedule)];
+        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(within.into_iter().flatten()) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match context.check_schedule(body, &mutant) {

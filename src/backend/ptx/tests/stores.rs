@@ -15,8 +15,24 @@ fn with_bits(tile: &BoxedTile, change: impl FnOnce(&mut Vec<u32>)) -> Option<Box
     BoxedTile::standing(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.part_bits)
 }
 
+/// Schedules whose stores are other ones, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    for (body, steps) in schedule.bodies.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Send(send) = step else { continue };
+            instead(send, &mut |what, send| {
+                let mut changed = schedule.clone();
+                changed.bodies[body][at] = Step::Send(Box::new(send));
+                mutants.push((what, changed));
+            });
+        }
+    }
+    mutants
+}
+
 /// Stores that are wrong in place of this one.
-pub fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
+fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
     let mut with = |what, change: &dyn Fn(&mut Send)| {
         let mut changed = send.clone();
         change(&mut changed);
