@@ -4,6 +4,7 @@ pub(crate) mod clusters;
 mod combined;
 mod meetings;
 mod products;
+mod rounds;
 pub(crate) mod schedules;
 mod stores;
 mod strips;

@@ -272,6 +272,8 @@ impl Builder<'_, '_> {
         if deal.is_some() {
             self.take_turns(steps);
         }
-        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, body: steps, leave }))
+        let plain = self.acts != Acts::Load && ahead.is_none() && orbits.is_empty() && deal.is_none();
+        let rounds = context.rounds_of(id, plain);
+        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, rounds, body: steps, leave }))
     }
 }

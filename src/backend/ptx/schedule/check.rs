@@ -223,6 +223,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             }
             Step::For(step) => {
                 step.orbits.iter().try_for_each(|orbit| forms::orbit(self.context, self.schedule, step, orbit))?;
+                forms::rounds(self.context, self.acts, step)?;
                 if let Some(ahead) = &step.ahead {
                     forms::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
                 }

@@ -227,6 +227,8 @@ pub struct For {
     pub orbits: Vec<Orbit>,
     /// Iterations are dealt to teams.
     pub deal: Option<Deal>,
+    /// So many rounds stand one after another; one: the assembler leaves them one by one.
+    pub rounds: Option<u32>,
     pub body: BodyId,
     /// What those that left the body wait for; who never entered it has nothing to wait for.
     pub leave: Option<BodyId>,

@@ -56,6 +56,7 @@ mod private;
 mod products;
 mod roles;
 mod room;
+mod rounds;
 mod runs;
 mod sends;
 mod sent;

@@ -220,9 +220,11 @@ impl Lines<'_> {
                 }
                 let around = op(rest)?;
                 let deal = (!takes.is_empty()).then_some(Deal { around, takes });
+                let rounds = self.inner(depth, &["rounds"]);
+                let rounds = rounds.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
                 let body = self.body(depth)?;
                 let leave = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
-                Step::For(Box::new(For { op: around, hoisted, ahead, orbits, deal, body, leave }))
+                Step::For(Box::new(For { op: around, hoisted, ahead, orbits, deal, rounds, body, leave }))
             }
             "loop" => {
                 let hoisted = self.hoisted(depth)?;

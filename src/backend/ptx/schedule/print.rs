@@ -183,6 +183,7 @@ impl Printer<'_> {
                     self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.product.index()));
                 }
                 step.deal.iter().for_each(|deal| self.deal(deal));
+                step.rounds.iter().for_each(|rounds| self.line(format_args!("rounds {rounds}")));
                 self.depth -= 1;
                 self.body(step.body);
                 if let Some(leave) = step.leave {

@@ -11,7 +11,7 @@ pub fn counts(also_read: bool) -> Module {
     let numbers = k.array(DType::I32, 1, true);
     let counted = k.param(Type::ptr(DType::I32));
     let x = k.partition(&numbers, &[1024], &[0]);
-    let (zero, one, rounds) = (k.index(0), k.index(1), k.index(64));
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let elem = Elem::Ptr { pointee: DType::I32, attr: None };
     let tile = |k: &mut Kernel, shape: &[i64]| k.b.module.intern(Type::Tile { elem, shape: shape.to_vec() });
     let (single, many) = (tile(&mut k, &[1]), tile(&mut k, &[1024]));
@@ -29,7 +29,7 @@ pub fn counts(also_read: bool) -> Module {
     k.b.op(Opcode::AtomicRmw, &[&[places], &[ones], &[], &[]], attrs, vec![], &types);
     k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
     k.b.end_block();
-    k.b.op(Opcode::For, &[&[zero], &[rounds], &[one], &[]], vec![], vec![body], &[]);
+    k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[]], vec![], vec![body], &[]);
     if also_read {
         let types = [Type::tile(DType::I32, []), Type::Token].map(|ty| k.b.module.intern(ty));
         let attrs = vec![Attr::MemOrder(MemOrder::Weak)];

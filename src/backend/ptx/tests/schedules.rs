@@ -65,7 +65,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("products in both directions".to_owned(), waits::turned_products(), plain));
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
-    kernels.push(("counts".to_owned(), combined::counts(false), plain));
+    kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);
     kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
 }
@@ -168,7 +168,7 @@ fn text_says_all_of_a_schedule() {
     assert!(count > 80, "{count} schedules");
     let steps = [
         "let", "do", "own", "send", "boxes", "outbox", "combine", "multiply", "fill", "take", "strip", "for", "if",
-        "ahead", "orbit", "copy",
+        "ahead", "orbit", "copy", "rounds",
     ];
     let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
     let within = ["bring", "write", "read", "access", "parts", "drain", "meet"];
@@ -466,8 +466,9 @@ fn the_checker_refuses_every_change() {
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
-        let within = [super::meetings::mutants(schedule), stores::mutants(schedule), combined::mutants(schedule)];
-        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(within.into_iter().flatten()) {
+        let others = [meetings::mutants, stores::mutants, combined::mutants, rounds::mutants];
+        let others = others.into_iter().flat_map(|mutants| mutants(schedule));
+        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match context.check_schedule(body, &mutant) {
