@@ -62,10 +62,6 @@ impl Lowering<'_> {
 
     /// `store_view_tko`, by the engine if there is room for its boxes.
     pub fn send_view(&mut self, send: &Send) -> Lowered {
-        let parts = if send.outbox.is_none() { self.parts() } else { None };
-        if send.outbox.is_none() && parts.is_none() {
-            return self.store_view(send.op);
-        }
         let view = self.module.op(send.op).group(1)[0];
         let layout = self.schedule.layout(send.layout).clone();
         let store = BoxStore {
@@ -76,9 +72,11 @@ impl Lowering<'_> {
             writes: send.tile.writes(&layout).ok_or(OTHERWISE)?,
             layout,
         };
-        match (&send.outbox, parts) {
-            (Some(outbox), _) => self.store_by_warps(&store, outbox),
-            (None, parts) => self.store_boxes(&store, parts.unwrap_or([1, 1])),
+        match (&send.outbox, self.parts()) {
+            (Some(outbox), None) => self.store_by_warps(&store, outbox),
+            (None, Some(parts)) => self.store_boxes(&store, parts),
+            (None, None) => self.store_view(send.op),
+            (Some(_), Some(_)) => Err(OTHERWISE.to_owned()),
         }
     }
 

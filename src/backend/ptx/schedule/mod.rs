@@ -8,14 +8,17 @@
 //!   them;
 //! * `streams`, `roles`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
 //! * `teams` — iterations of persistent loops, dealt to two groups of warps;
-//! * `ahead` — copies that run ahead of a loop;
+//! * `stores`, `sends` — stores by the copy engine, and where their boxes stand; `combine`, `private`, `implied` — atomics that the block
+//!   combines, and what of their masks is known at once;
+//! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them;
 //! * `sync`, `way`, `within`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
 //!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `leaves` — what ops ask for there;
 //! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `dealt`, `forms`, `meets`, `stands` — what has to hold of any schedule.
+//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
+//!   `sent`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
