@@ -18,7 +18,7 @@ const PATTERN_ROWS: usize = 8;
 const WAVEFRONT: usize = 128;
 
 /// A tile as boxes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoxedTile {
     /// Where each element stands.
     pub shared: SharedLayout,
@@ -30,7 +30,7 @@ pub struct BoxedTile {
     /// 2^n parts, one after another, each by all threads.
     pub part_bits: u32,
     /// The bit of an element's index at each bit of its place before the swizzle.
-    order: Vec<u32>,
+    pub order: Vec<u32>,
 }
 
 /// How the threads write a tile.
@@ -113,20 +113,54 @@ impl BoxedTile {
         let (parts, shared): (Vec<u32>, Vec<u32>) = panels.iter().partition(|&&bit| is_of_registers(layout, bit));
         order.extend(outside.iter().chain(&shared).filter(|bit| !warps.contains(bit)));
         order.extend(&parts);
-        let swizzle = Swizzle::of_span(row_bytes as u32)?;
-        // Bits of warps have no place.
-        let mut offset_bases = vec![0; order.len() + warps.len()];
-        for (place, &bit) in order.iter().enumerate() {
-            offset_bases[bit.trailing_zeros() as usize] = swizzle.apply((element_bytes as u32) << place);
-        }
-        let tile = BoxedTile {
-            shared: SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases },
-            boxes,
-            swizzle,
-            part_bits: parts.len() as u32,
-            order,
-        };
+        let tile = BoxedTile::standing(shape, element_bytes, boxes, order, parts.len() as u32)?;
         (tile.box_bytes() as usize >= PATTERN_ROWS * row_bytes).then_some(tile)
+    }
+
+    /// The tile of this shape in boxes of these extents, with these bits of an element's index at the bits of its place. `None`
+    /// where there is no swizzle for rows of a box.
+    pub fn standing(
+        shape: &[i64],
+        element_bytes: usize,
+        boxes: Vec<i64>,
+        order: Vec<u32>,
+        part_bits: u32,
+    ) -> Option<BoxedTile> {
+        let fastest = (0..shape.len()).find(|&axis| axis_bits(shape, axis).next().as_ref() == order.first())?;
+        let swizzle = Swizzle::of_span(u32::try_from(boxes.get(fastest)? * element_bytes as i64).ok()?)?;
+        // Bits of warps have no place.
+        let mut offset_bases = vec![0; shape.iter().map(|extent| extent.trailing_zeros() as usize).sum()];
+        for (place, &bit) in order.iter().enumerate() {
+            *offset_bases.get_mut(bit.trailing_zeros() as usize)? = swizzle.apply((element_bytes as u32) << place);
+        }
+        let shared = SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases };
+        Some(BoxedTile { shared, boxes, swizzle, part_bits, order })
+    }
+
+    /// Do these bits of an element's index, and nothing else, tell warps apart?
+    pub fn is_apart(&self, layout: &Layout, warps: &[u32]) -> bool {
+        warps.iter().all(|&image| is_of_warps(layout, image))
+    }
+
+    /// Is what stands first a box? `axes`: the dimensions in the order of a box, innermost first.
+    pub fn begins_with_boxes(&self, axes: &[usize]) -> bool {
+        let shape = &self.shared.shape;
+        let mut extents = self.boxes.iter().zip(shape);
+        if self.boxes.len() != shape.len()
+            || !extents.all(|(&boxed, &extent)| boxed.count_ones() == 1 && boxed <= extent)
+        {
+            return false;
+        }
+        let count = |axis: usize| self.boxes[axis].trailing_zeros() as usize;
+        let inside: Vec<u32> = axes.iter().flat_map(|&axis| axis_bits(shape, axis).take(count(axis))).collect();
+        self.order.starts_with(&inside)
+    }
+
+    /// Are the parts whole boxes, each with registers of every thread?
+    pub fn is_cut_by_registers(&self, layout: &Layout) -> bool {
+        let whole = self.order.len().saturating_sub(self.part_bits as usize);
+        self.box_bytes() <= (self.shared.element_bytes as u32) << whole
+            && self.order[whole..].iter().all(|&bit| is_of_registers(layout, bit))
     }
 
     /// Bytes of the tile, or of a warp's part of it.

@@ -1,9 +1,12 @@
 //! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
 
 pub(crate) mod clusters;
+mod combined;
 pub mod meetings;
 mod products;
+mod rounds;
 pub(crate) mod schedules;
+mod stores;
 mod strips;
 mod thin;
 mod waits;

@@ -50,7 +50,8 @@ impl<'a> Agent<'a> {
     /// The user's place of a step.
     fn place_of(&self, step: &Step) -> Option<Loc> {
         let id = match step {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => Some(id),
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => Some(id),
+            Step::Send(send) => Some(send.op),
             &Step::If { op, .. } => Some(op),
             Step::Strip(strip) => strip.ops().next(),
             Step::Multiply(plan) => plan.last(),
@@ -68,14 +69,14 @@ impl<'a> Agent<'a> {
         }
         match step {
             &Step::Let(id) => self.name(id)?,
-            &Step::Do(id) => {
+            &Step::Do(id) | &Step::Combine(id) => {
                 self.need_operands(id)?;
                 self.store_before(id)?;
                 self.frame.step(id)?;
             }
             Step::Strip(strip) => self.strip(strip)?,
             &Step::Own(id) => self.own(shared, id)?,
-            &Step::Send(id) => self.send(id)?,
+            Step::Send(send) => self.send(send.op)?,
             Step::Multiply(plan) => self.multiply(shared, plan)?,
             &Step::Fill(channel) => self.fill(shared, channel)?,
             &Step::Take(channel) => self.take(shared, channel)?,

@@ -262,7 +262,7 @@ impl Writer<'_, '_> {
 
     fn push(&self, acts: &mut Vec<Act>, step: &Step, label: String, what: What) {
         let reads = match step {
-            Step::Do(_) | Step::Send(_) | Step::Strip(_) | Step::Multiply(_) | Step::For(_) => {
+            Step::Do(_) | Step::Send(_) | Step::Combine(_) | Step::Strip(_) | Step::Multiply(_) | Step::For(_) => {
                 self.prices.context.read_by(step)
             }
             _ => Vec::new(),
@@ -283,7 +283,7 @@ impl Writer<'_, '_> {
             Step::Within(Within::Land) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
             // What else a step does within is in the price of its op.
             Step::Let(_) | Step::End(_) | Step::Within(_) => {}
-            &Step::Do(id) => {
+            &Step::Do(id) | &Step::Combine(id) => {
                 let price = self.prices.op(id);
                 let arrives = if price.arrives { context.module.op(id).results.clone() } else { Vec::new() };
                 let what = What::Work {
@@ -321,7 +321,8 @@ impl Writer<'_, '_> {
                 let what = What::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
                 self.push(acts, step, format!("strip {first}"), what);
             }
-            &Step::Send(id) => {
+            Step::Send(send) => {
+                let id = send.op;
                 let (price, bytes) = self.prices.send(id);
                 let (demand, behind, meets) = (price.demand, price.behind, price.meets);
                 let what = What::Work { demand, behind, stores: true, meets, arrives: Vec::new(), waits: false };

@@ -22,12 +22,6 @@ impl Lowering<'_> {
         };
         let layout = self.access_layout(id)?;
         let values = self.get(op.operands[1], &layout)?;
-        if self.combine_in_block(id, &layout, &values)? {
-            self.lanes_meet();
-            let slots = vec![Operand::Imm(0); layout.num_registers()].into();
-            self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
-            return Ok(());
-        }
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let is_read = self.context.is_result_read(id);
@@ -109,7 +103,7 @@ impl Lowering<'_> {
     /// After atomics that some lanes leave out. ptxas makes one addition of those that all lanes aim at one address, in a
     /// region of its own; where that ends a branch of the program, ptxas 13.0 lets the lanes without leave both regions
     /// at once but waits for them at the end of the inner one, for ever. With an instruction between the ends it does not.
-    fn lanes_meet(&mut self) {
+    pub fn lanes_meet(&mut self) {
         self.b.bar_warp_sync();
     }
 

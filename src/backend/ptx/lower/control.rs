@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::ring::Role;
-use super::rounds::Turning;
+use super::rounds::{Rounds, Turning};
+use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
@@ -202,13 +202,12 @@ impl Lowering<'_> {
         };
         self.b.bra_if(enter, true, end, true);
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
-        let plain = self.role != Role::Producer && running.is_none() && orbits.is_empty() && dealt.is_none();
-        let rounds = if plain { self.rounds_of(id, step, ty) } else { None };
-        if let Some(rounds) = &rounds {
-            self.rounds(rounds, &turning);
+        if let Some(count) = plan.rounds.filter(|&count| count > 1) {
+            let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
+            self.rounds(&Rounds { count, apart }, &turning);
         }
         self.b.place(head);
-        if rounds.is_some() || self.context.stays_rolled(id) {
+        if plan.rounds.is_some() {
             self.b.pragma("nounroll");
         }
         self.single(args[0], counter.into());

@@ -130,8 +130,6 @@ pub struct Lowering<'m> {
     /// Memory of the block's own, and where data is in this kernel.
     own: HashMap<OpId, Buffer>,
     data_space: Space,
-    /// The array whose atomics the block combines first.
-    private: Option<private::Private>,
     loops: Vec<control::Frame>,
     /// Loads whose tile is in a stage of shared memory, by address.
     staged: HashMap<Value, Operand>,
@@ -147,8 +145,6 @@ pub struct Lowering<'m> {
     team: teams::Team,
     /// The other tile block of a pair.
     peer: cluster::Peer,
-    /// Stores that the bulk copy engine does.
-    box_stores: HashMap<OpId, box_store::BoxStore>,
     params: Vec<ParamKind>,
     /// Tensor maps that the kernel takes, and their parameters.
     tensor_maps: Vec<(TensorMap, Operand)>,
@@ -186,7 +182,6 @@ fn start<'m>(
         schedule: Rc::default(),
         own: HashMap::new(),
         data_space: Space::Global,
-        private: None,
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
@@ -195,7 +190,6 @@ fn start<'m>(
         rings: None,
         team: teams::Team::default(),
         peer: cluster::Peer::default(),
-        box_stores: HashMap::new(),
         params: Vec::new(),
         tensor_maps: Vec::new(),
         thread: thread::ThreadCache::default(),

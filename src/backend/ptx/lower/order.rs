@@ -41,11 +41,6 @@ impl Ordering {
         self.order == MemOrder::Weak
     }
 
-    /// In no order, for the tile block or the device?
-    pub fn is_relaxed_on_device(self) -> bool {
-        self.order == MemOrder::Relaxed && self.scope != Scope::Sys
-    }
-
     pub fn acquires(self) -> bool {
         matches!(self.order, MemOrder::Acquire | MemOrder::AcqRel)
     }

@@ -38,7 +38,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.b.come_from(entry.loc.0);
     lowering.params = lowering.entry_params(entry);
     lowering.reserve_own(entry.body);
-    lowering.start_box_stores(entry.body);
+    lowering.context.choose_stores(entry.body);
     let (roles, alone) = lowering.context.plan_roles_within_wish(entry.body, &lowering.shared);
     lowering.remarks.alone = alone;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
@@ -51,11 +51,13 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
         None => {
-            lowering.place_box_stores(None);
-            if let Err(message) = lowering.start_private(entry.body) {
+            lowering.context.place_boxes(entry.body, None, &mut lowering.shared);
+            lowering.context.choose_private(entry.body, &mut lowering.shared);
+            lowering.plan(entry.body, None);
+            if let Err(message) = lowering.fetch_store_maps() {
                 lowering.errors.push(Diagnostic::new(message, None));
             }
-            lowering.plan(entry.body, None);
+            lowering.clear_private();
             if !lowering.plans_only {
                 lowering.run(Acts::All);
             }

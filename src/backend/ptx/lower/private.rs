@@ -1,200 +1,51 @@
 //! Atomics that a tile block first combines in its own shared memory.
 //!
-//! Integer atomics whose results nobody reads, in no order, again and again at scattered elements of an array that the
-//! kernel does not touch otherwise: what they do to the first elements of the array goes to a copy in shared memory,
-//! which starts at zero and is added to the array at the end. All others go to the array at once. So neither the
-//! extent of the array nor what the elements mean has to be known; it pays where many elements meet at few places.
-//!
-//! Lanes that meet in one bank of shared memory wait for each other. So of the very first elements there are several
-//! copies side by side, up to one a lane, each in a bank of its own.
-
-use std::collections::HashSet;
+//! Which these are, and where the copy of the array's first elements stands, the schedule says. All threads clear it at the
+//! start. Atomics go there or to the array, as the elements lie, and what the block has combined is added to the array at the
+//! end.
 
 use super::atomic::form;
-use super::order::Ordering;
 use super::pointer::{Mask, PointerAccess};
-use super::{Lowered, Lowering};
+use super::within::OTHERWISE;
+use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::{NEAR, Private, WORDS, array_and_offsets};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
-use crate::ir::table::Effect;
-use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, Module, OpId, Opcode, Value};
+use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
 
-/// Elements that have a copy.
-const WORDS: u32 = 2048;
-
-/// Of these, the first ones have several.
-const NEAR: u32 = 256;
-
-/// Most copies of an element: one a lane.
-const MOST_COPIES: u32 = WARP;
-
-/// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many, large or small.
-const COPIES_PER_WARP: u32 = 4;
-
-/// Fewest elements of a tile that goes there: else beginning and end cost more than they spare.
-const LEAST_ELEMENTS: usize = 512;
-
-/// The copy of an array's first elements: several of the near ones, side by side, and then one of the others.
-#[derive(Clone, Copy, Debug)]
-pub struct Private {
-    /// The first atomic that works on it.
-    first: OpId,
-    root: Value,
-    mode: AtomicMode,
-    buffer: Buffer,
-    /// Copies of a near element.
-    copies: u32,
-}
-
-impl Private {
-    /// Bytes of the copies of a near element.
-    fn row(self) -> u32 {
-        4 * self.copies
-    }
-
-    /// Where the elements that are not near begin.
-    fn far(self) -> u32 {
-        NEAR * self.row()
-    }
-
-    fn bytes(self) -> u32 {
-        self.far() + 4 * (WORDS - NEAR)
-    }
-}
-
-/// The mode of an integer atomic that leaves an element alone when its value is zero.
-fn combining_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
-    let op = module.op(id);
-    match (op.code, op.attr(AttrKind::AtomicMode)) {
-        (Opcode::AtomicRmw, Some(Attr::AtomicMode(mode)))
-            if matches!(mode, AtomicMode::Add | AtomicMode::Or | AtomicMode::Xor | AtomicMode::UMax)
-                && module.dtype(op.operands[1]) == DType::I32 =>
-        {
-            Some(*mode)
-        }
-        _ => None,
-    }
-}
-
-/// Array and offsets of pointers that are one address and an offset of 32 bits for each element.
-fn parts(module: &Module, pointers: Value) -> Option<(Value, Value)> {
-    let op = module.op(module.defining_op(pointers)?);
-    if op.code != Opcode::Offset || module.dtype(op.operands[1]) != DType::I32 {
-        return None;
-    }
-    let mut base = op.operands[0];
-    while let Def::Result(id, _) = module.def(base) {
-        let inner = module.op(id);
-        match inner.code {
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Assume => base = inner.operands[0],
-            _ => return None,
-        }
-    }
-    // A pointer that a loop carries is another one in each iteration, and gone at the end.
-    let Def::Arg(block, _) = module.def(base) else { return None };
-    module.block(block).parent.is_none().then_some((base, op.operands[1]))
-}
-
 impl Lowering<'_> {
-    /// Finds such arrays, and clears their copies.
-    pub fn start_private(&mut self, body: BlockId) -> Lowered {
-        let Some((first, root, mode)) = self.find_private(body) else { return Ok(()) };
-        let copies = (COPIES_PER_WARP * self.context.inference.num_warps as u32).min(MOST_COPIES);
-        let mut private = Private { first, root, mode, buffer: Buffer::default(), copies };
-        let Some(buffer) = self.shared.reserve(private.bytes(), 128) else { return Ok(()) };
-        private.buffer = buffer;
-        self.private = Some(private);
-        let mut ops = Vec::new();
-        self.module.walk(body, &mut |id| ops.push(id));
-        let runs = &self.context.inference.pointer_runs;
-        ops.retain(|id| self.combines(*id, root, mode) && !runs.contains_key(id));
-        for id in ops {
-            let mask = self.mask_of(id);
-            if mask.is_none_or(|mask| self.can_imply(mask)) {
-                self.defer(id);
-            }
-        }
-        self.clear(Buffer { bytes: private.bytes(), ..buffer });
+    /// Clears the copy of an array, if there is one.
+    pub fn clear_private(&mut self) {
+        let Some(private) = self.schedule.private else { return };
+        self.clear(Buffer { bytes: private.bytes(), ..private.place });
         self.barrier();
-        self.context.combined = self.combined_by(body, root);
+    }
+
+    /// An atomic through the copy.
+    pub fn combine_atomic(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let private = self.schedule.private.ok_or(OTHERWISE)?;
+        let (_, offsets) = array_and_offsets(self.module, op.operands[0]).ok_or(OTHERWISE)?;
+        let layout = self.access_layout(id)?;
+        let values = self.get(op.operands[1], &layout)?;
+        self.combine_in_block(id, (private, offsets), &layout, &values)?;
+        self.lanes_meet();
+        let slots = vec![Operand::Imm(0); layout.num_registers()].into();
+        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         Ok(())
     }
 
-    /// The atomics that go to the copy of an array.
-    fn combined_by(&self, body: BlockId, root: Value) -> HashSet<OpId> {
-        let module = self.module;
-        let mut combined = HashSet::new();
-        module.walk(body, &mut |id| {
-            let op = module.op(id);
-            let goes = op.code == Opcode::AtomicRmw
-                && parts(module, op.operands[0]).is_some_and(|(base, _)| base == root)
-                && !self.context.inference.pointer_runs.contains_key(&id);
-            combined.extend(goes.then_some(id));
-        });
-        combined
-    }
-
-    /// The first array with such atomics, and what they do.
-    fn find_private(&self, body: BlockId) -> Option<(OpId, Value, AtomicMode)> {
-        let module = self.module;
-        let mut ops = Vec::new();
-        module.walk(body, &mut |id| ops.push(id));
-        if ops.iter().any(|&id| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI)) {
-            return None;
-        }
-        ops.iter().find_map(|&id| {
-            let mode = combining_mode(module, id)?;
-            let pointers = module.op(id).operands[0];
-            let (root, _) = parts(module, pointers)?;
-            let worth = self.context.inference.num_elements(pointers) >= LEAST_ELEMENTS
-                && !self.context.inference.pointer_runs.contains_key(&id)
-                && self.context.is_repeated(id);
-            let alike = ops.iter().all(|&other| self.leaves_alone(other, root) || self.combines(other, root, mode));
-            (worth && alike).then_some((id, root, mode))
-        })
-    }
-
-    /// Is this op without access to the array?
-    fn leaves_alone(&self, id: OpId, root: Value) -> bool {
-        let op = self.module.op(id);
-        match op.code.spec().effect {
-            Effect::Pure | Effect::Region | Effect::Terminator => true,
-            Effect::Other => matches!(op.code, Opcode::Assert | Opcode::Print),
-            Effect::Read | Effect::Write | Effect::ReadWrite => op.address().is_some_and(|address| {
-                let other = self.module.base(address);
-                let known =
-                    matches!(self.module.def(other), Def::Arg(block, _) if self.module.block(block).parent.is_none());
-                known && other != root
-            }),
-        }
-    }
-
-    /// Is this one of the atomics that the copy takes?
-    fn combines(&self, id: OpId, root: Value, mode: AtomicMode) -> bool {
-        let op = self.module.op(id);
-        combining_mode(self.module, id) == Some(mode)
-            && parts(self.module, op.operands[0]).is_some_and(|(base, _)| base == root)
-            && Ordering::of(op).is_relaxed_on_device()
-            && !self.context.is_result_read(id)
-    }
-
-    fn mask_of(&self, id: OpId) -> Option<Value> {
-        self.module.op(id).operand_group("mask").first().copied()
-    }
-
-    /// Does the atomic through the copy, if the array has one.
-    pub fn combine_in_block(&mut self, id: OpId, layout: &Layout, values: &[Operand]) -> Lowered<bool> {
-        let pointers = self.module.op(id).operands[0];
-        let (Some(private), Some((_, offsets))) = (self.private, parts(self.module, pointers)) else {
-            return Ok(false);
-        };
-        if !self.context.combined.contains(&id) {
-            return Ok(false);
-        }
+    fn combine_in_block(
+        &mut self,
+        id: OpId,
+        (private, offsets): (Private, Value),
+        layout: &Layout,
+        values: &[Operand],
+    ) -> Lowered {
         self.bring_leaves(id, layout)?;
         self.order(id)?;
         let lane = self.lane_copy(private);
@@ -218,7 +69,7 @@ impl Lowering<'_> {
         self.combine_anywhere(&access, values, private, offsets, lane)?;
         self.release(mark);
         self.b.place(done);
-        Ok(true)
+        Ok(())
     }
 
     /// The access of an atomic that goes through the copy; where all elements are near it needs neither addresses nor
@@ -234,7 +85,7 @@ impl Lowering<'_> {
         };
         if anywhere {
             access.addresses = self.slots_here(self.module.op(id).operands[0], layout)?.to_vec();
-            if let Some(mask) = self.mask_of(id) {
+            if let Some(mask) = self.context.mask_of(id) {
                 access.mask = Mask::Slots(self.slots_here(mask, layout)?.to_vec());
             }
         }
@@ -244,9 +95,9 @@ impl Lowering<'_> {
     /// A predicate that implies that all elements of the thread are near, and none of them masked; none where nothing
     /// cheaper than the mask itself does.
     fn all_near(&mut self, id: OpId, offsets: Value, layout: &Layout) -> Lowered<Option<Operand>> {
-        let unmasked = match self.mask_of(id) {
+        let unmasked = match self.context.mask_of(id) {
             None => None,
-            Some(mask) if self.can_imply(mask) => Some(self.implies_all(mask, layout)?),
+            Some(mask) if self.context.can_imply(mask) => Some(self.implies_all(mask, layout)?),
             Some(_) => return Ok(None),
         };
         if self.context.inference.facts.range(offsets).is_some_and(|range| range.lo >= 0 && range.hi < i64::from(NEAR))
@@ -312,7 +163,7 @@ impl Lowering<'_> {
         for (slot, &value) in values.iter().enumerate() {
             let guard = self.guard(access, slot, slot);
             let offset = offset(self, slot);
-            let addr = self.b.address(Operand::Smem, offset).plus(i64::from(private.buffer.offset));
+            let addr = self.b.address(Operand::Smem, offset).plus(i64::from(private.place.offset));
             let value = self.b.reg(value, RegClass::B32);
             self.b.guarded_if(guard, |b| b.red(op, ty, Space::Shared, order, &addr, &[value.into()]));
         }
@@ -321,14 +172,14 @@ impl Lowering<'_> {
 
     /// Adds what the block has combined to the array, at its end.
     pub fn flush_private(&mut self) -> Lowered {
-        let Some(private) = self.private else { return Ok(()) };
+        let Some(private) = self.schedule.private else { return Ok(()) };
         self.for_op(private.first, |lowering| lowering.flush_copies(private))
     }
 
     fn flush_copies(&mut self, private: Private) -> Lowered {
         let base = self.scalar(private.root)?;
         self.meet()?;
-        let start = i64::from(private.buffer.offset);
+        let start = i64::from(private.place.offset);
         // The lanes of a warp begin at different copies, so that they read from different banks.
         let tid = self.b.special(Special::TidX);
         self.each_in_turn(NEAR, 4, &mut |this, offset| {

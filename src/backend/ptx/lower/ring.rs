@@ -21,7 +21,7 @@ use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, ShflMo
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{Acts, BLOCKS, CONVERSION_BYTES, PRODUCER_REGISTERS, RingPlan, Roles};
+use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -137,9 +137,9 @@ impl Lowering<'_> {
             next += plan.stages * BARRIER_BYTES;
         }
         self.team.barriers = next;
-        let fetched = |load| roles.members.contains_key(&load);
-        let others = self.context.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / teams);
-        self.place_box_stores(Some(teams * others));
+        self.context.place_boxes(body, Some(&roles), &mut self.shared);
+        self.plan(body, Some(Rc::clone(&roles)));
+        self.fetch_store_maps()?;
         self.compare_ways(body, &roles)?;
         self.init_barriers(&rings, &roles, warps);
         let tid = self.b.special(Special::TidX);
@@ -147,7 +147,6 @@ impl Lowering<'_> {
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
         self.b.bra_if(is_producer, false, producer, true);
 
-        self.plan(body, Some(Rc::clone(&roles)));
         if self.plans_only {
             return Ok(());
         }

@@ -1,21 +1,18 @@
-//! Rounds of a `for` that stand one after another, as its hint asks: one comparison for all of them, and what the rounds
+//! Rounds of a `for` that stand one after another, as the schedule says: one comparison for all of them, and what the rounds
 //! load is under way together. A loop of single rounds behind them does what is left.
 
 use super::Lowering;
 use super::control::{Fixed, unsigned};
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, Ty};
 use crate::backend::ptx::schedule::BodyId;
-use crate::ir::{BlockId, OpId, Opcode};
-
-/// Ops up to which the rounds of a loop are written out.
-const MOST_OPS: usize = 4096;
+use crate::ir::BlockId;
 
 /// A loop whose rounds stand one after another.
 pub struct Rounds {
     /// How many there are.
-    count: u32,
+    pub count: u32,
     /// From the counter of the first one to that of the last.
-    apart: i64,
+    pub apart: i64,
 }
 
 /// Where a loop is, and where it goes.
@@ -34,22 +31,6 @@ pub struct Turning<'a> {
 }
 
 impl Lowering<'_> {
-    /// The rounds that the hint of a loop wants in a row, if it can have them: its step is a constant, and nothing in it
-    /// has memory or products of its own, which would run into the next round.
-    pub fn rounds_of(&self, id: OpId, step: Operand, ty: Ty) -> Option<Rounds> {
-        let count = self.context.hinted_rounds(id).filter(|&count| count > 1)?;
-        let Operand::Imm(step) = step else { return None };
-        let most = if unsigned(ty) == Ty::U32 { i64::from(i32::MAX) } else { i64::MAX };
-        let apart = step.checked_mul(i64::from(count) - 1).filter(|&apart| step > 0 && apart <= most)?;
-        let (mut ops, mut plain) = (0, true);
-        self.module.walk(self.module.op(id).regions[0], &mut |inner| {
-            ops += 1;
-            let code = self.module.op(inner).code;
-            plain &= !matches!(code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled | Opcode::Alloca);
-        });
-        (plain && ops * count as usize <= MOST_OPS).then_some(Rounds { count, apart })
-    }
-
     /// The rounds in a row, as long as there are so many. One round at least is to come, here and at `head`.
     pub fn rounds(&mut self, rounds: &Rounds, turning: &Turning<'_>) {
         let &Turning { counter, ty, step, head, end, .. } = turning;

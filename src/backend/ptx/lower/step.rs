@@ -59,7 +59,8 @@ impl Lowering<'_> {
     fn op_of(&self, step: &Step) -> OpId {
         let loads = |channel: u32| &self.schedule.roles.as_ref().expect("roles").channels[channel as usize].loads;
         match step {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => id,
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => id,
+            Step::Send(send) => send.op,
             Step::Strip(strip) => strip.parts[0].0,
             Step::Multiply(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
@@ -106,7 +107,8 @@ impl Lowering<'_> {
         }
         self.for_op(id, |lowering| match step {
             Step::Own(_) => lowering.load_own(id),
-            Step::Send(_) => lowering.send_view(id),
+            Step::Send(send) => lowering.send_view(send),
+            Step::Combine(_) => lowering.combine_atomic(id),
             Step::Multiply(plan) => lowering.products(plan),
             &Step::Fill(channel) => lowering.produce(channel as usize),
             &Step::Take(channel) => {

@@ -102,7 +102,7 @@ impl Lowering<'_> {
     /// The other team has this turn in the next iteration.
     pub fn pass_turn(&mut self, turn: Turn) {
         let Some(leader) = self.leader() else { return };
-        if turn == Turn::Memory && !self.box_stores.is_empty() {
+        if turn == Turn::Memory && self.schedule.sends().next().is_some() {
             self.b.bulk_wait(0, false);
         }
         self.b.bar_warp_sync();

@@ -17,7 +17,8 @@ impl Context<'_> {
     pub fn read_by(&self, step: &Step) -> Vec<Value> {
         let module = self.module;
         let values = match step {
-            &Step::Do(id) | &Step::Send(id) => self.operands_within(id),
+            &Step::Do(id) | &Step::Combine(id) => self.operands_within(id),
+            Step::Send(send) => self.operands_within(send.op),
             Step::Strip(strip) => self.read_by_strip(strip),
             Step::Multiply(plan) => self.read_by_products(plan),
             Step::For(step) => {

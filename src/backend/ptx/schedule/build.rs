@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::Context;
 use super::data::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
+use super::sends::{Boxed, Send};
 use super::streams::Roles;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -33,7 +34,7 @@ impl Context<'_> {
             Some(_) => vec![(Acts::Math, 0..warps), (Acts::Load, warps..warps + self.producer_warps())],
             None => vec![(Acts::All, 0..warps)],
         };
-        let schedule = Schedule { roles, ..Schedule::default() };
+        let schedule = Schedule { roles, private: self.private, ..Schedule::default() };
         let mut builder = Builder {
             context: self,
             shared: shared.clone(),
@@ -127,7 +128,8 @@ impl Builder<'_, '_> {
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Let(id),
             Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Let(id),
             Opcode::LoadView => self.load(id),
-            Opcode::StoreView if context.boxed.contains_key(&id) => Step::Send(id),
+            Opcode::AtomicRmw if context.combined.contains(&id) => Step::Combine(id),
+            Opcode::StoreView if context.boxed.contains_key(&id) => self.send(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
                 let body = op.regions[0];
@@ -142,6 +144,11 @@ impl Builder<'_, '_> {
             code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => Step::Let(id),
             _ => Step::Do(id),
         }
+    }
+
+    fn send(&mut self, id: OpId) -> Step {
+        let Boxed { layout, tile, outbox } = self.context.boxed[&id].clone();
+        Step::Send(Box::new(Send { op: id, layout: self.schedule.layout_id(&layout), tile, outbox }))
     }
 
     /// The channels that are done with their stages after this op.
@@ -265,6 +272,8 @@ impl Builder<'_, '_> {
         if deal.is_some() {
             self.take_turns(steps);
         }
-        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, body: steps, leave }))
+        let plain = self.acts != Acts::Load && ahead.is_none() && orbits.is_empty() && deal.is_none();
+        let rounds = context.rounds_of(id, plain);
+        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, rounds, body: steps, leave }))
     }
 }

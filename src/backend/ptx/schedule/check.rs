@@ -8,6 +8,8 @@
 //!   product that carries it into the next iteration;
 //! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
 //! * *filled*: boxes fill the bytes of stages that products read, each once (`stands`);
+//! * *sent*: boxes of stores cover their tiles once, and stand in places of their own (`sent`);
+//! * *combined*: atomics that the block combines find a copy of their array, which nobody accesses otherwise (`combined`);
 //! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
 //! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`awaited`);
 //! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`dealt`);
@@ -37,6 +39,8 @@ impl Context<'_> {
         if let Some(roles) = &schedule.roles {
             self.check_stages(body, roles)?;
         }
+        self.check_sends(body, schedule)?;
+        self.check_combined(body, schedule)?;
         let mut ways = Vec::new();
         for agent in &schedule.agents {
             let mut walk = Walk::new(self, schedule, agent);
@@ -219,6 +223,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             }
             Step::For(step) => {
                 step.orbits.iter().try_for_each(|orbit| forms::orbit(self.context, self.schedule, step, orbit))?;
+                forms::rounds(self.context, self.acts, step)?;
                 if let Some(ahead) = &step.ahead {
                     forms::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
                 }
@@ -261,7 +266,8 @@ impl<'a, 'm> Walk<'a, 'm> {
         let fits = match step {
             Step::Let(_) => self.makes_nothing(id),
             Step::Own(_) => self.ahead.get(&id) == Some(&true),
-            Step::Send(_) => self.context.boxed.contains_key(&id),
+            Step::Send(_) => op.code == Opcode::StoreView,
+            Step::Combine(_) => op.code == Opcode::AtomicRmw,
             Step::Multiply(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
             Step::For(_) => op.code == Opcode::For,
             Step::Loop(_) => op.code == Opcode::Loop,
@@ -271,7 +277,7 @@ impl<'a, 'm> Walk<'a, 'm> {
                 let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
                 let ends = op.code.spec().effect == Effect::Terminator;
                 let fetched = self.channel_of(id).is_some() || self.ahead.contains_key(&id);
-                !(other || ends || fetched || self.context.boxed.contains_key(&id))
+                !(other || ends || fetched)
             }
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
             Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => true,

@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::cut::Boxed;
+use super::private::Private;
+use super::sends::Boxed;
 use super::touch::{Touch, Written};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
@@ -27,8 +28,9 @@ pub struct Context<'m> {
     pub written: Written,
     /// Stores that the bulk copy engine does.
     pub boxed: HashMap<OpId, Boxed>,
-    /// Atomics that the block combines in shared memory first.
+    /// Atomics that the block combines in shared memory first, and the copy of their array.
     pub combined: HashSet<OpId>,
+    pub private: Option<Private>,
     /// Products that are issued together.
     pub bundles: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
@@ -72,6 +74,7 @@ impl<'m> Context<'m> {
             written: Written::of(module, entry.body),
             boxed: HashMap::new(),
             combined: HashSet::new(),
+            private: None,
             deferred: HashSet::new(),
             teams: 1,
         }

@@ -2,8 +2,6 @@
 
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::SharedMemory;
-use crate::ir::Value;
-use crate::layout::Layout;
 
 /// Alignment of boxes: a whole swizzle pattern.
 pub const BOX_ALIGN: u32 = 1024;
@@ -16,20 +14,8 @@ const MODEST_BYTES: u32 = 32 << 10;
 const MOST_PARTS: u32 = 4;
 const SMALL_PART: u32 = 16 << 10;
 
-/// A store that the copy engine does.
-#[derive(Clone, Debug)]
-pub struct Boxed {
-    /// The layout in which the value is there.
-    pub layout: Layout,
-    pub tile: BoxedTile,
-    /// The array.
-    pub root: Value,
-    /// Does each warp do its part, from a place that is reserved for it?
-    pub by_warp: bool,
-}
-
 /// How a store is cut.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub count: u32,
     pub bytes: u32,
@@ -37,16 +23,14 @@ pub struct Parts {
     pub slots: u32,
 }
 
-impl Boxed {
-    /// A few parts, so that the first is on its way while the next is written; where they do not all fit, at
-    /// least two at a time.
-    pub fn parts(&self, shared: &SharedMemory) -> Option<Parts> {
-        let fitting = |room: u32| parts_in(&self.tile, room.saturating_sub(BOX_ALIGN), SMALL_PART);
+impl Parts {
+    /// Those of a tile that the whole block writes: a few, so that the first is on its way while the next is written; where
+    /// they do not all fit, at least two at a time.
+    pub fn of_block(tile: &BoxedTile, shared: &SharedMemory) -> Option<Parts> {
+        let fitting = |room: u32| parts_in(tile, room.saturating_sub(BOX_ALIGN), SMALL_PART);
         fitting(shared.reusable().max(MODEST_BYTES + BOX_ALIGN).min(shared.free())).or_else(|| fitting(shared.free()))
     }
-}
 
-impl Parts {
     /// Those of a warp's boxes in so many bytes, where there are so many warps.
     pub fn of_warp(tile: &BoxedTile, room: u32, warps: u32) -> Option<Parts> {
         let parts = parts_in(tile, room, SMALL_PART / warps)?;

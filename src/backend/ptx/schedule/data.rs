@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ahead::Ahead;
+use super::private::Private;
+use super::sends::Send;
 use super::streams::{Deal, Roles};
 use super::within::{Change, Within};
 
@@ -37,6 +39,8 @@ pub struct Schedule {
     pub shared_bytes: u32,
     /// From a buffer of a team to that of the next one.
     pub team_bytes: u32,
+    /// The copy of an array whose atomics the block combines.
+    pub private: Option<Private>,
     /// Rings of stages and the loads that go through them, where there are several agents.
     pub roles: Option<Rc<Roles>>,
 }
@@ -73,7 +77,9 @@ pub enum Step {
     /// A load of what the thread itself has copied to a stage.
     Own(OpId),
     /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
-    Send(OpId),
+    Send(Box<Send>),
+    /// An atomic that the block combines in the copy of its array.
+    Combine(OpId),
     Multiply(Box<Multiply>),
     /// Waits for the next stage of a channel to be free, and has its loads copied there.
     Fill(u32),
@@ -221,6 +227,8 @@ pub struct For {
     pub orbits: Vec<Orbit>,
     /// Iterations are dealt to teams.
     pub deal: Option<Deal>,
+    /// So many rounds stand one after another; one: the assembler leaves them one by one.
+    pub rounds: Option<u32>,
     pub body: BodyId,
     /// What those that left the body wait for; who never entered it has nothing to wait for.
     pub leave: Option<BodyId>,
@@ -266,6 +274,12 @@ impl Schedule {
         &self.bodies[body.0 as usize]
     }
 
+    /// The stores by the copy engine.
+    pub fn sends(&self) -> impl Iterator<Item = &Send> {
+        let steps = self.bodies.iter().flatten();
+        steps.filter_map(|step| if let Step::Send(send) = step { Some(&**send) } else { None })
+    }
+
     /// The agent that is this one.
     pub fn agent(&self, acts: Acts) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.acts == acts)
@@ -281,8 +295,9 @@ impl Step {
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => Some(id),
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
+            Step::Send(send) => Some(send.op),
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
             Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,

@@ -1,11 +1,11 @@
-//! What steps of some forms ask for: strips, copies ahead, products that run on over a back edge.
+//! What steps of some forms ask for: strips, copies ahead, products that run on over a back edge, rounds in a row.
 
 use std::collections::HashSet;
 
 use super::Context;
 use super::ahead::{Ahead, Copy};
 use super::checked::Checked;
-use super::data::{For, Multiply, Orbit, Part, Schedule, Step, Strip};
+use super::data::{Acts, For, Multiply, Orbit, Part, Schedule, Step, Strip};
 use super::streams::Roles;
 use super::touch::Touch;
 use crate::backend::ptx::infer::Source;
@@ -239,6 +239,16 @@ pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &Orb
     let alone = plan.ops.iter().all(|&id| context.inference.runs_alone(id));
     let right = alone && sums.len() == orbit.carried.len() && sums.iter().zip(&orbit.carried).all(lands);
     if right { Ok(()) } else { fault(id, "cannot land in the next iteration") }
+}
+
+/// May so many rounds of a loop stand one after another?
+pub fn rounds(context: &Context<'_>, acts: Acts, step: &For) -> Checked {
+    let plain = acts != Acts::Load && step.ahead.is_none() && step.orbits.is_empty() && step.deal.is_none();
+    match step.rounds {
+        None | Some(1) => Ok(()),
+        Some(rounds) if plain && context.can_write_out(step.op, rounds) => Ok(()),
+        Some(_) => fault(step.op, "does not go on from one round right to the next"),
+    }
 }
 
 /// Is there room for all stages?

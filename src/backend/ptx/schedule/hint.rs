@@ -59,9 +59,4 @@ impl Context<'_> {
     pub fn hinted_rounds(&self, id: OpId) -> Option<u32> {
         self.hinted_number(id, "unroll")
     }
-
-    /// Must the assembler leave the rounds of a loop one by one?
-    pub fn stays_rolled(&self, id: OpId) -> bool {
-        self.hinted_rounds(id) == Some(1)
-    }
 }

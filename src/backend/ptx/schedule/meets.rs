@@ -221,7 +221,7 @@ impl Walk<'_, '_> {
                 self.touched.sent.extend(written_last(within));
                 return Ok(());
             }
-            Step::Do(_) | Step::Send(_) | Step::Strip(_) => step.ops(),
+            Step::Do(_) | Step::Send(_) | Step::Combine(_) | Step::Strip(_) => step.ops(),
             _ => return Ok(()),
         };
         let said = |id: &OpId| within.contains(&Within::Access(*id));
@@ -303,7 +303,7 @@ impl Walk<'_, '_> {
         let context = self.context;
         self.touched.written = vec![ALL];
         self.touched.read = vec![ALL];
-        if context.boxed.values().any(|store| !store.by_warp) {
+        if self.schedule.sends().any(|send| send.outbox.is_none()) {
             self.touched.sent = vec![ALL];
         }
         context.module.walk(block, &mut |id| self.note(id));

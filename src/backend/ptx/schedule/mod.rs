@@ -8,14 +8,17 @@
 //!   them;
 //! * `streams`, `roles`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
 //! * `teams` — iterations of persistent loops, dealt to two groups of warps;
-//! * `ahead` — copies that run ahead of a loop;
+//! * `stores`, `sends` — stores by the copy engine, and where their boxes stand; `combine`, `private`, `implied` — atomics that the block
+//!   combines, and what of their masks is known at once;
+//! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them;
 //! * `sync`, `way`, `within`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
 //!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `leaves` — what ops ask for there;
 //! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `dealt`, `forms`, `meets`, `stands` — what has to hold of any schedule.
+//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
+//!   `sent`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
@@ -27,6 +30,8 @@ mod build;
 mod bundles;
 mod check;
 mod checked;
+mod combine;
+mod combined;
 mod context;
 mod cut;
 mod data;
@@ -39,6 +44,7 @@ mod held;
 mod hint;
 mod history;
 mod hoist;
+mod implied;
 mod layouts;
 mod leaves;
 mod maps;
@@ -49,13 +55,18 @@ mod pairs;
 mod parse;
 mod print;
 mod printed;
+mod private;
 mod products;
 mod roles;
 mod room;
+mod rounds;
 mod runs;
+mod sends;
+mod sent;
 mod slice;
 mod stages;
 mod stands;
+mod stores;
 mod streams;
 mod strips;
 mod structure;
@@ -71,24 +82,27 @@ mod within;
 
 pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;
+pub use combine::array_and_offsets;
 pub use context::Context;
-pub use cut::{BOX_ALIGN, Boxed, Parts};
+pub use cut::Parts;
 pub use data::{
     Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
 };
 pub use folds::{Fold, Images};
 #[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
+pub use implied::Comparison;
 pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
 pub use printed::{SMALL, pieces};
-pub use room::{CONVERSION_BYTES, PRINT_BYTES, PRINTED_PART};
+pub use private::{NEAR, Private, WORDS};
+pub use room::{PRINT_BYTES, PRINTED_PART};
+pub use sends::{Outbox, Send};
 #[cfg(any(test, feature = "_suite"))]
 pub use streams::Channel;
 pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
 #[cfg(any(test, feature = "_suite"))]
 pub use touch::Touch;
-pub use touch::is_unknown;
 pub use trips::APART;
 pub use uses::leaders;
 pub use within::{Bring, Change, Within};

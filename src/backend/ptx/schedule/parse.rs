@@ -4,12 +4,16 @@
 use std::rc::Rc;
 
 use super::ahead::{Ahead, Copy, Piece};
+use super::cut::Parts;
 use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
 use super::data::{Schedule, Step, Strip};
+use super::private::Private;
+use super::sends::{Outbox, Send};
 use super::streams::{Deal, Roles, Takes};
 use super::within::{Bring, How, Within};
+use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::Buffer;
-use crate::ir::{OpId, Value};
+use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
 
 type Parsed<T> = Result<T, String>;
@@ -101,6 +105,15 @@ fn within(word: &str, rest: &str) -> Parsed<Within> {
     })
 }
 
+/// The copy of an array.
+fn private(text: &str) -> Parsed<Private> {
+    let [root, first, copies, start, end] = numbers(text)?[..] else { return Err("no copy".to_owned()) };
+    let word = after(text, "by ")?.split(' ').next().unwrap_or_default();
+    let mode = AtomicMode::ALL.iter().copied().find(|mode| mode.name() == word).ok_or("no mode")?;
+    let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
+    Ok(Private { first: OpId(first), root: Value(root), mode, place, copies })
+}
+
 fn turn(word: &str) -> Parsed<Turn> {
     Turn::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
 }
@@ -132,6 +145,7 @@ impl Lines<'_> {
                 self.schedule.shared_bytes = numbers[0];
                 self.schedule.team_bytes = numbers.get(1).copied().unwrap_or(0);
             }
+            "combined" => self.schedule.private = Some(private(rest)?),
             "ring" | "channel" | "load" => {}
             _ => return Err("an unknown line".to_owned()),
         }
@@ -166,7 +180,8 @@ impl Lines<'_> {
             "let" => Step::Let(op(rest)?),
             "do" => Step::Do(op(rest)?),
             "own" => Step::Own(op(rest)?),
-            "send" => Step::Send(op(rest)?),
+            "combine" => Step::Combine(op(rest)?),
+            "send" => Step::Send(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),
             "fill" => Step::Fill(number(rest)?.0),
             "take" => Step::Take(number(rest)?.0),
@@ -205,9 +220,11 @@ impl Lines<'_> {
                 }
                 let around = op(rest)?;
                 let deal = (!takes.is_empty()).then_some(Deal { around, takes });
+                let rounds = self.inner(depth, &["rounds"]);
+                let rounds = rounds.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
                 let body = self.body(depth)?;
                 let leave = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
-                Step::For(Box::new(For { op: around, hoisted, ahead, orbits, deal, body, leave }))
+                Step::For(Box::new(For { op: around, hoisted, ahead, orbits, deal, rounds, body, leave }))
             }
             "loop" => {
                 let hoisted = self.hoisted(depth)?;
@@ -223,6 +240,22 @@ impl Lines<'_> {
             }
             _ => return Err("an unknown step".to_owned()),
         })
+    }
+
+    fn send(&mut self, depth: usize, op: OpId) -> Parsed<Send> {
+        let (_, _, text) = self.inner(depth, &["boxes"]).ok_or("no boxes")?;
+        let lengths = |word| Ok::<Vec<i64>, String>(list(&text, word)?.into_iter().map(i64::from).collect());
+        let (shape, boxes) = (lengths("of")?, lengths("by")?);
+        let bytes = number(after(&text, "], ")?)?.0 as usize;
+        let cuts = number(after(after(&text, "bits [")?, "], ")?)?.0;
+        let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bits")?, cuts).ok_or("no such boxes")?;
+        let mut outbox = None;
+        if let Some((_, _, text)) = self.inner(depth, &["outbox"]) {
+            let [start, end, count, bytes, slots] = numbers(&text)?[..] else { return Err("no place".to_owned()) };
+            let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
+            outbox = Some(Outbox { place, parts: Parts { count, bytes, slots } });
+        }
+        Ok(Send { op, layout: layout(&text)?, tile, outbox })
     }
 
     fn strip(&mut self, depth: usize, rest: &str) -> Parsed<Step> {

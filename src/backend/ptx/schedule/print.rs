@@ -6,8 +6,12 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::ahead::{Ahead, Copy};
+use super::cut::Parts;
 use super::data::{Acts, Await, BodyId, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
+use super::private::Private;
+use super::sends::{Outbox, Send};
 use super::streams::{Deal, Roles, TEAMS};
+use crate::backend::ptx::boxed::BoxedTile;
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for Acts {
@@ -56,6 +60,15 @@ impl Schedule {
             bytes => format!(", {bytes} a team"),
         };
         printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
+        if let Some(Private { first, root, mode, place, copies }) = self.private {
+            let (array, end) = (root.index(), place.offset + place.bytes);
+            let mode = mode.name();
+            printer.line(format_args!(
+                "combined %{array} by {mode} from {}: {copies} copies at {}..{end}",
+                first.index(),
+                place.offset
+            ));
+        }
         for agent in &self.agents {
             let form = match (agent.acts, self.roles.as_ref().map_or(1, |roles| roles.teams())) {
                 (Acts::Load, _) => ", one lane".to_owned(),
@@ -129,7 +142,8 @@ impl Printer<'_> {
             &Step::Let(id) => self.op("let", id),
             &Step::Do(id) => self.op("do", id),
             &Step::Own(id) => self.op("own", id),
-            &Step::Send(id) => self.op("send", id),
+            Step::Send(send) => self.send(send),
+            &Step::Combine(id) => self.op("combine", id),
             &Step::End(id) => self.op("end", id),
             Step::Multiply(plan) => self.multiply(plan),
             Step::Fill(channel) => self.line(format_args!("fill {channel}")),
@@ -169,6 +183,7 @@ impl Printer<'_> {
                     self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.product.index()));
                 }
                 step.deal.iter().for_each(|deal| self.deal(deal));
+                step.rounds.iter().for_each(|rounds| self.line(format_args!("rounds {rounds}")));
                 self.depth -= 1;
                 self.body(step.body);
                 if let Some(leave) = step.leave {
@@ -193,6 +208,23 @@ impl Printer<'_> {
                 }
             }
         }
+    }
+
+    /// A store by the copy engine: its boxes, and the places of those of warps.
+    fn send(&mut self, send: &Send) {
+        let Send { op, layout, tile, outbox } = send;
+        self.op(if outbox.is_some() { "send by warps" } else { "send" }, *op);
+        self.depth += 1;
+        let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
+        let (shape, bytes) = (&shared.shape, shared.element_bytes);
+        self.line(format_args!(
+            "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {part_bits} to cut"
+        ));
+        if let Some(Outbox { place, parts: Parts { count, bytes, slots } }) = outbox {
+            let end = place.offset + place.bytes;
+            self.line(format_args!("outbox {}..{end}: {count} parts of {bytes} bytes, {slots} beside", place.offset));
+        }
+        self.depth -= 1;
     }
 
     /// A product, or several: each, and in which order they are issued.

@@ -89,7 +89,11 @@ impl Way<'_, '_> {
                 self.all_made(id);
             }
             &Step::Own(id) => self.all_made(id),
-            &Step::Send(id) => self.send(id),
+            &Step::Combine(id) => {
+                self.combine(id);
+                self.all_made(id);
+            }
+            Step::Send(send) => self.send(send),
             Step::Strip(strip) => self.strip(strip),
             Step::Multiply(plan) => self.products(plan),
             Step::For(plan) => self.for_loop(plan),
@@ -182,7 +186,7 @@ impl Way<'_, '_> {
         let mut accesses = Vec::new();
         context.module.walk(body, &mut |id| {
             accesses.extend(context.access_of(id));
-            self.boxes_stored.extend(context.boxed.get(&id).map(|store| store.root));
+            self.boxes_stored.extend(self.sent.get(&id));
         });
         self.history.may_have_happened(&context.written, accesses);
         self.shared.unknown();

@@ -2,7 +2,9 @@
 //!
 //! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
 
+use super::cut::{BOX_ALIGN, Parts};
 use super::folds::Images;
+use super::sends::Send;
 use super::trips::size_of;
 use super::way::Way;
 use super::within::Within;
@@ -217,13 +219,19 @@ impl Way<'_, '_> {
         let op = context.module.op(id);
         let Some(layout) = context.inference.accesses.get(&id) else { return };
         self.get(op.operands[1], layout);
-        if context.combined.contains(&id) {
-            context.leaves_of(id).into_iter().for_each(|value| self.get(value, layout));
-            self.order(id);
-        } else if self.pointers(id) {
+        if self.pointers(id) {
             let told = pointee(context.module, op).filter(|_| context.is_result_read(id));
             self.ordered(id, told);
         }
+    }
+
+    /// An atomic that goes to the copy of its array.
+    pub fn combine(&mut self, id: OpId) {
+        let context = self.context;
+        let Some(layout) = context.inference.accesses.get(&id) else { return };
+        self.get(context.module.op(id).operands[1], layout);
+        context.leaves_of(id).into_iter().for_each(|value| self.get(value, layout));
+        self.order(id);
     }
 
     fn assertion(&mut self, id: OpId) {
@@ -240,23 +248,23 @@ impl Way<'_, '_> {
     }
 
     /// A store by the copy engine, or by the threads where there is no room for it.
-    pub fn send(&mut self, id: OpId) {
-        let context = self.context;
-        let op = context.module.op(id);
-        let Some(store) = context.boxed.get(&id) else { return };
-        if store.by_warp {
-            self.get(op.group(0)[0], &store.layout);
-            let written = !self.boxes_stored.insert(store.root);
+    pub fn send(&mut self, send: &Send) {
+        let op = self.context.module.op(send.op);
+        let (value, root) = (op.group(0)[0], self.context.stored_array(send.op));
+        let layout = self.schedule.layout(send.layout).clone();
+        if send.outbox.is_some() {
+            self.get(value, &layout);
+            let written = !self.boxes_stored.insert(root);
             self.within.push(Within::Drain { written });
             return;
         }
-        if let Some(parts) = store.parts(&self.shared) {
+        if let Some(parts) = Parts::of_block(&send.tile, &self.shared) {
             let at = self.within.len();
-            self.get(op.group(0)[0], &store.layout);
-            if let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, super::cut::BOX_ALIGN) {
+            self.get(value, &layout);
+            if let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, BOX_ALIGN) {
                 self.within.insert(at, Within::Parts { count: parts.count, beside: parts.slots });
                 let busy = self.shared.write(buffer);
-                if !self.boxes_stored.insert(store.root) {
+                if !self.boxes_stored.insert(root) {
                     self.within.push(Within::Drain { written: true });
                 }
                 if busy {
@@ -269,15 +277,15 @@ impl Way<'_, '_> {
                 return;
             }
         }
-        self.store_view(id);
+        self.store_view(send.op);
     }
 
     /// The end of the kernel.
     pub fn leave_kernel(&mut self) {
-        if !self.context.combined.is_empty() {
+        if self.schedule.private.is_some() {
             self.meet(true);
         }
-        if self.shared.is_bulk_reading() || self.context.boxed.values().any(|store| store.by_warp) {
+        if self.shared.is_bulk_reading() || self.sent_by_warps {
             self.within.push(Within::Drain { written: false });
         }
     }

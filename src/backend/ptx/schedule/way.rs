@@ -71,6 +71,10 @@ pub struct Way<'a, 'm> {
     pub further: Further,
     /// Loads whose tiles stand in stages as operands, by copies that run ahead.
     pub staged: HashSet<OpId>,
+    /// The stores that the copy engine does, and the array of each.
+    pub sent: HashMap<OpId, Value>,
+    /// Are some of them boxes of warps?
+    pub sent_by_warps: bool,
     /// Arrays that the copy engine may have stored to.
     pub boxes_stored: HashSet<Value>,
     /// Results of the products that may be running, in the order of issue.
@@ -88,8 +92,11 @@ pub struct Way<'a, 'm> {
 impl<'a, 'm> Way<'a, 'm> {
     /// At the start of a program.
     pub fn new(context: &'a Context<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> Way<'a, 'm> {
+        let sent_by_warps = schedule.sends().any(|send| send.outbox.is_some());
         Way {
             context,
+            sent: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
+            sent_by_warps,
             schedule,
             shared,
             history: History::default(),

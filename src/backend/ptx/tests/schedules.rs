@@ -65,6 +65,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("products in both directions".to_owned(), waits::turned_products(), plain));
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
+    kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);
     kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
 }
@@ -165,8 +166,10 @@ fn text_says_all_of_a_schedule() {
         count += 1;
     });
     assert!(count > 80, "{count} schedules");
-    let steps =
-        ["let", "do", "own", "send", "multiply", "fill", "take", "strip", "for", "if", "ahead", "orbit", "copy"];
+    let steps = [
+        "let", "do", "own", "send", "boxes", "outbox", "combine", "multiply", "fill", "take", "strip", "for", "if",
+        "ahead", "orbit", "copy", "rounds",
+    ];
     let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
     let within = ["bring", "write", "read", "access", "parts", "drain", "meet"];
     for word in steps.into_iter().chain(waits).chain(within).chain(["a strip that gives", "land all", "meet always"]) {
@@ -241,7 +244,8 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Multiply(Box::new(plan))));
         }),
-        &Step::Do(id) | &Step::Own(id) | &Step::Send(id) => others.push(("nothing is done", Step::Let(id))),
+        &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) => others.push(("nothing is done", Step::Let(id))),
+        Step::Send(send) => others.push(("nothing is done", Step::Let(send.op))),
         &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Do(id)));
         }
@@ -401,7 +405,8 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Send(id) | &Step::End(id) => vec![id],
+        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => vec![id],
+        Step::Send(send) => vec![send.op],
         Step::Multiply(plan) => plan.ops.clone(),
         &Step::If { op, .. } => vec![op],
         Step::Strip(strip) => strip.ops().collect(),
@@ -461,8 +466,9 @@ fn the_checker_refuses_every_change() {
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
-        let within = super::meetings::mutants(schedule);
-        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(within) {
+        let others = [meetings::mutants, stores::mutants, combined::mutants, rounds::mutants];
+        let others = others.into_iter().flat_map(|mutants| mutants(schedule));
+        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match context.check_schedule(body, &mutant) {

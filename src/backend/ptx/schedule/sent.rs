@@ -1,0 +1,110 @@
+//! Stores by the copy engine: what has to hold of their boxes, and of the places of those of warps.
+
+use std::collections::HashSet;
+
+use super::Context;
+use super::checked::Checked;
+use super::cut::{BOX_ALIGN, Parts};
+use super::data::Schedule;
+use super::sends::{Outbox, Send};
+use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::shared::Buffer;
+use crate::ir::{BlockId, OpId, Value};
+use crate::layout::Layout;
+
+impl Context<'_> {
+    /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
+    /// writes, or write where the boxes of warps stand?
+    pub fn check_sends(&self, body: BlockId, schedule: &Schedule) -> Checked {
+        let sent: HashSet<OpId> = schedule.sends().map(|send| send.op).collect();
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let others = self.accessed_otherwise(body, &|id| sent.contains(&id));
+        let others = others.ok_or("the copy engine stores what others may access")?;
+        let mut places: Vec<Buffer> = Vec::new();
+        for send in schedule.sends() {
+            let fault = |what: &str| Err(format!("op {}: {what}", send.op.index()));
+            if !self.may_be_sent(send.op) {
+                return fault("the copy engine may not do this");
+            }
+            let root = self.stored_array(send.op);
+            if others.contains(&root) {
+                return fault("others access the array");
+            }
+            let layout = &schedule.layouts.get(send.layout.0 as usize);
+            match layout.map(|layout| self.has_boxes(send, layout)) {
+                Some(Ok(())) => {}
+                Some(Err(problem)) => return fault(&problem),
+                None => return fault("there is no such layout"),
+            }
+            let Some(outbox) = &send.outbox else { continue };
+            if schedule.sends().filter(|other| self.stored_array(other.op) == root).count() > 1 {
+                return fault("warps do not wait for each other, and others store to the array");
+            }
+            self.is_outbox(schedule, &send.tile, outbox).or_else(|problem| fault(&problem))?;
+            if places.iter().any(|other| other.overlaps(outbox.place)) {
+                return fault("others have boxes there");
+            }
+            places.push(outbox.place);
+        }
+        Ok(())
+    }
+
+    /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
+    fn has_boxes(&self, send: &Send, layout: &Layout) -> Checked {
+        let op = self.module.op(send.op);
+        let (value, view, index): (Value, Value, &[Value]) = (op.group(0)[0], op.group(1)[0], op.group(2));
+        let tile = &send.tile;
+        let fault = |what: &str| Err(what.to_owned());
+        if !self.inference.accesses.get(&send.op).is_some_and(|access| access.is_same(layout)) {
+            return fault("the tile is there in another layout");
+        }
+        let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
+        let bytes = self.element_type(value).storage_bits() as usize / 8;
+        if shared.shape != self.module.shape(value) || shared.element_bytes != bytes || layout.replication() > 1 {
+            return fault("the tile is another one, or some elements are held twice");
+        }
+        let again = BoxedTile::standing(&shared.shape, bytes, boxes.clone(), order.clone(), *part_bits);
+        if again.as_ref() != Some(tile) {
+            return fault("elements do not stand where their bits say");
+        }
+        let warps = if send.outbox.is_some() { layout.warp_images() } else { &[] };
+        let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
+        bits.sort_unstable();
+        let all = layout.num_elements().trailing_zeros();
+        if !bits.into_iter().eq((0..all).map(|bit| 1 << bit)) || !tile.is_apart(layout, warps) {
+            return fault("boxes do not cover the tile once");
+        }
+        let Some(axes) = self.axes_of_boxes(view) else { return fault("a view without rows") };
+        if !tile.begins_with_boxes(&axes) || !tile.is_cut_by_registers(layout) {
+            return fault("boxes are of other elements, or parts are not whole boxes of all threads");
+        }
+        if self.tma_store_map((view, index), boxes, tile.swizzle).is_none() || tile.writes(layout).is_none() {
+            return fault("there are no such boxes");
+        }
+        Ok(())
+    }
+
+    /// Is there a place for the boxes of each warp of each team that is reserved for them?
+    fn is_outbox(&self, schedule: &Schedule, tile: &BoxedTile, outbox: &Outbox) -> Checked {
+        let &Outbox { place, parts: Parts { count, bytes, slots } } = outbox;
+        let warps = self.inference.num_warps as u32 * self.teams;
+        if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
+            return Err("parts of warps are other ones".to_owned());
+        }
+        if !slots.is_power_of_two() || slots > count || outbox.each() * warps > place.bytes {
+            return Err("the boxes of warps have no room".to_owned());
+        }
+        // The stages of rings are reserved before them.
+        let rings = schedule.roles.iter().flat_map(|roles| &roles.rings);
+        let stages: u32 = rings.map(|ring| ring.stages * ring.stage_bytes).sum();
+        if !place.offset.is_multiple_of(BOX_ALIGN)
+            || place.offset < stages
+            || place.offset + place.bytes > schedule.memory.start()
+        {
+            return Err("the place of warps is not theirs".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Atomics that a tile block combines, and changes of their copy that the checker has to refuse.
+
+use super::schedules::each_schedule_of;
+use super::*;
+use crate::backend::ptx::schedule::{Private, Schedule, Step};
+use crate::ir::{AtomicMode, Elem, MemScope};
+
+/// Counts of numbers: a tile of them in each iteration of a loop, and, if `also_read`, the first count read at the end.
+pub fn counts(also_read: bool) -> Module {
+    let mut k = Kernel::new("counts");
+    let numbers = k.array(DType::I32, 1, true);
+    let counted = k.param(Type::ptr(DType::I32));
+    let x = k.partition(&numbers, &[1024], &[0]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let elem = Elem::Ptr { pointee: DType::I32, attr: None };
+    let tile = |k: &mut Kernel, shape: &[i64]| k.b.module.intern(Type::Tile { elem, shape: shape.to_vec() });
+    let (single, many) = (tile(&mut k, &[1]), tile(&mut k, &[1024]));
+    let pointers = k.b.simple(Opcode::Reshape, &[counted], vec![], single);
+    let pointers = k.b.simple(Opcode::Broadcast, &[pointers], vec![], many);
+    let ones = k.b.splat(DType::I32, 1, &[1024]);
+    let int = k.tile(DType::I32, &[]);
+    let body = k.b.begin_block(&[int]);
+    let args = k.b.module.block(body).args.clone();
+    let at = k.load(x, &[args[0]]);
+    let places = k.b.simple(Opcode::Offset, &[pointers, at], vec![], many);
+    let types = [Type::tile(DType::I32, [1024]), Type::Token].map(|ty| k.b.module.intern(ty));
+    let attrs =
+        vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(MemScope::Device), Attr::AtomicMode(AtomicMode::Add)];
+    k.b.op(Opcode::AtomicRmw, &[&[places], &[ones], &[], &[]], attrs, vec![], &types);
+    k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
+    k.b.end_block();
+    k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[]], vec![], vec![body], &[]);
+    if also_read {
+        let types = [Type::tile(DType::I32, []), Type::Token].map(|ty| k.b.module.intern(ty));
+        let attrs = vec![Attr::MemOrder(MemOrder::Weak)];
+        k.b.op(Opcode::LoadPtr, &[&[counted], &[], &[], &[]], attrs, vec![], &types);
+    }
+    k.finish()
+}
+
+/// Schedules whose copy is another one, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    let Some(private) = schedule.private else { return mutants };
+    let mut add = |what, private| mutants.push((what, Schedule { private, ..schedule.clone() }));
+    add("there is no copy of an array", None);
+    let mut with = |what, change: &dyn Fn(&mut Private)| {
+        let mut changed = private;
+        change(&mut changed);
+        add(what, Some(changed));
+    };
+    with("the copy is of another array", &|private| private.root.0 += 1);
+    with("the copy is of other atomics", &|private| private.mode = AtomicMode::Xor);
+    with("another op begins with the copy", &|private| private.first.0 += 1);
+    with("more copies than there is room for", &|private| private.copies *= 2);
+    with("copies for some lanes", &|private| private.copies -= 1);
+    with("the copy stands where others write", &|private| private.place.offset += private.place.bytes);
+    with("words of the copy do not begin where they may", &|private| private.place.offset += 4);
+    mutants
+}
+
+#[test]
+fn an_array_is_combined_alone_or_not_at_all() {
+    for also_read in [false, true] {
+        let kernel = ("counts".to_owned(), counts(also_read), CompileOptions::default());
+        let mut seen = 0;
+        each_schedule_of(vec![kernel], |name, context, body, schedule| {
+            let text = schedule.to_text(context.module);
+            let combines = schedule.bodies.iter().flatten().any(|step| matches!(step, Step::Combine(_)));
+            assert_eq!((schedule.private.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
+            context.check_schedule(body, schedule).unwrap();
+            seen += 1;
+            // Who says otherwise is refused.
+            let mut other = schedule.clone();
+            let atomic = |step: &&mut Step| step.op().is_some_and(|id| context.module.op(id).code == Opcode::AtomicRmw);
+            let step = other.bodies.iter_mut().flatten().find(atomic).unwrap();
+            let id = step.op().unwrap();
+            *step = if combines { Step::Do(id) } else { Step::Combine(id) };
+            assert!(context.check_schedule(body, &other).is_err());
+        });
+        assert_eq!(seen, 2);
+    }
+}

@@ -1,0 +1,78 @@
+//! Rounds of loops that are written out, and changes that the checker has to refuse.
+
+use super::schedules::each_schedule_of;
+use super::*;
+use crate::backend::ptx::schedule::{Schedule, Step};
+use crate::ir::{HintValue, Hints};
+
+/// A kernel whose rounds stand in a row.
+pub fn kernel() -> (String, Module, CompileOptions) {
+    ("rounds".to_owned(), copies(Some(1), 4), nothing_ahead())
+}
+
+/// No stages of loads.
+fn nothing_ahead() -> CompileOptions {
+    CompileOptions { stages: Some(1), ..CompileOptions::default() }
+}
+
+/// Schedules with other rounds, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    for (body, steps) in schedule.bodies.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            let Step::For(plan) = step else { continue };
+            let mut add = |what, rounds| {
+                let mut changed = schedule.clone();
+                let Step::For(plan) = &mut changed.bodies[body][at] else { return };
+                plan.rounds = Some(rounds);
+                mutants.push((what, changed));
+            };
+            add("a loop without a round", 0);
+            add("more rounds than anybody writes out", 1 << 20);
+            if plan.ahead.is_some() || plan.deal.is_some() || !plan.orbits.is_empty() {
+                add("rounds in a row of a loop that something goes around with", 2);
+            }
+        }
+    }
+    mutants
+}
+
+/// A copy of tiles in a loop, so many apart, with a wish for rounds in a row.
+fn copies(step: Option<i64>, rounds: i64) -> Module {
+    let mut k = Kernel::new("copies");
+    let arrays = [(); 2].map(|()| k.array(DType::F32, 1, true));
+    let [x, y] = arrays.map(|array| k.partition(&array, &[256], &[0]));
+    let other = k.param(Type::scalar(DType::I32));
+    let (zero, count) = (k.index(0), k.index(64));
+    let step = step.map_or(other, |step| k.index(step));
+    let wish = Attr::Hints(Hints(vec![("default".to_owned(), vec![("unroll".to_owned(), HintValue::Int(rounds))])]));
+    let int = k.tile(DType::I32, &[]);
+    let body = k.b.begin_block(&[int]);
+    let place = k.b.module.block(body).args[0];
+    let tile = k.load(x, &[place]);
+    k.store(tile, y, &[place]);
+    k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
+    k.b.end_block();
+    k.b.op(Opcode::For, &[&[zero], &[count], &[step], &[]], vec![wish], vec![body], &[]);
+    k.finish()
+}
+
+#[test]
+fn rounds_are_written_out_where_they_are_wished_for_and_possible() {
+    for (step, wished, rounds) in [
+        (Some(1), 4, Some(4)),
+        (Some(3), 2, Some(2)),
+        (Some(1), 1, Some(1)),
+        (Some(1), 5000, None),
+        (Some(1 << 30), 4, None),
+        (None, 4, None),
+        (None, 1, Some(1)),
+    ] {
+        let kernel = ("copies".to_owned(), copies(step, wished), nothing_ahead());
+        each_schedule_of(vec![kernel], |name, _, _, schedule| {
+            let mut steps = schedule.bodies.iter().flatten();
+            let found = steps.find_map(|step| if let Step::For(plan) = step { Some(plan.rounds) } else { None });
+            assert_eq!(found, Some(rounds), "{name}: {wished} rounds, {step:?} apart");
+        });
+    }
+}

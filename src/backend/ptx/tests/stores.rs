@@ -1,0 +1,115 @@
+//! Stores by the copy engine: which they are, and changes of their boxes that the checker has to refuse.
+
+use super::schedules::each_schedule_of;
+use super::*;
+use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::schedule::{LayoutId, Outbox, Parts, Schedule, Send, Step};
+use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::tensor_map::Swizzle;
+
+/// A tile whose elements stand by other bits.
+fn with_bits(tile: &BoxedTile, change: impl FnOnce(&mut Vec<u32>)) -> Option<BoxedTile> {
+    let mut order = tile.order.clone();
+    change(&mut order);
+    let shared = &tile.shared;
+    BoxedTile::standing(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.part_bits)
+}
+
+/// Schedules whose stores are other ones, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    for (body, steps) in schedule.bodies.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Send(send) = step else { continue };
+            instead(send, &mut |what, send| {
+                let mut changed = schedule.clone();
+                changed.bodies[body][at] = Step::Send(Box::new(send));
+                mutants.push((what, changed));
+            });
+        }
+    }
+    mutants
+}
+
+/// Stores that are wrong in place of this one.
+fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
+    let mut with = |what, change: &dyn Fn(&mut Send)| {
+        let mut changed = send.clone();
+        change(&mut changed);
+        add(what, changed);
+    };
+    let last = send.tile.order.len() - 1;
+    let inside = send.tile.boxes.iter().product::<i64>().ilog2() as usize;
+    let orders = [
+        ("elements of a box change places", with_bits(&send.tile, |order| order.swap(1, inside - 1))),
+        ("half of a tile stands nowhere", with_bits(&send.tile, |order| order.truncate(last))),
+        ("elements stand twice", with_bits(&send.tile, |order| order[last] = order[0])),
+    ];
+    for (what, tile) in orders {
+        let tile = tile.expect("a tile with such rows");
+        with(what, &|send| send.tile = tile.clone());
+    }
+    with("boxes are larger than what stands there", &|send| *send.tile.boxes.last_mut().unwrap() *= 2);
+    with("boxes are in another order of chunks", &|send| send.tile.swizzle = Swizzle::None);
+    with("an element stands elsewhere", &|send| send.tile.shared.offset_bases[0] ^= 1 << 14);
+    with("parts are smaller than boxes", &|send| send.tile.part_bits = send.tile.order.len() as u32);
+    with("the tile is of another type", &|send| send.tile.shared.element_bytes *= 2);
+    with("the tile is there in no layout", &|send| send.layout = LayoutId(u32::MAX));
+    let Some(outbox) = send.outbox else {
+        let parts = Parts { count: 1, bytes: send.tile.bytes(), slots: 1 };
+        let outbox = Outbox { place: Buffer { offset: 0, bytes: parts.bytes }, parts };
+        with("warps send boxes of the whole block", &|send| send.outbox = Some(outbox));
+        return;
+    };
+    with("the block sends boxes of a warp", &|send| send.outbox = None);
+    let mut with_outbox = |what, change: &dyn Fn(&mut Outbox)| {
+        let mut changed = outbox;
+        change(&mut changed);
+        with(what, &|send| send.outbox = Some(changed));
+    };
+    with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.place.offset += 128);
+    with_outbox("boxes of warps stand in stages", &|outbox| outbox.place.offset = 0);
+    with_outbox("boxes of warps stand where others write", &|outbox| outbox.place.offset += outbox.place.bytes);
+    with_outbox("boxes of warps have no room", &|outbox| outbox.place.bytes /= 2);
+    with_outbox("parts that do not exist", &|outbox| outbox.parts.count *= 2);
+    with_outbox("parts are of other bytes", &|outbox| outbox.parts.bytes /= 2);
+    with_outbox("more parts side by side than there are", &|outbox| outbox.parts.slots *= 2 * outbox.parts.count);
+}
+
+/// A product that is stored twice, perhaps to an array that it is also added to.
+fn stored_twice(is_read: bool) -> Module {
+    let mut k = Kernel::new("twice");
+    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
+    let ids = k.bids();
+    let [a, c] = [0, 1].map(|array| k.partition(&arrays[array], &[64, 64], &[0, 1]));
+    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(a, &[ids[1], ids[0]]));
+    let state = k.tile(DType::F32, &[64, 64]);
+    let start = if is_read { k.load(c, &[ids[0], ids[1]]) } else { k.b.splat(DType::F32, 0, &[64, 64]) };
+    let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    k.store(product, c, &[ids[0], ids[1]]);
+    k.store(product, c, &[ids[1], ids[0]]);
+    k.finish()
+}
+
+fn sends(schedule: &Schedule) -> usize {
+    schedule.sends().count()
+}
+
+#[test]
+fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
+    for (is_read, count) in [(false, 2), (true, 0)] {
+        let kernel = ("twice".to_owned(), stored_twice(is_read), CompileOptions::default());
+        each_schedule_of(vec![kernel], |name, context, body, schedule| {
+            let count = if name.ends_with("sm_90a") { count } else { 0 };
+            assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(context.module));
+            context.check_schedule(body, schedule).unwrap();
+            let mut mixed = schedule.clone();
+            let Some(step) = mixed.bodies.iter_mut().flatten().find(|step| matches!(step, Step::Send(_))) else {
+                return;
+            };
+            *step = Step::Do(step.op().unwrap());
+            let problem = context.check_schedule(body, &mixed).unwrap_err();
+            assert!(problem.contains("others access the array"), "{problem}");
+        });
+    }
+}
