@@ -292,7 +292,8 @@ where
             let blocks = blocks(tiles, most, causal);
             let label = product_label(tile, hints);
             // Other numbers of heads at a time take less of the cache, or are less alike in what they have to do.
-            let others: &[usize] = if causal && (tile[1] == 128 || dim > 128 && tile == [128, 64]) { &[2, 1, 4] } else { &[2] };
+            let others: &[usize] =
+                if causal && (tile[1] == 128 || dim > 128 && tile == [128, 64]) { &[2, 1, 4] } else { &[2] };
             for section in others.iter().map(|half| section * half / 2).filter(|&section| section > 0) {
                 let label = if causal { format!("{label}, {section} heads") } else { label.clone() };
                 let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);

@@ -71,8 +71,8 @@ impl Meetings {
 fn alone(what: &str, place: &Range<u32>, doing: &str, others: &[Range<u32>]) -> Result<(), Fault> {
     match others.iter().find(|other| other.start < place.end && place.start < other.end) {
         None => Ok(()),
-        Some(other) => Err(broken(format!(
-            "threads {what} {place:?} of shared memory while others may still {doing} {other:?}"
-        ))),
+        Some(other) => {
+            Err(broken(format!("threads {what} {place:?} of shared memory while others may still {doing} {other:?}")))
+        }
     }
 }
