@@ -50,6 +50,7 @@ mod grid;
 mod harness;
 mod inline_ptx;
 mod integer;
+mod lane_sums;
 mod large;
 mod layouts;
 mod lines;
@@ -138,6 +139,7 @@ fn main() -> ExitCode {
     promises::register(&mut suite);
     print::register(&mut suite);
     grid::register(&mut suite);
+    lane_sums::register(&mut suite);
     lines::register(&mut suite);
     examples::register(&mut suite);
     extents::register(&mut suite);
