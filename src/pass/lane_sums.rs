@@ -132,6 +132,10 @@ impl Pass<'_, '_> {
             module.block(body).ops.contains(&id).then_some(id)
         };
         let sum = made(own(next)?, Opcode::AddF)?;
+        // Of shorter numbers a chain of sums would lose more than the tree of a reduction does.
+        if !matches!(module.dtype(argument), DType::F32 | DType::F64) {
+            return None;
+        }
         let find = |scaled: Value, rest: Value| {
             own(argument)?;
             let factor = if scaled == argument {

@@ -9,8 +9,8 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("lane_sums/plain", |session| plain::<128>(session));
-    suite.test("lane_sums/uneven", |session| plain::<192>(session));
+    suite.test("lane_sums/plain", plain::<128>);
+    suite.test("lane_sums/uneven", plain::<192>);
     suite.test("lane_sums/two", two);
     suite.test("lane_sums/softmax/scale", |session| softmax(session, 0.125));
     suite.test("lane_sums/softmax/flat", |session| softmax(session, 0.015625));
