@@ -33,7 +33,7 @@ pub(crate) use bundle::{Bundles, sums};
 pub use facts::{Facts, Range};
 pub(crate) use in_order::{commutes, with_order_kept};
 pub(crate) use inline_ptx::{as_meant, without_meanings};
-pub use lane_sums::{Shared, lane_sums};
+pub(crate) use lane_sums::{Shared, lane_sums};
 pub(crate) use lookup::without_lookups;
 pub(crate) use promises::{BROKEN, check as check_promises};
 pub(crate) use require::split as split_required;

@@ -18,7 +18,7 @@ options! {
         /// Length of the sums.
         "k" k: Option<usize> = None,
         /// Rows and columns of a tile; of columns a multiple of 64.
-        "tile" tile: [usize; 2] = [128, 192],
+        "tile" tile: [usize; 2] = [128, 128],
     }
 }
 
