@@ -21,6 +21,7 @@ mod relax;
 mod require;
 mod rotate;
 mod scaled;
+mod signs;
 mod work;
 mod writer;
 

@@ -78,26 +78,20 @@ fn shared(inference: &infer::Inference<'_>, id: OpId) -> Option<pass::Shared> {
     let dim = inference.module().op(id).dim() as usize;
     let axis = infer::AxisBits::of(layout.shape(), dim);
     let along = |images: &[u32]| images.iter().map(|&image| axis.coordinate(image)).fold(0, |all, bits| all | bits);
-    let (own, others) = (along(layout.register_images()), along(layout.lane_images()) | along(layout.warp_images()));
-    let (first, parts) = (others.trailing_zeros(), others.count_ones());
-    let extent = layout.shape()[dim];
-    let side_by_side = others != 0 && others >> first == (1 << parts) - 1;
+    let (own, others) = (along(layout.register_images()), along(&infer::thread_images(layout)));
     let images = layout.images();
     let bits = images.iter().filter(|&&image| image != 0).count();
     let plain = images.iter().all(|image| image.count_ones() <= 1) && 1 << bits == layout.num_elements();
-    let each_once = plain && own & others == 0 && i64::from(own | others) == extent - 1;
-    (side_by_side && each_once).then(|| {
-        let (neighbours, parts) = (1 << first, 1 << parts);
-        let inner: u32 = layout.shape()[dim + 1..].iter().product::<i64>() as u32;
-        let part = |&image: &u32| {
-            let (outer, inside) = (image / inner / extent as u32, image % inner);
-            (outer * parts as u32 + (axis.coordinate(image) >> first) % parts as u32) * inner + inside
-        };
-        let off = |&&image: &&u32| axis.coordinate(image) == 0;
-        let layout = Distribution {
-            slots: layout.register_images().iter().filter(off).map(part).collect(),
-            threads: infer::thread_images(layout).iter().map(part).collect(),
-        };
-        pass::Shared { neighbours, parts, again: extent / (neighbours * parts), layout }
-    })
+    let (first, count) = (others.trailing_zeros(), others.count_ones());
+    let side_by_side = others != 0 && others >> first == (1 << count) - 1;
+    if !plain || own & others != 0 || !side_by_side {
+        return None;
+    }
+    let (neighbours, parts) = (1 << first, 1 << count);
+    let again = layout.shape()[dim] / (neighbours * parts);
+    let mut shape = layout.shape().to_vec();
+    shape.splice(dim..=dim, [again, parts, neighbours]);
+    let each = layout.reshape(&shape).reduce(dim + 2).squeeze(dim + 2).reduce(dim).squeeze(dim);
+    let (slots, threads) = (each.register_images().into(), infer::thread_images(&each).into());
+    Some(pass::Shared { neighbours, parts, again, layout: Distribution { slots, threads } })
 }

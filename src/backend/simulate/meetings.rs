@@ -76,3 +76,29 @@ fn alone(what: &str, place: &Range<u32>, doing: &str, others: &[Range<u32>]) -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::ptx::schedule::Buffer;
+
+    #[test]
+    fn places_are_for_one_thing_between_two_meetings() {
+        let [place, half, beside] = [(0, 256), (128, 128), (256, 64)].map(|(offset, bytes)| Buffer { offset, bytes });
+        let meet = Within::Meet { always: false };
+        let run = |parts: &[Within]| {
+            let mut meetings = Meetings::default();
+            parts.iter().try_for_each(|part| meetings.come_to(part)).map_err(|fault| fault.message)
+        };
+        let (write, read) = (Within::Write, Within::Read);
+        assert_eq!(run(&[write(place), meet, read(half), read(place), meet, write(half), write(beside)]), Ok(()));
+        for (parts, problem) in [
+            (&[write(place), read(half)][..], "read 128..256 of shared memory while others may still write 0..256"),
+            (&[write(place), write(half)], "write 128..256 of shared memory while others may still write 0..256"),
+            (&[write(place), meet, read(place), write(half)], "while others may still read 0..256"),
+            (&[write(half), meet, read(place)], "read 0..256 of shared memory, and nobody has written 0"),
+        ] {
+            assert!(run(parts).unwrap_err().contains(problem), "{problem}");
+        }
+    }
+}

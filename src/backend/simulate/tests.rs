@@ -126,7 +126,6 @@ fn changed_schedules_do_something_else() {
 /// What threads of one agent do to each other in shared memory. Elsewhere meetings order accesses to arrays, which only the checker sees.
 const OF_THREADS: &[&str] = &[
     "a meeting is left out",
-    "a step goes on without its meeting",
     "a meeting, or what comes before it, is too late",
     "a place is read that nobody has written",
 ];
@@ -147,7 +146,7 @@ fn threads_that_do_not_meet_are_noticed() {
     });
     seen.iter().for_each(|(what, [noticed, all])| println!("{what}: {noticed} of {all} noticed"));
     let [noticed, all] = seen["a meeting is left out"];
-    assert!(all > 1 && 2 * noticed >= all, "{seen:?}");
+    assert!(all > 1 && 2 * noticed >= all && seen["a place is read that nobody has written"][0] > 0, "{seen:?}");
 }
 
 fn plain(module: Module) -> (String, Module, CompileOptions) {

@@ -27,6 +27,8 @@ enum Factor {
     Unknown,
     /// A difference that is not one to the largest number.
     OfSmallest,
+    /// As [`Factor::Scaled`], by a number that is negative where another one is a NaN.
+    ScaledByUnknown,
 }
 
 struct Kernel {
@@ -101,6 +103,13 @@ impl Kernel {
                 power(self, below)
             }
             Factor::Unknown => power(self, most),
+            Factor::ScaledByUnknown => {
+                let below = self.column(Opcode::SubF, &[most, above]);
+                let size = self.column(Opcode::AbsF, &[most]);
+                let scale = self.column(Opcode::MaxF, &[size, most]);
+                let below = self.column(Opcode::MulF, &[scale, below]);
+                power(self, below)
+            }
             Factor::OfSmallest => {
                 let least = self.column(Opcode::MinF, &[most, above]);
                 let below = self.column(Opcode::SubF, &[most, least]);
@@ -201,7 +210,7 @@ fn sums_in_parts_are_what_they_were() {
 
 #[test]
 fn a_factor_that_may_be_infinite_keeps_its_sum_whole() {
-    for factor in [Factor::Two, Factor::Unknown, Factor::OfSmallest] {
+    for factor in [Factor::Two, Factor::Unknown, Factor::OfSmallest, Factor::ScaledByUnknown] {
         let module = kernel(factor, 3, 1.0, false);
         assert!(!parts(&module, "a factor"), "{factor:?}\n{module}");
     }

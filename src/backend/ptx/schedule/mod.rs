@@ -106,3 +106,6 @@ pub use touch::Touch;
 pub use trips::APART;
 pub use uses::leaders;
 pub use within::{Bring, Change, Within};
+
+#[cfg(test)]
+pub use crate::backend::ptx::shared::Buffer;

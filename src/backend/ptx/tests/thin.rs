@@ -2,28 +2,29 @@
 
 use super::*;
 
-/// Sums of products of 128 terms, each scaled by a number for each row (`carried`: that was loaded in the iteration before).
-fn scaled(carried: bool, rows: i64) -> Module {
+/// Sums of products of 128 terms, each scaled by a number for each row, or by one (`numbers`; `carried`: that was loaded in the iteration
+/// before).
+fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     let mut k = Kernel::new("scaled");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
     let (scales, output) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
     let ids = k.bids();
     let a = k.partition(&arrays[0], &[rows as i32, 64], &[0, 1]);
     let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
-    let scales = k.partition(&scales, &[1, rows as i32], &[0, 1]);
+    let scales = k.partition(&scales, &[1, numbers as i32], &[0, 1]);
     let c = k.partition(&output, &[rows as i32, 128], &[0, 1]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let start = k.b.splat(DType::F32, 0, &[rows, 128]);
     let first = k.load(scales, &[zero, ids[0]]);
     let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[rows, 128]));
-    let of_rows = k.tile(DType::F32, &[1, rows]);
+    let of_rows = k.tile(DType::F32, &[1, numbers]);
     let body = k.b.begin_block(&[int, state, of_rows]);
     let args = k.b.module.block(body).args.clone();
     let (left, right) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
     let next = k.load(scales, &[args[0], ids[0]]);
     let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
     let doubled = if carried { k.op(Opcode::AddF, &[args[2], args[2]]) } else { next };
-    let scale = k.shaped(Opcode::Reshape, doubled, &[rows, 1], vec![]);
+    let scale = k.shaped(Opcode::Reshape, doubled, &[numbers, 1], vec![]);
     let scale = k.shaped(Opcode::Broadcast, scale, &[rows, 128], vec![]);
     let sum = k.op(Opcode::Fma, &[product, scale, args[1]]);
     k.b.op(Opcode::Continue, &[&[sum, next]], vec![], vec![], &[]);
@@ -37,9 +38,66 @@ fn scaled(carried: bool, rows: i64) -> Module {
 #[test]
 fn threads_load_what_they_scale_by() {
     for carried in [false, true] {
-        let compiled = check(&scaled(carried, 128)).pop().unwrap();
+        let compiled = check(&scaled(carried, 128, 128)).pop().unwrap();
         let text = &compiled.text;
         let body = &text[text.find("wgmma.fence").unwrap()..text.rfind("wgmma.wait_group").unwrap()];
         assert!(!body.contains("barrier.cta.sync") && !body.contains("st.shared"), "{carried}: {body}");
     }
+}
+
+#[test]
+fn a_number_for_all_rows_is_another_one_in_each_lane_for_ptxas() {
+    for (numbers, lone) in [(1, true), (128, false)] {
+        let text = check(&scaled(true, 128, numbers)).pop().unwrap().text;
+        let zero = text.split_once("%lanemask_lt").map(|(before, behind)| {
+            let one = before.rsplit_once("mov.u32 ").unwrap().1.trim_end_matches(", ");
+            let shifted = behind.split_once(&format!(", {one}, 31;")).unwrap().0.rsplit_once("shr.u32 ").unwrap().1;
+            behind.split_once(&format!(", {shifted};")).unwrap().0.rsplit_once("cvt.u64.u32 ").unwrap().1
+        });
+        assert_eq!(zero.is_some(), lone, "{text}");
+        let Some(zero) = zero else { continue };
+        // It is part of the address of the one load in the loop.
+        let addresses: Vec<&str> = text.lines().filter(|line| line.contains(&format!(", {zero};"))).collect();
+        let [sum] = addresses[..] else { panic!("{addresses:?}") };
+        let address = sum.trim().strip_prefix("add.s64 ").unwrap().split_once(',').unwrap().0;
+        let loads = text.lines().filter(|line| line.contains("ld.global") && line.contains(&format!("[{address}]")));
+        assert_eq!(loads.count(), 1, "{text}");
+    }
+}
+
+/// Sums of the rows of products of 64 terms, which a loop carries.
+fn row_sums() -> Module {
+    let mut k = Kernel::new("row_sums");
+    let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
+    let output = k.array(DType::F32, 1, true);
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
+    let c = k.partition(&output, &[128], &[0]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let (start, none) = (k.b.splat(DType::F32, 0, &[128, 128]), k.b.splat(DType::F32, 0, &[128]));
+    let (int, state, rows) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 128]), k.tile(DType::F32, &[128]));
+    let left = k.load(a, &[ids[0], zero]);
+    let body = k.b.begin_block(&[int, rows]);
+    let args = k.b.module.block(body).args.clone();
+    let right = k.load(b, &[zero, args[0]]);
+    let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    let added = k.reduce(Opcode::AddF, product, 1, 0);
+    let sum = k.op(Opcode::AddF, &[args[1], added]);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[none]], vec![], vec![body], &[rows]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0]]);
+    k.finish()
+}
+
+#[test]
+fn sums_of_rows_are_put_together_behind_the_loop() {
+    let text = check(&row_sums()).pop().unwrap().text;
+    let (_, behind) = text.split_once("wgmma.wait_group").unwrap();
+    let (within, after) = behind.split_once("bra.uni").unwrap();
+    assert_eq!((within.matches("shfl.sync.bfly").count(), within.matches("add.rn.f32").count()), (0, 64), "{text}");
+    // Two rows of a thread, four lanes of a row.
+    assert_eq!(after.matches("shfl.sync.bfly").count(), 4, "{text}");
 }

@@ -1,0 +1,69 @@
+//! What is known of the signs of floats, and so of the size of their powers.
+
+use crate::dtype::DType;
+use crate::ir::{ConstData, Module, Opcode, Value};
+
+/// What the elements of a value may be, beside zero and NaN.
+#[derive(Clone, Copy)]
+struct Signs {
+    above: bool,
+    below: bool,
+}
+
+const ANY: Signs = Signs { above: true, below: true };
+
+/// Is a value at most one in magnitude, or NaN, whatever the kernel is given? Of powers that is seen by their exponents.
+pub fn is_at_most_one(module: &Module, value: Value) -> bool {
+    let Some(id) = module.defining_op(value) else { return false };
+    let op = module.op(id);
+    match op.code {
+        Opcode::Reshape | Opcode::Broadcast => is_at_most_one(module, op.operands[0]),
+        Opcode::Exp | Opcode::Exp2 => !signs(module, op.operands[0]).above,
+        Opcode::Constant => constant(module, value).is_some_and(|number| number.abs() <= 1.0),
+        _ => false,
+    }
+}
+
+fn signs(module: &Module, value: Value) -> Signs {
+    let Some(id) = module.defining_op(value) else { return ANY };
+    let op = module.op(id);
+    let of = |operand: usize| signs(module, op.operands[operand]);
+    match op.code {
+        Opcode::Reshape | Opcode::Broadcast => of(0),
+        Opcode::Constant => {
+            constant(module, value).map_or(ANY, |number| Signs { above: number > 0.0, below: number < 0.0 })
+        }
+        Opcode::AbsF | Opcode::Exp | Opcode::Exp2 => Signs { above: true, below: false },
+        Opcode::NegF => Signs { above: of(0).below, below: of(0).above },
+        Opcode::SubF => Signs { above: !is_largest_of(module, op.operands[1], op.operands[0]), below: true },
+        // Of a NaN and a number that is the number, so one operand has to be known not to be a NaN.
+        Opcode::MaxF => {
+            let has_floor =
+                op.operands.iter().any(|&operand| constant(module, operand).is_some_and(|least| least >= 0.0));
+            Signs { above: true, below: !has_floor }
+        }
+        Opcode::MulF => {
+            let (a, b) = (of(0), of(1));
+            Signs { above: a.above && b.above || a.below && b.below, below: a.above && b.below || a.below && b.above }
+        }
+        _ => ANY,
+    }
+}
+
+/// The number of a constant whose elements are all the same.
+fn constant(module: &Module, value: Value) -> Option<f64> {
+    let data = module.op(module.defining_op(value)?).const_data()?;
+    let ConstData::Splat(bits) = data else { return None };
+    match module.dtype(value) {
+        DType::F32 => Some(f32::from_bits(*bits as u32).into()),
+        DType::F64 => Some(f64::from_bits(*bits)),
+        _ => None,
+    }
+}
+
+/// Is `value` the largest of `one` and others?
+fn is_largest_of(module: &Module, value: Value, one: Value) -> bool {
+    let Some(id) = module.defining_op(value) else { return false };
+    let op = module.op(id);
+    op.code == Opcode::MaxF && op.operands.iter().any(|&operand| operand == one || is_largest_of(module, operand, one))
+}
