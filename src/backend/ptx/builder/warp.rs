@@ -56,14 +56,14 @@ impl Builder {
     }
 
     /// Waits for all threads of the block (or `threads` of them) at barrier `id`; orders memory.
-    pub fn bar_sync(&mut self, id: u32, threads: Option<u32>) {
-        let srcs = std::iter::once(id).chain(threads).map(|x| Operand::from(x).into()).collect();
+    pub fn bar_sync(&mut self, id: impl Into<Operand>, threads: Option<u32>) {
+        let srcs = std::iter::once(id.into()).chain(threads.map(Operand::from)).map(Into::into).collect();
         self.push(Opcode::BarSync, vec![], srcs);
     }
 
     /// Arrives at barrier `id` of `threads` threads without waiting.
-    pub fn bar_arrive(&mut self, id: u32, threads: u32) {
-        self.push(Opcode::BarArrive, vec![], vec![Operand::from(id).into(), Operand::from(threads).into()]);
+    pub fn bar_arrive(&mut self, id: impl Into<Operand>, threads: u32) {
+        self.push(Opcode::BarArrive, vec![], vec![id.into().into(), Operand::from(threads).into()]);
     }
 
     /// Waits for the lanes of the warp.

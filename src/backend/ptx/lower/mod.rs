@@ -74,6 +74,7 @@ mod teams;
 mod tensor_map;
 mod thread;
 mod value;
+mod turns;
 mod vector;
 mod view;
 mod within;

@@ -50,6 +50,7 @@ impl Context<'_> {
         }
         self.place_waits(&mut builder.schedule);
         self.place_meetings(&mut builder.schedule, shared);
+        self.place_turns(&mut builder.schedule);
         builder.schedule
     }
 }

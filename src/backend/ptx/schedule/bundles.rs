@@ -53,6 +53,7 @@ impl Context<'_> {
                 issue: self.issue_order(&members, roles),
                 ops: members.to_vec(),
                 gives: Vec::new(),
+                in_turn: false,
             }];
         }
         members.iter().map(|&member| Multiply::of(member)).collect()

@@ -47,6 +47,7 @@ impl Context<'_> {
             walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
             walk.end()?;
             ways.push(walk.way);
+            self.check_turns(schedule, agent)?;
             self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
         }
         self.check_meetings(schedule)?;

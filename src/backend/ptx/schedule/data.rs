@@ -154,6 +154,9 @@ pub struct Multiply {
     pub issue: Vec<Issue>,
     /// Channels that give back their stages: at once, or, where products run on their own, when these have landed.
     pub gives: Vec<u32>,
+    /// The groups of warps issue them one after the other: in each iteration the first one before the second one, and that before
+    /// the first one in the next.
+    pub in_turn: bool,
 }
 
 /// One of the products of a group.
@@ -168,7 +171,7 @@ pub struct Issue {
 impl Multiply {
     /// One product.
     pub fn of(op: OpId) -> Multiply {
-        Multiply { ops: vec![op], issue: vec![Issue { op: 0, widens: false }], gives: Vec::new() }
+        Multiply { ops: vec![op], issue: vec![Issue { op: 0, widens: false }], gives: Vec::new(), in_turn: false }
     }
 
     /// The last one, where all of them are issued.
@@ -272,6 +275,11 @@ impl Schedule {
     /// The steps of a body.
     pub fn steps(&self, body: BodyId) -> &[Step] {
         &self.bodies[body.0 as usize]
+    }
+
+    /// Do groups of warps issue products of this body in turn?
+    pub fn multiplies_in_turn(&self, body: BodyId) -> bool {
+        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.in_turn))
     }
 
     /// The stores by the copy engine.

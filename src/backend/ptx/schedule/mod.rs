@@ -74,6 +74,7 @@ mod sync;
 mod teams;
 mod touch;
 mod trips;
+mod turns;
 mod unmet;
 mod uses;
 mod waits;

@@ -280,11 +280,12 @@ impl Lines<'_> {
             Some((head, _)) => (head, numbers(head)?.pop()),
             None => (rest, None),
         };
+        let in_turn = head.starts_with("in turn");
         let mut gives = head.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         if let Some(id) = single {
             // The last number is the op's.
             gives.pop();
-            return Ok(Multiply { gives, ..Multiply::of(OpId(id)) });
+            return Ok(Multiply { gives, in_turn, ..Multiply::of(OpId(id)) });
         }
         let (mut ops, mut issue) = (Vec::new(), Vec::new());
         while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {
@@ -298,7 +299,7 @@ impl Lines<'_> {
                 issue.push(Issue { op, widens: part.ends_with("wider") });
             }
         }
-        Ok(Multiply { ops, issue, gives })
+        Ok(Multiply { ops, issue, gives, in_turn })
     }
 
     fn hoisted(&mut self, depth: usize) -> Parsed<Vec<(Value, LayoutId)>> {

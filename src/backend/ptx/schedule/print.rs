@@ -231,10 +231,11 @@ impl Printer<'_> {
     fn multiply(&mut self, plan: &Multiply) {
         let gives = join(&plan.gives, ", ");
         let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
+        let in_turn = if plan.in_turn { " in turn" } else { "" };
         if let [op] = plan.ops[..] {
-            return self.op(format_args!("multiply{gives}"), op);
+            return self.op(format_args!("multiply{in_turn}{gives}"), op);
         }
-        self.line(format_args!("multiply together{gives}"));
+        self.line(format_args!("multiply{in_turn} together{gives}"));
         self.depth += 1;
         plan.ops.iter().for_each(|&id| self.op("product", id));
         let part = |issue: &Issue| {

@@ -1,0 +1,65 @@
+//! Groups of warps that issue products in turn.
+//!
+//! Each of the two groups has a barrier. It waits there before it issues products, and behind them it arrives at the other
+//! one's. Before the loop the second group arrives at the first one's barrier, and behind it the first one waits for the last
+//! turn of the second one: then all is as it was before.
+
+use super::ring::CONSUMER_BARRIER;
+use super::Lowering;
+use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::{BodyId, TEAMS};
+
+/// The barrier of the first group, behind those at which teams meet.
+const FIRST_BARRIER: u32 = CONSUMER_BARRIER + TEAMS;
+/// Threads at a barrier: those of both groups.
+const THREADS: u32 = 8 * WARP;
+/// From a thread to its group.
+const GROUP_BITS: u32 = 7;
+
+impl Lowering<'_> {
+    /// Before a loop with this body: the first group has the first turn.
+    pub fn start_turns(&mut self, body: BodyId) {
+        if self.schedule.multiplies_in_turn(body) {
+            let second = self.is_group(1);
+            self.b.guarded(second, false, |b| b.bar_arrive(FIRST_BARRIER, THREADS));
+        }
+    }
+
+    /// Behind it: the last turn was the second group's.
+    pub fn stop_turns(&mut self, body: BodyId) {
+        if self.schedule.multiplies_in_turn(body) {
+            let first = self.is_group(0);
+            self.b.guarded(first, false, |b| b.bar_sync(FIRST_BARRIER, Some(THREADS)));
+        }
+    }
+
+    /// Waits for the turn of this group.
+    pub fn await_turn(&mut self) {
+        let group = self.group();
+        let own = self.b.add(Ty::U32, group, FIRST_BARRIER);
+        self.b.bar_sync(own, Some(THREADS));
+    }
+
+    /// The other group has its turn.
+    pub fn end_turn(&mut self) {
+        let group = self.group();
+        let other = self.b.sub(Ty::U32, FIRST_BARRIER + 1, group);
+        self.b.bar_arrive(other, THREADS);
+    }
+
+    fn is_group(&mut self, which: u32) -> Reg {
+        let group = self.group();
+        self.b.setp(Cmp::Eq, Ty::U32, group, which)
+    }
+
+    /// The group of this thread, the same number in all lanes of a warp.
+    fn group(&mut self) -> Operand {
+        if let Some(group) = self.known_group() {
+            return group.into();
+        }
+        let thread = self.b.special(Special::TidX);
+        let thread = self.b.reg(thread, RegClass::B32);
+        self.b.shr(Ty::U32, thread, GROUP_BITS)
+    }
+}
