@@ -91,6 +91,9 @@ fn encode(map: &TensorMap, words: &[ParamWord]) -> Option<CUtensorMap> {
             MapElement::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
             MapElement::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
             MapElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+            MapElement::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+            MapElement::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+            MapElement::BF16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         },
         swizzle: match map.swizzle {
             Swizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,

@@ -69,7 +69,7 @@ pub struct Dim {
     pub boxed: u32,
 }
 
-/// How the engine reads elements. It copies bits, except for [`MapElement::Tf32`].
+/// How the engine reads elements. It copies bits, unless it rounds or adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapElement {
     /// One byte.
@@ -82,6 +82,12 @@ pub enum MapElement {
     U64,
     /// f32 in the array, rounded to tf32 when loaded.
     Tf32,
+    /// f32 that are added up.
+    F32,
+    /// f16 that are added up.
+    F16,
+    /// bf16 that are added up.
+    BF16,
 }
 
 impl MapElement {
@@ -89,8 +95,8 @@ impl MapElement {
     pub fn bytes(self) -> u32 {
         match self {
             MapElement::U8 => 1,
-            MapElement::U16 => 2,
-            MapElement::U32 | MapElement::Tf32 => 4,
+            MapElement::U16 | MapElement::F16 | MapElement::BF16 => 2,
+            MapElement::U32 | MapElement::Tf32 | MapElement::F32 => 4,
             MapElement::U64 => 8,
         }
     }

@@ -117,7 +117,10 @@ fn width(from: &mut Reader<'_>) -> Read<u32> {
     if [1, 2, 4, 8].contains(&bytes) { Ok(bytes) } else { Err(format!("a parameter of {bytes} bytes")) }
 }
 
-const ELEMENTS: [MapElement; 5] = [MapElement::U8, MapElement::U16, MapElement::U32, MapElement::U64, MapElement::Tf32];
+const ELEMENTS: [MapElement; 8] = {
+    use MapElement::*;
+    [U8, U16, U32, U64, Tf32, F32, F16, BF16]
+};
 const SWIZZLES: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
 const PROMOTIONS: [L2Promotion; 4] = [L2Promotion::None, L2Promotion::B64, L2Promotion::B128, L2Promotion::B256];
 

@@ -1,5 +1,5 @@
 //! Stores by the bulk copy engine: a tile goes from registers to shared memory as boxes, and from there to
-//! the array while the threads go on.
+//! the array, or is added to it, while the threads go on.
 //!
 //! Which stores those are, how their tiles stand in boxes and where the boxes of warps stand, the schedule says. All threads
 //! write the boxes, a barrier follows, and thread 0 issues the copies; or each warp writes its own and issues their copies.
@@ -9,15 +9,15 @@
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{WriteKind, Writes};
-use crate::backend::ptx::infer::{AxisBits, ViewShape};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, Reg, Space, Special, Ty};
+use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{Outbox, Parts, Send};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
-use crate::ir::Value;
+use crate::ir::{Opcode, Value};
 use crate::layout::Layout;
 
 /// A store that the engine does.
@@ -55,14 +55,12 @@ impl Lowering<'_> {
 
     /// The map of a store.
     fn store_map(&self, send: &Send) -> Lowered<TensorMap> {
-        let op = self.module.op(send.op);
-        let map = self.context.tma_store_map((op.group(1)[0], op.group(2)), &send.tile.boxes, send.tile.swizzle);
-        map.ok_or_else(|| OTHERWISE.to_owned())
+        self.context.sent_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
     }
 
-    /// `store_view_tko`, by the engine if there is room for its boxes.
+    /// `store_view_tko` or `atomic_red_view_tko`, by the engine if there is room for its boxes.
     pub fn send_view(&mut self, send: &Send) -> Lowered {
-        let view = self.module.op(send.op).group(1)[0];
+        let view = self.module.op(send.op).operand_group("view")[0];
         let layout = self.schedule.layout(send.layout).clone();
         let store = BoxStore {
             send,
@@ -75,7 +73,7 @@ impl Lowering<'_> {
         match (&send.outbox, self.parts()) {
             (Some(outbox), None) => self.store_by_warps(&store, outbox),
             (None, Some(parts)) => self.store_boxes(&store, parts),
-            (None, None) => self.store_view(send.op),
+            (None, None) => self.lower_op(send.op),
             (Some(_), Some(_)) => Err(OTHERWISE.to_owned()),
         }
     }
@@ -84,12 +82,12 @@ impl Lowering<'_> {
     fn store_boxes(&mut self, store: &BoxStore<'_>, [count, slots]: [u32; 2]) -> Lowered {
         let parts = Parts { count, slots, bytes: store.send.tile.bytes() / count };
         let op = self.module.op(store.send.op);
-        let slots = self.get(op.group(0)[0], &store.layout)?;
-        let view = op.group(1)[0];
-        let coords = self.tma_coords(view, op.group(2), &vec![0; store.send.tile.boxes.len()])?;
+        let slots = self.get(stored(op), &store.layout)?;
+        let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
+        let coords = self.tma_coords(view, index, &vec![0; store.send.tile.boxes.len()])?;
         let tid = self.b.special(Special::TidX);
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
-        let issues = self.issues(view, op.group(2), issuer)?;
+        let issues = self.issues(view, index, issuer)?;
         let buffer = self.begin_write()?;
         for part in 0..parts.count {
             if part > 0 && parts.slots == 1 {
@@ -108,7 +106,7 @@ impl Lowering<'_> {
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
         let boxes = parts.count * (parts.bytes / store.send.tile.box_bytes());
-        self.remarks.access(self.module, store.send.op, op.group(0)[0], Way::Boxes { boxes });
+        self.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
         Ok(())
     }
 
@@ -116,9 +114,9 @@ impl Lowering<'_> {
     fn store_by_warps(&mut self, store: &BoxStore<'_>, outbox: &Outbox) -> Lowered {
         let op = self.module.op(store.send.op);
         let Outbox { place, parts } = outbox;
-        let slots = self.get(op.group(0)[0], &store.layout)?;
-        let view = op.group(1)[0];
-        let mut coords = self.tma_coords(view, op.group(2), &vec![0; store.send.tile.boxes.len()])?;
+        let slots = self.get(stored(op), &store.layout)?;
+        let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
+        let mut coords = self.tma_coords(view, index, &vec![0; store.send.tile.boxes.len()])?;
         let lanes = store.writes.thread.len() - store.layout.warp_images().len();
         for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
             let bits = AxisBits::of(store.layout.shape(), axis);
@@ -130,7 +128,7 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, lane, 0);
-        let issues = self.issues(view, op.group(2), issuer)?;
+        let issues = self.issues(view, index, issuer)?;
         let thread =
             (0..store.writes.thread.len()).map(|bit| bit.checked_sub(lanes).map_or(0, |warp| outbox.each() << warp));
         let warp = self.linear_in_thread(&thread.collect::<Vec<u32>>());
@@ -151,7 +149,7 @@ impl Lowering<'_> {
             self.issue_part(store, &coords, issues, part, place, warp);
         }
         let boxes = self.context.inference.num_warps as u32 * (store.send.tile.bytes() / store.send.tile.box_bytes());
-        self.remarks.access(self.module, store.send.op, op.group(0)[0], Way::Boxes { boxes });
+        self.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
         Ok(())
     }
 
@@ -204,13 +202,17 @@ impl Lowering<'_> {
         warp: Operand,
     ) {
         let address = self.tensor_map_address(&store.map);
+        let adds = self.module.op(store.send.op).code == Opcode::AtomicRedView;
         self.b.skip_if(issues, true, |b| {
             for offset in (0..place.bytes).step_by(store.send.tile.box_bytes() as usize) {
                 let origin = store.send.tile.origin(part * place.bytes + offset);
                 let coords: Vec<Operand> =
                     coords.iter().zip(&store.axes).map(|(&start, &axis)| b.add(Ty::S32, start, origin[axis])).collect();
                 let source = b.address(Operand::Smem, warp).plus(i64::from(place.offset + offset));
-                b.tma_store(address, &coords, &source);
+                match adds {
+                    true => b.tma_reduce(ReduxOp::Add, address, &coords, &source),
+                    false => b.tma_store(address, &coords, &source),
+                }
             }
             b.bulk_commit();
         });

@@ -205,7 +205,7 @@ mod tests {
         let module = k.finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
             assert!(lowering.context.tma_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_none());
-            assert!(lowering.context.tma_store_map((views[0], &[]), &[64, 32], Swizzle::B128).is_some());
+            assert!(lowering.context.tma_store_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_some());
         });
     }
 

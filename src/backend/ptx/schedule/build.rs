@@ -130,7 +130,7 @@ impl Builder<'_, '_> {
             Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Let(id),
             Opcode::LoadView => self.load(id),
             Opcode::AtomicRmw if context.combined.contains(&id) => Step::Combine(id),
-            Opcode::StoreView if context.boxed.contains_key(&id) => self.send(id),
+            Opcode::StoreView | Opcode::AtomicRedView if context.boxed.contains_key(&id) => self.send(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
                 let body = op.regions[0];

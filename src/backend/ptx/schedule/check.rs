@@ -267,7 +267,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let fits = match step {
             Step::Let(_) => self.makes_nothing(id),
             Step::Own(_) => self.ahead.get(&id) == Some(&true),
-            Step::Send(_) => op.code == Opcode::StoreView,
+            Step::Send(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::Combine(_) => op.code == Opcode::AtomicRmw,
             Step::Multiply(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
             Step::For(_) => op.code == Opcode::For,

@@ -33,13 +33,13 @@ impl Context<'_> {
             return None;
         };
         matches!(padding, None | Some(Padding::Zero)).then_some(())?;
-        self.map_of(at, boxes, swizzle, round_tf32)
+        self.map_of(at, boxes, swizzle, &|dtype| map_element(dtype, round_tf32))
     }
 
     /// As [`Context::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
-    /// 16 bytes, also where the array ends within one.
-    pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle) -> Option<TensorMap> {
-        let map = self.map_of(at, boxes, swizzle, false)?;
+    /// 16 bytes, also where the array ends within one. `adds`: what is there is added to.
+    pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, adds: bool) -> Option<TensorMap> {
+        let map = self.map_of(at, boxes, swizzle, &|dtype| if adds { added(dtype) } else { map_element(dtype, false) })?;
         // Each element belongs to one place in one tile: stores of other warps do not meet it.
         let shape = ViewShape::of(self.module, at.0)?;
         if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
@@ -50,14 +50,20 @@ impl Context<'_> {
         whole.is_multiple_of(GRAIN).then_some(map)
     }
 
-    fn map_of(&self, (view, index): At<'_>, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
+    fn map_of(
+        &self,
+        (view, index): At<'_>,
+        boxes: &[i64],
+        swizzle: Swizzle,
+        element: &dyn Fn(DType) -> Option<MapElement>,
+    ) -> Option<TensorMap> {
         let module = self.module;
         if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
             return None;
         }
         let facts = &self.inference.facts;
         let shape = ViewShape::at(module, facts, view, index).filter(|shape| shape.sparse.is_none())?;
-        let element = map_element(shape.elem, round_tf32)?;
+        let element = element(shape.elem)?;
         let fastest = contiguous_axis(module, &shape)?;
         let aligned = (shape.start_divisor(fastest).min(GRAIN) * u64::from(element.bytes())).is_multiple_of(GRAIN);
         if !aligned || whole_indices(shape.steps[fastest], element.bytes()) * shape.steps[fastest] > MOST_STEP {
@@ -129,6 +135,17 @@ fn map_element(dtype: DType, round_tf32: bool) -> Option<MapElement> {
         32 => Some(MapElement::U32),
         64 => Some(MapElement::U64),
         // Elements that share a byte.
+        _ => None,
+    }
+}
+
+/// Elements that the engine adds up in the array.
+pub fn added(dtype: DType) -> Option<MapElement> {
+    match dtype {
+        DType::I32 => Some(MapElement::U32),
+        DType::F32 => Some(MapElement::F32),
+        DType::F16 => Some(MapElement::F16),
+        DType::BF16 => Some(MapElement::BF16),
         _ => None,
     }
 }

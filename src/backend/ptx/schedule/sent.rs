@@ -8,8 +8,9 @@ use super::cut::{BOX_ALIGN, Parts};
 use super::data::Schedule;
 use super::sends::{Outbox, Send};
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::infer::stored;
 use crate::backend::ptx::shared::Buffer;
-use crate::ir::{BlockId, OpId, Value};
+use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
 impl Context<'_> {
@@ -54,7 +55,7 @@ impl Context<'_> {
     /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
     fn has_boxes(&self, send: &Send, layout: &Layout) -> Checked {
         let op = self.module.op(send.op);
-        let (value, view, index): (Value, Value, &[Value]) = (op.group(0)[0], op.group(1)[0], op.group(2));
+        let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &send.tile;
         let fault = |what: &str| Err(what.to_owned());
         if !self.inference.accesses.get(&send.op).is_some_and(|access| access.is_same(layout)) {
@@ -80,7 +81,7 @@ impl Context<'_> {
         if !tile.begins_with_boxes(&axes) || !tile.is_cut_by_registers(layout) {
             return fault("boxes are of other elements, or parts are not whole boxes of all threads");
         }
-        if self.tma_store_map((view, index), boxes, tile.swizzle).is_none() || tile.writes(layout).is_none() {
+        if self.sent_map(send.op, tile).is_none() || tile.writes(layout).is_none() {
             return fault("there are no such boxes");
         }
         Ok(())

@@ -8,23 +8,25 @@
 //! others multiply.
 //!
 //! The engine's writes are not ordered with those of threads. An array is stored this way by all stores of the kernel or by
-//! none, and by none where the kernel reads it; between two stores to one array the engine finishes the first.
+//! none, and by none where the kernel reads it; between two stores to one array the engine finishes the first. Atomic additions
+//! go the same way (the engine adds up where the array is), but need no order.
 
 use std::collections::{HashMap, HashSet};
 
 use super::Context;
 use super::context::is_weak;
 use super::cut::{BOX_ALIGN, Parts};
-use super::maps::box_order;
+use super::maps::{added, box_order};
 use super::room::CONVERSION_BYTES;
 use super::sends::{Boxed, Outbox};
 use super::streams::Roles;
 use super::touch::is_unknown;
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
 use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::table::Effect;
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module, OpId, Opcode, Value};
 use crate::layout::Conversion;
 
 /// Bytes of a row that the lanes of a warp touch together; from here on they store as fast themselves.
@@ -32,6 +34,18 @@ const WIDE_RUN: usize = 64;
 
 /// Bytes of a thread below which a tile is not worth a copy.
 const LEAST_BYTES_PER_THREAD: usize = 16;
+
+/// Is this an addition as the engine makes it: of these types, relaxed, for the device?
+fn adds_as_the_engine(module: &Module, id: OpId) -> bool {
+    let op = module.op(id);
+    let mode = match op.attr(AttrKind::AtomicMode) {
+        Some(Attr::AtomicMode(mode)) => *mode,
+        _ => return false,
+    };
+    let adds = added(module.dtype(stored(op))).is_some() && matches!(mode, AtomicMode::Add | AtomicMode::AddF);
+    let relaxed = matches!(op.attr(AttrKind::MemOrder), Some(Attr::MemOrder(MemOrder::Relaxed)));
+    adds && relaxed && !matches!(op.attr(AttrKind::MemScope), Some(Attr::MemScope(MemScope::System)))
+}
 
 impl Context<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
@@ -47,7 +61,7 @@ impl Context<'_> {
 
     /// The array that a store by the engine is to.
     pub fn stored_array(&self, id: OpId) -> Value {
-        self.module.base(self.module.op(id).group(1)[0])
+        self.module.base(self.module.op(id).operand_group("view")[0])
     }
 
     /// The arrays that a kernel accesses by other ops than stores of the engine; `None` where that may be any.
@@ -58,7 +72,7 @@ impl Context<'_> {
         module.walk(body, &mut |id| {
             let op = module.op(id);
             match op.code {
-                Opcode::LoadView | Opcode::StoreView => {
+                Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
                     let view = op.operand_group("view")[0];
                     unknown |= is_unknown(module, view);
                     others.extend((!is_sent(id)).then(|| module.base(view)));
@@ -73,7 +87,19 @@ impl Context<'_> {
     /// May the engine do this op, as far as it says itself?
     pub fn may_be_sent(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        op.code == Opcode::StoreView && is_weak(op) && self.allows_copy_engine(id)
+        let may_be = match op.code {
+            Opcode::StoreView => is_weak(op),
+            Opcode::AtomicRedView => adds_as_the_engine(self.module, id),
+            _ => false,
+        };
+        may_be && self.allows_copy_engine(id)
+    }
+
+    /// Are all that the engine does to the array of this op additions? They may come in any order.
+    pub fn only_adds(&self, id: OpId, sent: impl IntoIterator<Item = OpId>) -> bool {
+        let root = self.stored_array(id);
+        let adds = |other: OpId| self.module.op(other).code == Opcode::AtomicRedView || self.stored_array(other) != root;
+        sent.into_iter().all(adds)
     }
 
     /// The plan of a store, if the engine is the better way for it.
@@ -83,7 +109,7 @@ impl Context<'_> {
         }
         let module = self.module;
         let op = module.op(id);
-        let (value, view) = (op.group(0)[0], op.group(1)[0]);
+        let (value, view) = (stored(op), op.operand_group("view")[0]);
         let layout = self.inference.natural(value)?;
         let coalesced = self.inference.accesses.get(&id)?;
         let shape = ViewShape::of(module, view)?;
@@ -102,9 +128,16 @@ impl Context<'_> {
         if !moves && run >= tile.row_bytes() {
             return None;
         }
-        self.tma_store_map((view, op.group(2)), &tile.boxes, tile.swizzle)?;
+        self.sent_map(id, &tile)?;
         tile.writes(&layout)?;
         Some(Boxed { layout, tile, outbox: None })
+    }
+
+    /// The map of a store by boxes of this tile, if it may have one.
+    pub fn sent_map(&self, id: OpId, tile: &BoxedTile) -> Option<TensorMap> {
+        let op = self.module.op(id);
+        let at = (op.operand_group("view")[0], op.operand_group("index"));
+        self.tma_store_map(at, &tile.boxes, tile.swizzle, op.code == Opcode::AtomicRedView)
     }
 
     /// The dimensions of a view's tiles in the order of a box.
@@ -142,10 +175,9 @@ impl Context<'_> {
     fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<Boxed> {
         let Boxed { layout, tile, .. } = &self.boxed[&id];
         let op = self.module.op(id);
-        let (view, index) = (op.group(1)[0], op.group(2));
-        let tile = BoxedTile::of_warps(layout, &self.axes_of_boxes(view)?, tile.shared.element_bytes)?;
+        let tile = BoxedTile::of_warps(layout, &self.axes_of_boxes(op.operand_group("view")[0])?, tile.shared.element_bytes)?;
         tile.writes(layout)?;
-        self.tma_store_map((view, index), &tile.boxes, tile.swizzle)?;
+        self.sent_map(id, &tile)?;
         let (warps, teams) = (self.inference.num_warps as u32, self.teams);
         let room = self.room_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / (teams * warps);
         let parts = Parts::of_warp(&tile, room, warps)?;

@@ -8,7 +8,7 @@ use super::sends::Send;
 use super::trips::size_of;
 use super::way::Way;
 use super::within::Within;
-use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits};
+use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -250,12 +250,13 @@ impl Way<'_, '_> {
     /// A store by the copy engine, or by the threads where there is no room for it.
     pub fn send(&mut self, send: &Send) {
         let op = self.context.module.op(send.op);
-        let (value, root) = (op.group(0)[0], self.context.stored_array(send.op));
+        let (value, root) = (stored(op), self.context.stored_array(send.op));
+        let ordered = !self.context.only_adds(send.op, self.sent.keys().copied());
         let layout = self.schedule.layout(send.layout).clone();
         if send.outbox.is_some() {
             self.get(value, &layout);
-            let written = !self.boxes_stored.insert(root);
-            self.within.push(Within::Drain { written });
+            let again = !self.boxes_stored.insert(root);
+            self.within.push(Within::Drain { written: again && ordered });
             return;
         }
         if let Some(parts) = Parts::of_block(&send.tile, &self.shared) {
@@ -264,7 +265,7 @@ impl Way<'_, '_> {
             if let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, BOX_ALIGN) {
                 self.within.insert(at, Within::Parts { count: parts.count, beside: parts.slots });
                 let busy = self.shared.write(buffer);
-                if !self.boxes_stored.insert(root) {
+                if !self.boxes_stored.insert(root) && ordered {
                     self.within.push(Within::Drain { written: true });
                 }
                 if busy {
@@ -277,7 +278,7 @@ impl Way<'_, '_> {
                 return;
             }
         }
-        self.store_view(send.op);
+        self.op(send.op);
     }
 
     /// The end of the kernel.
