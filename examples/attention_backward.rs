@@ -47,9 +47,9 @@ pub fn of_keys<T: MmaInput<T, f32>>(
         let weights = ct::if_else(all(), || weights, || ct::select(seen(), weights, 0.0));
         let value = ct::mma(weights.cast::<T>(), dout, value);
         let steps = (weights * (product(v, dout) - sums)).cast::<T>();
+        let query = dq.map(|dq| (dq, ct::mma(steps.transpose(), k, ct::zeros::<f32, 2>([m, d]))));
         let key = ct::mma(steps, q, key);
-        let query = || ct::mma(steps.transpose(), k, ct::zeros::<f32, 2>([m, d])).reshape([1, 1, m, d]);
-        dq.iter().for_each(|dq| dq.atomic_store_add((batch, head, i, 0), query()));
+        query.iter().for_each(|(dq, x)| dq.atomic_store_add((batch, head, i, 0), x.reshape([1, 1, m, d])));
         [key, value]
     });
     let key = key * (scale * std::f32::consts::LN_2);

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use cutlet as ct;
+use cutlet::element::CastTo;
 use cutlet::prelude::*;
 
 use crate::atomic::{mask, order_key};
@@ -20,6 +21,7 @@ pub fn register(suite: &mut Suite) {
     each!(places: i32 f16 bf16 f32);
     each!(extrema: i32 i64 u32 u64 f16 bf16 f32 f64);
     each!(bits: i32 i64 u32 u64);
+    each!(products: i32 f16 bf16 f32);
     suite.test("atomic_store/filled", filled);
     suite.test("atomic_store/no_axes", no_axes);
     suite.test("atomic_store/promised", promised);
@@ -55,6 +57,45 @@ fn additions<T: ct::AtomicAdd>(session: Session) -> Result<()> {
         let first = |i: usize, j: usize| start[i * width + j].to_f64() as i64;
         session.check("sums", &sums, &|[i, j]| exactly(first(i, j) + sum(i, j)))?;
         session.check("turned", &turned, &|[j, i]| exactly(2 * sum(i, j)))?;
+    }
+    Ok(())
+}
+
+const SUMS: [usize; 2] = [128, 64];
+const DEPTH: usize = 16;
+
+fn products_kernel<T: ct::AtomicAdd>(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<T, 2>, twice: Scalar<bool>)
+where
+    f32: CastTo<T>,
+{
+    let block = ct::bid(0);
+    let b = b.load((0, block), [DEPTH, SUMS[1]]);
+    ct::for_each(..a.num_tiles(0, [SUMS[0], DEPTH]), (), |i, ()| {
+        let product = ct::mma(a.load((i, 0), [SUMS[0], DEPTH]), b, ct::zeros::<f32, 2>(SUMS)).cast::<T>();
+        y.atomic_store_add((i, block % 2), product);
+        // A branch that all threads take or none: the place where boxes stand is used again.
+        ct::if_then(twice, || y.atomic_store_add((i, block % 2), product + product));
+    });
+}
+
+/// Products that four blocks add to two columns of tiles, which the copy engine can do where rows are whole grains of 16 bytes.
+fn products<T: ct::AtomicAdd>(session: Session) -> Result<()>
+where
+    f32: CastTo<T>,
+{
+    for (rows, width, twice) in [(256, 128, false), (300, 120, true), (130, 121, false)] {
+        let a = random::<f16>(31, rows * DEPTH, Spread::Whole(2));
+        let b = random::<f16>(32, DEPTH * 4 * SUMS[1], Spread::Whole(2));
+        let start = random::<T>(33, rows * width, Spread::Whole(2));
+        let (device_a, device_b) = (session.array(&a, [rows, DEPTH])?, session.array(&b, [DEPTH, 4 * SUMS[1]])?);
+        let mut y = session.array(&start, [rows, width])?;
+        session.launch(products_kernel::<T>, [4], (&device_a, &device_b, &mut y, twice))?;
+        let term = |i: usize, k: usize, j: usize| a[i * DEPTH + k].to_f64() * b[k * 4 * SUMS[1] + j].to_f64();
+        session.check("sums", &y, &|[i, j]| {
+            let columns = [j, j + 2 * SUMS[1]];
+            let sum: f64 = columns.iter().map(|&j| (0..DEPTH).map(|k| term(i, k, j)).sum::<f64>()).sum();
+            Want::exactly(T::from_f64(start[i * width + j].to_f64() + if twice { 3.0 } else { 1.0 } * sum))
+        })?;
     }
     Ok(())
 }

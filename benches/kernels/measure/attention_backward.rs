@@ -16,8 +16,8 @@ use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, n
 options! {
     /// The gradients of attention with respect to queries, keys and values, of batch x heads x sequence x dim.
     ///
-    /// One kernel makes those of keys and values, and another one that of the queries, always in the same order; or the first
-    /// one all of them, by atomic additions.
+    /// One kernel makes all of them, those of queries by atomic additions; or those of keys and values alone, and another one those of the
+    /// queries, always in the same order.
     {
         /// Element type of the arrays.
         "type" element: ElementType = ElementType::F16,
@@ -37,8 +37,8 @@ options! {
         "query-tile" query_tile: [usize; 2] = [128, 64],
         /// The kernel of the queries makes the gradients of weights after the weights, and not beside them.
         "late" late: bool = false,
-        /// One kernel makes all gradients.
-        "at-once" at_once: bool = false,
+        /// A kernel of its own makes the gradients of queries.
+        "apart" apart: bool = false,
         /// The kernel whose code is emitted.
         "part" part: Part = Part::Keys,
     }
@@ -103,7 +103,7 @@ where
     if options.emits() {
         let (x, row) = (ct::ArraySpec::<T, 4>::new(shape), ct::ArraySpec::<f32, 3>::new(of_rows));
         let (inputs, sums, wide) = ((x, x, x, x), (row, row), ct::ArraySpec::<f32, 4>::new(shape));
-        let all = cli.at_once.then_some(wide.mutable());
+        let all = (!cli.apart).then_some(wide.mutable());
         return match cli.part {
             Part::Rows => options.emit(row_sums::<T>, ((x, x), (row.mutable(), all), rows)),
             Part::Keys => options.emit(of_keys::<T>, (inputs, sums, (x.mutable(), x.mutable(), all), scale, keys)),
@@ -122,7 +122,7 @@ where
             logs: device.zeros(of_rows)?,
             sums: device.zeros(of_rows)?,
             gradients: [device.zeros(shape)?, device.zeros(shape)?, device.zeros(shape)?],
-            all: if cli.at_once { Some(device.zeros(shape)?) } else { None },
+            all: if cli.apart { None } else { Some(device.zeros(shape)?) },
         })
     })?;
     for set in rotation.all() {
@@ -161,7 +161,7 @@ where
             if causal { "causal" } else { "full" },
             cli.tile[0],
             cli.tile[1],
-            if cli.at_once { " at once".into() } else { format!(" {}x{}", cli.query_tile[0], cli.query_tile[1]) },
+            if cli.apart { format!(" {}x{}", cli.query_tile[0], cli.query_tile[1]) } else { " at once".into() },
         ),
         device: device.name().to_owned(),
         time,

@@ -9,6 +9,7 @@ pub(crate) mod schedules;
 mod stores;
 mod strips;
 mod thin;
+mod turns;
 mod waits;
 
 use std::path::PathBuf;

@@ -19,11 +19,11 @@
 //! * `lookup` — elements by their positions; counts of numbers;
 //! * `partials`, `extreme`, `reduce`, `reduce_warps`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
 //! * `product`, `flight` — matrix products; those that run on their own until a wait for them;
-//! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores that it does;
+//! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores and additions that it does;
 //! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
 //! * `ring` — warps that only load, for warps that only compute (sm_90a);
-//! * `teams` — groups of such warps that take iterations in turn;
+//! * `teams`, `turns` — groups of such warps that take iterations in turn, or multiply in turn;
 //! * `cluster` — pairs of tile blocks that share such loads.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
@@ -73,8 +73,8 @@ mod teams;
 #[allow(dead_code)] // used by the stores and pipelines that move boxes
 mod tensor_map;
 mod thread;
-mod value;
 mod turns;
+mod value;
 mod vector;
 mod view;
 mod within;

@@ -4,8 +4,8 @@
 //! one's. Before the loop the second group arrives at the first one's barrier, and behind it the first one waits for the last
 //! turn of the second one: then all is as it was before.
 
-use super::ring::CONSUMER_BARRIER;
 use super::Lowering;
+use super::ring::CONSUMER_BARRIER;
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::{BodyId, TEAMS};

@@ -39,7 +39,8 @@ impl Context<'_> {
     /// As [`Context::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
     /// 16 bytes, also where the array ends within one. `adds`: what is there is added to.
     pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, adds: bool) -> Option<TensorMap> {
-        let map = self.map_of(at, boxes, swizzle, &|dtype| if adds { added(dtype) } else { map_element(dtype, false) })?;
+        let map =
+            self.map_of(at, boxes, swizzle, &|dtype| if adds { added(dtype) } else { map_element(dtype, false) })?;
         // Each element belongs to one place in one tile: stores of other warps do not meet it.
         let shape = ViewShape::of(self.module, at.0)?;
         if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {

@@ -98,7 +98,8 @@ impl Context<'_> {
     /// Are all that the engine does to the array of this op additions? They may come in any order.
     pub fn only_adds(&self, id: OpId, sent: impl IntoIterator<Item = OpId>) -> bool {
         let root = self.stored_array(id);
-        let adds = |other: OpId| self.module.op(other).code == Opcode::AtomicRedView || self.stored_array(other) != root;
+        let adds =
+            |other: OpId| self.module.op(other).code == Opcode::AtomicRedView || self.stored_array(other) != root;
         sent.into_iter().all(adds)
     }
 
@@ -175,7 +176,8 @@ impl Context<'_> {
     fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<Boxed> {
         let Boxed { layout, tile, .. } = &self.boxed[&id];
         let op = self.module.op(id);
-        let tile = BoxedTile::of_warps(layout, &self.axes_of_boxes(op.operand_group("view")[0])?, tile.shared.element_bytes)?;
+        let tile =
+            BoxedTile::of_warps(layout, &self.axes_of_boxes(op.operand_group("view")[0])?, tile.shared.element_bytes)?;
         tile.writes(layout)?;
         self.sent_map(id, &tile)?;
         let (warps, teams) = (self.inference.num_warps as u32, self.teams);

@@ -52,7 +52,8 @@ impl Context<'_> {
             _ => None,
         });
         let (at, product) = products.next().filter(|_| products.next().is_none())?;
-        let lands = |step: &Step| matches!(step, Step::Land(land) if Some(land.product) == product.last() && !land.carried);
+        let lands =
+            |step: &Step| matches!(step, Step::Land(land) if Some(land.product) == product.last() && !land.carried);
         (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
@@ -64,7 +65,9 @@ impl Context<'_> {
                 let own = if matches!(step, Step::For(_)) { step.bodies().first().copied() } else { None };
                 // Of loops within one another only one may have turns: they have the same barriers.
                 bodies.extend(step.bodies().iter().map(|&inner| match own {
-                    Some(own) if !around.is_some_and(|around| schedule.multiplies_in_turn(around)) => (inner, Some(own)),
+                    Some(own) if !around.is_some_and(|around| schedule.multiplies_in_turn(around)) => {
+                        (inner, Some(own))
+                    }
                     _ => (inner, around),
                 }));
                 let Step::Multiply(plan) = step else { continue };

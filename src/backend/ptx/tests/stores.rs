@@ -6,6 +6,7 @@ use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::schedule::{LayoutId, Outbox, Parts, Schedule, Send, Step};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::Swizzle;
+use crate::ir::{AtomicMode, MemScope};
 
 /// A tile whose elements stand by other bits.
 fn with_bits(tile: &BoxedTile, change: impl FnOnce(&mut Vec<u32>)) -> Option<BoxedTile> {
@@ -110,6 +111,62 @@ fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
             *step = Step::Do(step.op().unwrap());
             let problem = context.check_schedule(body, &mixed).unwrap_err();
             assert!(problem.contains("others access the array"), "{problem}");
+        });
+    }
+}
+
+/// A product that is added to an array, so and for so many: by the device or by all.
+fn added(dtype: DType, scope: MemScope, is_stored: bool) -> Module {
+    let mut k = Kernel::new("added");
+    let arrays = [k.array(DType::F16, 2, true), k.array(dtype, 2, true)];
+    let ids = k.bids();
+    let [a, c] = [0, 1].map(|array| k.partition(&arrays[array], &[64, 64], &[0, 1]));
+    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(a, &[ids[1], ids[0]]));
+    let (state, result) = (k.tile(DType::F32, &[64, 64]), k.tile(dtype, &[64, 64]));
+    let start = k.b.splat(DType::F32, 0, &[64, 64]);
+    let mut product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    if dtype != DType::F32 {
+        product = k.b.simple(Opcode::FToF, &[product], vec![Attr::Rounding(Rounding::NearestEven)], result);
+    }
+    let token = k.b.module.intern(Type::Token);
+    let attrs = vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(scope), Attr::AtomicMode(AtomicMode::AddF)];
+    for index in [[ids[0], ids[1]], [ids[1], ids[0]]] {
+        k.b.op(Opcode::AtomicRedView, &[&[c], &index, &[product], &[]], attrs.clone(), vec![], &[token]);
+    }
+    if is_stored {
+        k.store(product, c, &[ids[0], ids[2]]);
+    }
+    k.finish()
+}
+
+/// A kernel that adds by the engine.
+pub fn kernel() -> (String, Module, CompileOptions) {
+    ("added".to_owned(), added(DType::F32, MemScope::Device, false), CompileOptions::default())
+}
+
+#[test]
+fn the_engine_adds_where_others_do_not_see_it_sooner() {
+    let cases = [
+        (added(DType::F32, MemScope::Device, false), 2),
+        (added(DType::BF16, MemScope::Device, false), 2),
+        (added(DType::F64, MemScope::Device, false), 0),
+        (added(DType::F32, MemScope::System, false), 0),
+        (added(DType::F32, MemScope::Device, true), 3),
+    ];
+    for (module, count) in cases {
+        let compiled = check(&module).pop().unwrap();
+        let adds = compiled.text.matches("cp.reduce.async.bulk").count();
+        let threads =
+            compiled.text.lines().filter(|line| line.contains(" red.") || line.trim().starts_with("red.")).count();
+        assert_eq!((adds > 0, threads > 0), (count > 0, count == 0), "{}", compiled.text);
+        let kernel = ("added".to_owned(), module, CompileOptions::default());
+        each_schedule_of(vec![kernel], |name, context, body, schedule| {
+            let count = if name.ends_with("sm_90a") { count } else { 0 };
+            let text = schedule.to_text(context.module);
+            assert_eq!(sends(schedule), count, "{name}:\n{text}");
+            context.check_schedule(body, schedule).unwrap();
+            // Additions need no order, so what was sent before has only been read; a store comes when it is there.
+            assert_eq!(text.contains("drain writes"), count == 3, "{name}:\n{text}");
         });
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Sums of products of 128 terms, each scaled by a number for each row, or by one (`numbers`; `carried`: that was loaded in the iteration
 /// before).
-fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
+pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     let mut k = Kernel::new("scaled");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
     let (scales, output) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
