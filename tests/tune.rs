@@ -489,12 +489,13 @@ fn every_step_is_told() {
 /// anything that the search found. Rows where it is not are named here, with what wins.
 #[test]
 fn plain_launches_are_near_the_best_that_was_recorded() {
-    const BEHIND: [(&str, f64); 8] = [
+    const BEHIND: [(&str, f64); 9] = [
         // Blocks that take tile after tile, which is another kernel of the example: two teams of warps take its tiles in turn.
         ("matmul f16 8192 8192 8192", 0.94),
         ("matmul bf16 8192 8192 8192", 0.93),
         // That, and sums that round more.
         ("matmul e4m3 8192 8192 8192", 0.89),
+        ("matmul e4m3 4096 4096 4096", 0.92),
         // As many blocks as run at a time: that other kernel, too.
         ("batched_matmul f16 8 1024 2048 512", 0.87),
         ("batched_matmul tf32 8 1024 2048 512", 0.94),
@@ -503,17 +504,6 @@ fn plain_launches_are_near_the_best_that_was_recorded() {
         // Hints: warps, stages.
         ("top_k f32 256 131072 50", 0.93),
         ("layernorm_backward f32 4096 4096", 0.95),
-    ];
-    // Rows that no search has seen yet.
-    const UNSEEN: [&str; 8] = [
-        "attention e4m3 4 32 4096 128 causal",
-        "attention e4m3 4 32 4096 128 full",
-        "matmul e4m3 4096 4096 4096",
-        "scaled_matmul e4m3 8192 8192 8192",
-        "attention bf16 2 16 8192 256 causal",
-        "attention bf16 2 16 8192 256 full",
-        "attention_backward bf16 4 32 4096 128 causal",
-        "attention_backward bf16 4 32 4096 128 full",
     ];
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/compare");
     let records = ct::tune::Records::read(folder.join("h200.tune")).expect("records");
@@ -525,10 +515,6 @@ fn plain_launches_are_near_the_best_that_was_recorded() {
     let mut seen = 0;
     for (name, plain) in rows.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")) {
         let record = records.all().iter().find(|record| record.key.name == name);
-        if UNSEEN.contains(&name) {
-            assert!(record.is_none(), "{name} has been seen");
-            continue;
-        }
         let record = record.unwrap_or_else(|| panic!("{name}"));
         // Causal attention has its order of heads behind the tiles.
         let plain = record.trials.iter().map(|(text, _)| text.as_str()).find(|text| {
