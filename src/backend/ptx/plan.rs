@@ -24,6 +24,9 @@ use crate::pass::commutes;
 /// Threads of a warp.
 pub const WARP: u32 = 32;
 
+/// Warps that one instruction of Hopper multiplies for.
+pub const GROUP_WARPS: u32 = 4;
+
 /// Most warps of a tile block.
 const MOST_WARPS: u64 = 32;
 

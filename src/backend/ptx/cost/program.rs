@@ -6,6 +6,7 @@ use super::demand::{Demand, Unit};
 use super::prices::Prices;
 use super::trips::{Launched, trips};
 use super::weights::Weights;
+use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::{Acts, BodyId, Context, For, Multiply, Part, Schedule, Step, Takes, Turn, Within};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -173,7 +174,7 @@ impl Programs {
             // Four warps are those that one instruction multiplies for, or one for each scheduler.
             let groups = match agent.acts {
                 Acts::Load => 1,
-                _ if multiplies => (warps / teams / 4).max(1),
+                _ if multiplies => (warps / teams / GROUP_WARPS).max(1),
                 _ => 1,
             };
             let each = if agent.acts == Acts::Load { 1 } else { warps / teams / groups };

@@ -6,16 +6,14 @@
 
 use super::Lowering;
 use super::ring::CONSUMER_BARRIER;
-use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Special, Ty};
-use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::{BodyId, TEAMS};
+use crate::backend::ptx::inst::{Cmp, Operand, Reg, Ty};
+use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
+use crate::backend::ptx::schedule::{BodyId, GROUPS, TEAMS};
 
 /// The barrier of the first group, behind those at which teams meet.
 const FIRST_BARRIER: u32 = CONSUMER_BARRIER + TEAMS;
 /// Threads at a barrier: those of both groups.
-const THREADS: u32 = 8 * WARP;
-/// From a thread to its group.
-const GROUP_BITS: u32 = 7;
+const THREADS: u32 = GROUPS * GROUP_WARPS * WARP;
 
 impl Lowering<'_> {
     /// Before a loop with this body: the first group has the first turn.
@@ -53,13 +51,8 @@ impl Lowering<'_> {
         self.b.setp(Cmp::Eq, Ty::U32, group, which)
     }
 
-    /// The group of this thread, the same number in all lanes of a warp.
-    fn group(&mut self) -> Operand {
-        if let Some(group) = self.known_group() {
-            return group.into();
-        }
-        let thread = self.b.special(Special::TidX);
-        let thread = self.b.reg(thread, RegClass::B32);
-        self.b.shr(Ty::U32, thread, GROUP_BITS)
+    /// The group of this thread: only consumers have turns, and they know it.
+    fn group(&self) -> Operand {
+        self.known_group().expect("the group of a consumer").into()
     }
 }

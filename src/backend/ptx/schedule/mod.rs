@@ -105,6 +105,7 @@ pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
 #[cfg(any(test, feature = "_suite"))]
 pub use touch::Touch;
 pub use trips::APART;
+pub use turns::GROUPS;
 pub use uses::leaders;
 pub use within::{Bring, Change, Within};
 

@@ -9,11 +9,10 @@
 
 use super::Context;
 use super::streams::{Deal, Roles, Takes};
+use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
-/// Warps of a team: those that multiply by one instruction.
-const WARPS: usize = 4;
 /// Registers of an accumulator from which on a team has enough to do.
 const LEAST_ACCUMULATORS: u32 = 64;
 
@@ -40,7 +39,7 @@ impl Context<'_> {
 
     /// Are there as many warps as a team has?
     pub fn fit_teams(&self) -> bool {
-        self.inference.num_warps == WARPS
+        self.inference.num_warps == GROUP_WARPS as usize
     }
 
     /// Does a loop do nothing with tiles but load and multiply them?

@@ -11,11 +11,10 @@
 use super::Context;
 use super::checked::Checked;
 use super::data::{Acts, Agent, BodyId, For, Schedule, Step};
+use crate::backend::ptx::plan::GROUP_WARPS;
 
 /// Groups that take turns.
-const GROUPS: u32 = 2;
-/// Warps that multiply by one instruction.
-const GROUP_WARPS: u32 = 4;
+pub const GROUPS: u32 = 2;
 
 impl Context<'_> {
     /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
@@ -59,24 +58,23 @@ impl Context<'_> {
 
     /// Are turns those of a loop, and of as many groups as there are barriers for?
     pub fn check_turns(&self, schedule: &Schedule, agent: &Agent) -> Checked {
-        let mut bodies: Vec<(BodyId, Option<BodyId>)> = vec![(agent.body, None)];
-        while let Some((body, around)) = bodies.pop() {
-            for step in schedule.steps(body) {
-                let own = if matches!(step, Step::For(_)) { step.bodies().first().copied() } else { None };
-                // Of loops within one another only one may have turns: they have the same barriers.
-                bodies.extend(step.bodies().iter().map(|&inner| match own {
-                    Some(own) if !around.is_some_and(|around| schedule.multiplies_in_turn(around)) => {
-                        (inner, Some(own))
-                    }
-                    _ => (inner, around),
-                }));
-                let Step::Multiply(plan) = step else { continue };
-                if plan.in_turn && !(around == Some(body) && takes_turns(schedule, agent) && self.run_on(&plan.ops)) {
-                    return Err(format!("op {} is issued in turn, and nobody else has turns", plan.ops[0].index()));
-                }
+        self.turns_fit(schedule, agent.body, takes_turns(schedule, agent), false)
+    }
+
+    /// Are turns in a body those of a loop with this body, where there `may_be` any? Loops around that have turns have the same
+    /// barriers.
+    fn turns_fit(&self, schedule: &Schedule, body: BodyId, may_be: bool, is_loop: bool) -> Checked {
+        for step in schedule.steps(body) {
+            let Step::Multiply(plan) = step else { continue };
+            if plan.in_turn && !(may_be && is_loop && self.run_on(&plan.ops)) {
+                return Err(format!("op {} is issued in turn, and nobody else has turns", plan.ops[0].index()));
             }
         }
-        Ok(())
+        let may_be = may_be && !schedule.multiplies_in_turn(body);
+        schedule.steps(body).iter().try_for_each(|step| {
+            let is_loop = matches!(step, Step::For(_));
+            step.bodies().iter().try_for_each(|&inner| self.turns_fit(schedule, inner, may_be, is_loop))
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::schedules::each_schedule_of;
 use super::thin::scaled;
 use super::*;
-use crate::backend::ptx::schedule::{Acts, Schedule, Step};
+use crate::backend::ptx::schedule::{Acts, BodyId, Schedule, Step};
 
 /// A kernel whose groups take turns.
 pub fn kernel() -> (String, Module, CompileOptions) {
@@ -67,6 +67,27 @@ fn groups_take_turns_where_each_iteration_works_on_its_product() {
     // A sum in place, which lands in the next iteration.
     let plain = matmul(DType::F16, DType::F32, [128, 128, 64]);
     assert_eq!(in_turn(plain, options()), 0);
+}
+
+#[test]
+fn loops_within_one_another_have_turns_in_one_of_them() {
+    each_schedule_of(vec![kernel()], |name, context, body, schedule| {
+        let Some(agent) = schedule.agent(Acts::Math).filter(|_| name.ends_with("sm_90a")) else { return };
+        let place = |step: &Step| matches!(step, Step::For(plan) if schedule.multiplies_in_turn(plan.body));
+        let at = schedule.steps(agent.body).iter().position(place).unwrap();
+        let Step::For(plan) = &schedule.steps(agent.body)[at] else { return };
+        context.check_turns(schedule, agent).unwrap();
+        // The loop once more, as a step of its own body.
+        let mut nested = schedule.clone();
+        let inner = nested.bodies[plan.body.0 as usize].clone();
+        nested.bodies.push(inner);
+        let mut copy = plan.clone();
+        copy.body = BodyId(nested.bodies.len() as u32 - 1);
+        nested.bodies[plan.body.0 as usize].insert(0, Step::For(copy));
+        let problem = context.check_turns(&nested, agent).unwrap_err();
+        assert!(problem.contains("nobody else has turns"), "{problem}");
+        assert!(context.check_schedule(body, &nested).is_err());
+    });
 }
 
 #[test]
