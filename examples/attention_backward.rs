@@ -41,12 +41,14 @@ pub fn of_keys<T: MmaInput<T, f32>>(
         let [q, dout] = [q, dout].map(|x| x.load((batch, head, i, 0), [1, 1, m, d]).reshape([m, d]));
         let [logs, sums] = [logs, sums].map(|x| x.load((batch, head, i), [1, 1, m]).reshape([1, m]));
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([n, m]));
-        let weights = product(k, q).fma(scale, -logs).exp2_with(ct::FloatMode::new().flush_to_zero());
+        // Both products are under way when the exponentials begin.
+        let (scores, steps) = (product(k, q), product(v, dout));
+        let weights = scores.fma(scale, -logs).exp2_with(ct::FloatMode::new().flush_to_zero());
         let seen = || (i * m + ct::arange(m, 0, 1)).unsqueeze(0).ge((tile * n + ct::arange(n, 0, 1)).unsqueeze(1));
         let all = || if causal { (tile * n + (n - 1)).le(i * m) } else { ct::scalar(true) };
         let weights = ct::if_else(all(), || weights, || ct::select(seen(), weights, 0.0));
         let value = ct::mma(weights.cast::<T>(), dout, value);
-        let steps = (weights * (product(v, dout) - sums)).cast::<T>();
+        let steps = (weights * (steps - sums)).cast::<T>();
         let query = dq.map(|dq| (dq, ct::mma(steps.transpose(), k, ct::zeros::<f32, 2>([m, d]))));
         let key = ct::mma(steps, q, key);
         query.iter().for_each(|(dq, x)| dq.atomic_store_add((batch, head, i, 0), x.reshape([1, 1, m, d])));

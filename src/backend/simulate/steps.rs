@@ -4,6 +4,7 @@ use super::agent::{Agent, Sent, Taken, Turn};
 use super::fault::{Fault, broken};
 use super::shared::Shared;
 use super::strips;
+use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
     Acts, Step, Strip, TEAMS, Turn as TeamTurn, Within, box_order, is_computed_where_used,
 };
@@ -50,7 +51,8 @@ impl<'a> Agent<'a> {
     /// The user's place of a step.
     fn place_of(&self, step: &Step) -> Option<Loc> {
         let id = match step {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => Some(id),
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => Some(id),
+            &Step::Combine(id) | &Step::End(id) => Some(id),
             Step::Send(send) => Some(send.op),
             &Step::If { op, .. } => Some(op),
             Step::Strip(strip) => strip.ops().next(),
@@ -76,6 +78,7 @@ impl<'a> Agent<'a> {
             }
             Step::Strip(strip) => self.strip(strip)?,
             &Step::Own(id) => self.own(shared, id)?,
+            &Step::Get(id) => self.rider(shared, id)?,
             Step::Send(send) => self.send(send.op)?,
             Step::Multiply(plan) => self.multiply(shared, plan)?,
             &Step::Fill(channel) => self.fill(shared, channel)?,
@@ -156,6 +159,25 @@ impl<'a> Agent<'a> {
         let (number, copy) = copies.ok_or_else(|| broken(format!("op {} is not copied ahead", id.index())))?;
         let tile = shared.copies(number)?.own(copy)?;
         self.frame.set(self.kernel.module.op(id).results[0], tile);
+        self.frame.set_tokens(id);
+        Ok(())
+    }
+
+    /// A small tile that has come with the operands of products: read in its stage.
+    fn rider(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+        let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
+        let roles = self.kernel.roles().ok_or_else(|| fault("nothing is streamed"))?;
+        let place = roles.ride_of(id).ok_or_else(|| fault("a tile that comes with no others"))?;
+        let held = self.held.get(&(place.channel as u32)).filter(|held| held.arrived);
+        let stage = held.ok_or_else(|| fault("read in a stage before its tiles are there"))?.place;
+        let result = self.kernel.module.op(id).results[0];
+        let dtype = self.kernel.context.element_type(result);
+        let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.context.inference.num_elements(result));
+        let there = shared.rings.stage(stage);
+        there.holds(stage.tile, id)?;
+        let bits = (0..count).map(|element| there.read(place.offset as usize + element * bytes, bytes));
+        let bits = bits.collect::<Result<Vec<u64>, Fault>>()?;
+        self.frame.set(result, Held::of_bits(dtype, bits.into_iter()));
         self.frame.set_tokens(id);
         Ok(())
     }

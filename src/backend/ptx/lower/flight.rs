@@ -14,6 +14,9 @@ use crate::ir::{OpId, Value};
 
 /// Lines of code that are worth to be kept beside a running product.
 const OVERLAPPED_LINES: usize = 96;
+/// Registers of a thread that the sums of a loop's products take together, from which on no block of code ends amid them: ptxas
+/// finds no registers then (and lets products wait for each other).
+const CROWDED_REGISTERS: usize = 192;
 
 /// What runs, and the waits that are to come.
 #[derive(Default)]
@@ -33,7 +36,7 @@ pub struct Flight {
     results: Vec<Value>,
     /// What it reads.
     releases: Vec<Release>,
-    /// Lines of code before it was issued.
+    /// Lines of code before it was issued; none where no block of code may end before the wait.
     issued: usize,
     /// The user's place of it.
     place: u32,
@@ -56,8 +59,20 @@ pub struct Orbit {
 impl Lowering<'_> {
     /// Notes products that have been issued, the last of them by this op.
     pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
-        let (issued, place) = (self.b.num_lines(), self.module.op(last).loc.0);
+        let issued = if self.sums_beside(last) < CROWDED_REGISTERS { self.b.num_lines() } else { usize::MAX };
+        let place = self.module.op(last).loc.0;
         self.flights.running.push(Flight { results, releases, issued, place });
+    }
+
+    /// Registers of a thread for the sums of all products of the block that this one stands in.
+    fn sums_beside(&self, product: OpId) -> usize {
+        let Some(block) = self.context.op_blocks[product.index()] else { return 0 };
+        let products = &self.context.inference.products;
+        let ops = self.module.block(block).ops.iter();
+        let plans = ops.filter_map(|id| Some((id, products.get(id)?.as_ref().ok()?)));
+        let made = |acc: Value| self.module.defining_op(acc).is_some_and(|other| products.contains_key(&other));
+        let sums = plans.filter(|(id, _)| !made(self.module.op(**id).operands[2]));
+        sums.map(|(_, plan)| plan.acc.num_registers()).sum()
     }
 
     /// A wait for products.

@@ -62,6 +62,7 @@ mod product;
 mod reduce;
 mod reduce_warps;
 mod repack;
+mod rider;
 mod ring;
 mod rounds;
 mod scan;

@@ -57,21 +57,20 @@ impl Lowering<'_> {
 
     /// The op that a step is for; of several, the one at whose place its code comes.
     fn op_of(&self, step: &Step) -> OpId {
-        let loads = |channel: u32| &self.schedule.roles.as_ref().expect("roles").channels[channel as usize].loads;
+        let roles = || self.schedule.roles.as_ref().expect("roles");
         match step {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => id,
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => id,
+            &Step::Combine(id) | &Step::End(id) => id,
             Step::Send(send) => send.op,
             Step::Strip(strip) => strip.parts[0].0,
             Step::Multiply(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
-            &Step::Fill(channel) => loads(channel)[loads(channel).len() - 1].load,
-            &Step::Take(channel) => loads(channel)[0].load,
+            &Step::Fill(channel) => roles().filled_at(channel).expect("a load"),
+            &Step::Take(channel) => roles().taken_at(channel).expect("a load"),
             Step::Land(land) => land.product,
-            Step::Await(wait) => loads(wait.channel)[0].load,
-            Step::Turn(_) | Step::Pass(_) => {
-                self.schedule.roles.as_ref().expect("roles").deal.as_ref().expect("teams").around
-            }
-            Step::Give(channels) => self.schedule.roles.as_ref().expect("roles").channels[channels[0] as usize].last,
+            Step::Await(wait) => roles().taken_at(wait.channel).expect("a load"),
+            Step::Turn(_) | Step::Pass(_) => roles().deal.as_ref().expect("teams").around,
+            Step::Give(channels) => roles().channels[channels[0] as usize].last,
             Step::Within(_) => unreachable!("parts of steps are no steps"),
             Step::For(plan) => plan.op,
             Step::Loop(plan) => plan.op,
@@ -107,6 +106,7 @@ impl Lowering<'_> {
         }
         self.for_op(id, |lowering| match step {
             Step::Own(_) => lowering.load_own(id),
+            Step::Get(_) => lowering.load_rider(id),
             Step::Send(send) => lowering.send_view(send),
             Step::Combine(_) => lowering.combine_atomic(id),
             Step::Multiply(plan) => lowering.products(plan),

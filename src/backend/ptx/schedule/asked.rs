@@ -35,7 +35,7 @@ impl Context<'_> {
             &Step::If { op, quiet: true, .. } => self.operands_within(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_end(id),
-            Step::Let(_) | Step::Own(_) | Step::Fill(_) | Step::Take(_) => Vec::new(),
+            Step::Let(_) | Step::Own(_) | Step::Get(_) | Step::Fill(_) | Step::Take(_) => Vec::new(),
             Step::Await(_) | Step::Land(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => Vec::new(),
             Step::Within(_) => Vec::new(),
         };

@@ -171,6 +171,7 @@ impl<'a> Walk<'a, '_> {
             &Step::Take(channel) => self.take(channel, body),
             Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
             Step::Multiply(plan) => self.multiply(plan),
+            &Step::Get(load) => self.get(load),
             Step::For(step) => self.around_for(step),
             Step::Loop(step) => self.inside(step.body, Ending::Nothing),
             Step::If { arms, quiet, .. } => {
@@ -245,6 +246,15 @@ impl<'a> Walk<'a, '_> {
         match self.flying.iter().find(|flight| flight.reads.iter().any(|channel| plan.gives.contains(channel))) {
             Some(flight) => fault(flight.product, "has not landed where its stage is given back"),
             None => Ok(()),
+        }
+    }
+
+    /// A small tile has come with those of its channel.
+    fn get(&self, load: OpId) -> Checked {
+        let channel = self.roles().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+        match channel.and_then(|channel| self.held.get(&channel)) {
+            Some(stage) if stage.arrived => Ok(()),
+            _ => fault(load, "is read in a stage before its tiles are there"),
         }
     }
 

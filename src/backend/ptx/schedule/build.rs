@@ -85,10 +85,11 @@ impl Builder<'_, '_> {
         // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `exits`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
-            || self.roles().is_some_and(|roles| roles.slice.contains(&id) || roles.members.contains_key(&id))
+            || self.roles().is_some_and(|roles| roles.slice.contains(&id) || roles.is_streamed(id))
     }
 
     fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
+        let ops = &self.in_time(ops)[..];
         let mut runs = self.context.strips(ops, &|id| self.is_in_stage(id));
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
@@ -172,20 +173,39 @@ impl Builder<'_, '_> {
     }
 
     fn load(&self, id: OpId) -> Step {
-        let Some((channel, roles)) = self.roles().and_then(|roles| Some((*roles.members.get(&id)?, roles))) else {
+        let channel = self.roles().and_then(|roles| roles.members.get(&id).or_else(|| roles.riders.get(&id)).copied());
+        let Some((channel, roles)) = channel.map(|channel| channel as u32).zip(self.roles()) else {
             return match () {
                 () if self.staged.contains(&id) => Step::Let(id),
                 () if self.own.contains(&id) => Step::Own(id),
                 () => Step::Do(id),
             };
         };
-        let loads = &roles.channels[channel].loads;
-        let (first, last) = (loads[0].load, loads[loads.len() - 1].load);
         match self.acts {
-            Acts::Load if id == last => Step::Fill(channel as u32),
-            Acts::Math if id == first => Step::Take(channel as u32),
+            Acts::Load if roles.filled_at(channel) == Some(id) => Step::Fill(channel),
+            Acts::Math if roles.taken_at(channel) == Some(id) => Step::Take(channel),
+            Acts::Math if roles.riders.contains_key(&id) => Step::Get(id),
             Acts::Load | Acts::Math | Acts::All => Step::Let(id),
         }
+    }
+
+    /// Is it the load of a small tile that comes with others?
+    fn rides(&self, id: OpId) -> bool {
+        self.roles().is_some_and(|roles| roles.riders.contains_key(&id))
+    }
+
+    /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
+    /// than they have to.
+    fn in_time(&self, ops: &[OpId]) -> Vec<OpId> {
+        let mut sorted = ops.to_vec();
+        for &load in ops.iter().filter(|&&id| self.rides(id)) {
+            let names = self.context.names_of(ops, load);
+            let Some(user) = self.context.first_use(ops, load) else { continue };
+            sorted.retain(|id| !names.contains(id));
+            let at = sorted.iter().position(|&id| id == user).unwrap_or(sorted.len());
+            sorted.splice(at..at, names);
+        }
+        sorted
     }
 
     /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
@@ -196,7 +216,9 @@ impl Builder<'_, '_> {
 
     /// Does this load, or the conversion of one, leave its tile in a stage?
     fn is_in_stage(&self, id: OpId) -> bool {
-        self.own.contains(&id) || self.context.module.op(id).results.first().is_some_and(|&tile| self.is_fetched(tile))
+        self.own.contains(&id)
+            || self.rides(id)
+            || self.context.module.op(id).results.first().is_some_and(|&tile| self.is_fetched(tile))
     }
 
     /// What a loop with this body uses from outside in other layouts.

@@ -124,6 +124,11 @@ impl<'a, 'm> Walk<'a, 'm> {
         self.roles().and_then(|roles| roles.members.get(&load)).map(|&channel| channel as u32)
     }
 
+    /// Is it the load of a small tile that comes with others?
+    fn rides(&self, load: OpId) -> bool {
+        self.roles().is_some_and(|roles| roles.riders.contains_key(&load))
+    }
+
     fn end(&self) -> Checked {
         let channels = self.roles().map_or(0, |roles| roles.channels.len());
         match self.gone_through.len() == channels {
@@ -170,7 +175,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             let code = module.op(id).code;
             let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
             let wanted = match (self.acts, self.roles()) {
-                (Acts::Load, Some(roles)) => ends || roles.slice.contains(&id) || roles.members.contains_key(&id),
+                (Acts::Load, Some(roles)) => ends || roles.slice.contains(&id) || roles.is_streamed(id),
                 _ => true,
             };
             match (wanted, done.contains(&id)) {
@@ -267,6 +272,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let fits = match step {
             Step::Let(_) => self.makes_nothing(id),
             Step::Own(_) => self.ahead.get(&id) == Some(&true),
+            Step::Get(_) => self.acts == Acts::Math && self.rides(id),
             Step::Send(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::Combine(_) => op.code == Opcode::AtomicRmw,
             Step::Multiply(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
@@ -277,7 +283,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             Step::Do(_) => {
                 let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
                 let ends = op.code.spec().effect == Effect::Terminator;
-                let fetched = self.channel_of(id).is_some() || self.ahead.contains_key(&id);
+                let fetched = self.channel_of(id).is_some() || self.rides(id) || self.ahead.contains_key(&id);
                 !(other || ends || fetched)
             }
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
@@ -291,7 +297,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let op = self.context.module.op(id);
         let fetched = |load: OpId| self.channel_of(load).is_some() || self.ahead.get(&load) == Some(&false);
         match op.code {
-            Opcode::LoadView => fetched(id),
+            Opcode::LoadView => fetched(id) || self.acts == Acts::Load && self.rides(id),
             _ if self.context.deferred.contains(&id) => true,
             code => {
                 let behind = op.results.first().and_then(|&result| self.context.load_behind(result));
@@ -390,13 +396,10 @@ impl<'a, 'm> Walk<'a, 'm> {
 
 /// The ops that a step does, without those in its bodies.
 fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
-    let loads = |channel: u32| {
-        let channel = schedule.roles.as_ref().and_then(|roles| roles.channels.get(channel as usize));
-        channel.map_or(&[][..], |channel| &channel.loads)
-    };
+    let roles = schedule.roles.as_ref();
     match step {
-        &Step::Take(channel) => loads(channel).first().map(|load| load.load).into_iter().collect(),
-        &Step::Fill(channel) => loads(channel).last().map(|load| load.load).into_iter().collect(),
+        &Step::Take(channel) => roles.and_then(|roles| roles.taken_at(channel)).into_iter().collect(),
+        &Step::Fill(channel) => roles.and_then(|roles| roles.filled_at(channel)).into_iter().collect(),
         step => step.ops(),
     }
 }

@@ -76,6 +76,8 @@ pub enum Step {
     Strip(Rc<Strip>),
     /// A load of what the thread itself has copied to a stage.
     Own(OpId),
+    /// A load of a small tile that has come to a stage with others.
+    Get(OpId),
     /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
     Send(Box<Send>),
     /// An atomic that the block combines in the copy of its array.
@@ -303,7 +305,8 @@ impl Step {
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => Some(id),
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => Some(id),
+            &Step::Combine(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
             Step::Send(send) => Some(send.op),
             Step::For(step) => Some(step.op),

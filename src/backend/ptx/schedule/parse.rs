@@ -180,6 +180,7 @@ impl Lines<'_> {
             "let" => Step::Let(op(rest)?),
             "do" => Step::Do(op(rest)?),
             "own" => Step::Own(op(rest)?),
+            "get" => Step::Get(op(rest)?),
             "combine" => Step::Combine(op(rest)?),
             "send" => Step::Send(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),

@@ -142,6 +142,7 @@ impl Printer<'_> {
             &Step::Let(id) => self.op("let", id),
             &Step::Do(id) => self.op("do", id),
             &Step::Own(id) => self.op("own", id),
+            &Step::Get(id) => self.op("get", id),
             Step::Send(send) => self.send(send),
             &Step::Combine(id) => self.op("combine", id),
             &Step::End(id) => self.op("end", id),

@@ -31,7 +31,7 @@ const BOX_ROWS: i64 = 256;
 /// Rows of a swizzle pattern.
 const PATTERN_ROWS: i64 = 8;
 /// Alignment of an operand in a stage: a whole swizzle pattern.
-const ALIGN: u32 = 1024;
+pub const ALIGN: u32 = 1024;
 
 /// A candidate: the products that it feeds, and how they want it.
 #[derive(Clone)]
@@ -138,6 +138,7 @@ impl Context<'_> {
             channels: Vec::new(),
             rings: Vec::new(),
             members: HashMap::new(),
+            riders: HashMap::new(),
             slice: HashSet::new(),
             carried: HashSet::new(),
             pairs: None,
@@ -175,6 +176,9 @@ impl Context<'_> {
         }
         for channel in &mut roles.channels {
             self.place_loads(channel, &feeds, pairs);
+        }
+        if pairs.is_none() {
+            self.add_riders(&structure, &mut roles, body);
         }
         let in_loop = |channel: &Channel| self.loop_of(channel.block, &structure).is_some();
         (roles.channels.iter().any(in_loop) && self.choose_stages(body, &mut roles, &structure, shared))

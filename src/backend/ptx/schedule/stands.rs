@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Context;
 use super::checked::Checked;
+use super::riders::BOX_ALIGN;
 use super::streams::{Channel, Roles, Streamed};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
@@ -35,6 +36,12 @@ impl Context<'_> {
             };
             for load in &channel.loads {
                 let id = load.load.index();
+                if roles.riders.contains_key(&load.load) {
+                    match roles.riders.get(&load.load) == Some(&index) && self.rides_whole(load) {
+                        true => continue,
+                        false => return fault(format!("op {id} does not stand where threads read it")),
+                    }
+                }
                 let Some(panels) = wanted.get(&load.load) else { return fault(format!("no product reads op {id}")) };
                 let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.stands_with(load, other));
                 if !comes || !stands(load, *panels, &filled) {
@@ -46,6 +53,13 @@ impl Context<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Is the tile of a load one box, where boxes may begin?
+    fn rides_whole(&self, load: &Streamed) -> bool {
+        let [part] = &load.boxes[..] else { return false };
+        let whole = self.ridden(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
+        whole && part.at == 0 && part.place.iter().all(|&place| place == 0) && load.offset.is_multiple_of(BOX_ALIGN)
     }
 
     /// How products want the tiles of loads.

@@ -16,8 +16,10 @@ pub struct Roles {
     pub channels: Vec<Channel>,
     /// The rings.
     pub rings: Vec<RingPlan>,
-    /// Channel of each streamed load.
+    /// Channel of each streamed load whose tile products read.
     pub members: HashMap<OpId, usize>,
+    /// Channel of each small tile that threads read, which rides along.
+    pub riders: HashMap<OpId, usize>,
     /// Ops that the producer runs.
     pub slice: HashSet<OpId>,
     /// Carried values and results of region ops that the producer needs.
@@ -34,9 +36,33 @@ impl Roles {
         if self.deal.is_some() { TEAMS } else { 1 }
     }
 
-    /// Where the tile of a load stands, if it is streamed.
+    /// Where the tile of a load stands, if it is streamed to products.
     pub fn place_of(&self, load: OpId) -> Option<Place> {
-        let channel = *self.members.get(&load)?;
+        self.place_in(*self.members.get(&load)?, load)
+    }
+
+    /// Where the tile of a load stands that threads read.
+    pub fn ride_of(&self, load: OpId) -> Option<Place> {
+        self.place_in(*self.riders.get(&load)?, load)
+    }
+
+    /// Does the producer make this load?
+    pub fn is_streamed(&self, load: OpId) -> bool {
+        self.members.contains_key(&load) || self.riders.contains_key(&load)
+    }
+
+    /// The load at whose place the stage of a channel is taken: the first one for products.
+    pub fn taken_at(&self, channel: u32) -> Option<OpId> {
+        let loads = &self.channels.get(channel as usize)?.loads;
+        loads.iter().map(|load| load.load).find(|load| !self.riders.contains_key(load))
+    }
+
+    /// The load at whose place the stage of a channel is filled: the last one.
+    pub fn filled_at(&self, channel: u32) -> Option<OpId> {
+        self.channels.get(channel as usize)?.loads.last().map(|load| load.load)
+    }
+
+    fn place_in(&self, channel: usize, load: OpId) -> Option<Place> {
         let streamed = self.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
         Some(Place { channel, offset: streamed.offset, rows: streamed.rows })
     }

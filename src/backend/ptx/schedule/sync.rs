@@ -88,7 +88,7 @@ impl Way<'_, '_> {
                 self.op(id);
                 self.all_made(id);
             }
-            &Step::Own(id) => self.all_made(id),
+            &Step::Own(id) | &Step::Get(id) => self.all_made(id),
             &Step::Combine(id) => {
                 self.combine(id);
                 self.all_made(id);

@@ -129,8 +129,18 @@ impl Waits<'_, '_> {
                 self.land(0, late || !matches!(step, Step::Give(_) | Step::Take(_) | Step::Do(_)));
             }
         }
-        if let Step::Multiply(plan) = step {
-            self.await_operands(plan);
+        match step {
+            Step::Multiply(plan) => self.await_operands(plan),
+            &Step::Get(load) => self.await_rider(load),
+            _ => {}
+        }
+    }
+
+    /// The first use of a small tile that comes with others.
+    fn await_rider(&mut self, load: OpId) {
+        let channel = self.schedule.roles.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+        if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
+            self.steps.push(Step::Await(Await { channel, late: false }));
         }
     }
 

@@ -250,7 +250,7 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Multiply(Box::new(plan))));
         }),
-        &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) => others.push(("nothing is done", Step::Let(id))),
+        &Step::Do(id) | &Step::Own(id) | &Step::Get(id) | &Step::Combine(id) => others.push(("nothing is done", Step::Let(id))),
         Step::Send(send) => others.push(("nothing is done", Step::Let(send.op))),
         &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Do(id)));
@@ -411,7 +411,8 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Combine(id) | &Step::End(id) => vec![id],
+        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => vec![id],
+        &Step::Combine(id) | &Step::End(id) => vec![id],
         Step::Send(send) => vec![send.op],
         Step::Multiply(plan) => plan.ops.clone(),
         &Step::If { op, .. } => vec![op],
