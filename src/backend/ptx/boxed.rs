@@ -6,7 +6,7 @@
 //! else in vectors. Knows layouts and places, no op and no instruction.
 
 use super::tensor_map::{MAX_BOX, Swizzle};
-use crate::layout::{Layout, SharedLayout};
+use crate::layout::{Access, Layout, SharedLayout, Side};
 
 /// Longest row of a box in bytes: the widest swizzle.
 const ROW_BYTES: usize = 128;
@@ -14,6 +14,8 @@ const ROW_BYTES: usize = 128;
 const LEAST_ROW_BYTES: usize = 32;
 /// Rows that a swizzle pattern has.
 const PATTERN_ROWS: usize = 8;
+/// Bits of a lane's number.
+const LANE_BITS: usize = 5;
 /// Bytes that the banks of shared memory take at once.
 const WAVEFRONT: usize = 128;
 
@@ -42,6 +44,18 @@ pub struct Writes {
     pub kind: WriteKind,
     /// All writes of a thread in ascending order of their parts.
     pub list: Vec<Write>,
+    /// What half of the threads do in another order.
+    pub swap: Option<Swap>,
+}
+
+/// Threads of a half, those with this bit, write what they have at a register for another one, and the other way round: where all wrote the
+/// same register at once, they would come to the same banks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// The bit of a thread.
+    pub thread: usize,
+    /// The bit of a register in which the two differ.
+    pub register: usize,
 }
 
 /// An instruction that writes to shared memory.
@@ -213,16 +227,53 @@ impl BoxedTile {
     }
 
     fn vectors(&self, layout: &Layout) -> Option<Writes> {
-        let side = self.shared.accesses(layout);
+        let mut side = self.shared.accesses(layout);
         let wavefronts = (side.accesses.len() << layout.warp_images().len())
             * (self.shared.element_bytes * side.accesses[0].registers.len() * 32).div_ceil(WAVEFRONT)
             + side.bank_conflicts(self.shared.element_bytes);
+        if wavefronts > 4 * self.shared.bytes() / WAVEFRONT {
+            return None;
+        }
+        let swap = self.swapped(layout, &mut side);
         let write =
-            |access: crate::layout::Access| Write { place: access.xor | access.offset, registers: access.registers };
+            |access: Access| Write { place: access.xor | access.offset, registers: access.registers };
         let list: Vec<Write> = side.accesses.into_iter().map(write).collect();
-        (wavefronts <= 4 * self.shared.bytes() / WAVEFRONT).then(|| {
-            Writes { thread: side.thread, kind: WriteKind::Vector, list }.sorted(self.part_bytes(self.part_bits))
-        })
+        let writes = Writes { thread: side.thread, kind: WriteKind::Vector, list, swap };
+        Some(writes.sorted(self.part_bytes(self.part_bits)))
+    }
+
+    /// Has half of the threads write other registers first where the others' banks are free then: an accumulator's lanes have
+    /// two neighbours of a row each, and two rows are at the same banks.
+    fn swapped(&self, layout: &Layout, side: &mut Side) -> Option<Swap> {
+        // What one write of a warp costs, all others cost: they are at its addresses XOR a constant.
+        let first = Access { xor: 0, offset: 0, ..side.accesses.first()?.clone() };
+        let (all, vector) = (Side { accesses: Vec::new(), ..side.clone() }, &first.registers);
+        let lanes = side.thread.get(..LANE_BITS)?.to_vec();
+        let conflicts = |lanes: Vec<u32>| {
+            Side { thread: lanes, accesses: vec![first.clone()], ..all.clone() }.bank_conflicts(self.shared.element_bytes)
+        };
+        let (mut least, part) = (conflicts(lanes.clone()), self.part_bytes(self.part_bits));
+        let mut found = None;
+        for (register, &image) in layout.register_images().iter().enumerate() {
+            let place = self.shared.offset(image);
+            if least == 0 || place >= part || vector.contains(&(vector[0] ^ 1 << register)) {
+                continue;
+            }
+            for thread in 0..LANE_BITS {
+                let mut turned = lanes.clone();
+                turned[thread] ^= place;
+                let conflicts = conflicts(turned);
+                if conflicts < least {
+                    (least, found) = (conflicts, Some((Swap { thread, register }, place)));
+                }
+            }
+        }
+        let (swap, place) = found?;
+        side.thread[swap.thread] ^= place;
+        for access in &mut side.accesses {
+            (access.xor, access.offset) = (access.xor | access.offset, 0);
+        }
+        Some(swap)
     }
 
     /// With `stmatrix`, where each lane holds two neighbours of 16 bits, and four lanes the 16 bytes of a
@@ -264,7 +315,7 @@ impl BoxedTile {
                 Write { place: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
             })
             .collect();
-        Some(Writes { thread, kind: WriteKind::Matrices { trans }, list }.sorted(part))
+        Some(Writes { thread, kind: WriteKind::Matrices { trans }, list, swap: None }.sorted(part))
     }
 }
 
@@ -349,7 +400,9 @@ mod tests {
                             let vector = size * write.registers.len();
                             assert!(address(lane).is_multiple_of(vector));
                             for (i, &register) in write.registers.iter().enumerate() {
-                                put(address(lane) + i * size, element(register, lane));
+                                let swaps = |swap: &Swap| (warp * 32 + lane) >> swap.thread & 1 == 1;
+                                let other = writes.swap.filter(swaps).map_or(0, |swap| 1 << swap.register);
+                                put(address(lane) + i * size, element(register ^ other, lane));
                             }
                         }
                     }
@@ -441,6 +494,8 @@ mod tests {
             let (_, writes) = check(&layout, &[1, 0], element_bytes);
             assert_eq!(writes.kind, WriteKind::Vector);
             assert_eq!(writes.list[0].registers.len(), 2);
+            // Two rows of 128 bytes are at the same banks, unless one of them has its turn with other columns.
+            assert_eq!(writes.swap.is_some(), element_bytes > 1);
         }
         let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);
         check(&rows, &[1, 0], 4);

@@ -13,6 +13,7 @@ use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{Outbox, Parts, Send};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
@@ -158,10 +159,21 @@ impl Lowering<'_> {
         let thread = self.linear_in_thread(&store.writes.thread);
         let thread = self.b.xor(Ty::B32, thread, warp);
         let in_thread = store.writes.thread.iter().fold(0, |all, image| all | image);
+        let swaps = store.writes.swap.map(|swap| {
+            let tid = self.b.special(Special::TidX);
+            let bit = self.b.and(Ty::B32, tid, 1u32 << swap.thread);
+            self.b.setp(Cmp::Ne, Ty::B32, bit, 0)
+        });
         for write in store.writes.list.iter().filter(|write| write.place / place.bytes == part) {
             let at = write.place % place.bytes;
             let addr = self.shared_place(place, thread, at & in_thread, at & !in_thread);
-            let values: Vec<Operand> = write.registers.iter().map(|&register| slots[register]).collect();
+            let mut values: Vec<Operand> = write.registers.iter().map(|&register| slots[register]).collect();
+            if let Some((swaps, swap)) = swaps.zip(store.writes.swap) {
+                let class = repr::class(store.elem);
+                for (value, register) in values.iter_mut().zip(&write.registers) {
+                    *value = self.b.select(class, swaps, slots[register ^ 1 << swap.register], *value);
+                }
+            }
             match store.writes.kind {
                 WriteKind::Vector => {
                     vector::store(&mut self.b, Space::Shared, store.elem, &values, &addr, MemMods::default(), None);
