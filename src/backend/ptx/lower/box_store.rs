@@ -11,7 +11,6 @@ use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{WriteKind, Writes};
 use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
-use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{Outbox, Parts, Send};
@@ -118,21 +117,17 @@ impl Lowering<'_> {
         let slots = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let mut coords = self.tma_coords(view, index, &vec![0; store.send.tile.boxes.len()])?;
-        let lanes = store.writes.thread.len() - store.layout.warp_images().len();
         for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
             let bits = AxisBits::of(store.layout.shape(), axis);
-            let mut images = vec![0; lanes];
-            images.extend(store.layout.warp_images().iter().map(|&image| bits.coordinate(image)));
-            let start = self.linear_in_thread(&images);
+            let images: Vec<u32> = store.layout.warp_images().iter().map(|&image| bits.coordinate(image)).collect();
+            let start = self.linear_in_warp(&images);
             *coord = self.b.add(Ty::S32, *coord, start);
         }
-        let tid = self.b.special(Special::TidX);
-        let lane = self.b.and(Ty::B32, tid, WARP - 1);
-        let issuer = self.b.setp(Cmp::Eq, Ty::B32, lane, 0);
+        // The same lane each time, and ptxas knows that it is one.
+        let issuer = self.b.elect();
         let issues = self.issues(view, index, issuer)?;
-        let thread =
-            (0..store.writes.thread.len()).map(|bit| bit.checked_sub(lanes).map_or(0, |warp| outbox.each() << warp));
-        let warp = self.linear_in_thread(&thread.collect::<Vec<u32>>());
+        let warps: Vec<u32> = (0..store.layout.warp_images().len()).map(|warp| outbox.each() << warp).collect();
+        let warp = self.linear_in_warp(&warps);
         let first = place.offset + self.team.index * (place.bytes / self.context.teams);
         // The copies of this warp that read its place are its own, and so are those to the same elements.
         self.drain()?;

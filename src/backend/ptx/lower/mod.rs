@@ -43,6 +43,7 @@ mod extreme;
 mod flight;
 mod global;
 mod hint;
+mod known;
 mod limit;
 mod listed;
 mod lone;

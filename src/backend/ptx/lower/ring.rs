@@ -15,10 +15,10 @@ use super::control::Mark;
 use super::teams::{TURN_BYTES, TURNS};
 use super::thread::ThreadCache;
 use super::view::TensorView;
+use super::known::Known;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, ShflMode, Special, Ty};
-use crate::backend::ptx::mma::MmaPlan;
+use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
@@ -81,20 +81,7 @@ pub struct Rings {
     /// The thread of each consumer warp that tells the other block.
     far_leader: Option<Reg>,
     /// What consumers know from the start.
-    known: Option<Known>,
-}
-
-/// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
-/// each product, it would be most of the way from one product to the next.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    /// Address of shared memory.
-    base: Reg,
-    /// Number of the group of four warps.
-    group: Reg,
-    /// Zero, which ptxas does not know and takes for another number in each lane; of 64 bits, where numbers are loaded one by one
-    /// beside products.
-    nothing: Option<Reg>,
+    pub known: Option<Known>,
 }
 
 /// What is known before an agent does anything.
@@ -226,12 +213,8 @@ impl Lowering<'_> {
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.start_rings(Some(leader));
-        let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
-        let thread = self.b.special(Special::TidX);
-        let group = MmaPlan::group(&mut self.b, thread).reg();
-        let nothing = self.loads_lone_numbers().then(|| self.nothing_of_lanes());
-        self.rings.as_mut().expect("rings").known = Some(Known { base, group, nothing });
+        let known = self.learn();
+        self.rings.as_mut().expect("rings").known = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
@@ -353,16 +336,6 @@ impl Lowering<'_> {
     /// Stages of a ring.
     pub fn stages_of_ring(&self, ring: usize) -> u32 {
         self.rings.as_ref().map_or(1, |rings| rings.roles.rings[ring].stages)
-    }
-
-    /// The number of a warp's group of four, where that is known from the start.
-    pub fn known_group(&self) -> Option<Reg> {
-        self.rings.as_ref().and_then(|rings| rings.known).map(|known| known.group)
-    }
-
-    /// A zero of 64 bits that ptxas takes for another number in each lane.
-    pub fn known_nothing(&self) -> Option<Reg> {
-        self.rings.as_ref().and_then(|rings| rings.known).and_then(|known| known.nothing)
     }
 
     /// One thread of each warp, beside a producer.

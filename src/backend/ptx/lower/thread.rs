@@ -41,6 +41,14 @@ impl Lowering<'_> {
             return value;
         }
         let tid = self.b.special(Special::TidX);
+        let value = self.linear_of(tid, images);
+        self.thread.linear.insert(images.to_vec(), value);
+        self.thread.order.push(images.to_vec());
+        value
+    }
+
+    /// The same over the bits of another number.
+    pub fn linear_of(&mut self, number: Operand, images: &[u32]) -> Operand {
         let mut total: Option<Operand> = None;
         let mut bit = 0;
         while bit < images.len() {
@@ -55,7 +63,7 @@ impl Lowering<'_> {
                     length += 1;
                 }
             }
-            let part = self.field(tid, bit, length, images.len());
+            let part = self.field(number, bit, length, images.len());
             let part = if image.is_power_of_two() {
                 self.b.shl(Ty::B32, part, image.trailing_zeros())
             } else {
@@ -67,10 +75,7 @@ impl Lowering<'_> {
             });
             bit += length;
         }
-        let value = total.unwrap_or(Operand::Imm(0));
-        self.thread.linear.insert(images.to_vec(), value);
-        self.thread.order.push(images.to_vec());
-        value
+        total.unwrap_or(Operand::Imm(0))
     }
 
     /// The sum of `weights[i]` over the set bits `i` of the thread number, as a B32 operand. No weight is 0.
