@@ -73,6 +73,7 @@ mod random;
 mod random_product;
 mod reduce;
 mod require;
+mod riders;
 mod rounds;
 mod runner;
 #[path = "../../src/sample.rs"]
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
     order::register(&mut suite);
     reduce::register(&mut suite);
     require::register(&mut suite);
+    riders::register(&mut suite);
     rounds::register(&mut suite);
     scan::register(&mut suite);
     pieces::register(&mut suite);

@@ -4,6 +4,7 @@ pub(crate) mod clusters;
 mod combined;
 pub mod meetings;
 mod products;
+mod riders;
 mod rounds;
 pub(crate) mod schedules;
 mod stores;

@@ -73,7 +73,13 @@ impl Lowering<'_> {
         match (&send.outbox, self.parts()) {
             (Some(outbox), None) => self.store_by_warps(&store, outbox),
             (None, Some(parts)) => self.store_boxes(&store, parts),
-            (None, None) => self.lower_op(send.op),
+            (None, None) => match self.missing_room() {
+                None => self.lower_op(send.op),
+                Some([bytes, all]) => Err(format!(
+                    "{bytes} bytes of shared memory are needed for a part of this tile, and of {all} not so many are left: use \
+                     smaller tiles"
+                )),
+            },
             (Some(_), Some(_)) => Err(OTHERWISE.to_owned()),
         }
     }

@@ -278,6 +278,10 @@ impl Way<'_, '_> {
                 return;
             }
         }
+        // What threads store and what the engine stores has no order.
+        if ordered && self.sent.values().filter(|&&other| other == root).count() > 1 {
+            self.no_room(send.tile.part_bytes(send.tile.part_bits));
+        }
         self.op(send.op);
     }
 

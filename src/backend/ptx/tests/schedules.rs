@@ -66,7 +66,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
     kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);
-    kernels.extend([turns::kernel(), stores::kernel()]);
+    kernels.extend([turns::kernel(), stores::kernel(), riders::kernel()]);
     kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
 }
@@ -362,7 +362,9 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             with("other bytes are announced", &|roles| roles.channels[at].loads[load].bytes += 16);
             with("a panel has other rows", &|roles| roles.channels[at].loads[load].rows += 8);
             with("a load is of another channel", &|roles| {
-                *roles.members.get_mut(&channel.loads[load].load).unwrap() += 1
+                let Roles { members, riders, .. } = roles;
+                let load = &channel.loads[load].load;
+                *members.get_mut(load).or_else(|| riders.get_mut(load)).expect("a load that is streamed") += 1;
             });
             for place in 0..channel.loads[load].boxes.len() {
                 with("a box is left out", &|roles| drop(roles.channels[at].loads[load].boxes.remove(place)));
@@ -473,7 +475,8 @@ fn the_checker_refuses_every_change() {
         let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
-        let others = [meetings::mutants, stores::mutants, combined::mutants, rounds::mutants, turns::mutants];
+        let others =
+            [meetings::mutants, stores::mutants, combined::mutants, rounds::mutants, turns::mutants, riders::mutants];
         let others = others.into_iter().flat_map(|mutants| mutants(schedule));
         for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
             let count = seen.entry(what).or_default();

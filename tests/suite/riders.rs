@@ -1,0 +1,70 @@
+//! Vectors that all rows of a tile share, loaded in a loop over products: on Hopper they come with the operands.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::element::CastTo;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    macro_rules! each {
+        ($function:ident: $($name:ident)+) => {$(
+            suite.test(concat!("riders/", stringify!($function), "/", stringify!($name)), $function::<$name>);
+        )+};
+    }
+    each!(levels: i32 u8 f16 bf16 f32 f64);
+}
+
+/// Queries, keys of an iteration, and terms of a sum.
+const TILE: [usize; 3] = [128, 64, 64];
+
+/// `y = f16(x · keyᵀ + level) · key * fade`, summed over tiles of keys: a level and a fade for each key, the levels used twice.
+fn levels_kernel<T: Element + CastTo<f32>>(
+    (x, keys): (Array<f16, 2>, Array<f16, 2>),
+    (levels, fades): (Array<T, 1>, Array<f32, 2>),
+    y: ArrayMut<f32, 2>,
+) {
+    let [m, n, d] = TILE;
+    let x = x.load((ct::bid(0), 0), [m, d]);
+    let sum = ct::for_each(..keys.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |i, sum| {
+        let key = keys.load((i, 0), [n, d]);
+        let level = levels.load(i, [n]).cast::<f32>().reshape([1, n]);
+        let fade = fades.load((0, i), [1, n]);
+        let scores = ct::mma(x, key.transpose(), ct::zeros::<f32, 2>([m, n]));
+        let weights = (scores + level) * fade + level;
+        ct::mma(weights.cast::<f16>(), key, sum)
+    });
+    y.store((ct::bid(0), 0), sum);
+}
+
+/// Whole numbers, so that sums are exact; keys end amid a tile, and what is beyond them is zero. Rows of 4 and of 3 whole grains of 16 bytes,
+/// and of others, which no box can begin with.
+fn levels<T: Element + CastTo<f32>>(session: Session) -> Result<()> {
+    let d = TILE[2];
+    for (queries, count) in [(256, 256), (200, 208), (128, 131), (130, 64)] {
+        let x = random::<f16>(41, queries * d, Spread::Whole(1));
+        let keys = random::<f16>(42, count * d, Spread::Whole(1));
+        let level = random::<T>(43, count, Spread::Whole(2));
+        let fade = random::<f32>(44, count, Spread::Whole(1));
+        let (device_x, device_keys) = (session.array(&x, [queries, d])?, session.array(&keys, [count, d])?);
+        let (levels, fades) = (session.array(&level, [count])?, session.array(&fade, [1, count])?);
+        let mut y = session.device().zeros::<f32, 2>([queries, d])?;
+        let grid = [queries.div_ceil(TILE[0])];
+        session.launch(levels_kernel::<T>, grid, ((&device_x, &device_keys), (&levels, &fades), &mut y))?;
+        let weights: Vec<f64> = (0..queries * count)
+            .map(|at| {
+                let (i, j) = (at / count, at % count);
+                let score: f64 = (0..d).map(|k| x[i * d + k].to_f64() * keys[j * d + k].to_f64()).sum();
+                (score + level[j].to_f64()) * f64::from(fade[j]) + level[j].to_f64()
+            })
+            .collect();
+        session.check("sums", &y, &|[i, c]| {
+            let terms = (0..count).map(|j| weights[i * count + j] * keys[j * d + c].to_f64());
+            Want::exactly(terms.sum::<f64>() as f32)
+        })?;
+    }
+    Ok(())
+}
