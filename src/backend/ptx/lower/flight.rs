@@ -3,7 +3,7 @@
 //! When that is, the schedule says (`land`, `await`). A wait that it calls late stands where the step after it comes to need
 //! it. And before threads meet, the schedule has whatever runs land: once they have, shared memory that products read is written again.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::ring::Release;
 use super::{Lowered, Lowering};
@@ -14,9 +14,9 @@ use crate::ir::{OpId, Value};
 
 /// Lines of code that are worth to be kept beside a running product.
 const OVERLAPPED_LINES: usize = 96;
-/// Registers of a thread that the sums of a loop's products take together, from which on no block of code ends amid them: ptxas
-/// finds no registers then (and lets products wait for each other).
-const CROWDED_REGISTERS: usize = 192;
+/// In a block with more products than so many no block of code ends amid them: what one of them waits for runs beside the others, and
+/// ptxas finds no registers for several that are in flight where a block ends.
+const FEW_PRODUCTS: usize = 2;
 
 /// What runs, and the waits that are to come.
 #[derive(Default)]
@@ -59,20 +59,17 @@ pub struct Orbit {
 impl Lowering<'_> {
     /// Notes products that have been issued, the last of them by this op.
     pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
-        let issued = if self.sums_beside(last) < CROWDED_REGISTERS { self.b.num_lines() } else { usize::MAX };
+        let issued = if self.products_beside(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
         self.flights.running.push(Flight { results, releases, issued, place });
     }
 
-    /// Registers of a thread for the sums of all products of the block that this one stands in.
-    fn sums_beside(&self, product: OpId) -> usize {
+    /// How many products stand in a block with this one; those that belong together are one.
+    fn products_beside(&self, product: OpId) -> usize {
         let Some(block) = self.context.op_blocks[product.index()] else { return 0 };
-        let products = &self.context.inference.products;
-        let ops = self.module.block(block).ops.iter();
-        let plans = ops.filter_map(|id| Some((id, products.get(id)?.as_ref().ok()?)));
-        let made = |acc: Value| self.module.defining_op(acc).is_some_and(|other| products.contains_key(&other));
-        let sums = plans.filter(|(id, _)| !made(self.module.op(**id).operands[2]));
-        sums.map(|(_, plan)| plan.acc.num_registers()).sum()
+        let products = self.module.block(block).ops.iter().filter(|id| self.context.inference.products.contains_key(id));
+        let last: HashSet<OpId> = products.map(|&id| self.context.bundles.last(id)).collect();
+        last.len()
     }
 
     /// A wait for products.
