@@ -41,7 +41,6 @@ pub fn of_keys<T: MmaInput<T, f32>>(
         let [q, dout] = [q, dout].map(|x| x.load((batch, head, i, 0), [1, 1, m, d]).reshape([m, d]));
         let [logs, sums] = [logs, sums].map(|x| x.load((batch, head, i), [1, 1, m]).reshape([1, m]));
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([n, m]));
-        // Both products are under way when the exponentials begin.
         let (scores, steps) = (product(k, q), product(v, dout));
         let weights = scores.fma(scale, -logs).exp2_with(ct::FloatMode::new().flush_to_zero());
         let seen = || (i * m + ct::arange(m, 0, 1)).unsqueeze(0).ge((tile * n + ct::arange(n, 0, 1)).unsqueeze(1));
@@ -54,9 +53,8 @@ pub fn of_keys<T: MmaInput<T, f32>>(
         query.iter().for_each(|(dq, x)| dq.atomic_store_add((batch, head, i, 0), x.reshape([1, 1, m, d])));
         [key, value]
     });
-    let key = key * (scale * std::f32::consts::LN_2);
     let store = |to: ArrayMut<T, 4>, x: Tile<f32, 2>| to.store((batch, head, tile, 0), x.cast().reshape([1, 1, n, d]));
-    [(dk, key), (dv, value)].into_iter().for_each(|(to, x)| store(to, x));
+    [(dk, key * (scale * std::f32::consts::LN_2)), (dv, value)].into_iter().for_each(|(to, x)| store(to, x));
 }
 
 fn main() -> ct::Result<()> {

@@ -67,7 +67,8 @@ impl Lowering<'_> {
     /// How many products stand in a block with this one; those that belong together are one.
     fn products_beside(&self, product: OpId) -> usize {
         let Some(block) = self.context.op_blocks[product.index()] else { return 0 };
-        let products = self.module.block(block).ops.iter().filter(|id| self.context.inference.products.contains_key(id));
+        let products =
+            self.module.block(block).ops.iter().filter(|id| self.context.inference.products.contains_key(id));
         let last: HashSet<OpId> = products.map(|&id| self.context.bundles.last(id)).collect();
         last.len()
     }

@@ -16,11 +16,13 @@ impl Lowering<'_> {
         let layout = self.context.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
         let dtype = self.context.element_type(tile);
         let size = dtype.storage_bits() as usize / 8;
-        let start = *self.staged.get(&tile).ok_or("a tile that has come to no stage, which is a defect of this crate")?;
+        let start =
+            *self.staged.get(&tile).ok_or("a tile that has come to no stage, which is a defect of this crate")?;
         let axis = layout.shape().iter().position(|&extent| extent > 1).unwrap_or(0);
         let run = layout.vector_len(axis).min(layout.num_registers()).min(WIDEST / size);
         let thread = self.linear_in_thread(&thread_images(&layout));
-        let (all, base) = (thread_images(&layout).iter().fold(0, |all, image| all | image), self.b.reg(start, RegClass::B32));
+        let (all, base) =
+            (thread_images(&layout).iter().fold(0, |all, image| all | image), self.b.reg(start, RegClass::B32));
         let mods = MemMods { sem: Sem::Volatile, ..MemMods::default() };
         let mut slots: Vec<Operand> = Vec::with_capacity(layout.num_registers());
         for register in (0..layout.num_registers()).step_by(run) {

@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::control::Mark;
+use super::known::Known;
 use super::teams::{TURN_BYTES, TURNS};
 use super::thread::ThreadCache;
 use super::view::TensorView;
-use super::known::Known;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};

@@ -42,6 +42,7 @@ impl Roles {
     }
 
     /// Where the tile of a load stands that threads read.
+    #[cfg(any(test, feature = "_suite"))]
     pub fn ride_of(&self, load: OpId) -> Option<Place> {
         self.place_in(*self.riders.get(&load)?, load)
     }

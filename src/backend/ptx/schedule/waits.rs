@@ -138,7 +138,8 @@ impl Waits<'_, '_> {
 
     /// The first use of a small tile that comes with others.
     fn await_rider(&mut self, load: OpId) {
-        let channel = self.schedule.roles.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+        let channel =
+            self.schedule.roles.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
         if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
             self.steps.push(Step::Await(Await { channel, late: false }));
         }

@@ -250,7 +250,9 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Multiply(Box::new(plan))));
         }),
-        &Step::Do(id) | &Step::Own(id) | &Step::Get(id) | &Step::Combine(id) => others.push(("nothing is done", Step::Let(id))),
+        &Step::Do(id) | &Step::Own(id) | &Step::Get(id) | &Step::Combine(id) => {
+            others.push(("nothing is done", Step::Let(id)))
+        }
         Step::Send(send) => others.push(("nothing is done", Step::Let(send.op))),
         &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Do(id)));
