@@ -206,6 +206,11 @@ impl<'a, 'm> Walk<'a, 'm> {
 
     fn must_keep_order(&self, first: OpId, second: OpId) -> bool {
         let module = self.context.module;
+        // What is only read is the same at any time.
+        let is_steady = |&id: &OpId| module.op(id).code == Opcode::LoadView && self.context.is_steady(id);
+        if [first, second].iter().any(is_steady) {
+            return false;
+        }
         let [a, b] = [first, second].map(|id| module.op(id).code.spec().effect);
         match (self.context.access_of(first), self.context.access_of(second)) {
             (Some(first), Some(second)) => first.conflicts(&second),

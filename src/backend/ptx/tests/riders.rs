@@ -5,7 +5,8 @@ use super::*;
 use crate::backend::ptx::schedule::{Acts, Schedule, Step};
 
 /// A loop over tiles that two products read, with a number for each of `columns` columns between them: `acc += f16(a·bᵀ + level) · b`.
-fn levels(dtype: DType, columns: i32) -> Module {
+/// `branch`: behind a branch that only computes.
+fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
     let mut k = Kernel::new("levels");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
     let (numbers, output) = (k.array(dtype, 2, true), k.array(DType::F32, 2, true));
@@ -24,6 +25,7 @@ fn levels(dtype: DType, columns: i32) -> Module {
     let level = k.load(numbers, &[zero, args[0]]);
     let turned = k.shaped(Opcode::Permute, tile, &[64, 64], vec![Attr::Permutation(vec![1, 0])]);
     let scores = k.b.simple(Opcode::MmaF, &[left, turned, start], vec![], state);
+    let scores = if branch { negated(&mut k, [args[0], ids[1]], scores, state) } else { scores };
     let level = match dtype {
         DType::F32 => level,
         _ => {
@@ -43,9 +45,25 @@ fn levels(dtype: DType, columns: i32) -> Module {
     k.finish()
 }
 
-/// A kernel with such a tile.
-pub fn kernel() -> (String, Module, CompileOptions) {
-    ("a rider".to_owned(), levels(DType::F32, 64), CompileOptions::default())
+/// A tile, in some iterations with the other sign.
+fn negated(k: &mut Kernel, [number, bound]: [Value; 2], tile: Value, ty: TypeId) -> Value {
+    let bool_type = k.tile(DType::I1, &[]);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    let condition = k.b.simple(Opcode::CmpI, &[number, bound], attrs, bool_type);
+    let arms = [true, false].map(|negated| {
+        let arm = k.b.begin_block(&[]);
+        let value = if negated { k.op(Opcode::NegF, &[tile]) } else { tile };
+        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
+        k.b.end_block();
+        arm
+    });
+    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[ty]);
+    k.b.module.op(id).results[0]
+}
+
+/// Kernels with such a tile.
+pub fn kernels() -> [(String, Module, CompileOptions); 2] {
+    [false, true].map(|branch| ("a rider".to_owned(), levels(DType::F32, 64, branch), CompileOptions::default()))
 }
 
 /// Schedules with such tiles elsewhere, each with what was changed.
@@ -87,18 +105,19 @@ fn read(module: Module, options: CompileOptions) -> usize {
 #[test]
 fn vectors_that_all_rows_share_come_with_operands() {
     let plain = CompileOptions::default;
-    assert_eq!(read(levels(DType::F32, 64), plain()), 1);
-    assert_eq!(read(levels(DType::F16, 64), plain()), 1);
+    assert_eq!(read(levels(DType::F32, 64, false), plain()), 1);
+    assert_eq!(read(levels(DType::F16, 64, false), plain()), 1);
+    assert_eq!(read(levels(DType::F32, 64, true), plain()), 1);
     // Four bytes are no box, and pairs of blocks share boxes.
-    assert_eq!(read(levels(DType::F32, 1), plain()), 0);
-    assert_eq!(read(levels(DType::F32, 64), CompileOptions { num_ctas: Some(2), ..plain() }), 0);
+    assert_eq!(read(levels(DType::F32, 1, false), plain()), 0);
+    assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { num_ctas: Some(2), ..plain() }), 0);
     // Without a copy engine nothing comes with anything.
-    assert_eq!(read(levels(DType::F32, 64), CompileOptions { tma: false, ..plain() }), 0);
+    assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { tma: false, ..plain() }), 0);
 }
 
 #[test]
 fn they_are_read_where_they_are_used() {
-    each_schedule_of(vec![kernel()], |name, _, _, schedule| {
+    each_schedule_of(kernels().into(), |name, _, _, schedule| {
         let Some(agent) = schedule.agent(Acts::Math).filter(|_| name.ends_with("sm_90a")) else { return };
         let mut inner = schedule.steps(agent.body).iter().flat_map(Step::bodies);
         let steps = schedule.steps(*inner.next().expect("a loop"));
@@ -107,7 +126,7 @@ fn they_are_read_where_they_are_used() {
         let get = place(&|step| matches!(step, Step::Get(_)));
         assert!(product < get && matches!(steps[get + 1], Step::Let(_)), "{name}");
     });
-    let text = check(&levels(DType::F32, 64)).pop().unwrap().text;
+    let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
     // Eight pairs of neighbours, and nothing from the array itself.
     assert_eq!(text.matches("ld.volatile.shared.v2").count(), 8, "{text}");
     assert!(!text.contains("ld.global"), "{text}");

@@ -66,7 +66,8 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
     kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);
-    kernels.extend([turns::kernel(), stores::kernel(), riders::kernel()]);
+    kernels.extend([turns::kernel(), stores::kernel()]);
+    kernels.extend(riders::kernels());
     kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
 }
