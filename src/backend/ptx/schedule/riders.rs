@@ -65,6 +65,11 @@ impl Context<'_> {
             return None;
         }
         let ops = &self.module.block(block).ops;
+        // Beside one product alone there are registers enough, and its operands come as soon as they can.
+        let products = ops.iter().filter(|&id| self.inference.products.contains_key(id));
+        if products.map(|&id| self.bundles.last(id)).collect::<HashSet<OpId>>().len() < 2 {
+            return None;
+        }
         let place = |id: OpId| ops.iter().position(|&other| other == id);
         let read = place(self.first_use(ops, load)?)?;
         roles.channels.iter().enumerate().position(|(number, channel)| {
