@@ -14,8 +14,6 @@ const ROW_BYTES: usize = 128;
 const LEAST_ROW_BYTES: usize = 32;
 /// Rows that a swizzle pattern has.
 const PATTERN_ROWS: usize = 8;
-/// Bits of a lane's number.
-const LANE_BITS: usize = 5;
 /// Bytes that the banks of shared memory take at once.
 const WAVEFRONT: usize = 128;
 
@@ -247,7 +245,7 @@ impl BoxedTile {
         // What one write of a warp costs, all others cost: they are at its addresses XOR a constant.
         let first = Access { xor: 0, offset: 0, ..side.accesses.first()?.clone() };
         let (all, vector) = (Side { accesses: Vec::new(), ..side.clone() }, &first.registers);
-        let lanes = side.thread.get(..LANE_BITS)?.to_vec();
+        let lanes = side.thread.get(..layout.lane_images().len())?.to_vec();
         let conflicts = |lanes: Vec<u32>| {
             Side { thread: lanes, accesses: vec![first.clone()], ..all.clone() }
                 .bank_conflicts(self.shared.element_bytes)
@@ -259,7 +257,7 @@ impl BoxedTile {
             if least == 0 || place >= part || vector.contains(&(vector[0] ^ 1 << register)) {
                 continue;
             }
-            for thread in 0..LANE_BITS {
+            for thread in 0..lanes.len() {
                 let mut turned = lanes.clone();
                 turned[thread] ^= place;
                 let conflicts = conflicts(turned);

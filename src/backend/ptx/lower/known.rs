@@ -3,6 +3,7 @@
 use super::Lowering;
 use crate::backend::ptx::inst::{Operand, Reg, RegClass, ShflMode, Special};
 use crate::backend::ptx::mma::MmaPlan;
+use crate::backend::ptx::plan::WARP;
 
 /// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
 /// each product, it would be most of the way from one product to the next.
@@ -48,13 +49,11 @@ impl Lowering<'_> {
 
     /// The XOR of `images[i]` over the set bits `i` of a warp's number: the same in all lanes, and ptxas knows it.
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
-        let images: Vec<u32> = std::iter::repeat_n(0, LANE_BITS).chain(images.iter().copied()).collect();
+        let lanes = WARP.trailing_zeros() as usize;
+        let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
         match self.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
             Some(first) => self.linear_of(first.into(), &images),
             None => self.linear_in_thread(&images),
         }
     }
 }
-
-/// Bits of a lane's number.
-const LANE_BITS: usize = 5;

@@ -85,7 +85,7 @@ impl Builder<'_, '_> {
         // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `exits`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
-            || self.roles().is_some_and(|roles| roles.slice.contains(&id) || roles.is_streamed(id))
+            || self.roles().is_some_and(|roles| roles.slice.contains(&id) || roles.brings(id))
     }
 
     fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {

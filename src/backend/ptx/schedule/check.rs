@@ -175,7 +175,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             let code = module.op(id).code;
             let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
             let wanted = match (self.acts, self.roles()) {
-                (Acts::Load, Some(roles)) => ends || roles.slice.contains(&id) || roles.is_streamed(id),
+                (Acts::Load, Some(roles)) => ends || roles.slice.contains(&id) || roles.brings(id),
                 _ => true,
             };
             match (wanted, done.contains(&id)) {

@@ -21,10 +21,6 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Most bytes of such a tile.
 const MOST_BYTES: usize = 1 << 10;
-/// Most elements of a box along one dimension.
-const BOX_EXTENT: usize = 256;
-/// Bytes that boxes begin and end with.
-const GRAIN: usize = 16;
 /// Where a box without swizzle may begin in shared memory.
 pub const BOX_ALIGN: u32 = 128;
 /// So many threads hold each element at least.
@@ -93,8 +89,7 @@ impl Context<'_> {
         let held = layout.num_registers() * (self.inference.num_warps * WARP as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
         let is_vector = shape.tile[fastest] == count as i64;
-        let fits = count <= BOX_EXTENT && bytes <= MOST_BYTES && bytes.is_multiple_of(GRAIN);
-        if !(is_vector && fits && held >= COPIES * count && self.is_steady(load)) {
+        if !(is_vector && bytes <= MOST_BYTES && held >= COPIES * count && self.is_steady(load)) {
             return None;
         }
         let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;

@@ -48,7 +48,7 @@ impl Roles {
     }
 
     /// Does the producer make this load?
-    pub fn is_streamed(&self, load: OpId) -> bool {
+    pub fn brings(&self, load: OpId) -> bool {
         self.members.contains_key(&load) || self.riders.contains_key(&load)
     }
 

@@ -1,64 +1,13 @@
 //! Small tiles that come to a stage with the operands of products: which do, and changes that the checker has to refuse.
 
 use super::schedules::each_schedule_of;
+use super::waits::turned_products;
 use super::*;
 use crate::backend::ptx::schedule::{Acts, Schedule, Step};
 
-/// A loop over tiles that two products read, with a number for each of `columns` columns between them: `acc += f16(a·bᵀ + level) · b`.
-/// `branch`: behind a branch that only computes.
+/// Products in both directions with a number for each of `columns` columns between them, in some kernels behind a `branch`.
 fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
-    let mut k = Kernel::new("levels");
-    let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
-    let (numbers, output) = (k.array(dtype, 2, true), k.array(DType::F32, 2, true));
-    let ids = k.bids();
-    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
-    let b = k.partition(&arrays[1], &[64, 64], &[0, 1]);
-    let numbers = k.partition(&numbers, &[1, columns], &[0, 1]);
-    let c = k.partition(&output, &[128, 64], &[0, 1]);
-    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
-    let left = k.load(a, &[ids[0], zero]);
-    let start = k.b.splat(DType::F32, 0, &[128, 64]);
-    let (int, state, half) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 64]), k.tile(DType::F16, &[128, 64]));
-    let body = k.b.begin_block(&[int, state]);
-    let args = k.b.module.block(body).args.clone();
-    let tile = k.load(b, &[args[0], zero]);
-    let level = k.load(numbers, &[zero, args[0]]);
-    let turned = k.shaped(Opcode::Permute, tile, &[64, 64], vec![Attr::Permutation(vec![1, 0])]);
-    let scores = k.b.simple(Opcode::MmaF, &[left, turned, start], vec![], state);
-    let scores = if branch { negated(&mut k, [args[0], ids[1]], scores, state) } else { scores };
-    let level = match dtype {
-        DType::F32 => level,
-        _ => {
-            let wide = k.tile(DType::F32, &[1, i64::from(columns)]);
-            k.b.simple(Opcode::FToF, &[level], vec![Attr::Rounding(Rounding::NearestEven)], wide)
-        }
-    };
-    let level = k.shaped(Opcode::Broadcast, level, &[128, 64], vec![]);
-    let scores = k.op(Opcode::AddF, &[scores, level]);
-    let weights = k.b.simple(Opcode::FToF, &[scores], vec![Attr::Rounding(Rounding::NearestEven)], half);
-    let sum = k.b.simple(Opcode::MmaF, &[weights, tile, args[1]], vec![], state);
-    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
-    k.b.end_block();
-    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
-    let result = k.b.module.op(id).results[0];
-    k.store(result, c, &[ids[0], zero]);
-    k.finish()
-}
-
-/// A tile, in some iterations with the other sign.
-fn negated(k: &mut Kernel, [number, bound]: [Value; 2], tile: Value, ty: TypeId) -> Value {
-    let bool_type = k.tile(DType::I1, &[]);
-    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
-    let condition = k.b.simple(Opcode::CmpI, &[number, bound], attrs, bool_type);
-    let arms = [true, false].map(|negated| {
-        let arm = k.b.begin_block(&[]);
-        let value = if negated { k.op(Opcode::NegF, &[tile]) } else { tile };
-        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
-        k.b.end_block();
-        arm
-    });
-    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[ty]);
-    k.b.module.op(id).results[0]
+    turned_products(Some((dtype, columns, branch)))
 }
 
 /// Kernels with such a tile.

@@ -62,7 +62,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.extend(behind.map(|module| ("work behind a product".to_owned(), module, plain)));
     let branches = [Between::Branch, Between::Meeting].map(|between| dependent_products(between, 128));
     kernels.extend(branches.map(|module| ("branch beside products".to_owned(), module, plain)));
-    kernels.push(("products in both directions".to_owned(), waits::turned_products(), plain));
+    kernels.push(("products in both directions".to_owned(), waits::turned_products(None), plain));
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
     kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);

@@ -75,15 +75,18 @@ pub fn dependent_products(between: Between, keys: i64) -> Module {
     k.finish()
 }
 
-/// A loop over tiles that one product sums along their rows, and another one across: `acc += f16(a·bᵀ) · b`.
-pub fn turned_products() -> Module {
+/// A loop over tiles that one product sums along their rows, and another one across: `acc += f16(a·bᵀ) · b`. `level`: with a number
+/// of this type added for each of so many columns, and whether behind a branch that only computes: `f16(a·bᵀ + level)`.
+pub fn turned_products(level: Option<(DType, i32, bool)>) -> Module {
     let mut k = Kernel::new("turned");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
+    let numbers = level.map(|(dtype, ..)| k.array(dtype, 2, true));
     let output = k.array(DType::F32, 2, true);
     let ids = k.bids();
     let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
     let b = k.partition(&arrays[1], &[64, 64], &[0, 1]);
     let c = k.partition(&output, &[128, 64], &[0, 1]);
+    let numbers = numbers.zip(level).map(|(array, (_, columns, _))| k.partition(&array, &[1, columns], &[0, 1]));
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let left = k.load(a, &[ids[0], zero]);
     let start = k.b.splat(DType::F32, 0, &[128, 64]);
@@ -93,6 +96,18 @@ pub fn turned_products() -> Module {
     let tile = k.load(b, &[args[0], zero]);
     let turned = k.shaped(Opcode::Permute, tile, &[64, 64], vec![Attr::Permutation(vec![1, 0])]);
     let scores = k.b.simple(Opcode::MmaF, &[left, turned, start], vec![], state);
+    let scores = match (numbers, level) {
+        (Some(numbers), Some((dtype, columns, branch))) => {
+            let level = k.load(numbers, &[zero, args[0]]);
+            let scores = if branch { negated(&mut k, [args[0], ids[1]], scores, state) } else { scores };
+            let wide = k.tile(DType::F32, &[1, i64::from(columns)]);
+            let nearest = || vec![Attr::Rounding(Rounding::NearestEven)];
+            let level = if dtype == DType::F32 { level } else { k.b.simple(Opcode::FToF, &[level], nearest(), wide) };
+            let level = k.shaped(Opcode::Broadcast, level, &[128, 64], vec![]);
+            k.op(Opcode::AddF, &[scores, level])
+        }
+        _ => scores,
+    };
     let weights = k.b.simple(Opcode::FToF, &[scores], vec![Attr::Rounding(Rounding::NearestEven)], half);
     let sum = k.b.simple(Opcode::MmaF, &[weights, tile, args[1]], vec![], state);
     k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
@@ -103,9 +118,25 @@ pub fn turned_products() -> Module {
     k.finish()
 }
 
+/// A tile, in some iterations with the other sign.
+fn negated(k: &mut Kernel, [number, bound]: [Value; 2], tile: Value, ty: TypeId) -> Value {
+    let bool_type = k.tile(DType::I1, &[]);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    let condition = k.b.simple(Opcode::CmpI, &[number, bound], attrs, bool_type);
+    let arms = [true, false].map(|negated| {
+        let arm = k.b.begin_block(&[]);
+        let value = if negated { k.op(Opcode::NegF, &[tile]) } else { tile };
+        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
+        k.b.end_block();
+        arm
+    });
+    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[ty]);
+    k.b.module.op(id).results[0]
+}
+
 #[test]
 fn a_tile_is_streamed_once_for_products_in_both_directions() {
-    let compiled = check(&turned_products()).pop().unwrap();
+    let compiled = check(&turned_products(None)).pop().unwrap();
     let text = &compiled.text;
     assert!(!text.contains("ld.global"), "{text}");
     // What stays, and a tile in each iteration.
