@@ -12,6 +12,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("chained/both_directions", both_directions);
     suite.test("chained/bytes", bytes);
     suite.test("chained/scaled_rows", scaled_rows);
+    suite.test("chained/scaled_tiles", scaled_tiles);
 }
 
 /// -1, 0 or 1.
@@ -125,6 +126,49 @@ fn scaled_rows(session: Session) -> Result<()> {
         session.launch(kernel, [rows.div_ceil(m)], arguments)?;
         session.check("sums", &y, &|[i, j]| {
             Want::exactly(sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i)) as f32)
+        })?;
+    }
+    Ok(())
+}
+
+/// Blocks that make one tile after another, with few products for each: where groups of warps issue these in turn, one of them is at its
+/// next tile before the other one has left the last.
+fn scaled_tiles(session: Session) -> Result<()> {
+    fn kernel(
+        (a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>),
+        scales: Array<f32, 2>,
+        y: ArrayMut<bf16, 2>,
+        [m, n, block]: [usize; 3],
+    ) {
+        let (columns, blocks) = (y.num_tiles(1, [m, n]), a.num_tiles(1, [m, block]));
+        let tiles = y.num_tiles(0, [m, n]) * columns;
+        ct::for_each(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |index, ()| {
+            let (i, j) = (index / columns, index % columns);
+            let acc = ct::for_each(..blocks, ct::zeros::<f32, 2>([m, n]), |k, acc| {
+                let scale = scales.load((k, i), [1, m]).reshape([m, 1]);
+                let (a, b) = (a.load((i, k), [m, block]), b.load((k, j), [block, n]));
+                ct::mma_fast_acc(a, b, ct::zeros::<f32, 2>([m, n])).fma(scale, acc)
+            });
+            y.store((i, j), acc.cast::<bf16>());
+        });
+    }
+    let ([m, n, block], rows) = ([128, 256, 32], 1500);
+    for terms in [32, 90] {
+        let (a, b) = (|i: usize, l: usize| number(i * terms + l, 8), |l: usize, j: usize| number(j * terms + l, 9));
+        let scale = |k: usize, i: usize| 2f64.powi((k * 5 + i) as i32 % 7 - 3);
+        let small = |x: i32| f8e4m3fn::from_f32(x as f32);
+        let host_a: Vec<f8e4m3fn> = (0..rows * terms).map(|at| small(a(at / terms, at % terms))).collect();
+        let host_b: Vec<f8e4m3fn> = (0..n * terms).map(|at| small(b(at % terms, at / terms))).collect();
+        let host_scales: Vec<f32> =
+            (0..terms.div_ceil(block) * rows).map(|at| scale(at / rows, at % rows) as f32).collect();
+        let (device_a, device_b) = (session.array(&host_a, [rows, terms])?, session.array(&host_b, [n, terms])?);
+        let scales = session.array(&host_scales, [terms.div_ceil(block), rows])?;
+        let mut y = session.unwritten::<bf16, 2>([rows, n])?;
+        let arguments = ((&device_a, device_b.transpose()?), &scales, &mut y, ct::Constant([m, n, block]));
+        session.launch(kernel, [2], arguments)?;
+        session.check("sums", &y, &|[i, j]| {
+            let sum = sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i));
+            Want::exactly(bf16::from_f32(sum as f32))
         })?;
     }
     Ok(())

@@ -196,7 +196,6 @@ impl Lowering<'_> {
         };
         self.come_due();
         let orbits = self.start_orbits(id, &plan.orbits);
-        self.start_turns(plan.body);
         let enter = match &dealt {
             Some(dealt) => dealt.some,
             None => self.b.setp(Cmp::Lt, ty, counter, upper),
@@ -246,7 +245,6 @@ impl Lowering<'_> {
             self.land_pipeline(running);
         }
         self.b.place(end);
-        self.stop_turns(plan.body);
         if let Some(running) = running {
             self.stop_pipeline(running);
         }
@@ -345,6 +343,7 @@ impl Lowering<'_> {
                 self.flush_private()?;
                 self.drain()?;
                 self.come_due();
+                self.stop_turns();
                 self.drain_rings();
                 self.b.ret();
                 return Ok(());

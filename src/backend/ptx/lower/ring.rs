@@ -219,6 +219,7 @@ impl Lowering<'_> {
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
         self.rings.as_mut().expect("rings").aside = Some((never, aside));
+        self.start_turns();
         self.run(Acts::Math);
         self.b.place(aside);
         self.b.trap();

@@ -1,14 +1,15 @@
 //! Groups of warps that issue products in turn.
 //!
 //! Each of the two groups has a barrier. It waits there before it issues products, and behind them it arrives at the other
-//! one's. Before the loop the second group arrives at the first one's barrier, and behind it the first one waits for the last
-//! turn of the second one: then all is as it was before.
+//! one's. At its begin the second group arrives at the first one's barrier, and at its end the first one waits for the last
+//! turn of the second one: once a program, not once a loop. Behind a loop the second group may be ahead: if it arrived
+//! again, before the first one has waited for what it arrived for last, two of its arrivals would be taken for one of both groups.
 
 use super::Lowering;
-use super::ring::CONSUMER_BARRIER;
+use super::ring::{CONSUMER_BARRIER, Role};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, Ty};
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
-use crate::backend::ptx::schedule::{BodyId, GROUPS, TEAMS};
+use crate::backend::ptx::schedule::{GROUPS, TEAMS};
 
 /// The barrier of the first group, behind those at which teams meet.
 const FIRST_BARRIER: u32 = CONSUMER_BARRIER + TEAMS;
@@ -16,17 +17,17 @@ const FIRST_BARRIER: u32 = CONSUMER_BARRIER + TEAMS;
 const THREADS: u32 = GROUPS * GROUP_WARPS * WARP;
 
 impl Lowering<'_> {
-    /// Before a loop with this body: the first group has the first turn.
-    pub fn start_turns(&mut self, body: BodyId) {
-        if self.schedule.multiplies_in_turn(body) {
+    /// Where the program of the consumers begins: the first group has the first turn.
+    pub fn start_turns(&mut self) {
+        if self.schedule.multiplies_in_turn() {
             let second = self.is_group(1);
             self.b.guarded(second, false, |b| b.bar_arrive(FIRST_BARRIER, THREADS));
         }
     }
 
-    /// Behind it: the last turn was the second group's.
-    pub fn stop_turns(&mut self, body: BodyId) {
-        if self.schedule.multiplies_in_turn(body) {
+    /// Where it ends: the last turn was the second group's.
+    pub fn stop_turns(&mut self) {
+        if self.role == Role::Consumer && self.schedule.multiplies_in_turn() {
             let first = self.is_group(0);
             self.b.guarded(first, false, |b| b.bar_sync(FIRST_BARRIER, Some(THREADS)));
         }

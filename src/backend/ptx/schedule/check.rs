@@ -41,13 +41,13 @@ impl Context<'_> {
         }
         self.check_sends(body, schedule)?;
         self.check_combined(body, schedule)?;
+        self.check_turns(schedule)?;
         let mut ways = Vec::new();
         for agent in &schedule.agents {
             let mut walk = Walk::new(self, schedule, agent);
             walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
             walk.end()?;
             ways.push(walk.way);
-            self.check_turns(schedule, agent)?;
             self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
         }
         self.check_meetings(schedule)?;

@@ -279,9 +279,9 @@ impl Schedule {
         &self.bodies[body.0 as usize]
     }
 
-    /// Do groups of warps issue products of this body in turn?
-    pub fn multiplies_in_turn(&self, body: BodyId) -> bool {
-        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.in_turn))
+    /// Do groups of warps issue products in turn?
+    pub fn multiplies_in_turn(&self) -> bool {
+        self.bodies.iter().flatten().any(|step| matches!(step, Step::Multiply(plan) if plan.in_turn))
     }
 
     /// The stores by the copy engine.

@@ -10,7 +10,7 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Agent, BodyId, For, Schedule, Step};
+use super::data::{Acts, Agent, For, Schedule, Step};
 use crate::backend::ptx::plan::GROUP_WARPS;
 
 /// Groups that take turns.
@@ -56,25 +56,17 @@ impl Context<'_> {
         (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
-    /// Are turns those of a loop, and of as many groups as there are barriers for?
-    pub fn check_turns(&self, schedule: &Schedule, agent: &Agent) -> Checked {
-        self.turns_fit(schedule, agent.body, takes_turns(schedule, agent), false)
-    }
-
-    /// Are turns in a body those of a loop with this body, where there `may_be` any? Loops around that have turns have the same
-    /// barriers.
-    fn turns_fit(&self, schedule: &Schedule, body: BodyId, may_be: bool, is_loop: bool) -> Checked {
-        for step in schedule.steps(body) {
+    /// Are turns of as many groups as there are barriers for? How often a group has its turn does not matter: both do the same, and none
+    /// begins anew (lowering has the first turn begin with the program).
+    pub fn check_turns(&self, schedule: &Schedule) -> Checked {
+        let may_be = schedule.agent(Acts::Math).is_some_and(|agent| takes_turns(schedule, agent));
+        for step in schedule.bodies.iter().flatten() {
             let Step::Multiply(plan) = step else { continue };
-            if plan.in_turn && !(may_be && is_loop && self.run_on(&plan.ops)) {
+            if plan.in_turn && !(may_be && self.run_on(&plan.ops)) {
                 return Err(format!("op {} is issued in turn, and nobody else has turns", plan.ops[0].index()));
             }
         }
-        let may_be = may_be && !schedule.multiplies_in_turn(body);
-        schedule.steps(body).iter().try_for_each(|step| {
-            let is_loop = matches!(step, Step::For(_));
-            step.bodies().iter().try_for_each(|&inner| self.turns_fit(schedule, inner, may_be, is_loop))
-        })
+        Ok(())
     }
 }
 

@@ -6,22 +6,53 @@ use super::*;
 /// before).
 pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     let mut k = Kernel::new("scaled");
-    let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
-    let (scales, output) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
+    let arrays = arrays(&mut k);
     let ids = k.bids();
+    scaled_tile(&mut k, &arrays, [ids[0], ids[1]], (carried, rows, numbers));
+    k.finish()
+}
+
+/// Blocks that make several of its tiles, one after another.
+pub fn scaled_tiles(rows: i64) -> Module {
+    let mut k = Kernel::new("scaled");
+    let arrays = arrays(&mut k);
+    let ids = k.bids();
+    let (one, count) = (k.index(1), k.index(64));
+    let int = k.tile(DType::I32, &[]);
+    let body = k.b.begin_block(&[int]);
+    let index = k.b.module.block(body).args[0];
+    scaled_tile(&mut k, &arrays, [index, ids[1]], (false, rows, rows));
+    k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
+    k.b.end_block();
+    k.b.op(Opcode::For, &[&[ids[0]], &[count], &[one], &[]], vec![], vec![body], &[]);
+    k.finish()
+}
+
+/// Two operands, scales, the result.
+fn arrays(k: &mut Kernel) -> [ArrayParam; 4] {
+    [DType::F16, DType::F16, DType::F32, DType::F32].map(|dtype| k.array(dtype, 2, true))
+}
+
+/// One tile of the result, at a place.
+fn scaled_tile(
+    k: &mut Kernel,
+    arrays: &[ArrayParam; 4],
+    [row, column]: [Value; 2],
+    (carried, rows, numbers): (bool, i64, i64),
+) {
     let a = k.partition(&arrays[0], &[rows as i32, 64], &[0, 1]);
     let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
-    let scales = k.partition(&scales, &[1, numbers as i32], &[0, 1]);
-    let c = k.partition(&output, &[rows as i32, 128], &[0, 1]);
+    let scales = k.partition(&arrays[2], &[1, numbers as i32], &[0, 1]);
+    let c = k.partition(&arrays[3], &[rows as i32, 128], &[0, 1]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let start = k.b.splat(DType::F32, 0, &[rows, 128]);
-    let first = k.load(scales, &[zero, ids[0]]);
+    let first = k.load(scales, &[zero, row]);
     let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[rows, 128]));
     let of_rows = k.tile(DType::F32, &[1, numbers]);
     let body = k.b.begin_block(&[int, state, of_rows]);
     let args = k.b.module.block(body).args.clone();
-    let (left, right) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
-    let next = k.load(scales, &[args[0], ids[0]]);
+    let (left, right) = (k.load(a, &[row, args[0]]), k.load(b, &[args[0], column]));
+    let next = k.load(scales, &[args[0], row]);
     let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
     let doubled = if carried { k.op(Opcode::AddF, &[args[2], args[2]]) } else { next };
     let scale = k.shaped(Opcode::Reshape, doubled, &[numbers, 1], vec![]);
@@ -31,8 +62,7 @@ pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     k.b.end_block();
     let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start, first]], vec![], vec![body], &[state, of_rows]);
     let result = k.b.module.op(id).results[0];
-    k.store(result, c, &[ids[0], ids[1]]);
-    k.finish()
+    k.store(result, c, &[row, column]);
 }
 
 #[test]
