@@ -5,6 +5,8 @@ use cutlet::prelude::*;
 
 /// Terms of the sums, and columns of the second matrix, that share a scale; of the first matrix each row has its own.
 pub const BLOCK: usize = 128;
+/// Scales in 16 bytes: what the copy engine brings begins at a multiple of them.
+const GRAIN: usize = 4;
 /// Rows and columns of a tile of the result; of columns a multiple of 64.
 pub type Extents = [usize; 2];
 
@@ -20,26 +22,29 @@ pub fn scaled_matmul(
     let pieces = tn / piece;
     let tiles = [c.num_tiles(0, [tm, tn]), c.num_tiles(1, [tm, tn])];
     let blocks = a.num_tiles(1, [tm, BLOCK]);
+    // A tile of the result meets few blocks of columns. Those come with whole grains of 16 bytes, among which they begin anywhere.
+    let columns = columns.tiles([1, (GRAIN + tn.div_ceil(BLOCK)).next_power_of_two()]).step([1, GRAIN]);
     ct::for_each(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |index, ()| {
         let [i, j] = ct::swizzle_2d(index, tiles[0], tiles[1], 8);
-        // What so many terms are scaled by, for all rows and for each piece.
-        let scales = |k: Scalar<i32>| {
-            let last = columns.extent(1) - 1;
-            let of_piece = |p: usize| columns.load([k, ((j * pieces + p) / (BLOCK / piece)).min(last)], [1, 1]);
-            let rows = rows.load([k, i], [1, tm]).reshape([tm, 1]);
-            (rows, (0..pieces).map(of_piece).collect::<Vec<_>>())
-        };
-        let start = (vec![ct::zeros([tm, piece]); pieces], scales(ct::scalar(0)));
-        let (sums, _) = ct::for_each(..blocks, start, |k, (sums, (rows, columns))| {
+        // What so many terms are scaled by: rows by numbers of their own, pieces by those of the blocks that they lie in.
+        let per = BLOCK / piece;
+        let first = j * pieces / per;
+        // Is the first piece the later one of its block?
+        let late = (j * pieces % per).ne(0);
+        let sums = ct::for_each(..blocks, vec![ct::zeros([tm, piece]); pieces], |k, sums| {
             let (a, b) = (a.load([i, k], [tm, BLOCK]), b.load([k, j], [BLOCK, tn]));
+            let (rows, columns) = (rows.load([k, i], [1, tm]).reshape([tm, 1]), columns.load([k, first / GRAIN]));
+            let column = |block: usize| columns.extract((0, first % GRAIN + block), [1, 1]);
             // As many terms as tensor cores add up in a row anyhow.
             let product = ct::mma_fast_acc(a, b, ct::zeros::<f32, 2>([tm, tn]));
-            let add = |(p, (sum, column)): (usize, (Tile<f32, 2>, Tile<f32, 2>))| {
+            let add = |(p, sum): (usize, Tile<f32, 2>)| {
+                let column = match [p / per, (p + 1) / per] {
+                    [early, later] if early < later && per > 1 => ct::select(late, column(later), column(early)),
+                    [block, _] => column(block),
+                };
                 product.extract([0, p], [tm, piece]).fma(rows * column, sum)
             };
-            let sums = sums.into_iter().zip(columns).enumerate().map(add).collect();
-            // Those of the next terms arrive while these are multiplied: where they go, nothing has to wait for them before.
-            (sums, scales((k + 1).min(blocks - 1)))
+            sums.into_iter().enumerate().map(add).collect::<Vec<_>>()
         });
         c.store([i, j], ct::cat(sums, 1).cast::<bf16>());
     });

@@ -194,6 +194,11 @@ impl Builder<'_, '_> {
         self.roles().is_some_and(|roles| roles.riders.contains_key(&id))
     }
 
+    /// The last op that reads the stage in which a small tile comes.
+    fn done_with(&self, load: OpId) -> Option<OpId> {
+        self.roles().and_then(|roles| Some(roles.channels[*roles.riders.get(&load)?].last))
+    }
+
     /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
     /// than they have to.
     fn in_time(&self, ops: &[OpId]) -> Vec<OpId> {
@@ -202,7 +207,9 @@ impl Builder<'_, '_> {
             let names = self.context.names_of(ops, load);
             let Some(user) = self.context.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));
-            let at = sorted.iter().position(|&id| id == user).unwrap_or(sorted.len());
+            let place = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
+            // Behind the last product that reads its stage, if it is used later: that runs meanwhile.
+            let at = self.done_with(load).map_or(place(user), |last| place(user).min(place(last) + 1));
             sorted.splice(at..at, names);
         }
         sorted

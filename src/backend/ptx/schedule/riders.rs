@@ -23,6 +23,8 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 const MOST_BYTES: usize = 1 << 10;
 /// Where a box without swizzle may begin in shared memory.
 pub const BOX_ALIGN: u32 = 128;
+/// Most registers of one that is read behind the product, and stands in them until that has landed.
+const FEW_REGISTERS: usize = 8;
 /// So many threads hold each element at least.
 const COPIES: usize = 4;
 
@@ -61,20 +63,32 @@ impl Context<'_> {
             return None;
         }
         let ops = &self.module.block(block).ops;
-        // Beside one product alone there are registers enough, and its operands come as soon as they can.
-        let products = ops.iter().filter(|&id| self.inference.products.contains_key(id));
-        if products.map(|&id| self.bundles.last(id)).collect::<HashSet<OpId>>().len() < 2 {
-            return None;
-        }
         let place = |id: OpId| ops.iter().position(|&other| other == id);
+        let products: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
+        let several = products.iter().map(|&id| self.bundles.last(id)).collect::<HashSet<OpId>>().len() > 1;
         let read = place(self.first_use(ops, load)?)?;
+        // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
+        // nothing to do but what can be had before.
+        let few = self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= FEW_REGISTERS);
+        let beside = few && self.begin_with_zero(&products);
         roles.channels.iter().enumerate().position(|(number, channel)| {
             let taken = roles.taken_at(number as u32).and_then(place);
+            let last = place(channel.last);
             channel.block == block
                 && !channel.early
                 && taken.is_some_and(|taken| taken < read)
-                && place(channel.last).is_some_and(|last| read <= last)
+                && last.is_some_and(|last| (several && read <= last) || (beside && last < read))
         })
+    }
+
+    /// Do all products of a block add to nothing, so that their sums are waited for where they are made?
+    fn begin_with_zero(&self, products: &[OpId]) -> bool {
+        let sums: HashSet<Value> = products.iter().map(|&id| self.module.op(id).results[0]).collect();
+        !products.is_empty()
+            && products
+                .iter()
+                .map(|&id| self.module.op(id).operands[2])
+                .all(|acc| self.is_zero(acc) || sums.contains(&acc))
     }
 
     /// The box of a tile that is one vector, of which most threads hold what others hold, and its bytes.
