@@ -168,8 +168,12 @@ impl<'a> Agent<'a> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
         let roles = self.kernel.roles().ok_or_else(|| fault("nothing is streamed"))?;
         let place = roles.ride_of(id).ok_or_else(|| fault("a tile that comes with no others"))?;
-        let held = self.held.get(&(place.channel as u32)).filter(|held| held.arrived);
-        let stage = held.ok_or_else(|| fault("read in a stage before its tiles are there"))?.place;
+        let channel = place.channel as u32;
+        let held = self.held.get(&channel).filter(|held| held.arrived).map(|held| held.place);
+        // Or a product has it, and gives it back when it has landed.
+        let mut kept = self.flights.iter().filter(|flight| !flight.carried).flat_map(|flight| &flight.gives);
+        let kept = || kept.find(|(given, _)| *given == channel).map(|(_, place)| *place);
+        let stage = held.or_else(kept).ok_or_else(|| fault("read in a stage before its tiles are there"))?;
         let result = self.kernel.module.op(id).results[0];
         let dtype = self.kernel.context.element_type(result);
         let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.context.inference.num_elements(result));

@@ -12,6 +12,7 @@ mod fold;
 mod masked;
 mod memory;
 mod print;
+mod steady;
 mod tensor;
 mod warp;
 

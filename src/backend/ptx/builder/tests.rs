@@ -324,3 +324,38 @@ fn complements_and_negations_are_spelled_as_such() {
     let text = emit::module(Target::SM_90A, &[], &[b.finish()]);
     assert!(!text.contains("xor") && !text.contains("mul") && text.matches("not.b32").count() == 2, "{text}");
 }
+
+#[test]
+fn what_each_round_computes_alike_comes_before_the_loop() {
+    let mut b = Builder::new(Target::SM_90A, "rounds", 32);
+    let place = b.param_value(Ty::U64);
+    let counter = b.copy(0i64, RegClass::B32);
+    let head = b.new_label();
+    let before = b.num_lines();
+    b.place(head);
+    let tid = b.special(Special::TidX);
+    let doubled = b.shl(Ty::B32, tid, 1i64);
+    let clock = b.special(Special::Clock64);
+    let moving = b.add(Ty::U32, doubled, counter);
+    let last = b.copy(7i64, RegClass::B32);
+    let early = b.add(Ty::U32, last, tid);
+    for register in [last, counter] {
+        let next = b.add(Ty::U32, register, 1i64);
+        b.mov_to(register, next);
+    }
+    let more = b.setp(Cmp::Lt, Ty::U32, counter, 9i64);
+    b.bra_if(more, false, head, true);
+    b.hoist_steady(before);
+    for value in [moving, early] {
+        b.st(Space::Global, Ty::U32, &place.into(), value, MemMods::default());
+    }
+    b.st(Space::Global, Ty::U64, &place.into(), clock, MemMods::default());
+    b.ret();
+    let text = emit::module(Target::SM_90A, &[], &[b.finish()]);
+    let (before, inside) = text.split_once("$L0:\n").unwrap();
+    let inside = &inside[..inside.find("bra").unwrap()];
+    assert!(before.contains("%tid.x") && before.contains("shl.b32"), "{text}");
+    // The clock runs on; the counter moves, and so does what is added to it; `last` is written twice.
+    assert!(inside.contains("%clock64") && inside.matches("add.u32").count() == 4, "{text}");
+    assert_eq!(inside.matches("mov.b32").count(), 3, "{text}");
+}

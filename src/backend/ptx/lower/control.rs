@@ -206,6 +206,7 @@ impl Lowering<'_> {
             let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
             self.rounds(&Rounds { count, apart }, &turning);
         }
+        let before = self.b.num_lines();
         self.b.place(head);
         if plan.rounds.is_some() {
             self.b.pragma("nounroll");
@@ -237,6 +238,10 @@ impl Lowering<'_> {
         }
         let more = self.next_round(&turning);
         self.b.bra_if(more, false, head, true);
+        // Tensor cores wait for the threads here.
+        if self.schedule.body_in_turn(plan.body) {
+            self.b.hoist_steady(before);
+        }
         self.leave_orbits(&orbits);
         if let Some(leave) = plan.leave {
             self.body(leave);

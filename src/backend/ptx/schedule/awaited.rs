@@ -249,11 +249,13 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// A small tile has come with those of its channel.
+    /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
     fn get(&self, load: OpId) -> Checked {
         let channel = self.roles().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
-        match channel.and_then(|channel| self.held.get(&channel)) {
-            Some(stage) if stage.arrived => Ok(()),
+        let kept = |channel: &u32| self.flying.iter().any(|flight| !flight.carried && flight.gives.contains(channel));
+        match channel.map(|channel| (self.held.get(&channel), channel)) {
+            Some((Some(stage), _)) if stage.arrived => Ok(()),
+            Some((None, channel)) if kept(&channel) => Ok(()),
             _ => fault(load, "is read in a stage before its tiles are there"),
         }
     }

@@ -281,7 +281,12 @@ impl Schedule {
 
     /// Do groups of warps issue products in turn?
     pub fn multiplies_in_turn(&self) -> bool {
-        self.bodies.iter().flatten().any(|step| matches!(step, Step::Multiply(plan) if plan.in_turn))
+        (0..self.bodies.len() as u32).any(|body| self.body_in_turn(BodyId(body)))
+    }
+
+    /// Do they issue those of this body in turn?
+    pub fn body_in_turn(&self, body: BodyId) -> bool {
+        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.in_turn))
     }
 
     /// The stores by the copy engine.

@@ -70,7 +70,7 @@ impl Context<'_> {
         // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
         // nothing to do but what can be had before.
         let few = self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= FEW_REGISTERS);
-        let beside = few && self.begin_with_zero(&products);
+        let beside = few && self.begin_with_zero(&products) && self.run_on(&products);
         roles.channels.iter().enumerate().position(|(number, channel)| {
             let taken = roles.taken_at(number as u32).and_then(place);
             let last = place(channel.last);

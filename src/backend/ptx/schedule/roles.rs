@@ -177,9 +177,7 @@ impl Context<'_> {
         for channel in &mut roles.channels {
             self.place_loads(channel, &feeds, pairs);
         }
-        if pairs.is_none() {
-            self.add_riders(&structure, &mut roles, body);
-        }
+        self.add_riders(&structure, &mut roles, body);
         let in_loop = |channel: &Channel| self.loop_of(channel.block, &structure).is_some();
         (roles.channels.iter().any(in_loop) && self.choose_stages(body, &mut roles, &structure, shared))
             .then_some(roles)

@@ -57,9 +57,10 @@ fn vectors_that_all_rows_share_come_with_operands() {
     assert_eq!(read(levels(DType::F32, 64, false), plain()), 1);
     assert_eq!(read(levels(DType::F16, 64, false), plain()), 1);
     assert_eq!(read(levels(DType::F32, 64, true), plain()), 1);
-    // Four bytes are no box, and pairs of blocks share boxes.
+    // Four bytes are no box.
     assert_eq!(read(levels(DType::F32, 1, false), plain()), 0);
-    assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { num_ctas: Some(2), ..plain() }), 0);
+    // In pairs of blocks each one brings its own.
+    assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { num_ctas: Some(2), ..plain() }), 1);
     // Without a copy engine nothing comes with anything.
     assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { tma: false, ..plain() }), 0);
 }

@@ -87,6 +87,9 @@ fn each_group_waits_for_its_turn_and_hands_it_on() {
         let loops: Vec<[usize; 2]> = lines.iter().enumerate().filter_map(|(at, line)| goes_back(at, line)).collect();
         let (head, end) = (loops.iter().map(|ends| ends[0]).min(), loops.iter().map(|ends| ends[1]).max());
         assert!(lines[first].starts_with("@%p") && Some(first) < head, "{text}");
+        // What depends on the number of a thread alone has been computed before.
+        let inner = loops.iter().min_by_key(|ends| ends[1] - ends[0]).unwrap();
+        assert!(!lines[inner[0]..inner[1]].iter().any(|line| line.contains("%tid")), "{text}");
         // Its barrier is another one for each group.
         let is_own = |at: usize| lines[at].contains("sync.aligned %r") && at > first && at < places("wgmma.fence")[0];
         let own = waits.iter().filter(|&&at| is_own(at)).count();
