@@ -28,7 +28,7 @@ impl Builder {
                 results.extend(written.then_some(key));
             });
             if steady {
-                results.iter().for_each(|key| drop(writes.insert(*key, [1, 0])));
+                writes.extend(results.into_iter().map(|key| (key, [1, 0])));
                 self.function.lines.push(line);
             } else {
                 rest.push(line);

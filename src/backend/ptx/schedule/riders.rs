@@ -5,7 +5,8 @@
 //! registers through a whole iteration, several times over. So it goes to the stage of a channel, with whose tiles it arrives, and threads read
 //! it there when they first use it.
 //!
-//! They have read it when the stage is given back: that comes behind a product, which all lanes of a warp issue together.
+//! They have read it when the stage is given back: that comes behind a product, which all lanes of a warp issue together. What is
+//! used when all products of the iteration have landed is read while the last one runs, which gives the stage back when it has landed.
 
 use std::collections::HashSet;
 
@@ -70,14 +71,15 @@ impl Context<'_> {
         // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
         // nothing to do but what can be had before.
         let few = self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= FEW_REGISTERS);
-        let beside = few && self.begin_with_zero(&products) && self.run_on(&products);
+        let beside = few && self.begin_with_zero(&products);
         roles.channels.iter().enumerate().position(|(number, channel)| {
             let taken = roles.taken_at(number as u32).and_then(place);
             let last = place(channel.last);
+            let runs = products.contains(&channel.last) && self.run_on(&[channel.last]);
             channel.block == block
                 && !channel.early
                 && taken.is_some_and(|taken| taken < read)
-                && last.is_some_and(|last| (several && read <= last) || (beside && last < read))
+                && last.is_some_and(|last| (several && read <= last) || (beside && runs && last < read))
         })
     }
 
