@@ -2,6 +2,7 @@
 
 pub(crate) mod clusters;
 mod combined;
+mod lapped;
 pub mod meetings;
 mod products;
 mod riders;

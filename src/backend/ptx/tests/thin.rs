@@ -6,31 +6,31 @@ use super::*;
 /// before).
 pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     let mut k = Kernel::new("scaled");
-    let arrays = arrays(&mut k);
+    let arrays = arrays(&mut k, DType::F32);
     let ids = k.bids();
-    scaled_tile(&mut k, &arrays, [ids[0], ids[1]], (carried, rows, numbers));
+    scaled_tile(&mut k, &arrays, [ids[0], ids[1]], (carried, rows, numbers, DType::F32));
     k.finish()
 }
 
-/// Blocks that make several of its tiles, one after another.
+/// Blocks that make several of its tiles, one after another, scaled by one number and as f16, which leaves by warps: these never meet.
 pub fn scaled_tiles(rows: i64) -> Module {
     let mut k = Kernel::new("scaled");
-    let arrays = arrays(&mut k);
+    let arrays = arrays(&mut k, DType::F16);
     let ids = k.bids();
     let (one, count) = (k.index(1), k.index(64));
     let int = k.tile(DType::I32, &[]);
     let body = k.b.begin_block(&[int]);
     let index = k.b.module.block(body).args[0];
-    scaled_tile(&mut k, &arrays, [index, ids[1]], (false, rows, rows));
+    scaled_tile(&mut k, &arrays, [index, ids[1]], (false, rows, 1, DType::F16));
     k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
     k.b.end_block();
     k.b.op(Opcode::For, &[&[ids[0]], &[count], &[one], &[]], vec![], vec![body], &[]);
     k.finish()
 }
 
-/// Two operands, scales, the result.
-fn arrays(k: &mut Kernel) -> [ArrayParam; 4] {
-    [DType::F16, DType::F16, DType::F32, DType::F32].map(|dtype| k.array(dtype, 2, true))
+/// Two operands, scales, the result of this type.
+fn arrays(k: &mut Kernel, result: DType) -> [ArrayParam; 4] {
+    [DType::F16, DType::F16, DType::F32, result].map(|dtype| k.array(dtype, 2, true))
 }
 
 /// One tile of the result, at a place.
@@ -38,7 +38,7 @@ fn scaled_tile(
     k: &mut Kernel,
     arrays: &[ArrayParam; 4],
     [row, column]: [Value; 2],
-    (carried, rows, numbers): (bool, i64, i64),
+    (carried, rows, numbers, output): (bool, i64, i64, DType),
 ) {
     let a = k.partition(&arrays[0], &[rows as i32, 64], &[0, 1]);
     let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
@@ -62,6 +62,9 @@ fn scaled_tile(
     k.b.end_block();
     let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start, first]], vec![], vec![body], &[state, of_rows]);
     let result = k.b.module.op(id).results[0];
+    let half = k.tile(DType::F16, &[rows, 128]);
+    let nearest = vec![Attr::Rounding(Rounding::NearestEven)];
+    let result = if output == DType::F16 { k.b.simple(Opcode::FToF, &[result], nearest, half) } else { result };
     k.store(result, c, &[row, column]);
 }
 
