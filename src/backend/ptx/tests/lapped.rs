@@ -131,8 +131,8 @@ fn no_group_laps_the_other_one() {
 #[test]
 fn turns_that_begin_anew_at_each_loop_are_found() {
     // Two loops of one turn: the second group arrives before each of them, and the first one waits behind each of them.
-    let first = vec![(3, true), (4, false), (3, true)].repeat(2);
-    let second = vec![(3, false), (4, true), (3, false)].repeat(2);
+    let first = [(3, true), (4, false), (3, true)].repeat(2);
+    let second = [(3, false), (4, true), (3, false)].repeat(2);
     assert!(fault(&[first.clone(), second.clone()]).is_some_and(|fault| fault.contains("twice")));
     assert_eq!(fault(&[first[..3].to_vec(), second[..3].to_vec()]), None);
     assert!(fault(&[first[..3].to_vec(), second[1..3].to_vec()]).is_some_and(|fault| fault.contains("for ever")));
