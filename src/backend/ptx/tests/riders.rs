@@ -1,6 +1,7 @@
 //! Small tiles that come to a stage with the operands of products: which do, and changes that the checker has to refuse.
 
 use super::schedules::each_schedule_of;
+use super::thin::scaled;
 use super::waits::turned_products;
 use super::*;
 use crate::backend::ptx::schedule::{Acts, Schedule, Step};
@@ -80,4 +81,32 @@ fn they_are_read_where_they_are_used() {
     // Eight pairs of neighbours, and nothing from the array itself.
     assert_eq!(text.matches("ld.volatile.shared.v2").count(), 8, "{text}");
     assert!(!text.contains("ld.global"), "{text}");
+}
+
+#[test]
+fn what_is_used_behind_all_products_is_read_while_they_run() {
+    let module = scaled(false, 128, 128);
+    let mut found = 0;
+    each_schedule_of(
+        vec![("scaled".to_owned(), module, CompileOptions::default())],
+        |name, context, body, schedule| {
+            let Some(agent) = schedule.agent(Acts::Math).filter(|_| name.ends_with("sm_90a")) else { return };
+            let inner = *schedule.steps(agent.body).iter().flat_map(Step::bodies).next().expect("a loop");
+            let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
+            let product = place(&|step| matches!(step, Step::Multiply(plan) if !plan.gives.is_empty()));
+            let get = place(&|step| matches!(step, Step::Get(_)));
+            let land = place(&|step| matches!(step, Step::Land(_)));
+            assert!(product < get && get < land, "{name}");
+            context.check_schedule(body, schedule).unwrap();
+            // Behind the landing the stage is another's.
+            let mut late = schedule.clone();
+            late.bodies[inner.0 as usize][get..=land].rotate_right(1);
+            let problem = context.check_schedule(body, &late).unwrap_err();
+            assert!(problem.contains("before its tiles are there"), "{name}: {problem}");
+            found += 1;
+        },
+    );
+    assert_eq!(found, 1);
+    // Four bytes are no box here either.
+    assert_eq!(read(scaled(false, 128, 1), CompileOptions::default()), 0);
 }
