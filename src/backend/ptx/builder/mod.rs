@@ -24,6 +24,7 @@ use super::inst::*;
 use crate::target::Target;
 
 #[allow(unused_imports)] // used by lowerings that load through tensor maps
+pub use steady::Steady;
 pub use tensor::LoadRoute;
 
 /// Builds one kernel.

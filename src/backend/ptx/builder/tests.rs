@@ -345,7 +345,7 @@ fn what_each_round_computes_alike_comes_before_the_loop() {
     }
     let more = b.setp(Cmp::Lt, Ty::U32, counter, 9i64);
     b.bra_if(more, false, head, true);
-    b.hoist_steady(before);
+    b.hoist_steady(before, Steady::All);
     for value in [moving, early] {
         b.st(Space::Global, Ty::U32, &place.into(), value, MemMods::default());
     }
@@ -358,4 +358,41 @@ fn what_each_round_computes_alike_comes_before_the_loop() {
     // The clock runs on; the counter moves, and so does what is added to it; `last` is written twice.
     assert!(inside.contains("%clock64") && inside.matches("add.u32").count() == 4, "{text}");
     assert_eq!(inside.matches("mov.b32").count(), 3, "{text}");
+}
+
+#[test]
+fn of_what_depends_on_the_thread_long_chains_come_before_the_loop() {
+    let mut b = Builder::new(Target::SM_90A, "chains", 32);
+    let place = b.param_value(Ty::U64);
+    let (block, counter) = (b.special(Special::CtaIdX), b.copy(0i64, RegClass::B32));
+    let head = b.new_label();
+    let before = b.num_lines();
+    b.place(head);
+    let tid = b.special(Special::TidX);
+    let low = b.and(Ty::B32, tid, 7i64);
+    let long = b.shl(Ty::B32, low, 3i64);
+    let near = b.xor(Ty::B32, long, 16i64);
+    let nearer = b.xor(Ty::B32, near, 48i64);
+    let of_block = b.shl(Ty::B32, block, 2i64);
+    let of_block = b.xor(Ty::B32, of_block, 5i64);
+    let of_block = b.and(Ty::B32, of_block, 31i64);
+    let moving = b.add(Ty::U32, long, counter);
+    for value in [nearer, of_block, moving] {
+        b.st(Space::Global, Ty::U32, &place.into(), value, MemMods::default());
+    }
+    let next = b.add(Ty::U32, counter, 1i64);
+    b.mov_to(counter, next);
+    let more = b.setp(Cmp::Lt, Ty::U32, counter, 9i64);
+    b.bra_if(more, false, head, true);
+    b.hoist_steady(before, Steady::OfThreads);
+    b.ret();
+    let text = emit::module(Target::SM_90A, &[], &[b.finish()]);
+    let (before, inside) = text.split_once("$L0:\n").unwrap();
+    for moved in ["%tid.x", ", 7;", ", 3;"] {
+        assert!(before.contains(moved) && !inside.contains(moved), "{moved}: {text}");
+    }
+    // Two instructions behind a value that is there are no reason to move, nor is what depends on the block alone.
+    for stays in [", 16;", ", 48;", ", 2;", ", 5;", ", 31;"] {
+        assert!(!before.contains(stays) && inside.contains(stays), "{stays}: {text}");
+    }
 }

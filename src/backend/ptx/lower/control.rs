@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::rounds::{Rounds, Turning};
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
+use crate::backend::ptx::builder::Steady;
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{BodyId, For, LayoutId, Loop};
@@ -238,10 +239,7 @@ impl Lowering<'_> {
         }
         let more = self.next_round(&turning);
         self.b.bra_if(more, false, head, true);
-        // Tensor cores wait for the threads here.
-        if self.schedule.body_in_turn(plan.body) {
-            self.b.hoist_steady(before);
-        }
+        self.hoist(plan.body, before);
         self.leave_orbits(&orbits);
         if let Some(leave) = plan.leave {
             self.body(leave);
@@ -257,6 +255,18 @@ impl Lowering<'_> {
             self.bind(result, fixed);
         }
         Ok(())
+    }
+
+    /// Moves what each round of a loop computes alike, and where tensor cores wait for the threads, in front of it: all of that
+    /// where products take turns, and once a kernel what depends on the number of a thread.
+    fn hoist(&mut self, body: BodyId, head: usize) {
+        if self.schedule.body_in_turn(body) {
+            self.b.hoist_steady(head, Steady::All);
+        }
+        let outermost = !self.loops.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
+        if outermost && self.b.multiplies_since(head) {
+            self.b.hoist_steady(head, Steady::OfThreads);
+        }
     }
 
     /// One round of a `for` that nothing runs ahead of or behind: the counter and carried values are in registers.
@@ -289,6 +299,7 @@ impl Lowering<'_> {
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let (head, end) = (self.b.new_label(), self.b.new_label());
         self.come_due();
+        let before = self.b.num_lines();
         self.b.place(head);
         for (&arg, fixed) in args.iter().zip(&carried) {
             self.bind(arg, fixed);
@@ -298,6 +309,7 @@ impl Lowering<'_> {
         self.loops.push(Frame { op: Opcode::Loop, next, exit, quiet: false });
         self.region(plan.body);
         self.loops.pop();
+        self.hoist(plan.body, before);
         self.b.place(end);
         for (&result, fixed) in op.results.iter().zip(&bound) {
             self.bind(result, fixed);
