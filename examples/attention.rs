@@ -28,10 +28,10 @@ pub fn attention<T: MmaInput<T, f32>>(
     f32: CastTo<T>,
 {
     let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
+    let flush = ct::FloatMode::new().flush_to_zero();
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
     ct::for_each(share[0]..share[1], (), |at, ()| {
-        let index = shares.load_scalar(at);
-        let (head, tile) = (index / tiles, index % tiles);
+        let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
         let (batch, head) = (head / heads, head % heads);
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
@@ -47,13 +47,13 @@ pub fn attention<T: MmaInput<T, f32>>(
             let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
             let scores = ct::if_else(j.lt(full), || scores, || ct::select(sees(), scores, f32::NEG_INFINITY));
             let above = max.max(scores.reduce_max(1));
-            let flush = ct::FloatMode::new().flush_to_zero();
             let weights = scores.fma(scale, -above * scale).exp2_with(flush);
             let fade = ((max - above) * scale.max(0.0)).exp2_with(flush);
             (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
         });
         logs.iter().for_each(|to| to.store((batch, head, tile), max.fma(scale, sum.log2()).reshape([1, 1, m])));
-        out.store((batch, head, tile, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, d]));
+        let part = ct::ones([m, 1]).div_with(sum, flush.approx());
+        out.store((batch, head, tile, 0), (acc * part).cast::<T>().reshape([1, 1, m, d]));
     });
 }
 

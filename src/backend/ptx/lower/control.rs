@@ -37,6 +37,8 @@ pub struct Frame {
     exit: Option<(Vec<Option<Fixed>>, Label)>,
     /// A branch that products run on beside: the waits of its end come behind it, as parts of what it stands in.
     quiet: bool,
+    /// The first of several branches, which says where their results stand.
+    leads: bool,
 }
 
 /// A point to which the memory of computed values can be cut back.
@@ -225,7 +227,13 @@ impl Lowering<'_> {
                 self.refill_pipeline(id, running, counter, upper, step, ty)?;
             }
         }
-        self.loops.push(Frame { op: Opcode::For, next: Some((carried.clone(), next)), exit: None, quiet: false });
+        self.loops.push(Frame {
+            op: Opcode::For,
+            next: Some((carried.clone(), next)),
+            exit: None,
+            quiet: false,
+            leads: false,
+        });
         self.region(plan.body);
         self.loops.pop();
         self.close_orbits(&orbits);
@@ -280,7 +288,7 @@ impl Lowering<'_> {
         let next = self.b.new_label();
         let mark = self.mark();
         let to = Some((carried.to_vec(), next));
-        self.loops.push(Frame { op: Opcode::For, next: to, exit: None, quiet: false });
+        self.loops.push(Frame { op: Opcode::For, next: to, exit: None, quiet: false, leads: false });
         self.region(body);
         self.loops.pop();
         self.release(mark);
@@ -306,7 +314,7 @@ impl Lowering<'_> {
         }
         let bound = results.clone();
         let (next, exit) = (Some((carried, head)), Some((results, end)));
-        self.loops.push(Frame { op: Opcode::Loop, next, exit, quiet: false });
+        self.loops.push(Frame { op: Opcode::Loop, next, exit, quiet: false, leads: false });
         self.region(plan.body);
         self.loops.pop();
         self.hoist(plan.body, before);
@@ -323,7 +331,7 @@ impl Lowering<'_> {
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
         self.come_due();
-        let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
+        let mut results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
@@ -334,9 +342,12 @@ impl Lowering<'_> {
                 left = self.run_again(running.clone());
                 self.b.place(otherwise);
             }
-            self.loops.push(Frame { op: Opcode::If, next: None, exit: Some((results.clone(), end)), quiet });
+            let exit = Some((results.clone(), end));
+            self.loops.push(Frame { op: Opcode::If, next: None, exit, quiet, leads: index == 0 });
             self.region(arm);
-            self.loops.pop();
+            if let Some(Frame { exit: Some((led, _)), .. }) = self.loops.pop() {
+                results = led;
+            }
             self.come_due();
             if index == 0 && arms.len() > 1 {
                 self.b.bra(end, true);
@@ -349,6 +360,28 @@ impl Lowering<'_> {
         for (&result, fixed) in op.results.iter().zip(&results) {
             self.bind(result, fixed);
         }
+        Ok(())
+    }
+
+    /// The first of several branches ends here: what it leaves in registers that nothing else has is not copied to those of the
+    /// results, but these are taken for them.
+    fn lead(&mut self, position: usize, end: OpId) -> Lowered {
+        let Some((mut results, label)) = self.loops[position].exit.take() else { return Ok(()) };
+        for (fixed, &value) in results.iter_mut().zip(&self.module.op(end).operands) {
+            let Some(fixed) = fixed.as_mut().filter(|fixed| !is_packed(fixed)) else { continue };
+            if self.context.is_left_to(end, value) {
+                let slots = self.get(value, &fixed.0)?;
+                let registers: Vec<Reg> = slots
+                    .iter()
+                    .filter_map(|&slot| if let Operand::Reg(reg) = slot { Some(reg) } else { None })
+                    .collect();
+                let apart: HashSet<Reg> = registers.iter().copied().collect();
+                if apart.len() == fixed.1.len() && registers.iter().zip(&fixed.1).all(|(a, b)| a.class == b.class) {
+                    fixed.1 = registers;
+                }
+            }
+        }
+        self.loops[position].exit = Some((results, label));
         Ok(())
     }
 
@@ -370,6 +403,9 @@ impl Lowering<'_> {
             _ => self.loops.iter().rposition(|f| f.op == Opcode::If),
         };
         let position = position.ok_or("a terminator outside of its region")?;
+        if self.loops[position].leads {
+            self.lead(position, id)?;
+        }
         let innermost = position + 1 == self.loops.len();
         let frame = &self.loops[position];
         let is_continue = op.code == Opcode::Continue;

@@ -133,8 +133,8 @@ impl Context<'_> {
         matches!(self.module.op(id).code, Opcode::MmaF | Opcode::MmaI)
     }
 
-    /// Does a product update its accumulator where it stands? A carried value of the loop around, or another product's result,
-    /// that nothing else uses; the registers of others may be shared.
+    /// Does a product update its accumulator where it stands? A carried value of the loop around, or what another product or a loop
+    /// gives, that nothing else uses; the registers of others may be shared.
     pub fn adds_in_place(&self, id: OpId) -> bool {
         let acc = self.module.op(id).operands[2];
         let here = self.op_blocks[id.index()];
@@ -142,16 +142,31 @@ impl Context<'_> {
         if self.use_counts[acc.index()] != 1 || self.is_zero(acc) {
             return false;
         }
+        let stands = || {
+            let own = self.inference.layout(acc).cloned().unwrap_or_else(|| self.inference.default_layout(acc));
+            own.is_same(&plan.acc)
+        };
         match self.module.def(acc) {
-            Def::Arg(block, _) => {
-                let own = self.inference.layout(acc).cloned().unwrap_or_else(|| self.inference.default_layout(acc));
-                Some(block) == here && own.is_same(&plan.acc)
-            }
+            Def::Arg(block, _) => Some(block) == here && stands(),
+            Def::Result(maker, _) if self.loops_at(maker) => self.op_blocks[maker.index()] == here && stands(),
             Def::Result(maker, _) => {
                 let made = self.inference.products.get(&maker).and_then(|made| made.as_ref().ok());
                 self.op_blocks[maker.index()] == here && made.is_some_and(|made| made.acc.is_same(&plan.acc))
             }
         }
+    }
+
+    /// What loops give has registers of its own, which each iteration writes.
+    fn loops_at(&self, id: OpId) -> bool {
+        matches!(self.module.op(id).code, Opcode::For | Opcode::Loop)
+    }
+
+    /// Does a branch that ends with this op give a value in registers that nothing else has: sums of a product, or what a loop
+    /// in it gives?
+    pub fn is_left_to(&self, end: OpId, value: Value) -> bool {
+        let Some(maker) = self.module.defining_op(value) else { return false };
+        let owns = self.loops_at(maker) || self.multiplies_at(maker);
+        owns && self.use_counts[value.index()] == 1 && self.op_blocks[maker.index()] == self.op_blocks[end.index()]
     }
 
     /// Values and what they are computed from where they are used: of views, of names, of what is free or deferred.
