@@ -13,6 +13,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("chained/bytes", bytes);
     suite.test("chained/scaled_rows", scaled_rows);
     suite.test("chained/scaled_tiles", scaled_tiles);
+    suite.test("chained/branches", branches);
 }
 
 /// -1, 0 or 1.
@@ -169,6 +170,44 @@ fn scaled_tiles(session: Session) -> Result<()> {
         session.check("sums", &y, &|[i, j]| {
             let sum = sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i));
             Want::exactly(bf16::from_f32(sum as f32))
+        })?;
+    }
+    Ok(())
+}
+
+/// Sums of a loop that a product behind it adds to, in some of the tiles of a block: they stay where they are, unless something else
+/// needs them (`again`).
+fn branches(session: Session) -> Result<()> {
+    fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), y: ArrayMut<f32, 2>, ([m, n, block], again): ([usize; 3], bool)) {
+        let first = ct::bid(0) * 2;
+        ct::for_each(first..first + 2, (), |i, ()| {
+            let add = |k: Scalar<i32>, acc: Tile<f32, 2>| {
+                ct::mma(a.load((i, k), [m, block]), b.load((k, 0), [block, n]), acc)
+            };
+            let all = || {
+                let behind = ct::for_each(ct::scalar(1)..a.num_tiles(1, [m, block]), ct::zeros([m, n]), add);
+                let sum = add(ct::scalar(0), behind);
+                if again { sum + behind } else { sum }
+            };
+            let sum = ct::if_else((i % 3).lt(2), all, || add(ct::scalar(0), ct::full([m, n], 1.0)));
+            y.store((i, 0), sum);
+        });
+    }
+    for ([rows, terms, m, n, block], again) in
+        [([500, 192, 128, 64, 64], false), ([500, 192, 128, 64, 64], true), ([150, 90, 32, 32, 32], false)]
+    {
+        let (a, b) = (|i: usize, l: usize| number(i * terms + l, 10), |l: usize, j: usize| number(l * n + j, 11));
+        let half = |x: i32| f16::from_f32(x as f32);
+        let host_a: Vec<f16> = (0..rows * terms).map(|at| half(a(at / terms, at % terms))).collect();
+        let host_b: Vec<f16> = (0..terms * n).map(|at| half(b(at / n, at % n))).collect();
+        let (device_a, device_b) = (session.array(&host_a, [rows, terms])?, session.array(&host_b, [terms, n])?);
+        let mut y = session.unwritten::<f32, 2>([rows, n])?;
+        let arguments = ((&device_a, &device_b), &mut y, ct::Constant(([m, n, block], again)));
+        session.launch(kernel, [rows.div_ceil(2 * m)], arguments)?;
+        session.check("sums", &y, &|[i, j]| {
+            let product = |l: usize| f64::from(a(i, l) * b(l, j));
+            let (near, far) = (sum(block, product), sum(terms - block, |l| product(l + block)));
+            Want::exactly(if i / m % 3 < 2 { near + far * if again { 2.0 } else { 1.0 } } else { near + 1.0 } as f32)
         })?;
     }
     Ok(())

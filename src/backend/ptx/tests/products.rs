@@ -228,3 +228,50 @@ fn products_of_any_extent_are_wide_instructions() {
         assert_eq!(new.matches("mbarrier::complete_tx").count(), boxes, "{tile:?}: {new}");
     }
 }
+
+/// Sums of products in a loop, and of one behind it, in one of two branches.
+pub fn sums_in_a_branch() -> Module {
+    let mut k = Kernel::new("branch");
+    let arrays = [DType::F16, DType::F16, DType::F32].map(|dtype| k.array(dtype, 2, true));
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
+    let c = k.partition(&arrays[2], &[128, 128], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[128, 128]);
+    let (int, state, truth) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 128]), k.tile(DType::I1, &[]));
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    let condition = k.b.simple(Opcode::CmpI, &[ids[0], count], attrs, truth);
+    let arms = [true, false].map(|sums| {
+        let arm = k.b.begin_block(&[]);
+        let mut value = start;
+        if sums {
+            let body = k.b.begin_block(&[int, state]);
+            let args = k.b.module.block(body).args.clone();
+            let (left, right) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
+            let sum = k.b.simple(Opcode::MmaF, &[left, right, args[1]], vec![], state);
+            k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+            k.b.end_block();
+            let id = k.b.op(Opcode::For, &[&[one], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+            let behind = k.b.module.op(id).results[0];
+            let (left, right) = (k.load(a, &[ids[0], zero]), k.load(b, &[zero, ids[1]]));
+            value = k.b.simple(Opcode::MmaF, &[left, right, behind], vec![], state);
+        }
+        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
+        k.b.end_block();
+        arm
+    });
+    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], ids[1]]);
+    k.finish()
+}
+
+#[test]
+fn sums_stay_where_loops_and_products_leave_them() {
+    let text = check(&sums_in_a_branch()).pop().unwrap().text;
+    let moves = text.lines().filter(|line| line.trim().starts_with("mov.f32")).count();
+    let starts = text.lines().filter(|line| line.contains("mov.f32") && line.contains(", 0f00000000;")).count();
+    // The loop begins with zeros, which is also what the other branch gives.
+    assert_eq!((moves, starts), (128, 128), "{text}");
+}
