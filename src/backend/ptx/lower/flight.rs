@@ -40,8 +40,6 @@ pub struct Flight {
     issued: usize,
     /// The user's place of it.
     place: u32,
-    /// May it read what threads have written to shared memory?
-    read_written: bool,
 }
 
 /// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
@@ -59,14 +57,11 @@ pub struct Orbit {
 }
 
 impl Lowering<'_> {
-    /// Notes products that have been issued together.
-    pub fn launch(&mut self, members: &[OpId], releases: Vec<Release>) {
-        let last = members[members.len() - 1];
+    /// Notes products that have been issued, the last of them by this op.
+    pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
         let issued = if self.products_beside(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
-        let results = self.context.results_of(members);
-        let read_written = self.context.reads_written(&self.schedule, members);
-        self.flights.running.push(Flight { results, releases, issued, place, read_written });
+        self.flights.running.push(Flight { results, releases, issued, place });
     }
 
     /// How many products stand in a block with this one; those that belong together are one.
@@ -119,11 +114,6 @@ impl Lowering<'_> {
         while let Some(channel) = self.flights.arriving.pop_front() {
             self.await_channel(channel);
         }
-        self.land_due();
-    }
-
-    /// The waits for products that have not come yet.
-    pub fn land_due(&mut self) {
         while let Some(younger) = self.flights.due.pop_front() {
             self.land(younger);
         }
@@ -135,9 +125,9 @@ impl Lowering<'_> {
         self.flights.due.clear();
     }
 
-    /// May a product be running that has to land before threads meet?
-    pub fn has_to_land(&self) -> bool {
-        self.flights.running.iter().any(|flight| flight.read_written)
+    /// May a product be running?
+    pub fn is_flying(&self) -> bool {
+        !self.flights.running.is_empty()
     }
 
     /// The products that may be running.
@@ -230,6 +220,6 @@ impl Lowering<'_> {
 impl Orbit {
     fn flight(&self, results: &[Value]) -> Flight {
         let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
-        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place, read_written: true }
+        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
     }
 }

@@ -123,10 +123,11 @@ impl Lowering<'_> {
         if *in_turn {
             self.end_turn();
         }
-        self.remarks.product(module, members[0], self.context.whole_shapes(members), self.b.lines_from(start));
+        let (first, last) = (members[0], members[members.len() - 1]);
+        self.remarks.product(module, first, self.context.whole_shapes(members), self.b.lines_from(start));
         let releases = self.releases_of(gives);
         if self.context.run_on(members) {
-            self.launch(members, releases);
+            self.launch(last, self.context.results_of(members), releases);
         } else {
             self.give_back(&releases);
         }

@@ -102,11 +102,8 @@ impl Lowering<'_> {
         match within {
             Within::Land => self.land_to_meet(),
             Within::Drain { written } => self.b.bulk_wait(0, !written),
-            _ if self.has_to_land() => return Err(OTHERWISE.to_owned()),
-            _ => {
-                self.land_due();
-                self.barrier();
-            }
+            _ if self.is_flying() => return Err(OTHERWISE.to_owned()),
+            _ => self.barrier(),
         }
         Ok(())
     }

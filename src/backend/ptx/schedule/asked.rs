@@ -52,14 +52,6 @@ impl Context<'_> {
         !ops.iter().all(|id| matches!(self.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()))
     }
 
-    /// Do these products read what threads write to shared memory, and not only stages and registers? They have to land before
-    /// threads meet, since behind that others may be written there.
-    pub fn reads_written(&self, schedule: &Schedule, members: &[OpId]) -> bool {
-        let roles = schedule.roles.as_deref();
-        let streamed = |load| roles.is_some_and(|roles| roles.members.contains_key(&load));
-        self.operand_bytes(members, &|value| self.load_behind(value).is_some_and(streamed)) > 0
-    }
-
     /// Must all products have landed before this step, whatever it reads? What comes after it may come from elsewhere, or a
     /// stage is wanted that they have.
     pub fn lands_all(&self, schedule: &Schedule, step: &Step) -> bool {

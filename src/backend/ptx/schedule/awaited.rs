@@ -24,8 +24,6 @@ struct Flight {
     /// Channels whose stages they read, and those that they give back.
     reads: Vec<u32>,
     gives: Vec<u32>,
-    /// May they read what threads have written to shared memory?
-    read_written: bool,
 }
 
 /// A stage that is held.
@@ -143,10 +141,10 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Where threads meet, nothing is in flight that reads what they write to shared memory: behind it they may write there.
+    /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
     fn part_of_step(&mut self, within: &Within) -> Checked {
-        match (within, self.flying.iter().find(|flight| flight.read_written)) {
-            (Within::Land, None) => Err("products land where none has to".to_owned()),
+        match (within, self.flying.first()) {
+            (Within::Land, None) => Err("products land where none is in flight".to_owned()),
             (Within::Land, _) => {
                 self.flying.clear();
                 Ok(())
@@ -242,9 +240,7 @@ impl<'a> Walk<'a, '_> {
         let Some(product) = plan.last() else { return Ok(()) };
         if self.context.run_on(&plan.ops) {
             let results = plan.ops.iter().map(|&id| self.context.module.op(id).results[0]).collect();
-            let read_written = self.context.reads_written(self.schedule, &plan.ops);
-            let gives = plan.gives.clone();
-            self.flying.push(Flight { product, results, carried: false, reads, gives, read_written });
+            self.flying.push(Flight { product, results, carried: false, reads, gives: plan.gives.clone() });
             return Ok(());
         }
         match self.flying.iter().find(|flight| flight.reads.iter().any(|channel| plan.gives.contains(channel))) {
@@ -274,7 +270,6 @@ impl<'a> Walk<'a, '_> {
                 carried: true,
                 reads: Vec::new(),
                 gives: orbit.gives.clone(),
-                read_written: true,
             };
             step.orbits.iter().map(flight).collect()
         };

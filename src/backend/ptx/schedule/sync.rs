@@ -3,7 +3,7 @@
 use super::Context;
 use super::data::Part;
 use super::data::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
-use super::way::{Running, Wait, Way};
+use super::way::{Wait, Way};
 use super::within::Within;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -154,8 +154,7 @@ impl Way<'_, '_> {
         self.operands(&plan.ops);
         self.come_due();
         if self.context.run_on(&plan.ops) {
-            let read_written = self.context.reads_written(self.schedule, &plan.ops);
-            self.running.push(Running { results: self.context.results_of(&plan.ops), read_written });
+            self.running.push(self.context.results_of(&plan.ops));
         }
         plan.ops.iter().for_each(|&id| self.all_made(id));
     }
@@ -313,7 +312,6 @@ impl Way<'_, '_> {
 }
 
 /// Products that the iteration before has issued: the sums of each.
-fn in_orbit(orbits: &[Orbit], sum: impl Fn(usize) -> Value) -> Vec<Running> {
-    let results = |orbit: &Orbit| orbit.carried.iter().map(|&carried| sum(carried)).collect();
-    orbits.iter().map(|orbit| Running { results: results(orbit), read_written: true }).collect()
+fn in_orbit(orbits: &[Orbit], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
+    orbits.iter().map(|orbit| orbit.carried.iter().map(|&carried| sum(carried)).collect()).collect()
 }

@@ -60,14 +60,6 @@ pub struct Wait {
     pub finds: bool,
 }
 
-/// Products that were issued together, and that may be running.
-#[derive(Clone)]
-pub struct Running {
-    pub results: Vec<Value>,
-    /// May they read what threads have written to shared memory?
-    pub read_written: bool,
-}
-
 /// One agent's way through its program.
 pub struct Way<'a, 'm> {
     pub context: &'a Context<'m>,
@@ -85,8 +77,8 @@ pub struct Way<'a, 'm> {
     pub sent_by_warps: bool,
     /// Arrays that the copy engine may have stored to.
     pub boxes_stored: HashSet<Value>,
-    /// The products that may be running, in the order of issue.
-    pub running: Vec<Running>,
+    /// Results of the products that may be running, in the order of issue.
+    pub running: Vec<Vec<Value>>,
     /// Late waits that have not come: how many may run on then, and which wait it is.
     pub due: VecDeque<(usize, usize)>,
     pub waits: Vec<Wait>,
@@ -289,12 +281,11 @@ impl<'a, 'm> Way<'a, 'm> {
 
     /// All threads meet.
     pub fn meet(&mut self, always: bool) {
-        if self.running.iter().any(|running| running.read_written) {
+        if !self.running.is_empty() {
             self.land(0);
             self.due.clear();
             self.within.push(Within::Land);
         }
-        self.come_due();
         if self.shared.bulk_wait_wanted() {
             self.within.push(Within::Drain { written: false });
         }
@@ -331,7 +322,7 @@ impl<'a, 'm> Way<'a, 'm> {
 
     /// A value is read: late waits come, until the product that makes it has landed.
     fn need(&mut self, value: Value) {
-        while self.running.iter().any(|running| running.results.contains(&value)) {
+        while self.running.iter().any(|results| results.contains(&value)) {
             let Some((younger, wait)) = self.due.pop_front() else { return };
             self.wait(younger, wait);
         }

@@ -65,7 +65,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("products in both directions".to_owned(), waits::turned_products(None), plain));
     kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
     kernels.push(("branch".to_owned(), products::sums_in_a_branch(), plain));
-    kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(true), plain));
+    kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
     kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);
     kernels.extend([turns::kernel(), stores::kernel()]);
     kernels.extend(riders::kernels());
