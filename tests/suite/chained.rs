@@ -133,7 +133,7 @@ fn scaled_rows(session: Session) -> Result<()> {
 }
 
 /// Blocks that make one tile after another, with few products for each: where groups of warps issue these in turn, one of them is at its
-/// next tile before the other one has left the last.
+/// next tile before the other one has left the last. In pairs of blocks each one has scales of its own.
 fn scaled_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>),
@@ -153,8 +153,9 @@ fn scaled_tiles(session: Session) -> Result<()> {
             y.store((i, j), acc.cast::<bf16>());
         });
     }
-    let ([m, n, block], rows) = ([128, 256, 32], 1500);
-    for terms in [32, 90] {
+    let [m, n, block] = [128, 256, 32];
+    // Where rows of scales begin at multiples of 16, they come with the operands.
+    for (rows, terms, pairs) in [(1500, 32, false), (1500, 90, false), (1456, 96, false), (1456, 96, true)] {
         let (a, b) = (|i: usize, l: usize| number(i * terms + l, 8), |l: usize, j: usize| number(j * terms + l, 9));
         let scale = |k: usize, i: usize| 2f64.powi((k * 5 + i) as i32 % 7 - 3);
         let small = |x: i32| f8e4m3fn::from_f32(x as f32);
@@ -166,7 +167,8 @@ fn scaled_tiles(session: Session) -> Result<()> {
         let scales = session.array(&host_scales, [terms.div_ceil(block), rows])?;
         let mut y = session.unwritten::<bf16, 2>([rows, n])?;
         let arguments = ((&device_a, device_b.transpose()?), &scales, &mut y, ct::Constant([m, n, block]));
-        session.launch(kernel, [2], arguments)?;
+        let hints = if pairs { ct::Hints::new().num_ctas(2) } else { ct::Hints::new() };
+        session.launch_with(hints, kernel, [2], arguments)?;
         session.check("sums", &y, &|[i, j]| {
             let sum = sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i));
             Want::exactly(bf16::from_f32(sum as f32))

@@ -1,5 +1,7 @@
 //! Stores by the copy engine: which they are, and changes of their boxes that the checker has to refuse.
 
+use std::collections::HashSet;
+
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::boxed::BoxedTile;
@@ -168,5 +170,30 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
             // Additions need no order, so what was sent before has only been read; a store comes when it is there.
             assert_eq!(text.contains("drain writes"), count == 3, "{name}:\n{text}");
         });
+    }
+}
+
+#[test]
+fn one_lane_of_each_warp_sends_its_boxes() {
+    let text = check(&super::thin::scaled_tiles(128)).pop().unwrap().text;
+    let elected = text.find("elect.sync").unwrap_or_else(|| panic!("{text}"));
+    let lane = text[elected..].split(['|', ',']).nth(1).unwrap();
+    let sent = elected + text[elected..].find("global.shared::cta").expect("a box that leaves");
+    let between = &text[elected..sent];
+    // What holds in that lane alone: others may say, too, whether the tile is in the array.
+    let mut alone = HashSet::from([lane]);
+    for line in between.lines().filter_map(|line| line.trim().strip_prefix("and.pred ")) {
+        let words: Vec<&str> = line.trim_end_matches(';').split(", ").collect();
+        if words[1..].iter().any(|word| alone.contains(word)) {
+            alone.insert(words[0]);
+        }
+    }
+    let branch = between.lines().rev().find(|line| line.contains("bra ")).expect("a branch around the box");
+    let guard = branch.trim().trim_start_matches(['@', '!']).split_whitespace().next().unwrap();
+    assert!(alone.contains(guard), "{between}");
+    assert_eq!(text.matches("elect.sync").count(), 1, "for all of its boxes: {text}");
+    for (at, _) in text[elected..].match_indices("cp.async.bulk.wait_group") {
+        let before = text[..elected + at].rsplit('\n').next().unwrap();
+        assert!(before.trim().is_empty(), "each lane waits: what one sends is its own: {before}");
     }
 }
