@@ -200,9 +200,8 @@ fn branches(session: Session) -> Result<()> {
     {
         let (a, b) = (|i: usize, l: usize| number(i * terms + l, 10), |l: usize, j: usize| number(l * n + j, 11));
         let half = |x: i32| f16::from_f32(x as f32);
-        let host_a: Vec<f16> = (0..rows * terms).map(|at| half(a(at / terms, at % terms))).collect();
-        let host_b: Vec<f16> = (0..terms * n).map(|at| half(b(at / n, at % n))).collect();
-        let (device_a, device_b) = (session.array(&host_a, [rows, terms])?, session.array(&host_b, [terms, n])?);
+        let device_a = session.device().from_fn([rows, terms], |[i, l]| half(a(i, l)))?;
+        let device_b = session.device().from_fn([terms, n], |[l, j]| half(b(l, j)))?;
         let mut y = session.unwritten::<f32, 2>([rows, n])?;
         let arguments = ((&device_a, &device_b), &mut y, ct::Constant(([m, n, block], again)));
         session.launch(kernel, [rows.div_ceil(2 * m)], arguments)?;

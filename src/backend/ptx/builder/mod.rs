@@ -23,7 +23,6 @@ use super::emit::{Function, Param};
 use super::inst::*;
 use crate::target::Target;
 
-#[allow(unused_imports)] // used by lowerings that load through tensor maps
 pub use steady::Steady;
 pub use tensor::LoadRoute;
 

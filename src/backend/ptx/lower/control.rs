@@ -41,6 +41,12 @@ pub struct Frame {
     leads: bool,
 }
 
+impl Frame {
+    fn of_loop(op: Opcode, next: (Vec<Option<Fixed>>, Label), exit: Option<(Vec<Option<Fixed>>, Label)>) -> Frame {
+        Frame { op, next: Some(next), exit, quiet: false, leads: false }
+    }
+}
+
 /// A point to which the memory of computed values can be cut back.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -227,13 +233,7 @@ impl Lowering<'_> {
                 self.refill_pipeline(id, running, counter, upper, step, ty)?;
             }
         }
-        self.loops.push(Frame {
-            op: Opcode::For,
-            next: Some((carried.clone(), next)),
-            exit: None,
-            quiet: false,
-            leads: false,
-        });
+        self.loops.push(Frame::of_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
         self.loops.pop();
         self.close_orbits(&orbits);
@@ -287,8 +287,7 @@ impl Lowering<'_> {
         }
         let next = self.b.new_label();
         let mark = self.mark();
-        let to = Some((carried.to_vec(), next));
-        self.loops.push(Frame { op: Opcode::For, next: to, exit: None, quiet: false, leads: false });
+        self.loops.push(Frame::of_loop(Opcode::For, (carried.to_vec(), next), None));
         self.region(body);
         self.loops.pop();
         self.release(mark);
@@ -313,8 +312,7 @@ impl Lowering<'_> {
             self.bind(arg, fixed);
         }
         let bound = results.clone();
-        let (next, exit) = (Some((carried, head)), Some((results, end)));
-        self.loops.push(Frame { op: Opcode::Loop, next, exit, quiet: false, leads: false });
+        self.loops.push(Frame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
         self.region(plan.body);
         self.loops.pop();
         self.hoist(plan.body, before);

@@ -41,22 +41,11 @@ pub fn dependent_products(between: Between, keys: i64) -> Module {
     let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
     let scores = k.b.simple(Opcode::MmaF, &[left, right, scores_start], vec![], square);
     let scores = if between != Between::Nothing {
-        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
-        let bool_type = k.tile(DType::I1, &[]);
-        let condition = k.b.simple(Opcode::CmpI, &[args[0], ids[1]], attrs, bool_type);
-        let arms = [true, false].map(|negated| {
-            let arm = k.b.begin_block(&[]);
-            let value = match other {
-                Some(other) if negated => k.op(Opcode::AddF, &[scores, other]),
-                None if negated => k.op(Opcode::NegF, &[scores]),
-                _ => scores,
-            };
-            k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
-            k.b.end_block();
-            arm
-        });
-        let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[square]);
-        k.b.module.op(id).results[0]
+        either(&mut k, [args[0], ids[1]], square, |k, less| match other {
+            Some(other) if less => k.op(Opcode::AddF, &[scores, other]),
+            None if less => k.op(Opcode::NegF, &[scores]),
+            _ => scores,
+        })
     } else {
         scores
     };
@@ -99,7 +88,8 @@ pub fn turned_products(level: Option<(DType, i32, bool)>) -> Module {
     let scores = match (numbers, level) {
         (Some(numbers), Some((dtype, columns, branch))) => {
             let level = k.load(numbers, &[zero, args[0]]);
-            let scores = if branch { negated(&mut k, [args[0], ids[1]], scores, state) } else { scores };
+            let negated = |k: &mut Kernel, less| if less { k.op(Opcode::NegF, &[scores]) } else { scores };
+            let scores = if branch { either(&mut k, [args[0], ids[1]], state, negated) } else { scores };
             let wide = k.tile(DType::F32, &[1, i64::from(columns)]);
             let nearest = || vec![Attr::Rounding(Rounding::NearestEven)];
             let level = if dtype == DType::F32 { level } else { k.b.simple(Opcode::FToF, &[level], nearest(), wide) };
@@ -118,14 +108,14 @@ pub fn turned_products(level: Option<(DType, i32, bool)>) -> Module {
     k.finish()
 }
 
-/// A tile, in some iterations with the other sign.
-fn negated(k: &mut Kernel, [number, bound]: [Value; 2], tile: Value, ty: TypeId) -> Value {
+/// What one of two branches gives: that for `true` where the first number is less than the second one.
+pub fn either(k: &mut Kernel, numbers: [Value; 2], ty: TypeId, give: impl Fn(&mut Kernel, bool) -> Value) -> Value {
     let bool_type = k.tile(DType::I1, &[]);
     let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
-    let condition = k.b.simple(Opcode::CmpI, &[number, bound], attrs, bool_type);
-    let arms = [true, false].map(|negated| {
+    let condition = k.b.simple(Opcode::CmpI, &numbers, attrs, bool_type);
+    let arms = [true, false].map(|less| {
         let arm = k.b.begin_block(&[]);
-        let value = if negated { k.op(Opcode::NegF, &[tile]) } else { tile };
+        let value = give(k, less);
         k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
         k.b.end_block();
         arm
@@ -245,18 +235,8 @@ fn a_branch_does_not_hide_the_wait_for_a_product() {
     let state = k.tile(DType::F32, &[64, 64]);
     let start = k.b.splat(DType::F32, 0, &[64, 64]);
     let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
-    let bool_type = k.tile(DType::I1, &[]);
-    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
-    let condition = k.b.simple(Opcode::CmpI, &[ids[0], ids[1]], attrs, bool_type);
-    let arms = [true, false].map(|doubled| {
-        let arm = k.b.begin_block(&[]);
-        let value = if doubled { k.op(Opcode::AddF, &[product, product]) } else { product };
-        k.b.op(Opcode::Yield, &[&[value]], vec![], vec![], &[]);
-        k.b.end_block();
-        arm
-    });
-    let id = k.b.op(Opcode::If, &[&[condition]], vec![], arms.to_vec(), &[state]);
-    let result = k.b.module.op(id).results[0];
+    let doubled = |k: &mut Kernel, less| if less { k.op(Opcode::AddF, &[product, product]) } else { product };
+    let result = either(&mut k, [ids[0], ids[1]], state, doubled);
     k.store(result, c, &[ids[0], ids[1]]);
     let compiled = check(&k.finish()).pop().unwrap();
     let issued = compiled.text.find("wgmma.commit_group").unwrap();
