@@ -101,6 +101,10 @@ pub struct Agent<'a> {
     pub deferred: HashMap<Value, OpId>,
     /// Stages that were taken, by channel.
     pub held: HashMap<u32, Taken>,
+    /// The places of tiles that a look has found there, by channel.
+    pub seen: HashMap<u32, Place>,
+    /// Stages that products which have landed keep.
+    pub kept: Vec<Place>,
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
     pub ahead: HashMap<OpId, (usize, usize)>,
     pub sends: VecDeque<Sent>,
@@ -127,6 +131,8 @@ impl<'a> Agent<'a> {
             running: HashMap::new(),
             deferred: HashMap::new(),
             held: HashMap::new(),
+            seen: HashMap::new(),
+            kept: Vec::new(),
             ahead: HashMap::new(),
             sends: VecDeque::new(),
             team,
@@ -221,7 +227,11 @@ impl<'a> Agent<'a> {
             let [wanted, landed] = [land.product, youngest.last].map(|id| id.index());
             return Err(broken(format!("op {wanted} is waited for, and op {landed} is the last one that lands")));
         }
-        (0..count).try_for_each(|_| self.land_one(shared))
+        let (keeps, gives) = (land.keeps, land.behind.is_some());
+        if gives {
+            std::mem::take(&mut self.kept).into_iter().try_for_each(|place| shared.rings.give(place))?;
+        }
+        (0..count).try_for_each(|_| self.land_one(shared, keeps))
     }
 
     /// All products land.
@@ -230,7 +240,7 @@ impl<'a> Agent<'a> {
     /// Those of [`Agent::land_one`].
     pub fn land_all(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
         while !self.flights.is_empty() {
-            self.land_one(shared)?;
+            self.land_one(shared, false)?;
         }
         Ok(())
     }
@@ -239,7 +249,7 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// They have read what they should not, or a stage does not come back.
-    fn land_one(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
+    fn land_one(&mut self, shared: &mut Shared<'a>, keeps: bool) -> Result<(), Fault> {
         let Some(flight) = self.flights.pop_front() else { return Ok(()) };
         let operands = shared.land(flight.number)?;
         for ((id, sum, promise), operands) in flight.products.iter().zip(operands) {
@@ -247,7 +257,10 @@ impl<'a> Agent<'a> {
             *promise.borrow_mut() = made;
         }
         for (_, place) in flight.gives {
-            shared.rings.give(place)?;
+            match keeps {
+                true => self.kept.push(place),
+                false => shared.rings.give(place)?,
+            }
         }
         let landed: Vec<Value> =
             self.running.iter().filter(|(_, (number, _))| *number == flight.number).map(|(&value, _)| value).collect();

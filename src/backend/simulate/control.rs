@@ -85,6 +85,11 @@ impl<'a> Agent<'a> {
         if let Some(deal) = &plan.deal {
             self.deal(shared, deal, &mut range)?;
         }
+        for step in self.kernel.schedule.steps(plan.body) {
+            if let Step::Look(channel) = step {
+                self.seen.remove(channel);
+            }
+        }
         let [at, upper, _] = range;
         self.before_loop(&plan.hoisted)?;
         let carried = self.passed(op.group(3), (&[], None))?;

@@ -60,7 +60,7 @@ impl<'a> Agent<'a> {
             Step::For(plan) => Some(plan.op),
             Step::Loop(plan) => Some(plan.op),
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => None,
-            Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
+            Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => None,
         };
         id.map(|id| self.kernel.module.op(id).loc)
     }
@@ -86,7 +86,20 @@ impl<'a> Agent<'a> {
             Step::Await(wait) => {
                 let held = self.held.get_mut(&wait.channel);
                 let fault = || broken(format!("channel {} is waited for, and not taken", wait.channel));
-                held.ok_or_else(fault)?.arrived = true;
+                let held = held.ok_or_else(fault)?;
+                held.arrived = true;
+                if self.seen.remove(&wait.channel).is_some_and(|seen| seen != held.place) {
+                    return Err(broken(format!(
+                        "a look at channel {} has seen the tiles of another stage",
+                        wait.channel
+                    )));
+                }
+            }
+            &Step::Look(channel) => {
+                let place = shared.rings.to_take(self.kernel.channel(channel)?.ring, channel, self.team)?;
+                if shared.rings.has_arrived(place)? {
+                    self.seen.insert(channel, place);
+                }
             }
             Step::Land(land) => self.land(shared, land)?,
             // Where threads meet, products land; what else a step does within is no matter for tiles.

@@ -46,6 +46,20 @@ impl Builder {
         self.bra_if(done, true, again, false);
     }
 
+    /// [`Builder::mbarrier_wait`], unless this holds.
+    pub fn mbarrier_wait_unless(&mut self, seen: Reg, bar: &Addr, parity: impl Into<Operand>) {
+        let done = self.new_label();
+        self.bra_if(seen, false, done, false);
+        self.mbarrier_wait(bar, parity);
+        self.place(done);
+    }
+
+    /// Does `seen` hold from now on: is the phase with this parity complete? Does not wait.
+    pub fn mbarrier_test(&mut self, seen: Reg, bar: &Addr, parity: impl Into<Operand>) {
+        let parity = self.source(parity, Ty::U32);
+        self.push(Opcode::MbarrierTestWaitParity, vec![seen.into()], vec![Arg::Mem(bar.clone()), parity.into()]);
+    }
+
     /// Address of the same place in the shared memory of another block of the cluster.
     pub fn mapa(&mut self, addr: impl Into<Operand>, rank: impl Into<Operand>) -> Operand {
         let (addr, rank) = (self.reg(addr, RegClass::B32), self.source(rank, Ty::U32));

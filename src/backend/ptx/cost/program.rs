@@ -341,6 +341,7 @@ impl Writer<'_, '_> {
                 let label = format!("land {}", land.product.index());
                 self.push(acts, step, label, What::Land { younger: land.younger });
             }
+            Step::Look(_) => {}
             Step::Give(channels) => {
                 self.push(acts, step, format!("give {}", all(channels)), What::Give(channels.clone()));
             }

@@ -139,6 +139,7 @@ pub enum Opcode {
     },
     MbarrierExpectTx,
     MbarrierTryWaitParity,
+    MbarrierTestWaitParity,
     BulkTensor {
         rank: u32,
         copy: BulkCopy,

@@ -205,6 +205,8 @@ impl Lowering<'_> {
         };
         self.come_due();
         let orbits = self.start_orbits(id, &plan.orbits);
+        let schedule = Rc::clone(&self.schedule);
+        self.see(schedule.steps(plan.body), true);
         let enter = match &dealt {
             Some(dealt) => dealt.some,
             None => self.b.setp(Cmp::Lt, ty, counter, upper),
@@ -248,6 +250,7 @@ impl Lowering<'_> {
         let more = self.next_round(&turning);
         self.b.bra_if(more, false, head, true);
         self.hoist(plan.body, before);
+        self.see(schedule.steps(plan.body), false);
         self.leave_orbits(&orbits);
         if let Some(leave) = plan.leave {
             self.body(leave);

@@ -27,6 +27,8 @@ pub struct Flights {
     due: VecDeque<usize>,
     /// Channels whose tiles it waits for.
     arriving: VecDeque<usize>,
+    /// What products that have landed keep.
+    kept: Vec<Release>,
 }
 
 /// A product that may still be running, or several that were issued together.
@@ -75,6 +77,14 @@ impl Lowering<'_> {
 
     /// A wait for products.
     pub fn land_as(&mut self, land: &Land) {
+        if land.keeps {
+            return self.land_here(land.younger, true);
+        }
+        if let Some(value) = land.behind {
+            let kept = std::mem::take(&mut self.flights.kept);
+            self.give_back(&kept, Some(value));
+            return self.land_here(land.younger, false);
+        }
         self.flights.due.push_back(land.younger);
         if !land.late {
             self.come_due();
@@ -143,18 +153,28 @@ impl Lowering<'_> {
     /// Waits until at most `younger` of the products that were issued last may be running.
     fn land(&mut self, younger: usize) {
         let Some(landed) = self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
-        let Flight { issued, place, .. } = self.flights.running[landed - 1];
+        let issued = self.flights.running[landed - 1].issued;
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
             // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
             // product finish before the work that was meant to go on meanwhile.
             self.end_block();
         }
+        self.land_here(younger, false);
+    }
+
+    /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
+    fn land_here(&mut self, younger: usize, keeps: bool) {
+        let Some(landed) = self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
+        let place = self.flights.running[landed - 1].place;
         // A wait is the affair of the product that it is for.
         let before = self.b.come_from(place);
         MmaPlan::wait(&mut self.b, younger as u32);
         let landed: Vec<Flight> = self.flights.running.drain(..landed).collect();
         for flight in landed {
-            self.give_back(&flight.releases);
+            match keeps {
+                true => self.flights.kept.extend(flight.releases),
+                false => self.give_back(&flight.releases, None),
+            }
         }
         self.b.come_from(before);
     }
@@ -165,7 +185,7 @@ impl Lowering<'_> {
         MmaPlan::wait(&mut self.b, 0);
         self.b.come_from(before);
         for flight in std::mem::take(&mut self.flights.running) {
-            self.give_back(&flight.releases);
+            self.give_back(&flight.releases, None);
         }
     }
 

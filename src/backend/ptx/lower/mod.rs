@@ -47,6 +47,7 @@ mod known;
 mod limit;
 mod listed;
 mod lone;
+mod look;
 mod lookup;
 mod memory;
 mod order;

@@ -129,7 +129,7 @@ impl Lowering<'_> {
         if self.context.run_on(members) {
             self.launch(last, self.context.results_of(members), releases);
         } else {
-            self.give_back(&releases);
+            self.give_back(&releases, None);
         }
         for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
             let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();

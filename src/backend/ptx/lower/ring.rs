@@ -72,6 +72,8 @@ pub struct Rings {
     rings: Vec<Ring>,
     positions: Vec<Position>,
     held: Vec<Option<Held>>,
+    /// For each channel that a loop looks ahead for: have its next tiles been seen to be there?
+    pub seen: Vec<Option<Reg>>,
     /// One thread of each consumer warp.
     leader: Option<Reg>,
     /// A predicate that never holds, and where it would lead.
@@ -148,6 +150,7 @@ impl Lowering<'_> {
             rings,
             positions,
             held: vec![None; count],
+            seen: vec![None; count],
             leader: None,
             aside: None,
             peer: None,
@@ -404,10 +407,30 @@ impl Lowering<'_> {
 
     /// Waits until the tiles of a channel have arrived.
     pub fn await_channel(&mut self, channel: usize) {
-        let Some(held) = self.rings.as_mut().and_then(|rings| rings.held[channel].as_mut()) else { return };
-        if let Some(parity) = held.awaited.take() {
-            self.b.mbarrier_wait(&Addr::new(held.barrier, 0), parity);
+        let Some(rings) = self.rings.as_mut() else { return };
+        let Some(held) = rings.held[channel].as_mut() else { return };
+        let Some(parity) = held.awaited.take() else { return };
+        let barrier = Addr::new(held.barrier, 0);
+        match rings.seen[channel] {
+            Some(seen) => self.b.mbarrier_wait_unless(seen, &barrier, parity),
+            None => self.b.mbarrier_wait(&barrier, parity),
         }
+    }
+
+    /// The full barrier of the next stage of a channel, and its parity.
+    pub fn next_barrier(&mut self, channel: usize) -> Option<(Addr, Reg)> {
+        let rings = self.rings.as_ref()?;
+        let which = rings.roles.channels[channel].ring;
+        let (ring, Position { index, parity }) = (rings.rings[which], rings.positions[which]);
+        let base = rings.known.map(|known| known.base);
+        let base = base.unwrap_or_else(|| self.b.reg(Operand::Smem, RegClass::B32));
+        let barrier = self.b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
+        Some((Addr::new(self.b.reg(barrier, RegClass::B32), i64::from(ring.barriers)), parity))
+    }
+
+    /// A predicate that never holds, which ptxas does not know.
+    pub fn never(&self) -> Option<Reg> {
+        self.rings.as_ref()?.aside.map(|(never, _)| never)
     }
 
     /// The channel of a load whose tile has not been waited for.
@@ -432,13 +455,16 @@ impl Lowering<'_> {
     /// Gives back stages that only regions have used.
     pub fn give(&mut self, channels: &[u32]) {
         let releases = self.releases_of(channels);
-        self.give_back(&releases);
+        self.give_back(&releases, None);
     }
 
-    /// Tells the producer that these stages may be filled again.
-    pub fn give_back(&mut self, releases: &[Release]) {
+    /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
+    pub fn give_back(&mut self, releases: &[Release], behind: Option<Value>) {
+        let computed = behind.and_then(|value| self.has_computed(value));
         let Some(rings) = &self.rings else { return };
         let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
+        let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
+        let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
         for &release in releases {
             let (barrier, paired, there) = match release {
                 Release::Stage(barrier, paired) => (barrier, paired, None),

@@ -68,6 +68,7 @@ impl Lowering<'_> {
             &Step::Fill(channel) => roles().filled_at(channel).expect("a load"),
             &Step::Take(channel) => roles().taken_at(channel).expect("a load"),
             Step::Land(land) => land.product,
+            &Step::Look(channel) => roles().taken_at(channel).expect("a load"),
             Step::Await(wait) => roles().taken_at(wait.channel).expect("a load"),
             Step::Turn(_) | Step::Pass(_) => roles().deal.as_ref().expect("teams").around,
             Step::Give(channels) => roles().channels[channels[0] as usize].last,
@@ -97,6 +98,10 @@ impl Lowering<'_> {
                 self.land_as(land);
                 return Ok(());
             }
+            &Step::Look(channel) => {
+                self.for_op(id, |lowering| lowering.look(channel as usize));
+                return Ok(());
+            }
             Step::Await(wait) => {
                 self.for_op(id, |lowering| lowering.await_as(wait));
                 return Ok(());
@@ -120,7 +125,7 @@ impl Lowering<'_> {
             Step::If { arms, quiet, .. } => lowering.branches(id, arms, *quiet),
             Step::Do(_) => lowering.lower_op(id),
             Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) | Step::Land(_) | Step::Await(_) => Ok(()),
-            Step::Turn(_) | Step::Pass(_) | Step::Within(_) => Ok(()),
+            Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => Ok(()),
         })
     }
 }

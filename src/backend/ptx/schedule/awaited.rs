@@ -54,13 +54,15 @@ struct Walk<'a, 'm> {
     flying: Vec<Flight>,
     /// Stages that are held, by channel.
     held: HashMap<u32, Stage>,
+    /// Channels whose products have landed and keep their stages.
+    kept: Vec<u32>,
 }
 
 impl Context<'_> {
     /// Is everything waited for in time?
     pub fn check_waits(&self, schedule: &Schedule, agent: &Agent) -> Checked {
-        let (flying, held) = (Vec::new(), HashMap::new());
-        let mut walk = Walk { context: self, schedule, acts: agent.acts, flying, held };
+        let (flying, held, kept) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut walk = Walk { context: self, schedule, acts: agent.acts, flying, held, kept };
         walk.body(agent.body, Ending::Nothing)
     }
 }
@@ -134,7 +136,18 @@ impl<'a> Walk<'a, '_> {
         match position.filter(|&position| this(&self.flying[position])) {
             Some(_) if land.late && self.is_crowded() => fault(land.product, "keeps its stage longer than it needs it"),
             Some(position) => {
-                self.flying.drain(..=position);
+                let landed = self.flying.drain(..=position).flat_map(|flight| flight.gives);
+                match (land.keeps, land.behind) {
+                    (true, _) => self.kept.extend(landed),
+                    (false, Some(_)) if self.kept.is_empty() => {
+                        return fault(
+                            land.product,
+                            "is waited for behind a value, and no stage comes back behind that",
+                        );
+                    }
+                    (false, Some(_)) => self.kept.clear(),
+                    (false, None) => {}
+                }
                 Ok(())
             }
             None => fault(land.product, &format!("is not in flight with {} younger ones", land.younger)),
@@ -206,7 +219,7 @@ impl<'a> Walk<'a, '_> {
         }
         let Some(roles) = self.roles() else { return Ok(()) };
         let ring = |channel: &u32| roles.channels.get(*channel as usize).map(|channel| channel.ring);
-        let kept = self.flying.iter().flat_map(|flight| &flight.gives);
+        let kept = self.flying.iter().flat_map(|flight| &flight.gives).chain(&self.kept);
         let busy = self.held.keys().chain(kept).filter(|&other| ring(other) == ring(&channel)).count();
         let stages = ring(&channel).map_or(0, |ring| roles.rings[ring].stages as usize);
         if busy >= stages {
@@ -308,6 +321,9 @@ impl<'a> Walk<'a, '_> {
         };
         match self.flying.iter().find(|flight| !stays(flight)) {
             Some(flight) => fault(flight.product, "has not landed at the end of its body"),
+            None if !self.kept.is_empty() && !matches!(ending, Ending::Beside) => {
+                Err(format!("channels {:?} do not get back the stages that products kept", self.kept))
+            }
             None => Ok(()),
         }
     }

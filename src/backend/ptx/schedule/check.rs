@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Context;
 use super::checked::{Checked, Mark};
-use super::data::{Acts, Agent, BodyId, Multiply, Part, Schedule, Step};
+use super::data::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
 use super::forms;
 use super::streams::Roles;
 use crate::ir::table::Effect;
@@ -42,6 +42,7 @@ impl Context<'_> {
         self.check_sends(body, schedule)?;
         self.check_combined(body, schedule)?;
         self.check_turns(schedule)?;
+        self.check_looks(schedule)?;
         let mut ways = Vec::new();
         for agent in &schedule.agents {
             let mut walk = Walk::new(self, schedule, agent);
@@ -239,6 +240,13 @@ impl<'a, 'm> Walk<'a, 'm> {
                     forms::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
                 }
             }
+            Step::Land(Land { product, behind: Some(value), .. }) if !self.there.contains(value) => {
+                return Err(format!(
+                    "op {} is waited for behind %{}, which is not there",
+                    product.index(),
+                    value.index()
+                ));
+            }
             &Step::If { op, quiet: true, .. } if !self.context.is_quiet(op) => {
                 return Err(format!("the branches of op {} do more than compute", op.index()));
             }
@@ -293,6 +301,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             }
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
             Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => true,
+            Step::Look(_) => true,
         };
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }

@@ -91,6 +91,8 @@ pub enum Step {
     Await(Await),
     /// Waits for products that run on their own.
     Land(Land),
+    /// Asks whether the next tiles of a channel are there: the wait for them asks again only if they were not.
+    Look(u32),
     /// Gives back the stages of channels that only regions have used.
     Give(Vec<u32>),
     /// Waits until the other team has passed this turn in the iteration before.
@@ -145,6 +147,10 @@ pub struct Land {
     pub younger: usize,
     /// Where the next step comes to need it: what it does before that may go on beside the product.
     pub late: bool,
+    /// Its stages come back with those of the next wait that stands behind a value.
+    pub keeps: bool,
+    /// What is computed before, and before the stages come back: the assembler may not leave it for later.
+    pub behind: Option<Value>,
 }
 
 /// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
@@ -317,6 +323,7 @@ impl Step {
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
             Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
+            Step::Look(_) => None,
             Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
         }
     }

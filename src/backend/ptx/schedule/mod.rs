@@ -13,7 +13,8 @@
 //! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
-//! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them;
+//! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them; `beside` — work before a wait;
+//!   `looks` — stages that are asked for ahead;
 //! * `sync`, `way`, `within`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
 //!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `leaves` — what ops ask for there;
 //! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
@@ -25,6 +26,7 @@
 mod ahead;
 mod asked;
 mod awaited;
+mod beside;
 mod budget;
 mod build;
 mod bundles;
@@ -47,6 +49,7 @@ mod hoist;
 mod implied;
 mod layouts;
 mod leaves;
+mod looks;
 mod maps;
 mod meets;
 mod neighbour;

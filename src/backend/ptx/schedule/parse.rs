@@ -198,9 +198,12 @@ impl Lines<'_> {
                 let (late, rest) = has_word(rest, "late ");
                 let (carried, rest) = has_word(rest, "carried ");
                 let younger = number(after(rest, "younger ")?)?.0 as usize;
-                Step::Land(Land { product: op(rest)?, carried, younger, late })
+                let behind = rest.split_once(" behind %").map(|(_, value)| number(value)).transpose()?;
+                let behind = behind.map(|(value, _)| Value(value));
+                Step::Land(Land { product: op(rest)?, carried, younger, late, keeps: rest.contains(" keeps"), behind })
             }
             "give" => Step::Give(numbers(rest)?),
+            "look" => Step::Look(number(rest)?.0),
             "turn" => Step::Turn(turn(rest)?),
             "pass" => Step::Pass(turn(rest)?),
             "multiply" => Step::Multiply(Box::new(self.multiply(depth, rest)?)),

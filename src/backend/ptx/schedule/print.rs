@@ -150,10 +150,13 @@ impl Printer<'_> {
             Step::Fill(channel) => self.line(format_args!("fill {channel}")),
             Step::Take(channel) => self.line(format_args!("take {channel}")),
             Step::Await(Await { channel, late }) => self.line(format_args!("await {}{channel}", word("late ", *late))),
-            Step::Land(Land { product, carried, younger, late }) => {
+            Step::Land(Land { product, carried, younger, late, keeps, behind }) => {
                 let (late, carried) = (word("late ", *late), word("carried ", *carried));
-                self.line(format_args!("land {late}{carried}{} younger {younger}", product.index()));
+                let behind = behind.map_or(String::new(), |value| format!(" behind %{}", value.index()));
+                let keeps = word(" keeps", *keeps);
+                self.line(format_args!("land {late}{carried}{} younger {younger}{keeps}{behind}", product.index()));
             }
+            Step::Look(channel) => self.line(format_args!("look {channel}")),
             Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
             Step::Within(within) => self.line(format_args!("{within}")),
             Step::Turn(turn) => self.line(format_args!("turn {turn}")),

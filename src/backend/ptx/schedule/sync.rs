@@ -101,7 +101,7 @@ impl Way<'_, '_> {
             Step::If { op, arms, quiet } => self.branches(*op, arms, *quiet),
             &Step::End(id) => self.terminator(id),
             Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => {}
-            Step::Await(_) | Step::Land(_) | Step::Within(_) => {}
+            Step::Await(_) | Step::Land(_) | Step::Look(_) | Step::Within(_) => {}
         }
     }
 

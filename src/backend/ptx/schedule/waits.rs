@@ -217,6 +217,6 @@ impl Waits<'_, '_> {
         let Some(landed) = self.flying.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
         let Flight { product, carried, .. } = self.flying[landed - 1];
         self.flying.drain(..landed);
-        self.steps.push(Step::Land(Land { product, carried, younger, late }));
+        self.steps.push(Step::Land(Land { product, carried, younger, late, keeps: false, behind: None }));
     }
 }

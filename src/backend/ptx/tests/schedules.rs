@@ -192,7 +192,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
     for body in 0..schedule.bodies.len() {
         for at in 0..schedule.bodies[body].len() {
             let step = &schedule.bodies[body][at];
-            if step.is_wait() != waits || matches!(step, Step::Within(_)) {
+            if step.is_wait() != waits || matches!(step, Step::Within(_) | Step::Look(_)) {
                 continue;
             }
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
@@ -426,7 +426,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
         Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
-        Step::Turn(_) | Step::Pass(_) | Step::Within(_) => Vec::new(),
+        Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
