@@ -69,9 +69,10 @@ fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
         _ => None,
     })?;
     let last = steps.iter().rposition(|step| matches!(step, Step::Land(Land { carried: false, .. })))?;
-    // What is left to the next step comes there.
-    let at = steps.iter().enumerate().skip(last).find(|(_, step)| !step.is_wait())?.0 + 1;
-    (first < last && at < steps.len()).then_some((at, channel))
+    // What is left to the next step comes there. Where that is the end, there was work before.
+    let next = steps.iter().skip(last).position(|step| !step.is_wait())? + last;
+    let at = if matches!(steps[next], Step::End(_)) { last } else { next + 1 };
+    (first < last).then_some((at, channel))
 }
 
 /// Does a body take one stage of the ring of a channel, which is the channel's? Then the next one is what it takes next.
