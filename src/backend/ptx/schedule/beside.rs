@@ -38,7 +38,7 @@ impl Context<'_> {
     fn work_beside(&self, schedule: &mut Schedule, body: BodyId) {
         let steps = schedule.steps(body);
         for at in 0..steps.len() {
-            let Some((before, scaled)) = self.late_wait(steps, at) else { continue };
+            let Some((before, scaled)) = self.late_wait(schedule, steps, at) else { continue };
             let Some((last, value)) = self.goes_first(steps, at, scaled) else { continue };
             let steps = &mut schedule.bodies[body.0 as usize];
             if let Step::Land(land) = &mut steps[before] {
@@ -54,15 +54,21 @@ impl Context<'_> {
     }
 
     /// If here is a wait for a product that was issued behind another one, and the work on that is more than what the product computes: the
-    /// wait for the other one, which gives stages back, and the op that needs this one.
-    fn late_wait(&self, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
+    /// wait for the other one, which gives back stages of which there are others, and the op that needs this one.
+    fn late_wait(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
         let (&Step::Land(land), &Step::Do(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
-        let (place, before) = steps[..at].iter().enumerate().find_map(|(place, step)| match step {
+        let (place, before) = steps[..at].iter().enumerate().rev().find_map(|(place, step)| match step {
             Step::Land(other) if other.younger == 1 && !other.carried && !other.late => Some((place, other.product)),
             _ => None,
         })?;
-        let gives =
-            |step: &Step| matches!(step, Step::Multiply(plan) if plan.last() == Some(before) && !plan.gives.is_empty());
+        // Of an only stage the producer waits for the end of the work.
+        let others = |channel: &u32| schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(*channel));
+        let gives = |step: &Step| match step {
+            Step::Multiply(plan) if plan.last() == Some(before) => {
+                !plan.gives.is_empty() && plan.gives.iter().all(others)
+            }
+            _ => false,
+        };
         let size = |product: OpId| {
             let layout = self.inference.natural(self.module.op(product).results[0]);
             layout.map_or(0, |layout| layout.num_registers())
