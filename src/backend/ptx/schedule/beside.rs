@@ -20,7 +20,8 @@ const LEAST: usize = 12;
 const OPERAND_BITS: u32 = 16;
 
 impl Context<'_> {
-    /// Has part of the work on a product done before the wait for the next one.
+    /// Has part of the work on a product done before the wait for the next one. Where threads meet amid that work all products land, so that this
+    /// comes when it is known where they do.
     pub fn place_work_beside(&self, schedule: &mut Schedule) {
         let Some(agent) = schedule.agent(Acts::Math) else { return };
         let (mut bodies, mut inside) = (vec![agent.body], Vec::new());

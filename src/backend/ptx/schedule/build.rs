@@ -49,9 +49,9 @@ impl Context<'_> {
             builder.schedule.agents.push(Agent { acts, warps, body });
         }
         self.place_waits(&mut builder.schedule);
+        self.place_meetings(&mut builder.schedule, shared);
         self.place_work_beside(&mut builder.schedule);
         self.place_looks(&mut builder.schedule);
-        self.place_meetings(&mut builder.schedule, shared);
         self.place_turns(&mut builder.schedule);
         builder.schedule
     }

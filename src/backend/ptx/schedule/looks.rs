@@ -70,7 +70,7 @@ fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
     })?;
     let last = steps.iter().rposition(|step| matches!(step, Step::Land(Land { carried: false, .. })))?;
     // What is left to the next step comes there. Where that is the end, there was work before.
-    let next = steps.iter().skip(last).position(|step| !step.is_wait())? + last;
+    let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Within(_))))?;
     let at = if matches!(steps[next], Step::End(_)) { last } else { next + 1 };
     (first < last).then_some((at, channel))
 }

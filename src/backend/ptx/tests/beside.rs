@@ -5,8 +5,9 @@ use super::thin::scaled;
 use super::*;
 use crate::backend::ptx::schedule::{Context, Land, Schedule, Step};
 
-/// The softmax of products with rows of another array, times a third one: `numbers` columns a row.
-fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
+/// The softmax of products with rows of another array, times a third one: `numbers` columns a row. `meets`: what is largest in a column, which
+/// warps share, counts for all of it.
+fn softmax(dtype: DType, keys: i64, numbers: i64, meets: bool) -> Module {
     let mut k = Kernel::new("attention");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(dtype, 2, true)).collect();
     let output = k.array(DType::F32, 2, true);
@@ -28,6 +29,14 @@ fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
     let args = k.b.module.block(body).args.clone();
     let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
     let scores = k.b.simple(Opcode::MmaF, &[left, right, no_scores], vec![], square);
+    let scores = if meets {
+        let columns = k.reduce(Opcode::MaxF, scores, 0, 0xff80_0000);
+        let columns = k.shaped(Opcode::Reshape, columns, &[1, keys], vec![]);
+        let columns = k.shaped(Opcode::Broadcast, columns, &[128, keys], vec![]);
+        k.op(Opcode::AddF, &[scores, columns])
+    } else {
+        scores
+    };
     let rows = k.reduce(Opcode::MaxF, scores, 1, 0xff80_0000);
     let rows = k.shaped(Opcode::Reshape, rows, &[128, 1], vec![]);
     let above = k.op(Opcode::MaxF, &[args[2], rows]);
@@ -52,6 +61,11 @@ fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
     let result = k.op(Opcode::DivF, &[results[0], wide]);
     k.store(result, c, &[ids[0], zero]);
     k.finish()
+}
+
+/// The same, where warps have nothing to tell each other.
+fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
+    softmax(dtype, keys, numbers, false)
 }
 
 /// A kernel with work before a wait, and a look.
@@ -101,6 +115,14 @@ fn nothing_goes_before_the_wait_where_that_is_no_gain() {
         let schedule = schedule_of(module);
         assert!(!schedule.contains(" behind %") && !schedule.contains(" keeps"), "{schedule}");
     }
+}
+
+#[test]
+fn where_threads_meet_amid_the_work_all_lands_and_no_stage_is_kept() {
+    let schedule = schedule_of(softmax(DType::F16, 128, 64, true));
+    let steps = steps_of_loop(&schedule);
+    assert!(steps.contains(&"land all"), "{schedule}");
+    assert!(!schedule.contains(" behind %") && !schedule.contains(" keeps"), "{schedule}");
 }
 
 #[test]
