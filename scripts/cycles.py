@@ -23,22 +23,40 @@ ALIKE = 0.3
 
 
 def number(text):
+    """A number of ncu's.
+
+    >>> number("1,024"), number("0"), number("")
+    (1024, 0, 0)
+    """
     return int(text.replace(",", "") or 0) if text else 0
 
 
-def instructions(path):
-    """The rows of the page of the first kernel, and the columns that say why a warp waits."""
-    lines = path.read_text().splitlines()
+def instructions(lines):
+    """The rows of the page of the first kernel, and the columns that say why a warp waits.
+
+    >>> lines = ['==PROF== x', '"Address","Source","stall_wait","stall_wait (Not Issued)"', '"0","MOV","2","1"', '==PROF== y']
+    >>> rows, reasons = instructions(lines)
+    >>> [row["Source"] for row in rows], reasons
+    (['MOV'], ['stall_wait'])
+    >>> instructions(["no page"])
+    Traceback (most recent call last):
+    SystemExit: this is no source page of ncu: it has no line that begins with "Address"
+    """
     head = next((at for at, line in enumerate(lines) if line.startswith('"Address"')), None)
     if head is None:
-        raise SystemExit(f"{path} is no source page of ncu: it has no line that begins with \"Address\"")
+        raise SystemExit('this is no source page of ncu: it has no line that begins with "Address"')
     end = next((at for at in range(head + 1, len(lines)) if not lines[at].startswith('"')), len(lines))
     rows = list(csv.DictReader(lines[head:end]))
     return rows, [name for name in rows[0] if name.startswith("stall_") and "Not Issued" not in name]
 
 
 def hottest(rows):
-    """The instructions that run as often as those at which warps are found most."""
+    """The instructions that run as often as those at which warps are found most.
+
+    >>> row = lambda often, samples: {"Instructions Executed": often, "# Samples": samples}
+    >>> [one["# Samples"] for one in hottest([row("1", "50"), row("1,000", "30"), row("900", "5"), row("1,000", "40")])]
+    ['30', '5', '40']
+    """
     found = collections.Counter()
     for row in rows:
         found[number(row["Instructions Executed"])] += number(row["# Samples"])
@@ -51,7 +69,7 @@ def main():
     parser.add_argument("samples", type=pathlib.Path, help="what ncu has printed")
     parser.add_argument("--least", type=float, default=4, help="cycles from which an instruction is printed alone")
     options = parser.parse_args()
-    rows, reasons = instructions(options.samples)
+    rows, reasons = instructions(options.samples.read_text().splitlines())
     loop = hottest(rows)
     issued = [number(row["stall_selected"]) for row in loop]
     cycle = statistics.median(issued)
@@ -79,4 +97,5 @@ def main():
     print("of these: " + ", ".join(f"{name} {part:.0f}" for name, part in named if part >= 1))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -150,9 +150,14 @@ impl Lowering<'_> {
         std::mem::replace(&mut self.flights.running, running).len()
     }
 
+    /// How many products a wait finds that lets so many run on, if any.
+    fn landed_by(&self, younger: usize) -> Option<usize> {
+        self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0)
+    }
+
     /// Waits until at most `younger` of the products that were issued last may be running.
     fn land(&mut self, younger: usize) {
-        let Some(landed) = self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
+        let Some(landed) = self.landed_by(younger) else { return };
         let issued = self.flights.running[landed - 1].issued;
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
             // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
@@ -164,7 +169,7 @@ impl Lowering<'_> {
 
     /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
     fn land_here(&mut self, younger: usize, keeps: bool) {
-        let Some(landed) = self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
+        let Some(landed) = self.landed_by(younger) else { return };
         let place = self.flights.running[landed - 1].place;
         // A wait is the affair of the product that it is for.
         let before = self.b.come_from(place);

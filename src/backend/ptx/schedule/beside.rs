@@ -23,17 +23,8 @@ impl Context<'_> {
     /// Has part of the work on a product done before the wait for the next one. Where threads meet amid that work all products land, so that this
     /// comes when it is known where they do.
     pub fn place_work_beside(&self, schedule: &mut Schedule) {
-        let Some(agent) = schedule.agent(Acts::Math) else { return };
-        let (mut bodies, mut inside) = (vec![agent.body], Vec::new());
-        while let Some(body) = bodies.pop() {
-            for step in schedule.steps(body) {
-                bodies.extend(step.bodies());
-                if let Step::For(plan) = step {
-                    inside.push(plan.body);
-                }
-            }
-        }
-        inside.into_iter().for_each(|body| self.work_beside(schedule, body));
+        let bodies: Vec<BodyId> = schedule.loops(Acts::Math).iter().map(|plan| plan.body).collect();
+        bodies.into_iter().for_each(|body| self.work_beside(schedule, body));
     }
 
     fn work_beside(&self, schedule: &mut Schedule, body: BodyId) {

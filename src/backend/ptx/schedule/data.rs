@@ -285,6 +285,24 @@ impl Schedule {
         &self.bodies[body.0 as usize]
     }
 
+    /// The steps of a body and of the bodies in it.
+    pub fn steps_within(&self, body: BodyId) -> Vec<&Step> {
+        let (mut bodies, mut found) = (vec![body], Vec::new());
+        while let Some(body) = bodies.pop() {
+            for step in self.steps(body) {
+                bodies.extend(step.bodies());
+                found.push(step);
+            }
+        }
+        found
+    }
+
+    /// The `for` loops of an agent.
+    pub fn loops(&self, acts: Acts) -> Vec<&For> {
+        let steps = self.agent(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
+        steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
+    }
+
     /// Do groups of warps issue products in turn?
     pub fn multiplies_in_turn(&self) -> bool {
         (0..self.bodies.len() as u32).any(|body| self.body_in_turn(BodyId(body)))

@@ -16,21 +16,12 @@ impl Context<'_> {
         let wanted = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
         let mut found = 0;
         for agent in &schedule.agents {
-            let mut bodies = vec![agent.body];
-            while let Some(steps) = bodies.pop() {
-                for step in schedule.steps(steps) {
-                    bodies.extend(step.bodies());
-                    match step {
-                        Step::For(plan) if plan.deal.is_some() => {
-                            if plan.deal.as_ref() != wanted || agent.acts != Acts::Math {
-                                return fault(plan.op, "not as the roles have it");
-                            }
-                            found += 1;
-                            self.is_dealt_well(body, schedule, plan, way)?;
-                        }
-                        _ => {}
-                    }
+            for plan in schedule.loops(agent.acts).into_iter().filter(|plan| plan.deal.is_some()) {
+                if plan.deal.as_ref() != wanted || agent.acts != Acts::Math {
+                    return fault(plan.op, "not as the roles have it");
                 }
+                found += 1;
+                self.is_dealt_well(body, schedule, plan, way)?;
             }
         }
         if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops are dealt")) }

@@ -11,53 +11,35 @@ use super::data::{Acts, Await, BodyId, For, Land, Schedule, Step};
 impl Context<'_> {
     /// Has loops look ahead.
     pub fn place_looks(&self, schedule: &mut Schedule) {
-        for plan in loops(schedule) {
-            if !(plan.orbits.is_empty() && plan.rounds.is_none_or(|rounds| rounds == 1)) {
-                continue;
-            }
-            let found = place_of_look(schedule.steps(plan.body)).filter(|&(_, channel)| {
-                let stages = |channel| schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(channel));
-                stages(channel) && may_look(schedule, plan.body, channel)
-            });
-            if let Some((at, channel)) = found {
-                schedule.bodies[plan.body.0 as usize].insert(at, Step::Look(channel));
-            }
+        let place = |plan: &&For| {
+            let (at, channel) = place_of_look(schedule.steps(plan.body))?;
+            let others = schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(channel));
+            (others && may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
+        };
+        let loops = schedule.loops(Acts::Math);
+        let plain = loops.iter().filter(|plan| plan.orbits.is_empty() && plan.rounds.is_none_or(|rounds| rounds == 1));
+        let found: Vec<(BodyId, usize, u32)> = plain.filter_map(place).collect();
+        for (body, at, channel) in found {
+            schedule.bodies[body.0 as usize].insert(at, Step::Look(channel));
         }
     }
 
     /// Does each look ask for the stage that its channel takes next?
     pub fn check_looks(&self, schedule: &Schedule) -> Checked {
-        let around: Vec<BodyId> = loops(schedule).iter().map(|plan| plan.body).collect();
+        let loops = schedule.loops(Acts::Math);
         for (body, steps) in schedule.bodies.iter().enumerate() {
             for (at, step) in steps.iter().enumerate() {
                 let &Step::Look(channel) = step else { continue };
-                let body = BodyId(body as u32);
+                let around = loops.iter().find(|plan| plan.body.0 as usize == body);
                 let is_ahead = steps[..at].contains(&Step::Take(channel));
                 let is_alone = steps.iter().filter(|step| matches!(step, Step::Look(_))).count() == 1;
-                if !(around.contains(&body) && is_ahead && is_alone && may_look(schedule, body, channel)) {
+                if !(is_ahead && is_alone && around.is_some_and(|plan| may_look(schedule, plan, channel))) {
                     return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
                 }
             }
         }
         Ok(())
     }
-}
-
-/// The loops of who computes that nobody goes past some iterations of.
-fn loops(schedule: &Schedule) -> Vec<For> {
-    let Some(agent) = schedule.agent(Acts::Math) else { return Vec::new() };
-    let (mut bodies, mut found) = (vec![agent.body], Vec::new());
-    while let Some(body) = bodies.pop() {
-        for step in schedule.steps(body) {
-            bodies.extend(step.bodies());
-            if let Step::For(plan) = step
-                && plan.deal.is_none()
-            {
-                found.push(For::clone(plan));
-            }
-        }
-    }
-    found
 }
 
 /// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last product that lands, for tiles that the
@@ -75,20 +57,15 @@ fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
     (first < last).then_some((at, channel))
 }
 
-/// Does a body take one stage of the ring of a channel, which is the channel's? Then the next one is what it takes next.
-fn may_look(schedule: &Schedule, body: BodyId, channel: u32) -> bool {
+/// Does a loop that nobody goes past some iterations of take one stage of the ring of a channel, which is the channel's? Then the next one is
+/// what it takes next.
+fn may_look(schedule: &Schedule, plan: &For, channel: u32) -> bool {
     let Some(roles) = &schedule.roles else { return false };
     let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
-    let (mut taken, mut bodies) = (Vec::new(), vec![body]);
-    while let Some(body) = bodies.pop() {
-        for step in schedule.steps(body) {
-            bodies.extend(step.bodies());
-            if let &Step::Take(other) = step
-                && ring(other) == ring(channel)
-            {
-                taken.push(other);
-            }
-        }
-    }
-    taken == [channel]
+    let steps = schedule.steps_within(plan.body).into_iter();
+    let taken: Vec<u32> = steps
+        .filter_map(|step| if let &Step::Take(other) = step { Some(other) } else { None })
+        .filter(|&other| ring(other) == ring(channel))
+        .collect();
+    plan.deal.is_none() && taken == [channel]
 }

@@ -10,7 +10,7 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Agent, For, Schedule, Step};
+use super::data::{Acts, Agent, BodyId, For, Schedule, Step};
 use crate::backend::ptx::plan::GROUP_WARPS;
 
 /// Groups that take turns.
@@ -23,16 +23,8 @@ impl Context<'_> {
             return;
         }
         let Some(agent) = schedule.agent(Acts::Math).filter(|agent| takes_turns(schedule, agent)) else { return };
-        let mut bodies = vec![agent.body];
-        let mut found = Vec::new();
-        while let Some(body) = bodies.pop() {
-            for step in schedule.steps(body) {
-                bodies.extend(step.bodies());
-                if let Step::For(plan) = step {
-                    found.extend(self.gap_behind(schedule, plan).map(|at| (plan.body, at)));
-                }
-            }
-        }
+        let of_loop = |plan: &For| Some((plan.body, self.gap_behind(schedule, plan)?));
+        let found: Vec<(BodyId, usize)> = schedule.loops(agent.acts).into_iter().filter_map(of_loop).collect();
         for (body, at) in found {
             if let Step::Multiply(plan) = &mut schedule.bodies[body.0 as usize][at] {
                 plan.in_turn = true;
