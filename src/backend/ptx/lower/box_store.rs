@@ -30,6 +30,8 @@ struct BoxStore<'a> {
     /// The tile's dimensions in the order of a box.
     axes: Vec<usize>,
     writes: Writes,
+    /// What the places of its boxes are counted from.
+    base: Operand,
 }
 
 impl Lowering<'_> {
@@ -62,8 +64,11 @@ impl Lowering<'_> {
     pub fn send_view(&mut self, send: &Send) -> Lowered {
         let view = self.module.op(send.op).operand_group("view")[0];
         let layout = self.schedule.layout(send.layout).clone();
+        let stage = send.outbox.as_ref().and_then(|outbox| outbox.stage);
+        let base = stage.map_or(Some(Operand::Smem), |channel| self.stage_of(channel)).ok_or(OTHERWISE)?;
         let store = BoxStore {
             send,
+            base,
             map: self.store_map(send)?,
             elem: ViewShape::of(self.module, view).ok_or(OTHERWISE)?.elem,
             axes: self.context.axes_of_boxes(view).ok_or(OTHERWISE)?,
@@ -119,7 +124,7 @@ impl Lowering<'_> {
     /// A store of which each warp does its part.
     fn store_by_warps(&mut self, store: &BoxStore<'_>, outbox: &Outbox) -> Lowered {
         let op = self.module.op(store.send.op);
-        let Outbox { place, parts } = outbox;
+        let Outbox { place, parts, .. } = outbox;
         let slots = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let mut coords = self.tma_coords(view, index, &vec![0; store.send.tile.boxes.len()])?;
@@ -167,7 +172,7 @@ impl Lowering<'_> {
         });
         for write in store.writes.list.iter().filter(|write| write.place / place.bytes == part) {
             let at = write.place % place.bytes;
-            let addr = self.shared_place(place, thread, at & in_thread, at & !in_thread);
+            let addr = self.place_from(store.base, place, thread, [at & in_thread, at & !in_thread]);
             let mut values: Vec<Operand> = write.registers.iter().map(|&register| slots[register]).collect();
             if let Some((swaps, swap)) = swaps.zip(store.writes.swap) {
                 let class = repr::class(store.elem);
@@ -221,7 +226,7 @@ impl Lowering<'_> {
                 let origin = store.send.tile.origin(part * place.bytes + offset);
                 let coords: Vec<Operand> =
                     coords.iter().zip(&store.axes).map(|(&start, &axis)| b.add(Ty::S32, start, origin[axis])).collect();
-                let source = b.address(Operand::Smem, warp).plus(i64::from(place.offset + offset));
+                let source = b.address(store.base, warp).plus(i64::from(place.offset + offset));
                 match adds {
                     true => b.tma_reduce(ReduxOp::Add, address, &coords, &source),
                     false => b.tma_store(address, &coords, &source),

@@ -219,8 +219,13 @@ impl Lowering<'_> {
 
     /// The address at the thread's offset XOR `xor` plus `offset` of a buffer.
     pub fn shared_place(&mut self, buffer: Buffer, thread: Operand, xor: u32, offset: u32) -> Addr {
+        self.place_from(Operand::Smem, buffer, thread, [xor, offset])
+    }
+
+    /// The same, of a buffer whose place is counted from a base.
+    pub fn place_from(&mut self, base: Operand, buffer: Buffer, thread: Operand, [xor, offset]: [u32; 2]) -> Addr {
         let swizzled = self.b.xor(Ty::B32, thread, xor);
-        self.b.address(Operand::Smem, swizzled).plus(i64::from(buffer.offset + offset))
+        self.b.address(base, swizzled).plus(i64::from(buffer.offset + offset))
     }
 
     /// The threads that store, where several hold the same element.

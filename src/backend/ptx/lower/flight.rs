@@ -5,7 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::ring::Release;
+use super::release::Release;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Operand, Reg, RegClass};
 use crate::backend::ptx::mma::MmaPlan;

@@ -63,6 +63,7 @@ mod private;
 mod product;
 mod reduce;
 mod reduce_warps;
+mod release;
 mod repack;
 mod rider;
 mod ring;

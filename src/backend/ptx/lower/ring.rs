@@ -4,9 +4,7 @@
 //! *empty* when every consumer warp has said that its products are done with the stage. Both sides go round
 //! in program order and count for themselves: a stage index, and a parity that flips with each round.
 //!
-//! A stage is given back when the products that read it have landed (`flight`), which for a product that accumulates
-//! in place over a loop is only known in the next iteration: the address of what is to be given back is then
-//! carried in a register ([`Release::Carried`]).
+//! How stages are given back stands in `release`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -30,7 +28,7 @@ const BARRIER_BYTES: u32 = 16;
 /// The barrier at which the consumers meet.
 pub const CONSUMER_BARRIER: u32 = 1;
 /// From a full barrier to the empty one.
-const EMPTY: i64 = 8;
+pub const EMPTY: i64 = 8;
 
 /// Who is being lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +50,11 @@ struct Position {
 
 /// A stage that consumers hold.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+pub struct Held {
     /// Address of its full barrier.
-    barrier: Reg,
+    pub barrier: Reg,
+    /// Its address.
+    stage: Operand,
     /// Parity to wait for, until it was waited for.
     awaited: Option<Reg>,
 }
@@ -71,17 +71,17 @@ pub struct Rings {
     pub roles: Rc<Roles>,
     rings: Vec<Ring>,
     positions: Vec<Position>,
-    held: Vec<Option<Held>>,
+    pub held: Vec<Option<Held>>,
     /// For each channel that a loop looks ahead for: have its next tiles been seen to be there?
     pub seen: Vec<Option<Reg>>,
     /// One thread of each consumer warp.
-    leader: Option<Reg>,
+    pub leader: Option<Reg>,
     /// A predicate that never holds, and where it would lead.
     aside: Option<(Reg, Label)>,
     /// The rank of the other tile block of a pair.
-    peer: Option<Reg>,
+    pub peer: Option<Reg>,
     /// The thread of each consumer warp that tells the other block.
-    far_leader: Option<Reg>,
+    pub far_leader: Option<Reg>,
     /// What consumers know from the start.
     pub known: Option<Known>,
 }
@@ -91,15 +91,6 @@ struct Before {
     tiles: Vec<Option<Tile>>,
     views: HashMap<Value, Rc<TensorView>>,
     mark: Mark,
-}
-
-/// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.
-#[derive(Clone, Copy, Debug)]
-pub enum Release {
-    /// The one with this full barrier.
-    Stage(Reg, bool),
-    /// The one whose full barrier the register names, if it is not 0.
-    Carried(Reg, bool),
 }
 
 impl Lowering<'_> {
@@ -398,7 +389,7 @@ impl Lowering<'_> {
         let awaited = Some(self.b.reg(parity, RegClass::B32));
         let rings = self.rings.as_mut().expect("rings");
         let this = &rings.roles.channels[channel];
-        rings.held[channel] = Some(Held { barrier, awaited });
+        rings.held[channel] = Some(Held { barrier, stage, awaited });
         for load in &this.loads {
             let address = self.b.add(Ty::U32, stage, load.offset);
             self.staged.insert(self.module.op(load.load).results[0], address);
@@ -428,6 +419,11 @@ impl Lowering<'_> {
         Some((Addr::new(self.b.reg(barrier, RegClass::B32), i64::from(ring.barriers)), parity))
     }
 
+    /// Where the stage of a channel begins that is held.
+    pub fn stage_of(&self, channel: u32) -> Option<Operand> {
+        self.rings.as_ref()?.held.get(channel as usize)?.map(|held| held.stage)
+    }
+
     /// A predicate that never holds, which ptxas does not know.
     pub fn never(&self) -> Option<Reg> {
         self.rings.as_ref()?.aside.map(|(never, _)| never)
@@ -438,54 +434,6 @@ impl Lowering<'_> {
         let rings = self.rings.as_ref()?;
         let channel = *rings.roles.members.get(&load)?;
         rings.held[channel]?.awaited.map(|_| channel)
-    }
-
-    /// The stages that are held of these channels, to be given back.
-    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
-        let Some(rings) = self.rings.as_mut() else { return Vec::new() };
-        let Rings { roles, held, .. } = rings;
-        let release = |&channel: &u32| {
-            let held = held[channel as usize].take()?;
-            let paired = roles.rings[roles.channels[channel as usize].ring].paired;
-            Some(Release::Stage(held.barrier, paired))
-        };
-        channels.iter().filter_map(release).collect()
-    }
-
-    /// Gives back stages that only regions have used.
-    pub fn give(&mut self, channels: &[u32]) {
-        let releases = self.releases_of(channels);
-        self.give_back(&releases, None);
-    }
-
-    /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
-    pub fn give_back(&mut self, releases: &[Release], behind: Option<Value>) {
-        let computed = behind.and_then(|value| self.has_computed(value));
-        let Some(rings) = &self.rings else { return };
-        let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
-        let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
-        let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
-        for &release in releases {
-            let (barrier, paired, there) = match release {
-                Release::Stage(barrier, paired) => (barrier, paired, None),
-                Release::Carried(barrier, paired) => (barrier, paired, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
-            };
-            let arrive = |b: &mut Builder, leader: Reg, bar: Reg, remote: bool| {
-                let arrives = there.map_or(leader, |there| b.and(Ty::Pred, there, leader).reg());
-                b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
-            };
-            arrive(&mut self.b, leader, barrier, false);
-            if let Some((peer, far_leader)) = peer.filter(|_| paired) {
-                let far = self.b.mapa(barrier, peer).reg();
-                arrive(&mut self.b, far_leader, far, true);
-            }
-        }
-    }
-
-    /// Has the ring of a channel stages that a pair of tile blocks fills together?
-    pub fn is_paired(&self, channel: u32) -> bool {
-        let roles = self.rings.as_ref().map(|rings| &rings.roles);
-        roles.is_some_and(|roles| roles.rings[roles.channels[channel as usize].ring].paired)
     }
 
     /// Ends a block of code: ptxas does not know that the branch is never taken.

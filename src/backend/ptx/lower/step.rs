@@ -65,11 +65,11 @@ impl Lowering<'_> {
             Step::Strip(strip) => strip.parts[0].0,
             Step::Multiply(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
-            &Step::Fill(channel) => roles().filled_at(channel).expect("a load"),
-            &Step::Take(channel) => roles().taken_at(channel).expect("a load"),
+            &Step::Fill(channel) => roles().filled_for(channel).expect("an op"),
+            &Step::Take(channel) => roles().taken_for(channel).expect("an op"),
             Step::Land(land) => land.product,
             &Step::Look(channel) => roles().taken_at(channel).expect("a load"),
-            Step::Await(wait) => roles().taken_at(wait.channel).expect("a load"),
+            Step::Await(wait) => roles().taken_for(wait.channel).expect("an op"),
             Step::Turn(_) | Step::Pass(_) => roles().deal.as_ref().expect("teams").around,
             Step::Give(channels) => roles().channels[channels[0] as usize].last,
             Step::Within(_) => unreachable!("parts of steps are no steps"),
@@ -83,8 +83,7 @@ impl Lowering<'_> {
             Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
             Step::Strip(strip) => return self.strip(strip),
             Step::Give(channels) => {
-                self.give(channels);
-                return Ok(());
+                return self.give(channels);
             }
             Step::Turn(turn) => {
                 self.take_turn(*turn);

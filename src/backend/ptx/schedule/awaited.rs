@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use super::Context;
 use super::checked::Checked;
 use super::data::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use super::sends::Send;
 use super::streams::Roles;
 use super::within::Within;
 use crate::ir::{OpId, Value};
@@ -56,13 +57,15 @@ struct Walk<'a, 'm> {
     held: HashMap<u32, Stage>,
     /// Channels whose products have landed and keep their stages.
     kept: Vec<u32>,
+    /// Channels in whose stages boxes stand that the copy engine may still read.
+    sent: Vec<u32>,
 }
 
 impl Context<'_> {
     /// Is everything waited for in time?
     pub fn check_waits(&self, schedule: &Schedule, agent: &Agent) -> Checked {
-        let (flying, held, kept) = (Vec::new(), HashMap::new(), Vec::new());
-        let mut walk = Walk { context: self, schedule, acts: agent.acts, flying, held, kept };
+        let (flying, held, kept, sent) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        let mut walk = Walk { context: self, schedule, acts: agent.acts, flying, held, kept, sent };
         walk.body(agent.body, Ending::Nothing)
     }
 }
@@ -162,6 +165,10 @@ impl<'a> Walk<'a, '_> {
                 self.flying.clear();
                 Ok(())
             }
+            (Within::Drain { .. }, _) => {
+                self.sent.clear();
+                Ok(())
+            }
             (Within::Meet { .. }, Some(flight)) => fault(flight.product, "has not landed where threads meet"),
             _ => Ok(()),
         }
@@ -185,6 +192,7 @@ impl<'a> Walk<'a, '_> {
             Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
             Step::Multiply(plan) => self.multiply(plan),
             &Step::Get(load) => self.get(load),
+            Step::Send(send) => self.send(send),
             Step::For(step) => self.around_for(step),
             Step::Loop(step) => self.inside(step.body, Ending::Nothing),
             Step::If { arms, quiet, .. } => {
@@ -229,7 +237,22 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
+    /// Boxes in a stage that is lent to a store.
+    fn send(&mut self, send: &Send) -> Checked {
+        let Some(channel) = send.outbox.as_ref().and_then(|outbox| outbox.stage) else { return Ok(()) };
+        self.sent.push(channel);
+        match self.held.get(&channel) {
+            Some(stage) if stage.arrived => Ok(()),
+            _ => fault(send.op, &format!("has its boxes in the stage of channel {channel} before that is there")),
+        }
+    }
+
     fn give(&mut self, channel: u32) -> Checked {
+        if self.sent.contains(&channel) {
+            return Err(format!(
+                "the stage of channel {channel} is given back while the copy engine may still read it"
+            ));
+        }
         match self.held.remove(&channel) {
             Some(stage) if stage.arrived => Ok(()),
             _ => Err(format!("the stage of channel {channel} is given back before its tiles are there")),

@@ -87,7 +87,9 @@ impl Builder<'_, '_> {
         // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `exits`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
-            || self.roles().is_some_and(|roles| roles.slice.contains(&id) || roles.brings(id))
+            || self
+                .roles()
+                .is_some_and(|roles| roles.slice.contains(&id) || roles.brings(id) || roles.lent_to(id).is_some())
     }
 
     fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
@@ -112,6 +114,7 @@ impl Builder<'_, '_> {
                 })));
                 continue;
             }
+            steps.extend(self.roles().and_then(|roles| roles.lent_to(id)).map(Step::Take));
             steps.push(self.step(id));
             let given = self.given_by(id);
             if !given.is_empty() {
@@ -125,6 +128,10 @@ impl Builder<'_, '_> {
     fn step(&mut self, id: OpId) -> Step {
         let context = self.context;
         let op = context.module.op(id);
+        let lent = self.roles().and_then(|roles| roles.lent_to(id)).filter(|_| self.acts == Acts::Load);
+        if let Some(channel) = lent {
+            return Step::Fill(channel);
+        }
         match op.code {
             _ if context.deferred.contains(&id) => Step::Let(id),
             Opcode::FToF if self.is_fetched(op.results[0]) => Step::Let(id),

@@ -255,9 +255,13 @@ impl Lines<'_> {
         let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bits")?, cuts).ok_or("no such boxes")?;
         let mut outbox = None;
         if let Some((_, _, text)) = self.inner(depth, &["outbox"]) {
-            let [start, end, count, bytes, slots] = numbers(&text)?[..] else { return Err("no place".to_owned()) };
+            let (start, end, stage, [count, bytes, slots]) = match numbers(&text)?[..] {
+                [start, end, count, bytes, slots] => (start, end, None, [count, bytes, slots]),
+                [start, end, channel, count, bytes, slots] => (start, end, Some(channel), [count, bytes, slots]),
+                _ => return Err("no place".to_owned()),
+            };
             let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
-            outbox = Some(Outbox { place, parts: Parts { count, bytes, slots } });
+            outbox = Some(Outbox { place, stage, parts: Parts { count, bytes, slots } });
         }
         Ok(Send { op, layout: layout(&text)?, tile, outbox })
     }

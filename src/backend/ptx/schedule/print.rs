@@ -109,7 +109,12 @@ impl Printer<'_> {
             self.line(format_args!("ring {ring}: {} stages of {} bytes{paired}", plan.stages, plan.stage_bytes));
         }
         for (index, channel) in roles.channels.iter().enumerate() {
-            self.line(format_args!("channel {index}: ring {}, {} bytes", channel.ring, channel.bytes()));
+            match channel.lent_to {
+                Some(store) => {
+                    self.line(format_args!("channel {index}: ring {}, lent to {}", channel.ring, store.index()))
+                }
+                None => self.line(format_args!("channel {index}: ring {}, {} bytes", channel.ring, channel.bytes())),
+            }
             self.depth += 1;
             for load in &channel.loads {
                 let (tile, swizzle) = (tile_text(self.module, self.module.op(load.load).results[0]), load.map.swizzle);
@@ -224,9 +229,10 @@ impl Printer<'_> {
         self.line(format_args!(
             "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {part_bits} to cut"
         ));
-        if let Some(Outbox { place, parts: Parts { count, bytes, slots } }) = outbox {
-            let end = place.offset + place.bytes;
-            self.line(format_args!("outbox {}..{end}: {count} parts of {bytes} bytes, {slots} beside", place.offset));
+        if let Some(Outbox { place, stage, parts: Parts { count, bytes, slots } }) = outbox {
+            let (start, end) = (place.offset, place.offset + place.bytes);
+            let stage = stage.map_or_else(String::new, |channel| format!(" of the stage of {channel}"));
+            self.line(format_args!("outbox {start}..{end}{stage}: {count} parts of {bytes} bytes, {slots} beside"));
         }
         self.depth -= 1;
     }

@@ -166,7 +166,8 @@ impl Context<'_> {
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
                 keys.push(key);
                 let (last, early) = self.lifetime(block, &products, &structure);
-                roles.channels.push(Channel { block, loads: Vec::new(), stage_bytes: 0, ring: 0, last, early });
+                let (loads, stage_bytes, ring) = (Vec::new(), 0, 0);
+                roles.channels.push(Channel { block, loads, stage_bytes, ring, last, early, lent_to: None });
                 keys.len() - 1
             });
             let (bytes, rows) = (feed.bytes, feed.panels.rows);

@@ -1,7 +1,8 @@
 //! Stores by the bulk copy engine, as data: how a tile stands in shared memory as boxes, and where those of warps stand.
 //!
 //! A tile goes there from registers, and from there to the array while the threads go on. The whole block writes the boxes
-//! in parts, as many as there is room for then; or each warp has boxes of its own in a place that is reserved for it.
+//! in parts, as many as there is room for then; or each warp has boxes of its own in a place that is reserved for it, or in a stage
+//! that is lent to the store.
 
 use super::cut::Parts;
 use super::within::LayoutId;
@@ -35,6 +36,8 @@ pub struct Send {
 pub struct Outbox {
     /// That of all warps of all teams, one after another.
     pub place: Buffer,
+    /// It is in the stage of this channel, which is lent to the store.
+    pub stage: Option<u32>,
     /// How the boxes of a warp are cut.
     pub parts: Parts,
 }

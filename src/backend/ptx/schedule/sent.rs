@@ -7,6 +7,7 @@ use super::checked::Checked;
 use super::cut::{BOX_ALIGN, Parts};
 use super::data::Schedule;
 use super::sends::{Outbox, Send};
+use super::streams::Channel;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::stored;
 use crate::backend::ptx::shared::Buffer;
@@ -43,13 +44,26 @@ impl Context<'_> {
             if schedule.sends().filter(|other| self.stored_array(other.op) == root).count() > 1 {
                 return fault("warps do not wait for each other, and others store to the array");
             }
-            self.is_outbox(schedule, &send.tile, outbox).or_else(|problem| fault(&problem))?;
+            self.is_outbox(schedule, send, outbox).or_else(|problem| fault(&problem))?;
+            if outbox.stage.is_some() {
+                continue;
+            }
             if places.iter().any(|other| other.overlaps(outbox.place)) {
                 return fault("others have boxes there");
             }
             places.push(outbox.place);
         }
-        Ok(())
+        let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && in_stage(send));
+        match schedule
+            .roles
+            .iter()
+            .flat_map(|roles| &roles.channels)
+            .filter_map(|channel| channel.lent_to)
+            .find(|&store| !in_stage(store))
+        {
+            Some(store) => Err(format!("a stage is lent to op {}, which has no boxes there", store.index())),
+            None => Ok(()),
+        }
     }
 
     /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
@@ -88,14 +102,25 @@ impl Context<'_> {
     }
 
     /// Is there a place for the boxes of each warp of each team that is reserved for them?
-    fn is_outbox(&self, schedule: &Schedule, tile: &BoxedTile, outbox: &Outbox) -> Checked {
-        let &Outbox { place, parts: Parts { count, bytes, slots } } = outbox;
+    fn is_outbox(&self, schedule: &Schedule, send: &Send, outbox: &Outbox) -> Checked {
+        let (tile, &Outbox { place, stage, parts: Parts { count, bytes, slots } }) = (&send.tile, outbox);
         let warps = self.inference.num_warps as u32 * self.teams;
         if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
             return Err("parts of warps are other ones".to_owned());
         }
         if !slots.is_power_of_two() || slots > count || outbox.each() * warps > place.bytes {
             return Err("the boxes of warps have no room".to_owned());
+        }
+        if let Some(channel) = stage {
+            let channel = schedule.roles.iter().find_map(|roles| roles.channels.get(channel as usize));
+            let fits = |channel: &Channel| {
+                channel.lent_to == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
+            };
+            let begins = place.offset.is_multiple_of(BOX_ALIGN);
+            return match channel.is_some_and(fits) && begins && self.teams == 1 {
+                true => Ok(()),
+                false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
+            };
         }
         // The stages of rings are reserved before them.
         let rings = schedule.roles.iter().flat_map(|roles| &roles.rings);
@@ -108,4 +133,9 @@ impl Context<'_> {
         }
         Ok(())
     }
+}
+
+/// Do the boxes of a store stand in a stage?
+fn in_stage(send: &Send) -> bool {
+    send.outbox.as_ref().is_some_and(|outbox| outbox.stage.is_some())
 }

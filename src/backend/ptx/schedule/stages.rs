@@ -2,10 +2,10 @@
 
 use super::Context;
 use super::room::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
-use super::streams::{Channel, Repeats, RingPlan, Roles};
+use super::streams::{Repeats, RingPlan, Roles};
 use super::structure::Structure;
 use crate::backend::ptx::shared::SharedMemory;
-use crate::ir::{BlockId, OpId};
+use crate::ir::BlockId;
 
 /// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
 const AHEAD_STAGES: u32 = 4;
@@ -40,21 +40,30 @@ impl Context<'_> {
         shared: &SharedMemory,
     ) -> bool {
         let streamed = |load| roles.members.contains_key(&load);
-        let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| {
-            let rest = self.teams * self.other_shared_bytes(body, &streamed, true, most / self.teams) + SLACK_BYTES;
+        let beside = |boxes: bool, most: u32| {
+            let rest = self.teams * self.other_shared_bytes(body, &streamed, boxes, most / self.teams) + SLACK_BYTES;
             self.room_for_stages(shared).checked_sub(rest)
-        });
+        };
+        let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| beside(true, most));
+        let without_boxes = beside(false, LEAST_CONVERSION_BYTES);
         self.share_rings(roles, structure);
         for ring in &mut roles.rings {
             ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
         }
         let fits = |room: &&Option<u32>| room.is_some_and(|room| used_bytes(&roles.rings) <= room);
+        let lending = || fits(&&without_boxes).then(|| self.lending(roles, structure)).flatten();
         let room = match rooms.iter().find(fits) {
             Some(room) => *room,
-            None => {
-                roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
-                rooms[0]
-            }
+            None => match lending() {
+                Some(lent) => {
+                    roles.channels.push(lent);
+                    without_boxes
+                }
+                None => {
+                    roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
+                    rooms[0]
+                }
+            },
         };
         let Some(room) = room.filter(|&room| used_bytes(&roles.rings) <= room) else { return false };
         let rings = 0..roles.rings.len();
@@ -83,7 +92,7 @@ impl Context<'_> {
 
     /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.
     fn wish_for_ring(&self, roles: &Roles, ring: usize, structure: &Structure) -> Option<u32> {
-        let channels = roles.channels.iter().filter(|channel| channel.ring == ring);
+        let channels = roles.channels.iter().filter(|channel| channel.ring == ring && channel.lent_to.is_none());
         channels.filter_map(|channel| self.own_stages(self.loop_of(channel.block, structure))).max()
     }
 
@@ -92,69 +101,5 @@ impl Context<'_> {
         let channels = roles.channels.iter().filter(|channel| channel.ring == ring);
         let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
         self.options.stages.or_else(|| self.stages_by_latency(loads)).unwrap_or(MOST_STAGES).max(2)
-    }
-
-    /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
-    /// round; best are channels of the same array, such as a loop and what was peeled off it.
-    fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
-        let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
-        let wish = |block: BlockId| self.own_stages(self.loop_of(block, structure));
-        // Loops with wishes of their own have rings of their own.
-        let agree = |a: BlockId, b: BlockId| wish(a).zip(wish(b)).is_none_or(|(a, b)| a == b);
-        let is_inner = |block: BlockId| {
-            // A loop that contains another channel's loop is an outer one.
-            self.loop_of(block, structure).is_some_and(|around| {
-                let inside = |&other: &BlockId| {
-                    self.loop_of(other, structure).is_some_and(|l| l != around && self.contains(around, l))
-                };
-                !blocks.iter().any(inside)
-            })
-        };
-        let mut shared: Vec<Vec<usize>> = Vec::new();
-        for (index, channel) in roles.channels.iter().enumerate() {
-            let fits = |alike: bool, users: &Vec<usize>| {
-                let users = users.iter().map(|&user| &roles.channels[user]);
-                users.clone().all(|user| {
-                    user.stage_bytes == channel.stage_bytes
-                        && agree(user.block, channel.block)
-                        && (!alike || user.has_loads_of(channel))
-                        && (alike || is_inner(user.block) == is_inner(channel.block))
-                        && self.are_apart(user, channel, structure)
-                })
-            };
-            let found = shared.iter().position(|users| fits(true, users));
-            match found.or_else(|| shared.iter().position(|users| fits(false, users))) {
-                Some(ring) => shared[ring].push(index),
-                None => shared.push(vec![index]),
-            }
-        }
-        for (ring, users) in shared.iter().enumerate() {
-            users.iter().for_each(|&user| roles.channels[user].ring = ring);
-            let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
-            let mut around = users.iter().map(|&user| blocks[user]);
-            let repeats = if nested || around.clone().any(is_inner) {
-                Repeats::Inner
-            } else if around.any(|block| self.loop_of(block, structure).is_some()) {
-                Repeats::Outer
-            } else {
-                Repeats::Once
-            };
-            let stage_bytes = roles.channels[users[0]].stage_bytes;
-            roles.rings.push(RingPlan { stage_bytes, stages: 1, paired: false, repeats });
-        }
-    }
-
-    /// Is one channel done with its stage before the other one takes any? (The product that used it may still
-    /// run, unless they stand in blocks of which neither contains the other.)
-    fn are_apart(&self, a: &Channel, b: &Channel, structure: &Structure) -> bool {
-        let outside = |outer: &Channel, inner: &Channel| match self.op_around(outer.block, inner.block, structure) {
-            Some(op) => {
-                let ops = &self.module.block(outer.block).ops;
-                let place = |id: OpId| ops.iter().position(|&other| other == id);
-                place(op) < place(outer.loads[0].load) || place(op) > place(outer.last)
-            }
-            None => true,
-        };
-        a.block != b.block && outside(a, b) && outside(b, a)
     }
 }

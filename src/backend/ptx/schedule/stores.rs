@@ -152,7 +152,7 @@ impl Context<'_> {
         if let Some(roles) = roles {
             let fetched = |load| roles.members.contains_key(&load);
             let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.teams);
-            self.part_by_warps(self.teams * others, shared);
+            self.part_by_warps(self.teams * others, roles, shared);
         }
         if self.boxed.values().any(|store| store.outbox.is_none()) {
             shared.expect_bulk();
@@ -161,29 +161,36 @@ impl Context<'_> {
 
     /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
     /// stored before, if it was stored. `others`: bytes of shared memory that are wanted for something else.
-    fn part_by_warps(&mut self, others: u32, shared: &mut SharedMemory) {
+    fn part_by_warps(&mut self, others: u32, roles: &Roles, shared: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.boxed.keys().copied().collect();
         ids.sort_unstable();
         for &id in &ids {
             let root = self.stored_array(id);
             let alone = ids.iter().filter(|&&other| self.stored_array(other) == root).count() == 1;
-            let parted = if alone { self.parted(id, others, shared) } else { None };
+            let lent = self.in_lent_stage(id, roles);
+            let parted = lent.or_else(|| if alone { self.parted(id, others, shared) } else { None });
             self.boxed.extend(parted.map(|store| (id, store)));
         }
     }
 
     /// A store by boxes of each warp, whose place it reserves.
     fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<Boxed> {
-        let Boxed { layout, tile, .. } = &self.boxed[&id];
-        let op = self.module.op(id);
-        let tile =
-            BoxedTile::of_warps(layout, &self.axes_of_boxes(op.operand_group("view")[0])?, tile.shared.element_bytes)?;
-        tile.writes(layout)?;
-        self.sent_map(id, &tile)?;
+        let tile = self.tile_of_warps(id)?;
         let (warps, teams) = (self.inference.num_warps as u32, self.teams);
         let room = self.room_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / (teams * warps);
         let parts = Parts::of_warp(&tile, room, warps)?;
         let place = shared.reserve(parts.slots * parts.bytes * warps * teams, BOX_ALIGN)?;
-        Some(Boxed { layout: layout.clone(), tile, outbox: Some(Outbox { place, parts }) })
+        let layout = self.boxed[&id].layout.clone();
+        Some(Boxed { layout, tile, outbox: Some(Outbox { place, stage: None, parts }) })
+    }
+
+    /// How the tile of a store stands in boxes of each warp.
+    pub fn tile_of_warps(&self, id: OpId) -> Option<BoxedTile> {
+        let Boxed { layout, tile, .. } = &self.boxed[&id];
+        let axes = self.axes_of_boxes(self.module.op(id).operand_group("view")[0])?;
+        let tile = BoxedTile::of_warps(layout, &axes, tile.shared.element_bytes)?;
+        tile.writes(layout)?;
+        self.sent_map(id, &tile)?;
+        Some(tile)
     }
 }

@@ -63,6 +63,27 @@ impl Roles {
         self.channels.get(channel as usize)?.loads.last().map(|load| load.load)
     }
 
+    /// The channel whose stage is lent to a store.
+    pub fn lent_to(&self, store: OpId) -> Option<u32> {
+        let lent = self.channels.iter().position(|channel| channel.lent_to == Some(store));
+        lent.map(|channel| channel as u32)
+    }
+
+    /// Is the stage of a channel lent to a store?
+    pub fn is_lent(&self, channel: u32) -> bool {
+        self.channels.get(channel as usize).is_some_and(|channel| channel.lent_to.is_some())
+    }
+
+    /// The op for which the stage of a channel is taken.
+    pub fn taken_for(&self, channel: u32) -> Option<OpId> {
+        self.taken_at(channel).or_else(|| self.channels.get(channel as usize)?.lent_to)
+    }
+
+    /// The op for which the stage of a channel is filled.
+    pub fn filled_for(&self, channel: u32) -> Option<OpId> {
+        self.filled_at(channel).or_else(|| self.channels.get(channel as usize)?.lent_to)
+    }
+
     fn place_in(&self, channel: usize, load: OpId) -> Option<Place> {
         let streamed = self.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
         Some(Place { channel, offset: streamed.offset, rows: streamed.rows })
@@ -114,6 +135,8 @@ pub struct Channel {
     pub last: OpId,
     /// Some use is in a region of its own: the tile is waited for where it is loaded.
     pub early: bool,
+    /// Nothing is loaded: the boxes of this store stand in the stage (`lent`).
+    pub lent_to: Option<OpId>,
 }
 
 /// Stages of shared memory. Channels of loops that follow each other share a ring: the producer may then
@@ -178,6 +201,11 @@ pub struct Box {
 }
 
 impl Channel {
+    /// The first op that it is for.
+    pub fn first(&self) -> OpId {
+        self.loads.first().map_or(self.last, |load| load.load)
+    }
+
     /// Bytes that arrive in a stage.
     pub fn bytes(&self) -> u32 {
         self.loads.iter().map(|load| load.bytes).sum()

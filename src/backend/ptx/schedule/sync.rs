@@ -100,7 +100,8 @@ impl Way<'_, '_> {
             Step::Loop(plan) => self.endless_loop(plan),
             Step::If { op, arms, quiet } => self.branches(*op, arms, *quiet),
             &Step::End(id) => self.terminator(id),
-            Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => {}
+            Step::Give(channels) => self.give(channels),
+            Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Turn(_) | Step::Pass(_) => {}
             Step::Await(_) | Step::Land(_) | Step::Look(_) | Step::Within(_) => {}
         }
     }

@@ -285,6 +285,14 @@ impl Way<'_, '_> {
         self.op(send.op);
     }
 
+    /// Stages come back: of one that is lent to a store, its boxes have been read.
+    pub fn give(&mut self, channels: &[u32]) {
+        let roles = self.schedule.roles.as_ref();
+        if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel))) {
+            self.within.push(Within::Drain { written: false });
+        }
+    }
+
     /// The end of the kernel.
     pub fn leave_kernel(&mut self) {
         if self.schedule.private.is_some() {

@@ -60,7 +60,7 @@ fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
     with("the tile is there in no layout", &|send| send.layout = LayoutId(u32::MAX));
     let Some(outbox) = send.outbox else {
         let parts = Parts { count: 1, bytes: send.tile.bytes(), slots: 1 };
-        let outbox = Outbox { place: Buffer { offset: 0, bytes: parts.bytes }, parts };
+        let outbox = Outbox { place: Buffer { offset: 0, bytes: parts.bytes }, stage: None, parts };
         with("warps send boxes of the whole block", &|send| send.outbox = Some(outbox));
         return;
     };
