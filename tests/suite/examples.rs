@@ -62,6 +62,7 @@ pub fn register(suite: &mut Suite) {
             ("--type" "tf32" "--persistent" "--m" "300" "--n" "256" "--k" "128" "--tile" "256" "128" "32")
             ("--type" "f16" "--persistent" "--columns" "--m" "300" "--n" "260" "--k" "70");
         attention: ("--seq" "128" "--causal") ("--seq" "200" "--dim" "128" "--type" "bf16")
+            ("--seq" "330" "--heads" "1" "--dim" "256" "--type" "bf16" "--tile" "128" "80" "--causal")
             ("--seq" "150" "--heads" "4" "--kv-heads" "2" "--causal" "--tile" "64" "32")
             ("--seq" "77" "--causal" "--tile" "16" "64" "--type" "bf16") ("--seq" "1" "--tile" "32" "16")
             ("--seq" "300" "--heads" "1" "--dim" "128" "--causal" "--tile" "64" "128");

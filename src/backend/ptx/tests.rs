@@ -4,6 +4,7 @@ mod beside;
 pub(crate) mod clusters;
 mod combined;
 mod lapped;
+mod lent;
 pub mod meetings;
 mod products;
 mod riders;

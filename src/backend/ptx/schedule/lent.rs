@@ -26,6 +26,7 @@ impl Context<'_> {
             return None;
         }
         let tile = self.tile_of_warps(store)?;
+        let place = |id: OpId| self.module.block(block).ops.iter().position(|&other| other == id);
         let lends = |last: &Channel| {
             let ring = &roles.rings[last.ring];
             let (stage_bytes, loads) = (ring.stage_bytes, Vec::new());
@@ -33,7 +34,11 @@ impl Context<'_> {
             let lent = Channel { block, loads, stage_bytes, ring: last.ring, last: store, early: true, lent_to };
             let mut users = roles.channels.iter().filter(|user| user.ring == lent.ring);
             let fits = ring.repeats == Repeats::Inner && self.parts_in_stage(&tile, stage_bytes).is_some();
-            (fits && users.all(|user| self.are_apart(user, &lent, structure))).then_some(lent)
+            let apart = |user: &Channel| match user.block == block {
+                true => place(user.last) < place(store),
+                false => self.are_apart(user, &lent, structure),
+            };
+            (fits && users.all(apart)).then_some(lent)
         };
         roles.channels.iter().rev().find_map(lends)
     }

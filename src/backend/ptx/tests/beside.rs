@@ -5,16 +5,16 @@ use super::thin::scaled;
 use super::*;
 use crate::backend::ptx::schedule::{Context, Land, Schedule, Step};
 
-/// The softmax of products with rows of another array, times a third one: `numbers` columns a row. `meets`: what is largest in a column, which
-/// warps share, counts for all of it.
-fn softmax(dtype: DType, keys: i64, numbers: i64, meets: bool) -> Module {
+/// The softmax of products with rows of another array, times a third one: sums over `depth` columns for each of so many keys, and `numbers` columns
+/// a row. `meets`: what is largest in a column, which warps share, counts for all of it.
+pub fn softmax(dtype: DType, [depth, keys, numbers]: [i64; 3], meets: bool) -> Module {
     let mut k = Kernel::new("attention");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(dtype, 2, true)).collect();
     let output = k.array(DType::F32, 2, true);
     let ids = k.bids();
-    let [of_keys, of_numbers] = [keys, numbers].map(|extent| extent as i32);
-    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
-    let b = k.partition(&arrays[1], &[64, of_keys], &[0, 1]);
+    let [of_depth, of_keys, of_numbers] = [depth, keys, numbers].map(|extent| extent as i32);
+    let a = k.partition(&arrays[0], &[128, of_depth], &[0, 1]);
+    let b = k.partition(&arrays[1], &[of_depth, of_keys], &[0, 1]);
     let v = k.partition(&arrays[2], &[of_keys, of_numbers], &[0, 1]);
     let c = k.partition(&output, &[128, of_numbers], &[0, 1]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
@@ -65,7 +65,7 @@ fn softmax(dtype: DType, keys: i64, numbers: i64, meets: bool) -> Module {
 
 /// The same, where warps have nothing to tell each other.
 fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
-    softmax(dtype, keys, numbers, false)
+    softmax(dtype, [64, keys, numbers], false)
 }
 
 /// A kernel with work before a wait, and a look.
@@ -119,7 +119,7 @@ fn nothing_goes_before_the_wait_where_that_is_no_gain() {
 
 #[test]
 fn where_threads_meet_amid_the_work_all_lands_and_no_stage_is_kept() {
-    let schedule = schedule_of(softmax(DType::F16, 128, 64, true));
+    let schedule = schedule_of(softmax(DType::F16, [64, 128, 64], true));
     let steps = steps_of_loop(&schedule);
     assert!(steps.contains(&"land all"), "{schedule}");
     assert!(!schedule.contains(" behind %") && !schedule.contains(" keeps"), "{schedule}");
