@@ -279,7 +279,7 @@ where
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     let (section, multiprocessors) = (section(seq, dim, size_of::<T>(), causal), place.num_multiprocessors());
     // Rows of 256 numbers leave registers and shared memory for fewer keys.
-    let of_long: &[[usize; 2]] = &[[128, 64], [128, 80], [128, 96], [64, 128], [64, 64]];
+    let of_long: &[[usize; 2]] = &[[128, 80], [128, 64], [128, 96], [64, 128], [64, 64]];
     let of_short: &[[usize; 2]] = &[[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]];
     for &tile in if dim > 128 { of_long } else { of_short } {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
@@ -292,8 +292,11 @@ where
             let blocks = blocks(tiles, most, causal);
             let label = product_label(tile, hints);
             // Other numbers of heads at a time take less of the cache, or are less alike in what they have to do.
-            let others: &[usize] =
-                if causal && (tile[1] == 128 || dim > 128 && tile == [128, 64]) { &[2, 1, 4] } else { &[2] };
+            let others: &[usize] = if causal && (tile[1] == 128 || dim > 128 && tile[0] == 128 && tile[1] <= 80) {
+                &[2, 1, 4]
+            } else {
+                &[2]
+            };
             for section in others.iter().map(|half| section * half / 2).filter(|&section| section > 0) {
                 let label = if causal { format!("{label}, {section} heads") } else { label.clone() };
                 let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);

@@ -87,7 +87,7 @@ where
     let tile = cli.tile.unwrap_or(match dim {
         _ if small => [64, 128],
         // Rows of 256 numbers leave registers and shared memory for so many keys.
-        129.. => [128, 64],
+        129.. => [128, 80],
         _ => [128, 128],
     });
     let form = Form { tile: [tile[0], tile[1], dim], group: heads / kv_heads, causal };

@@ -1,25 +1,35 @@
 //! Looks at stages ahead of the wait for them, and work that is kept before a wait.
 
 use super::Lowering;
-use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
+use super::ring::Seen;
+use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::schedule::Step;
 use crate::ir::Value;
 
 impl Lowering<'_> {
-    /// At the head of a loop with these steps nothing of what it looks ahead for has been seen; behind it nobody asks.
+    /// At the head of a loop with these steps nothing of what it looks ahead for has been seen, but where the first stage is; behind
+    /// it nobody asks.
     pub fn see(&mut self, steps: &[Step], begins: bool) {
         for step in steps {
-            let (&Step::Look(channel), Some(rings)) = (step, self.rings.as_mut()) else { continue };
-            rings.seen[channel as usize] = begins.then(|| self.b.copy(Operand::Imm(0), RegClass::Pred));
+            let &Step::Look(channel) = step else { continue };
+            let channel = channel as usize;
+            let seen = begins.then(|| {
+                let (barrier, stage, _) = self.coming(channel);
+                let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
+                Seen { arrived: self.b.copy(Operand::Imm(0), RegClass::Pred), barrier, stage }
+            });
+            let Some(rings) = self.rings.as_mut() else { continue };
+            rings.seen[channel] = seen;
         }
     }
 
-    /// Asks whether the next tiles of a channel have arrived.
+    /// Finds out where the next stage of a channel is, and asks whether its tiles have arrived.
     pub fn look(&mut self, channel: usize) {
         let Some(seen) = self.rings.as_ref().and_then(|rings| rings.seen[channel]) else { return };
-        if let Some((barrier, parity)) = self.next_barrier(channel) {
-            self.b.mbarrier_test(seen, &barrier, parity);
-        }
+        let (barrier, stage, parity) = self.coming(channel);
+        self.b.mov_to(seen.barrier, barrier);
+        self.b.mov_to(seen.stage, stage);
+        self.b.mbarrier_test(seen.arrived, &Addr::new(seen.barrier, 0), parity);
     }
 
     /// A predicate that always holds. As far as ptxas knows, it depends on this value, so that it is computed before.

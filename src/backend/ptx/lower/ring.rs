@@ -66,14 +66,25 @@ struct Ring {
     barriers: u32,
 }
 
+/// The stage that is taken next, as far as a loop has looked ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// A predicate: have its tiles been seen to be there?
+    pub arrived: Reg,
+    /// Address of its full barrier.
+    pub barrier: Reg,
+    /// Its address.
+    pub stage: Reg,
+}
+
 /// Rings of a kernel and their state.
 pub struct Rings {
     pub roles: Rc<Roles>,
     rings: Vec<Ring>,
     positions: Vec<Position>,
     pub held: Vec<Option<Held>>,
-    /// For each channel that a loop looks ahead for: have its next tiles been seen to be there?
-    pub seen: Vec<Option<Reg>>,
+    /// For each channel that a loop looks ahead for: what it has seen.
+    pub seen: Vec<Option<Seen>>,
     /// One thread of each consumer warp.
     pub leader: Option<Reg>,
     /// A predicate that never holds, and where it would lead.
@@ -297,25 +308,42 @@ impl Lowering<'_> {
         }
     }
 
-    /// Addresses of the present stage, full barrier first; then the ring moves on.
-    fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+    /// Addresses of the present stage of a ring, full barrier first.
+    fn places_of(&mut self, which: usize) -> (Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
-        let which = rings.roles.channels[channel].ring;
-        let (ring, Position { index, parity }) = (rings.rings[which], rings.positions[which]);
+        let (ring, index) = (rings.rings[which], rings.positions[which].index);
         let RingPlan { stages, stage_bytes, .. } = rings.roles.rings[which];
         let known = rings.known.map(|known| known.base);
         let b = &mut self.b;
         let base = known.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
-        let now = b.copy(parity, RegClass::B32);
-        let (barrier, stage) = if stages == 1 {
+        if stages == 1 {
+            return (b.add(Ty::U32, base, ring.barriers), b.add(Ty::U32, base, ring.slab.offset));
+        }
+        let barrier = b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
+        let barrier = b.add(Ty::U32, barrier, ring.barriers);
+        let stage = b.mad(Ty::U32, index, i64::from(stage_bytes), base);
+        (barrier, b.add(Ty::U32, stage, ring.slab.offset))
+    }
+
+    /// Addresses of the present stage of a channel, full barrier first; then the ring moves on.
+    fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+        let rings = self.rings.as_ref().expect("rings");
+        let which = rings.roles.channels[channel].ring;
+        let Position { index, parity } = rings.positions[which];
+        let (stages, known) = (rings.roles.rings[which].stages, rings.seen[channel]);
+        let now = self.b.copy(parity, RegClass::B32);
+        let (barrier, stage) = match known {
+            Some(Seen { barrier, stage, .. }) => {
+                let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
+                (barrier.into(), stage.into())
+            }
+            None => self.places_of(which),
+        };
+        let b = &mut self.b;
+        if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
             b.mov_to(parity, flipped);
-            (b.add(Ty::U32, base, ring.barriers), b.add(Ty::U32, base, ring.slab.offset))
         } else {
-            let barrier = b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
-            let barrier = b.add(Ty::U32, barrier, ring.barriers);
-            let stage = b.mad(Ty::U32, index, i64::from(stage_bytes), base);
-            let stage = b.add(Ty::U32, stage, ring.slab.offset);
             let next = b.add(Ty::U32, index, 1u32);
             let wraps = b.setp(Cmp::Eq, Ty::U32, next, stages);
             let next = b.select(RegClass::B32, wraps, 0, next);
@@ -323,9 +351,17 @@ impl Lowering<'_> {
             let turned = b.select(RegClass::B32, wraps, flipped, parity);
             b.mov_to(index, next);
             b.mov_to(parity, turned);
-            (barrier, stage)
-        };
+        }
         (barrier, stage, now.into())
+    }
+
+    /// Addresses of the stage of a channel that comes next, full barrier first, and the parity that it has when it is full.
+    pub fn coming(&mut self, channel: usize) -> (Operand, Operand, Reg) {
+        let rings = self.rings.as_ref().expect("rings");
+        let which = rings.roles.channels[channel].ring;
+        let parity = rings.positions[which].parity;
+        let (barrier, stage) = self.places_of(which);
+        (barrier, stage, parity)
     }
 
     /// Stages of a ring.
@@ -403,20 +439,9 @@ impl Lowering<'_> {
         let Some(parity) = held.awaited.take() else { return };
         let barrier = Addr::new(held.barrier, 0);
         match rings.seen[channel] {
-            Some(seen) => self.b.mbarrier_wait_unless(seen, &barrier, parity),
+            Some(seen) => self.b.mbarrier_wait_unless(seen.arrived, &barrier, parity),
             None => self.b.mbarrier_wait(&barrier, parity),
         }
-    }
-
-    /// The full barrier of the next stage of a channel, and its parity.
-    pub fn next_barrier(&mut self, channel: usize) -> Option<(Addr, Reg)> {
-        let rings = self.rings.as_ref()?;
-        let which = rings.roles.channels[channel].ring;
-        let (ring, Position { index, parity }) = (rings.rings[which], rings.positions[which]);
-        let base = rings.known.map(|known| known.base);
-        let base = base.unwrap_or_else(|| self.b.reg(Operand::Smem, RegClass::B32));
-        let barrier = self.b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
-        Some((Addr::new(self.b.reg(barrier, RegClass::B32), i64::from(ring.barriers)), parity))
     }
 
     /// Where the stage of a channel begins that is held.

@@ -2,17 +2,25 @@
 //!
 //! To ask a barrier takes some thirty cycles. At the head of a loop whose products land in the iteration that has issued them,
 //! nothing runs on the tensor cores meanwhile, and the first product waits for the answer. So the answer is asked for in the iteration
-//! before, amid the work on its products; who had none then asks again.
+//! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
 
 use super::Context;
 use super::checked::Checked;
 use super::data::{Acts, Await, BodyId, For, Land, Schedule, Step};
+use crate::ir::OpId;
+
+/// Products of narrower operands are done early.
+const WIDE_BITS: u32 = 16;
 
 impl Context<'_> {
     /// Has loops look ahead.
     pub fn place_looks(&self, schedule: &mut Schedule) {
         let place = |plan: &&For| {
-            let (at, channel) = place_of_look(schedule.steps(plan.body))?;
+            let steps = schedule.steps(plan.body);
+            let (at, channel) = place_of_look(steps)?;
+            if self.has_narrow_products(steps) {
+                return None;
+            }
             let others = schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(channel));
             (others && may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
@@ -22,6 +30,15 @@ impl Context<'_> {
         for (body, at, channel) in found {
             schedule.bodies[body.0 as usize].insert(at, Step::Look(channel));
         }
+    }
+
+    /// Are there several products, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
+    /// to wait.
+    fn has_narrow_products(&self, steps: &[Step]) -> bool {
+        let products =
+            || steps.iter().filter_map(|step| if let Step::Multiply(plan) = step { plan.last() } else { None });
+        let narrow = |id: OpId| self.element_type(self.module.op(id).operands[0]).storage_bits() < WIDE_BITS;
+        products().count() > 1 && products().all(narrow)
     }
 
     /// Does each look ask for the stage that its channel takes next?

@@ -148,6 +148,9 @@ fn loops_look_ahead_for_what_their_first_product_waits_for() {
     // Also where a product takes turns; not where its sum stays in flight.
     assert!(schedule_of(scaled(false, 128, 128)).contains("look 0"));
     assert!(!schedule_of(matmul(DType::F16, DType::F32, [128, 128, 64])).contains("look "));
+    // Nor where the first of two products is done before the second one has been issued.
+    assert!(schedule_of(attention(DType::F16, 128, 128)).contains("look "));
+    assert!(!schedule_of(attention(DType::F8E4M3FN, 128, 128)).contains("look "));
 }
 
 /// Schedules that are wrong, each with what was changed.
