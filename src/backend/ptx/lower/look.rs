@@ -14,7 +14,7 @@ impl Lowering<'_> {
             let &Step::Look(channel) = step else { continue };
             let channel = channel as usize;
             let seen = begins.then(|| {
-                let (barrier, stage, _) = self.coming(channel);
+                let (barrier, stage, _) = self.coming(channel, false);
                 let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
                 Seen { arrived: self.b.copy(Operand::Imm(0), RegClass::Pred), barrier, stage }
             });
@@ -26,7 +26,7 @@ impl Lowering<'_> {
     /// Finds out where the next stage of a channel is, and asks whether its tiles have arrived.
     pub fn look(&mut self, channel: usize) {
         let Some(seen) = self.rings.as_ref().and_then(|rings| rings.seen[channel]) else { return };
-        let (barrier, stage, parity) = self.coming(channel);
+        let (barrier, stage, parity) = self.coming(channel, true);
         self.b.mov_to(seen.barrier, barrier);
         self.b.mov_to(seen.stage, stage);
         self.b.mbarrier_test(seen.arrived, &Addr::new(seen.barrier, 0), parity);

@@ -325,43 +325,50 @@ impl Lowering<'_> {
         (barrier, b.add(Ty::U32, stage, ring.slab.offset))
     }
 
-    /// Addresses of the present stage of a channel, full barrier first; then the ring moves on.
+    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the ring
+    /// moves on.
     fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
         let which = rings.roles.channels[channel].ring;
-        let Position { index, parity } = rings.positions[which];
-        let (stages, known) = (rings.roles.rings[which].stages, rings.seen[channel]);
-        let now = self.b.copy(parity, RegClass::B32);
-        let (barrier, stage) = match known {
-            Some(Seen { barrier, stage, .. }) => {
-                let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
-                (barrier.into(), stage.into())
-            }
-            None => self.places_of(which),
-        };
+        let (parity, seen) = (rings.positions[which].parity, rings.seen[channel]);
+        let now = self.b.copy(parity, RegClass::B32).into();
+        if let Some(Seen { barrier, stage, .. }) = seen {
+            // Who looks ahead moves on.
+            let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32).into());
+            return (barrier, stage, now);
+        }
+        let (barrier, stage) = self.places_of(which);
+        self.move_on(which);
+        (barrier, stage, now)
+    }
+
+    /// Goes to the next stage of a ring.
+    fn move_on(&mut self, which: usize) {
+        let rings = self.rings.as_ref().expect("rings");
+        let (Position { index, parity }, stages) = (rings.positions[which], rings.roles.rings[which].stages);
         let b = &mut self.b;
         if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
-            b.mov_to(parity, flipped);
-        } else {
-            let next = b.add(Ty::U32, index, 1u32);
-            let wraps = b.setp(Cmp::Eq, Ty::U32, next, stages);
-            let next = b.select(RegClass::B32, wraps, 0, next);
-            let flipped = b.xor(Ty::B32, parity, 1u32);
-            let turned = b.select(RegClass::B32, wraps, flipped, parity);
-            b.mov_to(index, next);
-            b.mov_to(parity, turned);
+            return b.mov_to(parity, flipped);
         }
-        (barrier, stage, now.into())
+        let next = b.add(Ty::U32, index, 1u32);
+        let wraps = b.setp(Cmp::Eq, Ty::U32, next, stages);
+        let next = b.select(RegClass::B32, wraps, 0, next);
+        let flipped = b.xor(Ty::B32, parity, 1u32);
+        let turned = b.select(RegClass::B32, wraps, flipped, parity);
+        b.mov_to(index, next);
+        b.mov_to(parity, turned);
     }
 
-    /// Addresses of the stage of a channel that comes next, full barrier first, and the parity that it has when it is full.
-    pub fn coming(&mut self, channel: usize) -> (Operand, Operand, Reg) {
-        let rings = self.rings.as_ref().expect("rings");
-        let which = rings.roles.channels[channel].ring;
-        let parity = rings.positions[which].parity;
+    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full, for who is about to take
+    /// it, or has taken the one before it (`moves_on`).
+    pub fn coming(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
+        let which = self.rings.as_ref().expect("rings").roles.channels[channel].ring;
+        if moves_on {
+            self.move_on(which);
+        }
         let (barrier, stage) = self.places_of(which);
-        (barrier, stage, parity)
+        (barrier, stage, self.rings.as_ref().expect("rings").positions[which].parity)
     }
 
     /// Stages of a ring.

@@ -247,7 +247,11 @@ impl WgmmaPlan {
 
     fn run<'a>(&'a self, b: &mut Builder, (thread, group): (Reg, Operand), part: &Part<'a, WgmmaPlan>) -> Run<'a> {
         let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
-        let along_columns = b.shr(Ty::U32, group, self.groups[0].ilog2());
+        // ptxas does not know how many groups there are.
+        let along_columns = match self.groups[1] {
+            1 => Operand::Imm(0),
+            _ => b.shr(Ty::U32, group, self.groups[0].ilog2()),
+        };
         let (left, right) = if self.swapped { (part.right, part.left) } else { (part.left, part.right) };
         let mut staged = self.staged;
         for (staged, source) in staged.iter_mut().zip([left, right]) {
