@@ -76,9 +76,13 @@ impl Rings {
     }
 
     /// The next one is taken.
-    pub fn take(&mut self, place: Place, team: usize) {
+    pub fn take(&mut self, place: Place) {
         self.rings[place.ring].taken += 1;
-        self.rings[place.ring].at[team] += 1;
+    }
+
+    /// A team goes on to the next one.
+    pub fn move_on(&mut self, ring: usize, team: usize) {
+        self.rings[ring].at[team] += 1;
     }
 
     pub fn stage(&mut self, place: Place) -> &mut Stage {

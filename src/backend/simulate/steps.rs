@@ -96,7 +96,9 @@ impl<'a> Agent<'a> {
                 }
             }
             &Step::Look(channel) => {
-                let place = shared.rings.to_take(self.kernel.channel(channel)?.ring, channel, self.team)?;
+                let ring = self.kernel.channel(channel)?.ring;
+                shared.rings.move_on(ring, self.team);
+                let place = shared.rings.to_take(ring, channel, self.team)?;
                 if shared.rings.has_arrived(place)? {
                     self.seen.insert(channel, place);
                 }
@@ -244,6 +246,12 @@ impl<'a> Agent<'a> {
         box_order(shape.tile.len(), fastest).map(start).collect()
     }
 
+    /// Does the loop of the present step look ahead for a channel?
+    fn looks_ahead(&self, channel: u32) -> bool {
+        let body = self.levels.last().map(|level| self.kernel.schedule.steps(level.body));
+        body.is_some_and(|steps| steps.contains(&Step::Look(channel)))
+    }
+
     fn take(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
         if self.acts != Acts::Math {
             return Err(broken("who loads takes a stage"));
@@ -253,7 +261,11 @@ impl<'a> Agent<'a> {
         if self.held.insert(channel, Taken { place, arrived: false }).is_some() {
             return Err(broken(format!("channel {channel} is taken twice")));
         }
-        shared.rings.take(place, self.team);
+        shared.rings.take(place);
+        // Who looks ahead moves on there.
+        if !self.looks_ahead(channel) {
+            shared.rings.move_on(plan.ring, self.team);
+        }
         plan.loads.iter().for_each(|load| self.frame.set_tokens(load.load));
         Ok(())
     }

@@ -22,7 +22,7 @@ impl Context<'_> {
                 return None;
             }
             let others = schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(channel));
-            (others && may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
+            (others && self.may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
         let loops = schedule.loops(Acts::Math);
         let plain = loops.iter().filter(|plan| plan.orbits.is_empty() && plan.rounds.is_none_or(|rounds| rounds == 1));
@@ -50,12 +50,26 @@ impl Context<'_> {
                 let around = loops.iter().find(|plan| plan.body.0 as usize == body);
                 let is_ahead = steps[..at].contains(&Step::Take(channel));
                 let is_alone = steps.iter().filter(|step| matches!(step, Step::Look(_))).count() == 1;
-                if !(is_ahead && is_alone && around.is_some_and(|plan| may_look(schedule, plan, channel))) {
+                if !(is_ahead && is_alone && around.is_some_and(|plan| self.may_look(schedule, plan, channel))) {
                     return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
+    /// next stage is what it takes next, and who moves on there moves on in every iteration.
+    fn may_look(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
+        let Some(roles) = &schedule.roles else { return false };
+        let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
+        let steps = schedule.steps_within(plan.body).into_iter();
+        let taken: Vec<u32> = steps
+            .filter_map(|step| if let &Step::Take(other) = step { Some(other) } else { None })
+            .filter(|&other| ring(other) == ring(channel))
+            .collect();
+        let whole = !self.ends_early(self.module.op(plan.op).regions[0]);
+        plan.deal.is_none() && whole && taken == [channel]
     }
 }
 
@@ -72,17 +86,4 @@ fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
     let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Within(_))))?;
     let at = if matches!(steps[next], Step::End(_)) { last } else { next + 1 };
     (first < last).then_some((at, channel))
-}
-
-/// Does a loop that nobody goes past some iterations of take one stage of the ring of a channel, which is the channel's? Then the next one is
-/// what it takes next.
-fn may_look(schedule: &Schedule, plan: &For, channel: u32) -> bool {
-    let Some(roles) = &schedule.roles else { return false };
-    let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
-    let steps = schedule.steps_within(plan.body).into_iter();
-    let taken: Vec<u32> = steps
-        .filter_map(|step| if let &Step::Take(other) = step { Some(other) } else { None })
-        .filter(|&other| ring(other) == ring(channel))
-        .collect();
-    plan.deal.is_none() && taken == [channel]
 }

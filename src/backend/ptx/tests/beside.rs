@@ -68,6 +68,44 @@ fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
     softmax(dtype, [64, keys, numbers], false)
 }
 
+/// Products that are added up behind each of them, in a loop that may go on before its end (`skips`).
+fn products_in_rounds(skips: bool) -> Module {
+    let mut k = Kernel::new("rounds");
+    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[128, 64], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, 128], &[0, 1]);
+    let c = k.partition(&arrays[2], &[128, 128], &[0, 1]);
+    let (zero, one, few, count) = (k.index(0), k.index(1), k.index(9), k.index(64));
+    let none = k.b.splat(DType::F32, 0, &[128, 128]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 128]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (left, right) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
+    let product = k.b.simple(Opcode::MmaF, &[left, right, none], vec![], state);
+    let sum = k.op(Opcode::AddF, &[args[1], product]);
+    if skips {
+        let bool_type = k.tile(DType::I1, &[]);
+        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+        let skipped = k.b.simple(Opcode::CmpI, &[args[0], few], attrs, bool_type);
+        let arms = [true, false].map(|goes_on| {
+            let arm = k.b.begin_block(&[]);
+            let (code, values) = if goes_on { (Opcode::Continue, &args[1..]) } else { (Opcode::Yield, &[][..]) };
+            k.b.op(code, &[values], vec![], vec![], &[]);
+            k.b.end_block();
+            arm
+        });
+        k.b.op(Opcode::If, &[&[skipped]], vec![], arms.to_vec(), &[]);
+    }
+    let fixed = k.op(Opcode::AddF, &[sum, sum]);
+    k.b.op(Opcode::Continue, &[&[fixed]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[none]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], ids[1]]);
+    k.finish()
+}
+
 /// A kernel with work before a wait, and a look.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("beside".to_owned(), attention(DType::BF16, 128, 64), CompileOptions::default())
@@ -151,6 +189,34 @@ fn loops_look_ahead_for_what_their_first_product_waits_for() {
     // Nor where the first of two products is done before the second one has been issued.
     assert!(schedule_of(attention(DType::F16, 128, 128)).contains("look "));
     assert!(!schedule_of(attention(DType::F8E4M3FN, 128, 128)).contains("look "));
+}
+
+#[test]
+fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
+    assert!(schedule_of(products_in_rounds(false)).contains("look 0"));
+    let mut count = 0;
+    each_schedule_of(
+        vec![("rounds".to_owned(), products_in_rounds(true), CompileOptions::default())],
+        |name, context, body, schedule| {
+            context.check_schedule(body, schedule).unwrap();
+            let looks = |step: &Step| matches!(step, Step::Look(_));
+            assert!(!schedule.bodies.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
+            if !name.ends_with("sm_90a") {
+                return;
+            }
+            // Neither before the early end nor behind it.
+            let takes = |steps: &Vec<Step>| steps.contains(&Step::Take(0));
+            let around = schedule.bodies.iter().position(takes).unwrap();
+            let landed = schedule.bodies[around].iter().position(|step| matches!(step, Step::Land(_))).unwrap();
+            for at in landed..schedule.bodies[around].len() {
+                let mut changed = schedule.clone();
+                changed.bodies[around].insert(at, Step::Look(0));
+                assert!(context.check_schedule(body, &changed).is_err(), "a look at step {at}");
+                count += 1;
+            }
+        },
+    );
+    assert!(count > 2);
 }
 
 /// Schedules that are wrong, each with what was changed.
