@@ -30,9 +30,8 @@ pub fn attention<T: MmaInput<T, f32>>(
     let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
     let flush = ct::FloatMode::new().flush_to_zero();
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
-    ct::for_each(share[0]..share[1], shares.load_scalar(share[0]), |at, this| {
-        // The next tile is looked up meanwhile.
-        let (head, tile, next) = (this / tiles, this % tiles, shares.load_scalar(at + 1));
+    ct::for_each(share[0]..share[1], (), |at, ()| {
+        let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
         let (batch, head) = (head / heads, head % heads);
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
@@ -55,7 +54,6 @@ pub fn attention<T: MmaInput<T, f32>>(
         logs.iter().for_each(|to| to.store((batch, head, tile), max.fma(scale, sum.log2()).reshape([1, 1, m])));
         let part = ct::ones([m, 1]).div_with(sum, flush.approx());
         out.store((batch, head, tile, 0), (acc * part).cast::<T>().reshape([1, 1, m, d]));
-        next
     });
 }
 

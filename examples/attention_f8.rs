@@ -31,9 +31,8 @@ pub fn attention_f8(
 ) {
     let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
-    ct::for_each(share[0]..share[1], shares.load_scalar(share[0]), |at, this| {
-        // The next tile is looked up meanwhile.
-        let (head, tile, next) = (this / tiles, this % tiles, shares.load_scalar(at + 1));
+    ct::for_each(share[0]..share[1], (), |at, ()| {
+        let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
         let (batch, head) = (head / heads, head % heads);
         let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
@@ -55,7 +54,6 @@ pub fn attention_f8(
             (ct::mma_fast_acc(narrow, v, acc * fade), above, sum * fade + weights.sum(1))
         });
         out.store((batch, head, tile, 0), (acc * (of_values / sum)).cast::<bf16>().reshape([1, 1, m, d]));
-        next
     });
 }
 

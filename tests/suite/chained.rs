@@ -14,6 +14,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("chained/scaled_rows", scaled_rows);
     suite.test("chained/scaled_tiles", scaled_tiles);
     suite.test("chained/branches", branches);
+    suite.test("chained/blocks", blocks_of_tiles);
 }
 
 /// -1, 0 or 1.
@@ -128,6 +129,59 @@ fn scaled_rows(session: Session) -> Result<()> {
         session.check("sums", &y, &|[i, j]| {
             Want::exactly(sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i)) as f32)
         })?;
+    }
+    Ok(())
+}
+
+/// Blocks that make one tile after another, each by products that depend on each other, with sums that change their sign: stages go round
+/// from one tile to the next, and where they take all of shared memory, the tile that is stored goes through one of them.
+fn blocks_of_tiles(session: Session) -> Result<()> {
+    fn kernel(
+        (a, b, v): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
+        y: ArrayMut<f32, 2>,
+        ([m, n, d, e], limit): ([usize; 4], i32),
+    ) {
+        ct::for_each(ct::range(ct::bid(0), a.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |i, ()| {
+            let left = a.load((i, 0), [m, d]);
+            let acc = ct::for_each(..b.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, e]), |j, acc| {
+                let scores = ct::mma(left, b.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
+                let turn = ct::select(scores.reduce_max(1).gt(limit as f32), -ct::ones::<f32, 2>([m, 1]), 1.0);
+                ct::mma(scores.cast::<f16>(), v.load((j, 0), [n, e]), acc * turn)
+            });
+            y.store((i, 0), acc);
+        });
+    }
+    for ([rows, keys], [m, n, d, e], limit) in
+        [([600, 330], [64, 64, 64, 64], 13), ([300, 200], [128, 80, 256, 256], 25)]
+    {
+        let at = |seed: usize, width: usize| move |i: usize, l: usize| number(i * width + l, seed);
+        let (a, b, v) = (at(21, d), at(22, d), at(23, e));
+        let half = |x: i32| f16::from_f32(x as f32);
+        let host = |count: usize, width: usize, x: &dyn Fn(usize, usize) -> i32| -> Vec<f16> {
+            (0..count * width).map(|at| half(x(at / width, at % width))).collect()
+        };
+        let device_a = session.array(&host(rows, d, &a), [rows, d])?;
+        let (device_b, device_v) =
+            (session.array(&host(keys, d, &b), [keys, d])?, session.array(&host(keys, e, &v), [keys, e])?);
+        let mut y = session.unwritten::<f32, 2>([rows, e])?;
+        let form = ct::Constant(([m, n, d, e], limit));
+        session.launch(kernel, [2], ((&device_a, &device_b, &device_v), &mut y, form))?;
+        let row = |i: usize| {
+            let scores: Vec<i32> = (0..keys).map(|j| (0..d).map(|l| a(i, l) * b(j, l)).sum()).collect();
+            let mut sums = vec![0i32; e];
+            for (tile, scores) in scores.chunks(n).enumerate() {
+                // Rows behind the last one are zeros.
+                let most = scores.iter().copied().chain((scores.len() < n).then_some(0)).max().unwrap_or(0);
+                let turn = if most > limit { -1 } else { 1 };
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    let terms = scores.iter().enumerate().map(|(j, score)| score * v(tile * n + j, c));
+                    *sum = turn * *sum + terms.sum::<i32>();
+                }
+            }
+            sums
+        };
+        let want: Vec<Vec<i32>> = (0..rows).map(row).collect();
+        session.check("sums", &y, &|[i, c]| Want::exactly(want[i][c] as f32))?;
     }
     Ok(())
 }

@@ -94,6 +94,12 @@ impl Rings {
         self.rings[place.ring].stages[place.stage].is_free()
     }
 
+    /// Has the stage been filled in this turn, by whomever?
+    pub fn is_there(&self, place: Place) -> bool {
+        let stage = &self.rings[place.ring].stages[place.stage];
+        stage.tile().is_some_and(|tile| tile.turn == place.tile.turn) && stage.is_full()
+    }
+
     /// Have the tiles arrived?
     ///
     /// # Errors

@@ -99,7 +99,7 @@ impl<'a> Agent<'a> {
                 let ring = self.kernel.channel(channel)?.ring;
                 shared.rings.move_on(ring, self.team);
                 let place = shared.rings.to_take(ring, channel, self.team)?;
-                if shared.rings.has_arrived(place)? {
+                if shared.rings.is_there(place) {
                     self.seen.insert(channel, place);
                 }
             }
