@@ -2,7 +2,7 @@
 
 usage: python3 compare.py [--folder FOLDER] [--rows PATTERN ...] [--quick] [--only CONTENDER ...] [--out FOLDER]
 
-FOLDER is what `prepare` made: libcompare.so, launch, cutile/, libpeers.so and tileir-cache.tar.xz. Whatever is missing is left out.
+FOLDER is what `prepare` made: libcompare.so, launch, cutile/, libpeers.so and tileir-cache.tar.xz; exported/ is `export_peers.py`'s. Whatever is missing is left out.
 """
 
 import argparse
@@ -54,6 +54,7 @@ def tensors_of(row, address_list):
 def contenders_of(row, options, library, handle):
     import peers_cuda
     import peers_cutile
+    import peers_exported
     import peers_library
     import peers_triton
     from ours import Ours, recorded
@@ -63,6 +64,7 @@ def contenders_of(row, options, library, handle):
         found += [Ours(library, backend, row, handle, winners) for backend in options.backends]
     found.append(peers_cutile.Live(row) if options.live_cutile else peers_cutile.Exported(options.folder / "cutile", row))
     found += peers_triton.contenders(row) + peers_library.contenders(row) + peers_cuda.contenders(row, options.folder)
+    found += peers_exported.contenders(row, options.folder)
     return [c for c in found if not options.only or any(word in c.name for word in options.only)]
 
 

@@ -71,7 +71,10 @@ fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
         with(what, &|send| send.outbox = Some(changed));
     };
     with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.place.offset += 128);
-    with_outbox("boxes of warps stand in stages", &|outbox| outbox.place.offset = 0);
+    // Those of a stage that is lent begin there.
+    if outbox.stage.is_none() {
+        with_outbox("boxes of warps stand in stages", &|outbox| outbox.place.offset = 0);
+    }
     with_outbox("boxes of warps stand where others write", &|outbox| outbox.place.offset += outbox.place.bytes);
     with_outbox("boxes of warps have no room", &|outbox| outbox.place.bytes /= 2);
     with_outbox("parts that do not exist", &|outbox| outbox.parts.count *= 2);
