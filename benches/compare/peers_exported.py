@@ -2,15 +2,12 @@
 
 import json
 
-import torch
-
-from peers_library import Library
-
 _loaded = {}
 
 
 def contenders(row, folder):
     """One contender of each package that has kernels for a row, with a configuration of each of them."""
+    from peers_library import Library
     found = {}
     for path in sorted((folder / "exported").glob("*.json")):
         about = json.loads(path.read_text())

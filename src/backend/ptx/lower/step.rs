@@ -82,9 +82,7 @@ impl Lowering<'_> {
         match step {
             Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
             Step::Strip(strip) => return self.strip(strip),
-            Step::Give(channels) => {
-                return self.give(channels);
-            }
+            Step::Give(channels) => return self.give(channels),
             Step::Turn(turn) => {
                 self.take_turn(*turn);
                 return Ok(());

@@ -37,6 +37,11 @@ impl Parts {
         // Places of warps are powers of two apart.
         Some(Parts { slots: 1 << parts.slots.ilog2(), ..parts })
     }
+
+    /// The same where the boxes of all of them stand in a stage of so many bytes.
+    pub fn in_stage(tile: &BoxedTile, bytes: u32, warps: u32) -> Option<Parts> {
+        Parts::of_warp(tile, bytes / warps / BOX_ALIGN * BOX_ALIGN, warps)
+    }
 }
 
 /// Cuts a tile of boxes to `room` bytes.

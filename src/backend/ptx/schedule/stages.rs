@@ -50,20 +50,22 @@ impl Context<'_> {
         for ring in &mut roles.rings {
             ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
         }
-        let fits = |room: &&Option<u32>| room.is_some_and(|room| used_bytes(&roles.rings) <= room);
-        let lending = || fits(&&without_boxes).then(|| self.lending(roles, structure)).flatten();
-        let room = match rooms.iter().find(fits) {
-            Some(room) => *room,
-            None => match lending() {
-                Some(lent) => {
-                    roles.channels.push(lent);
-                    without_boxes
-                }
-                None => {
-                    roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
-                    rooms[0]
-                }
-            },
+        let fits = |room: Option<u32>| room.is_some_and(|room| used_bytes(&roles.rings) <= room);
+        let found = rooms.into_iter().find(|&room| fits(room));
+        let lent = match found {
+            None if fits(without_boxes) => self.lending(roles, structure),
+            _ => None,
+        };
+        let room = match (found, lent) {
+            (Some(room), _) => room,
+            (None, Some(lent)) => {
+                roles.channels.push(lent);
+                without_boxes
+            }
+            (None, None) => {
+                roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
+                rooms[0]
+            }
         };
         let Some(room) = room.filter(|&room| used_bytes(&roles.rings) <= room) else { return false };
         let rings = 0..roles.rings.len();

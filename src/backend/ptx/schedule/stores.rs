@@ -23,7 +23,7 @@ use super::streams::Roles;
 use super::touch::is_unknown;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module, OpId, Opcode, Value};
@@ -182,6 +182,16 @@ impl Context<'_> {
         let place = shared.reserve(parts.slots * parts.bytes * warps * teams, BOX_ALIGN)?;
         let layout = self.boxed[&id].layout.clone();
         Some(Boxed { layout, tile, outbox: Some(Outbox { place, stage: None, parts }) })
+    }
+
+    /// A store by boxes of each warp in a stage that is lent to it (`lent`).
+    fn in_lent_stage(&self, id: OpId, roles: &Roles) -> Option<Boxed> {
+        let channel = roles.lent_to(id)?;
+        let (tile, warps) = (self.tile_of_warps(id)?, self.inference.num_warps as u32);
+        let parts = Parts::in_stage(&tile, roles.channels[channel as usize].stage_bytes, warps)?;
+        let place = Buffer { offset: 0, bytes: parts.slots * parts.bytes * warps };
+        let outbox = Some(Outbox { place, stage: Some(channel), parts });
+        Some(Boxed { layout: self.boxed[&id].layout.clone(), tile, outbox })
     }
 
     /// How the tile of a store stands in boxes of each warp.

@@ -112,7 +112,7 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 }
 
 /// The schedule of a kernel on Hopper.
-fn schedule_of(module: Module) -> String {
+pub fn schedule_of(module: Module) -> String {
     let mut text = None;
     each_schedule_of(
         vec![("beside".to_owned(), module, CompileOptions::default())],
@@ -209,14 +209,20 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
             let around = schedule.bodies.iter().position(takes).unwrap();
             let landed = schedule.bodies[around].iter().position(|step| matches!(step, Step::Land(_))).unwrap();
             for at in landed..schedule.bodies[around].len() {
-                let mut changed = schedule.clone();
-                changed.bodies[around].insert(at, Step::Look(0));
+                let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::Look(0)));
                 assert!(context.check_schedule(body, &changed).is_err(), "a look at step {at}");
                 count += 1;
             }
         },
     );
     assert!(count > 2);
+}
+
+/// The schedule with other steps in one of its bodies.
+pub fn with_steps(schedule: &Schedule, body: usize, change: &dyn Fn(&mut Vec<Step>)) -> Schedule {
+    let mut changed = schedule.clone();
+    change(&mut changed.bodies[body]);
+    changed
 }
 
 /// Schedules that are wrong, each with what was changed.
@@ -229,9 +235,7 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
     for (body, steps) in schedule.bodies.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
-                let mut changed = schedule.clone();
-                change(&mut changed.bodies[body]);
-                mutants.push((what, changed));
+                mutants.push((what, with_steps(schedule, body, change)));
             };
             match *step {
                 Step::Look(channel) => {
@@ -256,8 +260,7 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
         }
     }
     let outside = schedule.bodies.iter().position(|steps| steps.iter().any(|step| matches!(step, Step::For(_))));
-    let mut changed = schedule.clone();
-    changed.bodies[outside.unwrap()].insert(0, Step::Look(0));
+    let changed = with_steps(schedule, outside.unwrap(), &|steps| steps.insert(0, Step::Look(0)));
     mutants.push(("a look outside of loops", changed));
     mutants
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::beside::softmax;
+use super::beside::{schedule_of, softmax, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{Outbox, Roles, Schedule, Step, Within};
@@ -15,16 +15,6 @@ fn large() -> Module {
 /// A kernel with a stage that is lent.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("lent".to_owned(), large(), CompileOptions::default())
-}
-
-/// The schedule of a kernel on Hopper.
-fn schedule_of(module: Module) -> String {
-    let mut text = None;
-    each_schedule_of(vec![("lent".to_owned(), module, CompileOptions::default())], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
-        text = name.ends_with("sm_90a").then(|| schedule.to_text(context.module));
-    });
-    text.expect("a schedule for Hopper")
 }
 
 #[test]
@@ -84,9 +74,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     for (body, steps) in schedule.bodies.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
-                let mut changed = schedule.clone();
-                change(&mut changed.bodies[body]);
-                mutants.push((what, changed));
+                mutants.push((what, with_steps(schedule, body, change)));
             };
             let is_lent = |channel: u32| channel as usize == lent;
             match step {
