@@ -17,8 +17,8 @@ pub(super) fn check_hints(hints: Hints) -> Result<()> {
 #[track_caller]
 fn checked(hints: Hints) -> Result<()> {
     let problem = match hints {
-        Hints { num_warps: Some(n), .. } if !(n.is_power_of_two() && n <= 32) => {
-            format!("num_warps is {n}: a power of two from 1 to 32 is needed")
+        Hints { num_warps: Some(n), .. } if !(n.is_power_of_two() && n <= 32 || [12, 24].contains(&n)) => {
+            format!("num_warps is {n}: a power of two from 1 to 32 is needed, or 12 or 24")
         }
         Hints { num_ctas: Some(n), .. } if !(n.is_power_of_two() && n <= 16) => {
             format!("num_ctas is {n}: a power of two from 1 to 16 is needed")
@@ -61,6 +61,7 @@ mod tests {
     fn impossible_hints_are_refused() {
         assert!(check_hints(Hints { num_warps: Some(4), ..Hints::default() }).is_ok());
         assert!(check_hints(Hints { num_warps: Some(3), ..Hints::default() }).is_err());
+        assert!(check_hints(Hints { num_warps: Some(12), ..Hints::default() }).is_ok());
         assert!(check_hints(Hints { stages: Some(0), ..Hints::default() }).is_err());
         assert!(check_hints(Hints::new().opt_level(0)).is_ok() && check_hints(Hints::new().opt_level(4)).is_err());
     }

@@ -4,6 +4,7 @@
 //! handles, and leaves a module that verifies. Equal modules give equal results.
 
 mod apart;
+pub(crate) mod bands;
 mod bit_moves;
 mod bundle;
 mod canonicalize;

@@ -79,6 +79,8 @@ pub(super) struct Machine<'p> {
     pub grid: [u32; 3],
     /// Which tile block this is.
     pub id: [u32; 3],
+    /// Which band of rows, where a group of warps makes one.
+    pub band: u32,
     /// What the tile block printed.
     pub printed: String,
     /// The memory of `alloca`s in the blocks that are open.
@@ -116,6 +118,7 @@ impl<'p> Machine<'p> {
             memory,
             grid,
             id,
+            band: 0,
             printed,
             allocations,
             checks,
@@ -129,14 +132,18 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Runs the kernel for one tile block.
+    /// Runs the kernel for one tile block: for each of its bands, one after the other.
     pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
-        self.in_time()?;
-        self.begin(id, params);
-        let flow = self.run_block(self.program.body);
-        self.frame.fill(Val::Dead);
-        self.allocations.clear();
-        flow.map(|_| ())
+        for band in 0..self.program.bands {
+            self.in_time()?;
+            self.band = band;
+            self.begin(id, params);
+            let flow = self.run_block(self.program.body);
+            self.frame.fill(Val::Dead);
+            self.allocations.clear();
+            flow?;
+        }
+        Ok(())
     }
 
     /// Before the first op of this tile block.

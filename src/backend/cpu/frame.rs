@@ -108,6 +108,11 @@ impl<'p> Frame<'p> {
         Frame { machine }
     }
 
+    /// From now on of this band of rows.
+    pub fn set_band(&mut self, band: u32) {
+        self.machine.band = band;
+    }
+
     fn module(&self) -> &'p Module {
         self.machine.module()
     }

@@ -31,6 +31,8 @@ pub struct Program(pub(super) Arc<Code>);
 pub(super) struct Code {
     pub(super) module: Module,
     pub(super) body: BlockId,
+    /// How often a tile block runs it: for each band of rows.
+    pub(super) bands: u32,
     pub(super) liveness: Liveness,
     pub(super) globals: Globals,
     /// Views and pointers that may lead anywhere.
@@ -65,6 +67,7 @@ impl Program {
         Ok(Program(Arc::new(Code {
             module: module.clone(),
             body: entry.body,
+            bands: crate::pass::bands::count(module, entry.body),
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
             foreign: origin::foreign(module, entry.body),

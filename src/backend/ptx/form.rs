@@ -8,13 +8,38 @@ use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
 use crate::pass;
 use crate::target::Target;
 
-/// Gives `then` an optimised module in the form from which code is generated, with its entry.
-pub fn in_the_end<T>(module: &Module, entry: &Entry, then: impl FnOnce(&Module, &Entry) -> Result<T>) -> Result<T> {
+/// Gives `then` an optimised module in the form from which code is generated, with its entry. Also why a tile block has no bands of rows,
+/// where so many warps are wished for.
+pub fn in_the_end<T>(
+    module: &Module,
+    entry: &Entry,
+    (target, options): (Target, &CompileOptions),
+    mut then: impl FnMut(&Module, &Entry) -> Result<T>,
+) -> Result<(T, Option<String>)> {
     let expanded = pass::without_scaled_products(module, false);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    let in_powers = pass::apart(module, true).map_err(Error::Unsupported)?;
-    let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    then(module, entry)
+    let mut in_powers = |module: &Module, entry: &Entry| {
+        let in_powers = pass::apart(module, true).map_err(Error::Unsupported)?;
+        let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
+        then(module, entry)
+    };
+    let bands = plan::wished_bands(options);
+    if bands == 1 {
+        return Ok((in_powers(module, entry)?, None));
+    }
+    let divided = match target.arch == 90 && target.accelerated {
+        true => pass::bands::run(module, bands).map_err(|problem| problem.to_string()),
+        false => Err(format!("{target} has no products that run on their own")),
+    };
+    let why = match divided {
+        Ok(divided) => match in_powers(&divided, &divided.entries[0]) {
+            Ok(made) => return Ok((made, None)),
+            Err(Error::Unsupported(problems)) if !problems.is_empty() => problems[0].to_string(),
+            Err(problem) => problem.to_string(),
+        },
+        Err(why) => why,
+    };
+    Ok((in_powers(module, entry)?, Some(why)))
 }
 
 /// Gives `then` the module as it is lowered, with its layouts.

@@ -121,9 +121,10 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let (module, entry) = bare.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let turned = pass::with_reversals(module);
     let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    in_the_end(module, entry, |module, entry| {
+    let made = in_the_end(module, entry, (target, options), |module, entry| {
         build(module, entry, target, options).or_else(|problems| {
-            if !options.tma {
+            // Bands are of warps with roles.
+            if !options.tma || pass::bands::count(module, entry.body) > 1 {
                 return Err(Error::Unsupported(problems));
             }
             // What the copy engine and warps with roles cannot do, threads that all do the same perhaps can.
@@ -132,6 +133,10 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             compiled.remarks.plain = problems.first().map(ToString::to_string);
             Ok(compiled)
         })
+    });
+    made.map(|(mut compiled, why)| {
+        compiled.remarks.whole = why;
+        compiled
     })
 }
 
@@ -161,14 +166,15 @@ pub(crate) fn with_plan<T>(
             Ok(look(&Subject { context, body: entry.body, schedule, blocks, launched }))
         })
     };
-    in_the_end(module, entry, |module, entry| {
+    let planned = in_the_end(module, entry, (target, options), |module, entry| {
         let plain = CompileOptions { tma: false, ..*options };
         let planned = match plan(module, entry, options) {
-            Err(_) if options.tma => plan(module, entry, &plain),
+            Err(_) if options.tma && pass::bands::count(module, entry.body) == 1 => plan(module, entry, &plain),
             planned => planned,
         };
         planned.map_err(Error::Unsupported)
-    })
+    });
+    planned.map(|(planned, _)| planned)
 }
 
 /// A schedule, and what it is of.
@@ -207,14 +213,15 @@ pub(crate) fn with_schedule<T>(
         })
     };
     let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
-    in_the_end(module, entry, |module, entry| {
+    let planned = in_the_end(module, entry, (target, options), |module, entry| {
         let plain = CompileOptions { tma: false, ..*options };
         let planned = match plan(module, entry, options) {
-            Err(_) if options.tma => plan(module, entry, &plain),
+            Err(_) if options.tma && pass::bands::count(module, entry.body) == 1 => plan(module, entry, &plain),
             planned => planned,
         };
         planned.map_err(Error::Unsupported)
-    })
+    });
+    planned.map(|(planned, _)| planned)
 }
 
 /// What an optimised module may become before instructions are chosen for it: every rewriting that there is, wherever it

@@ -19,7 +19,7 @@ use super::apart::Apart;
 use super::infer::{chosen_warps, halved_bit};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
-use crate::pass::commutes;
+use crate::pass::{bands, commutes};
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -65,11 +65,11 @@ const ACCUMULATORS_PER_THREAD: u64 = 64;
 /// Rows of an accumulator that a warp should have at least where products wait for each other.
 const ROWS_PER_WARP: u64 = 16;
 
-/// Warps of a tile block for the kernel with this body: a power of two from 1 to 32. Layouts that the user has chosen are for so
+/// Warps of a tile block for the kernel with this body, or of one of its bands of rows: a power of two from 1 to 32. Layouts that the user has chosen are for so
 /// many.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
-        return warps.clamp(1, MOST_WARPS as u32).next_power_of_two();
+        return 1 << (warps / bands::count(module, body)).clamp(1, MOST_WARPS as u32).ilog2();
     }
     if let Some(warps) = chosen_warps(module, body) {
         return warps;
@@ -90,6 +90,13 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     // Of a tile that is taken apart each thread has a place in every block; more threads would hold copies.
     let most = apart.map_or(MOST_WARPS, |block| (block / u64::from(WARP)).clamp(1, MOST_WARPS));
     warps.clamp(1, most).next_power_of_two() as u32
+}
+
+/// Bands of rows for which so many warps are wished: each has a power of two of them, of four at least.
+pub fn wished_bands(options: &CompileOptions) -> u32 {
+    let warps = options.num_warps.unwrap_or(1).max(1);
+    let each = 1 << warps.trailing_zeros();
+    if each >= GROUP_WARPS { warps / each } else { 1 }
 }
 
 /// The products that values come from within an iteration.

@@ -84,6 +84,10 @@ pub struct CodeRemarks {
     pub crowded: Option<[u32; 2]>,
     /// Teams of warps that take the iterations of a loop in turn, if there are several.
     pub teams: Option<u32>,
+    /// Groups of warps of which each makes a band of the rows of a tile, if there are several.
+    pub bands: Option<u32>,
+    /// Why a tile block has no bands of rows although so many warps were wished for.
+    pub whole: Option<String>,
     /// Wishes of loops that are not met, or not wholly: where, and what there is instead.
     pub loops: Vec<(Option<Location>, String)>,
     /// Plans that were considered, a line each: what they cost, and why they were not taken.
@@ -205,7 +209,7 @@ impl CodeRemarks {
         let barrier = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::BarSync, .. }));
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
-        self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.teams.unwrap_or(1));
+        self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.teams.or(self.bands).unwrap_or(1));
         self.live_registers = super::pressure::live_registers(function);
         // Warps that compute beside a producer take registers that it gives up.
         let taken = function.lines.iter().filter_map(|line| match line {
@@ -281,6 +285,9 @@ impl fmt::Display for CodeRemarks {
         if let Some(reason) = self.alone {
             writeln!(f, "  no clusters: {reason}")?;
         }
+        if let Some(reason) = &self.whole {
+            writeln!(f, "  no bands of rows: {reason}")?;
+        }
         for (at, what) in &self.loops {
             writeln!(f, "  {}: loop: {what}", place(at))?;
         }
@@ -293,6 +300,9 @@ impl fmt::Display for CodeRemarks {
         write!(f, "  warps: {}", self.warps)?;
         if let Some(teams) = self.teams {
             write!(f, " in each of {teams} teams, which take tiles in turn")?;
+        }
+        if let Some(bands) = self.bands {
+            write!(f, " in each of {bands} bands of rows")?;
         }
         if self.producer_warps > 0 {
             write!(f, " and {} that only move data", self.producer_warps)?;

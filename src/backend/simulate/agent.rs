@@ -108,7 +108,7 @@ pub struct Agent<'a> {
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
     pub ahead: HashMap<OpId, (usize, usize)>,
     pub sends: VecDeque<Sent>,
-    /// Which one of those that run this program.
+    /// Which team or band it is of those that run this program.
     pub team: usize,
     /// Of each ring what an iteration takes that is another team's.
     pub skips: Vec<u64>,
@@ -120,7 +120,10 @@ pub struct Agent<'a> {
 
 impl<'a> Agent<'a> {
     pub fn new(kernel: &'a Kernel<'a>, (acts, team): (Acts, usize), body: BodyId, id: [u32; 3]) -> Agent<'a> {
-        let frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
+        let mut frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
+        if acts == Acts::Math && kernel.context.bands > 1 {
+            frame.set_band(team as u32);
+        }
         let entry = Level { kind: Kind::Entry, block: kernel.body, body, next: 0, allocations: 0 };
         Agent {
             acts,
@@ -229,7 +232,7 @@ impl<'a> Agent<'a> {
         }
         let (keeps, gives) = (land.keeps, land.behind.is_some());
         if gives {
-            std::mem::take(&mut self.kept).into_iter().try_for_each(|place| shared.rings.give(place))?;
+            std::mem::take(&mut self.kept).into_iter().try_for_each(|place| shared.rings.give(place, self.team))?;
         }
         (0..count).try_for_each(|_| self.land_one(shared, keeps))
     }
@@ -259,7 +262,7 @@ impl<'a> Agent<'a> {
         for (_, place) in flight.gives {
             match keeps {
                 true => self.kept.push(place),
-                false => shared.rings.give(place)?,
+                false => shared.rings.give(place, self.team)?,
             }
         }
         let landed: Vec<Value> =

@@ -19,8 +19,8 @@ impl<'a> Block<'a> {
     pub fn new(kernel: &'a Kernel<'a>, id: [u32; 3], seed: u64) -> Block<'a> {
         let mut agents = Vec::new();
         for agent in &kernel.schedule.agents {
-            let teams = if agent.acts == Acts::Math { kernel.roles().map_or(1, Roles::teams) } else { 1 };
-            agents.extend((0..teams as usize).map(|team| Agent::new(kernel, (agent.acts, team), agent.body, id)));
+            let crews = if agent.acts == Acts::Math { kernel.roles().map_or(1, Roles::crews) } else { 1 };
+            agents.extend((0..crews as usize).map(|crew| Agent::new(kernel, (agent.acts, crew), agent.body, id)));
         }
         Block { id, shared: Shared::new(kernel), agents, order: Order::of(seed) }
     }

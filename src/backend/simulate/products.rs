@@ -45,10 +45,10 @@ impl<'a> Agent<'a> {
                 *promise.borrow_mut() = held.clone();
                 self.frame.set(module.op(*id).results[0], held);
             }
-            return gives.into_iter().try_for_each(|(_, place)| shared.rings.give(place));
+            return gives.into_iter().try_for_each(|(_, place)| shared.rings.give(place, self.team));
         }
         let number = shared.number();
-        shared.fly(number, last, operands)?;
+        shared.fly(number, (last, self.team), operands)?;
         for (value, promise) in made {
             self.frame.forget(value);
             self.deferred.remove(&value);
@@ -130,7 +130,7 @@ impl<'a> Agent<'a> {
             }
             let place = self.kernel.roles().and_then(|roles| roles.place_of(load));
             let place = place.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
-            let source = Source::in_panels(plan, place.rows, place.offset as usize, form)?;
+            let source = Source::in_panels(plan, place.rows, place.offset as usize + place.of_bands as usize * self.team, form)?;
             return Ok(Operand::At(Where::Ring(held.place), source));
         }
         let (number, copy) = self.ahead[&load];

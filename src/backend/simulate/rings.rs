@@ -2,7 +2,7 @@
 
 use super::fault::{Fault, broken};
 use super::stage::{Stage, Tile};
-use crate::backend::ptx::schedule::{Roles, TEAMS};
+use crate::backend::ptx::schedule::Roles;
 
 /// The place of the tiles of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,18 @@ struct Ring {
     stages: Vec<Stage>,
     filled: u64,
     taken: u64,
-    /// Where each team is.
-    at: [u64; TEAMS as usize],
+    /// Where each team or band is.
+    at: Vec<u64>,
+    /// The bands that have given back a stage.
+    given: Vec<Vec<usize>>,
 }
 
 /// The rings of a tile block.
 #[derive(Default)]
 pub struct Rings {
     rings: Vec<Ring>,
+    /// Bands, each of which takes all stages.
+    bands: usize,
 }
 
 impl Rings {
@@ -32,9 +36,10 @@ impl Rings {
             stages: (0..plan.stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
             filled: 0,
             taken: 0,
-            at: [0; TEAMS as usize],
+            at: vec![0; roles.crews() as usize],
+            given: vec![Vec::new(); plan.stages as usize],
         };
-        Rings { rings: roles.rings.iter().map(ring).collect() }
+        Rings { rings: roles.rings.iter().map(ring).collect(), bands: roles.bands as usize }
     }
 
     fn at(&self, ring: usize, channel: u32, turn: u64) -> Result<Place, Fault> {
@@ -121,17 +126,28 @@ impl Rings {
         }
     }
 
-    /// Gives a stage back.
+    /// Gives a stage back: the last band does, and of teams the one that took it.
     ///
     /// # Errors
     /// It does not hold these tiles, or somebody uses them.
-    pub fn give(&mut self, place: Place) -> Result<(), Fault> {
+    pub fn give(&mut self, place: Place, crew: usize) -> Result<(), Fault> {
+        let bands = self.bands;
         let stage = self.stage(place);
         if stage.tile() != Some(place.tile) {
             let other = stage.tile();
             return Err(broken(format!("the stage of {:?} is given back, which holds {other:?}", place.tile)));
         }
-        stage.free()
+        stage.is_left_by(crew)?;
+        let given = &mut self.rings[place.ring].given[place.stage];
+        if given.contains(&crew) {
+            return Err(broken(format!("the stage of {:?} is given back twice by band {crew}", place.tile)));
+        }
+        given.push(crew);
+        if given.len() < bands {
+            return Ok(());
+        }
+        given.clear();
+        self.stage(place).free()
     }
 
     /// Has everything that was filled been taken and given back?
@@ -140,7 +156,7 @@ impl Rings {
     /// What has not.
     pub fn are_done(&self) -> Result<(), Fault> {
         for (number, ring) in self.rings.iter().enumerate() {
-            if ring.filled != ring.taken {
+            if ring.filled * self.bands as u64 != ring.taken {
                 let Ring { filled, taken, .. } = ring;
                 return Err(broken(format!("of ring {number} {filled} stages were filled, and {taken} taken")));
             }

@@ -41,6 +41,8 @@ struct Arriving<'a> {
 struct Reading {
     flight: u64,
     reader: OpId,
+    /// The team or band whose products they are.
+    crew: usize,
     operands: Vec<[Operand; 2]>,
     /// The stages that they stand in.
     places: Vec<Where>,
@@ -185,14 +187,19 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// A stage holds something else.
-    pub fn fly(&mut self, flight: u64, reader: OpId, operands: Vec<[Operand; 2]>) -> Result<(), Fault> {
+    pub fn fly(
+        &mut self,
+        flight: u64,
+        (reader, crew): (OpId, usize),
+        operands: Vec<[Operand; 2]>,
+    ) -> Result<(), Fault> {
         let place = |operand: &Operand| if let &Operand::At(at, _) = operand { Some(at) } else { None };
         let places: Vec<Where> = operands.iter().flatten().filter_map(place).collect();
         for &at in &places {
             let (stage, tile) = self.stage(at)?;
-            stage.hold(tile, reader)?;
+            stage.hold(tile, (reader, crew))?;
         }
-        self.readings.push(Reading { flight, reader, operands, places, done: false });
+        self.readings.push(Reading { flight, reader, crew, operands, places, done: false });
         Ok(())
     }
 
@@ -219,9 +226,9 @@ impl<'a> Shared<'a> {
         let Some(at) = self.readings.iter().position(|reading| reading.flight == flight) else {
             return Err(broken("products land that were not issued"));
         };
-        let Reading { reader, operands, places, .. } = self.readings.remove(at);
+        let Reading { reader, crew, operands, places, .. } = self.readings.remove(at);
         for at in places {
-            self.stage(at)?.0.let_go(reader);
+            self.stage(at)?.0.let_go((reader, crew));
         }
         let held = |operand: Operand| match operand {
             Operand::Held(held) => held,

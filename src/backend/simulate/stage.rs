@@ -23,8 +23,8 @@ pub struct Stage {
     awaited: i64,
     /// Writes that have been begun.
     under_way: usize,
-    /// Products that have not landed.
-    readers: Vec<OpId>,
+    /// Products that have not landed, of which team or band.
+    readers: Vec<(OpId, usize)>,
     /// How often all that was announced has arrived.
     arrived: u64,
 }
@@ -69,14 +69,27 @@ impl Stage {
         Ok(())
     }
 
-    fn is_left_alone(&self, what: &str) -> Result<(), Fault> {
-        if let Some(reader) = self.readers.first() {
+    /// Does no product of this team or band read it any more?
+    ///
+    /// # Errors
+    /// One does.
+    pub fn is_left_by(&self, crew: usize) -> Result<(), Fault> {
+        self.is_read_by(|&other| other == crew, "is given back")
+    }
+
+    fn is_read_by(&self, whom: impl Fn(&usize) -> bool, what: &str) -> Result<(), Fault> {
+        if let Some((reader, _)) = self.readers.iter().find(|(_, crew)| whom(crew)) {
             return Err(broken(format!(
                 "a stage of {:?} {what} while op {} still reads it",
                 self.tile,
                 reader.index()
             )));
         }
+        Ok(())
+    }
+
+    fn is_left_alone(&self, what: &str) -> Result<(), Fault> {
+        self.is_read_by(|_| true, what)?;
         if self.under_way > 0 {
             return Err(broken(format!("a stage of {:?} {what} while it is still written", self.tile)));
         }
@@ -117,14 +130,14 @@ impl Stage {
     ///
     /// # Errors
     /// It holds other tiles, or not yet these.
-    pub fn hold(&mut self, tile: Tile, reader: OpId) -> Result<(), Fault> {
+    pub fn hold(&mut self, tile: Tile, (reader, crew): (OpId, usize)) -> Result<(), Fault> {
         self.holds(tile, reader)?;
-        self.readers.push(reader);
+        self.readers.push((reader, crew));
         Ok(())
     }
 
     /// The product has landed.
-    pub fn let_go(&mut self, reader: OpId) {
+    pub fn let_go(&mut self, reader: (OpId, usize)) {
         if let Some(at) = self.readers.iter().position(|&other| other == reader) {
             self.readers.swap_remove(at);
         }
@@ -182,11 +195,12 @@ mod tests {
         assert!(!stage.is_full() && stage.holds(TILE, reader()).is_err() && stage.free().is_err());
         stage.wrote(4);
         assert!(stage.is_full() && stage.holds(Tile { turn: 2, ..TILE }, reader()).is_err());
-        stage.hold(TILE, reader()).unwrap();
+        stage.hold(TILE, (reader(), 1)).unwrap();
+        assert!(stage.is_left_by(0).is_ok() && stage.is_left_by(1).is_err());
         assert_eq!((stage.read(4, 2).unwrap(), stage.read(0, 1).unwrap()), (0x0201, POISON.into()));
         assert!(stage.read(14, 4).is_err() && stage.write(14, &[0; 4]).is_err());
         assert!(stage.free().is_err() && stage.fill(TILE, 0, 0).is_err(), "a product reads it");
-        stage.let_go(reader());
+        stage.let_go((reader(), 1));
         stage.free().unwrap();
         assert_eq!(stage.read(4, 1).unwrap(), POISON.into());
     }

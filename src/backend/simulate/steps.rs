@@ -115,7 +115,7 @@ impl<'a> Agent<'a> {
                 for channel in channels {
                     let held = self.held.remove(channel);
                     let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
-                    shared.rings.give(held.place)?;
+                    shared.rings.give(held.place, self.team)?;
                 }
             }
             &Step::Turn(turn) => self.turns[turn as usize] += 1,

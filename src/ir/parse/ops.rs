@@ -179,6 +179,7 @@ impl Parser<'_> {
             | Opcode::GetTileBlockId
             | Opcode::GetNumTileBlocks
             | Opcode::GetGlobal
+            | Opcode::GetBand
             | Opcode::Alloca => self.without_operands(code),
             Opcode::Broadcast
             | Opcode::Reshape
@@ -271,6 +272,11 @@ impl Parser<'_> {
             Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => {
                 let ty = self.last_type()?;
                 self.add(code, &[], vec![], &[ty; 3])
+            }
+            Opcode::GetBand => {
+                let count = vec![Attr::NumElem(self.number_named("count")?)];
+                let types = self.result_types()?;
+                self.add(code, &[], count, &types)
             }
             Opcode::GetGlobal => {
                 self.cursor.expect("@")?;

@@ -297,6 +297,10 @@ impl<'m> Printer<'m> {
             }
             Opcode::Iota | Opcode::MakeToken => put!(self, " : {results}"),
             Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => put!(self, " : {}", self.ty(op.results[0])),
+            Opcode::GetBand => {
+                let count = op.attrs.iter().find_map(|attr| if let Attr::NumElem(n) = attr { Some(*n) } else { None });
+                put!(self, " count = {} : {results}", count.unwrap_or(1));
+            }
             Opcode::GetGlobal => put!(self, " @{} : {results}", text(op)),
             Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => {
                 let result = op.results.first().map(|&r| self.ty(r).to_string()).unwrap_or_default();

@@ -173,7 +173,7 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Assert => simple::assertion(rule),
         Opcode::Constant => simple::constant(rule),
         Opcode::GetGlobal => simple::get_global(rule),
-        Opcode::GetNumTileBlocks | Opcode::GetTileBlockId => simple::grid_query(rule),
+        Opcode::GetNumTileBlocks | Opcode::GetTileBlockId | Opcode::GetBand => simple::grid_query(rule),
         Opcode::GdcLaunchDependents | Opcode::GdcWait | Opcode::MakeToken | Opcode::MemoryFenceAlias => {
             simple::tokens(rule, 0)
         }

@@ -358,6 +358,7 @@ impl<'m> Lowering<'m> {
             | InlinePtx => self.elementwise(id),
             Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
+            GetBand => self.band(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
@@ -415,6 +416,13 @@ impl<'m> Lowering<'m> {
     fn single(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.context.inference.num_warps);
         self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
+    }
+
+    /// The band that a group of warps makes; of who loads for all of them the first one.
+    fn band(&mut self, op: &Op) -> Lowered {
+        let band = self.rings.as_ref().and_then(|rings| rings.band);
+        self.single(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
+        Ok(())
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {

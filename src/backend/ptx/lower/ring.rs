@@ -16,7 +16,7 @@ use super::thread::ThreadCache;
 use super::view::TensorView;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
@@ -95,6 +95,8 @@ pub struct Rings {
     pub far_leader: Option<Reg>,
     /// What consumers know from the start.
     pub known: Option<Known>,
+    /// The band of rows that a consumer makes.
+    pub band: Option<Reg>,
 }
 
 /// What is known before an agent does anything.
@@ -108,7 +110,8 @@ impl Lowering<'_> {
     /// Lowers a body once for each role.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<Roles>) -> Lowered {
         let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
-        let consumers = teams * warps * WARP;
+        let bands = self.context.bands;
+        let consumers = self.context.consumer_warps() * WARP;
         let blocks = self.context.blocks_of_roles();
         self.b.function().threads = consumers + self.context.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
@@ -132,7 +135,7 @@ impl Lowering<'_> {
         self.plan(body, Some(Rc::clone(&roles)));
         self.fetch_store_maps()?;
         self.compare_ways(body, &roles)?;
-        self.init_barriers(&rings, &roles, warps);
+        self.init_barriers(&rings, &roles, warps * bands);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
@@ -141,7 +144,7 @@ impl Lowering<'_> {
         if self.plans_only {
             return Ok(());
         }
-        if teams > 1 {
+        if self.context.crews() > 1 {
             // What depends on the number of a thread is another thing in a team.
             self.thread = ThreadCache::default();
         }
@@ -158,14 +161,17 @@ impl Lowering<'_> {
             peer: None,
             far_leader: None,
             known: None,
+            band: None,
         });
         self.remarks.teams = (teams > 1).then_some(teams);
+        self.remarks.bands = (bands > 1).then_some(bands);
         self.role = Role::Consumer;
         self.consumers(&before, (tid, blocks));
         self.go_back(&before);
         self.role = Role::Producer;
         // That is in registers of theirs.
-        self.rings.as_mut().expect("rings").known = None;
+        let rings = self.rings.as_mut().expect("rings");
+        (rings.known, rings.band) = (None, None);
         self.b.place(producer);
         self.reallocate_registers(false, blocks);
         let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
@@ -194,11 +200,15 @@ impl Lowering<'_> {
     /// The programs of the teams of consumers.
     fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) {
         let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
-        if teams == 1 {
+        if self.context.crews() == 1 {
             return self.consume(tid, blocks);
         }
         self.b.threads_of_team = threads;
-        for team in 0..teams {
+        if teams == 1 {
+            // All bands run the same code.
+            self.consume(tid, blocks);
+        }
+        for team in (0..teams).filter(|_| teams > 1) {
             let next = self.b.new_label();
             if team + 1 < teams {
                 let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
@@ -218,6 +228,7 @@ impl Lowering<'_> {
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.start_rings(Some(leader));
+        self.start_band(tid);
         let known = self.learn();
         self.rings.as_mut().expect("rings").known = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
@@ -228,6 +239,18 @@ impl Lowering<'_> {
         self.run(Acts::Math);
         self.b.place(aside);
         self.b.trap();
+    }
+
+    /// Which band of rows this warp helps to make, where there are several.
+    fn start_band(&mut self, tid: Operand) {
+        if self.context.bands > 1 {
+            let threads = self.context.inference.num_warps as u32 * WARP;
+            let band = self.b.shr(Ty::U32, tid, threads.trailing_zeros());
+            let band = self.b.reg(band, RegClass::B32);
+            // The same in all lanes, and ptxas knows it.
+            let band = self.b.shfl(ShflMode::Idx, band, 0u32).reg();
+            self.rings.as_mut().expect("rings").band = Some(band);
+        }
     }
 
     /// One thread prepares all barriers of the rings.
@@ -435,6 +458,10 @@ impl Lowering<'_> {
         rings.held[channel] = Some(Held { barrier, stage, awaited });
         for load in &this.loads {
             let address = self.b.add(Ty::U32, stage, load.offset);
+            let address = match rings.band {
+                Some(band) if load.bands > 1 => self.b.mad(Ty::U32, band, i64::from(load.bytes / load.bands), address),
+                _ => address,
+            };
             self.staged.insert(self.module.op(load.load).results[0], address);
         }
     }

@@ -12,6 +12,11 @@ impl Lowering<'_> {
     /// Plans what the agents of the kernel do.
     pub fn plan(&mut self, body: BlockId, roles: Option<Rc<Roles>>) {
         self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
+        if self.context.bands > 1
+            && let Err(problem) = self.context.check_bands(body, &self.schedule)
+        {
+            return self.errors.push(Diagnostic::new(problem, None));
+        }
         // What is only costed was made, and checked, or will be.
         if cfg!(debug_assertions)
             && !self.plans_only

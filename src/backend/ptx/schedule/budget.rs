@@ -20,7 +20,7 @@ impl Context<'_> {
     /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
     pub fn possible_occupancy(&self) -> Option<u32> {
         let most = self.inference.target.multiprocessor();
-        let most = most.fitting_blocks(self.inference.num_warps as u32, self.registers_of_products(), 0);
+        let most = most.fitting_blocks(self.consumer_warps(), self.registers_of_products(), 0);
         self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
     }
 
@@ -65,9 +65,14 @@ impl Context<'_> {
         if self.consumer_warps() > 4 { 4 } else { 1 }
     }
 
-    /// Warps of all teams.
+    /// Groups of the warps that layouts speak of.
+    pub fn crews(&self) -> u32 {
+        self.teams * self.bands
+    }
+
+    /// Warps of all of them.
     pub fn consumer_warps(&self) -> u32 {
-        self.inference.num_warps as u32 * self.teams
+        self.inference.num_warps as u32 * self.crews()
     }
 
     /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if this many

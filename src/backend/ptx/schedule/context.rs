@@ -35,8 +35,10 @@ pub struct Context<'m> {
     pub bundles: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
     pub deferred: HashSet<OpId>,
-    /// Groups of the warps that layouts speak of.
+    /// Groups of the warps that layouts speak of, which take iterations in turn.
     pub teams: u32,
+    /// Groups of such warps of which each has rows of its own (`bands`).
+    pub bands: u32,
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
@@ -77,6 +79,7 @@ impl<'m> Context<'m> {
             private: None,
             deferred: HashSet::new(),
             teams: 1,
+            bands: crate::pass::bands::count(module, entry.body),
         }
     }
 

@@ -17,7 +17,7 @@ impl Context<'_> {
         let mut stores = self.boxed.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;
-        let alone = self.teams == 1 && self.options.num_ctas.unwrap_or(1) == 1;
+        let alone = self.crews() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
         // The agent that loads comes to the block.
         if !alone || !roles.channels.iter().any(|channel| channel.block == block) {
             return None;

@@ -26,6 +26,7 @@
 mod ahead;
 mod asked;
 mod awaited;
+mod bands;
 mod beside;
 mod budget;
 mod build;

@@ -70,9 +70,11 @@ impl Schedule {
             ));
         }
         for agent in &self.agents {
-            let form = match (agent.acts, self.roles.as_ref().map_or(1, |roles| roles.teams())) {
+            let groups = self.roles.as_ref().map_or((1, 1), |roles| (roles.teams(), roles.bands));
+            let form = match (agent.acts, groups) {
                 (Acts::Load, _) => ", one lane".to_owned(),
-                (Acts::Math, teams) if teams > 1 => format!(", in {teams} teams"),
+                (Acts::Math, (_, bands)) if bands > 1 => format!(", in {bands} bands of rows"),
+                (Acts::Math, (teams, _)) if teams > 1 => format!(", in {teams} teams"),
                 _ => String::new(),
             };
             printer.line(format_args!("agent {}: warps {}..{}{form}", agent.acts, agent.warps.start, agent.warps.end));
@@ -119,8 +121,9 @@ impl Printer<'_> {
             for load in &channel.loads {
                 let (tile, swizzle) = (tile_text(self.module, self.module.op(load.load).results[0]), load.map.swizzle);
                 let boxes = load.boxes.len();
+                let bands = if load.bands > 1 { format!(", {} bands", load.bands) } else { String::new() };
                 self.line(format_args!(
-                    "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}",
+                    "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}{bands}",
                     load.load.index(),
                     load.offset
                 ));

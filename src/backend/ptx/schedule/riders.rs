@@ -32,6 +32,9 @@ const COPIES: usize = 4;
 impl Context<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
     pub fn add_riders(&self, structure: &Structure, roles: &mut Roles, body: BlockId) {
+        if self.bands > 1 {
+            return;
+        }
         let mut loads = Vec::new();
         self.module.walk(body, &mut |id| loads.push(id));
         loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !roles.members.contains_key(id));
@@ -50,7 +53,7 @@ impl Context<'_> {
             let riders = this.loads.iter().filter(|other| roles.riders.contains_key(&other.load));
             let offset = riders.map(behind).max().unwrap_or(this.stage_bytes);
             this.stage_bytes = (offset + bytes).next_multiple_of(ALIGN);
-            this.loads.push(Streamed { load, offset, map, boxes, bytes, rows: 1 });
+            this.loads.push(Streamed { load, offset, map, boxes, bytes, rows: 1, bands: 1 });
             let ops = &self.module.block(this.block).ops;
             this.loads.sort_by_key(|load| ops.iter().position(|&op| op == load.load));
         }

@@ -100,6 +100,10 @@ impl Context<'_> {
         if self.options.num_ctas.unwrap_or(1) < BLOCKS {
             return roles;
         }
+        if self.bands > 1 {
+            *alone = Some("bands of rows share what is loaded");
+            return roles;
+        }
         let paired = match &roles {
             Some(roles) => self.pairs_of(body, &roles.slice, roles.members.keys().copied()),
             None => Err("no load is streamed"),
@@ -143,6 +147,7 @@ impl Context<'_> {
             carried: HashSet::new(),
             pairs: None,
             deal: None,
+            bands: self.bands,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let (mut loads, mut feeds) = (Vec::new(), HashMap::new());
@@ -171,7 +176,8 @@ impl Context<'_> {
                 keys.len() - 1
             });
             let (bytes, rows) = (feed.bytes, feed.panels.rows);
-            roles.channels[index].loads.push(Streamed { load, offset: 0, map, boxes, bytes, rows });
+            let one = Streamed { load, offset: 0, map, boxes, bytes, rows, bands: 1 };
+            roles.channels[index].loads.push(self.of_all_bands(one, feed.axes[1]));
             feeds.insert(load, feed);
             roles.members.insert(load, index);
         }
@@ -328,6 +334,7 @@ impl Context<'_> {
                 let step =
                     ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
                 alike
+                    && first.bands.max(load.bands) == 1
                     && feed.direct
                     && next.direct
                     && step.is_some_and(|step| before + load.rows <= step)

@@ -34,7 +34,7 @@ pub struct Send {
 /// Shared memory of the warps for stores of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbox {
-    /// That of all warps of all teams, one after another.
+    /// That of all warps of all teams or bands, one after another.
     pub place: Buffer,
     /// It is in the stage of this channel, which is lent to the store.
     pub stage: Option<u32>,

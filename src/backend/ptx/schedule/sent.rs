@@ -104,7 +104,7 @@ impl Context<'_> {
     /// Is there a place for the boxes of each warp of each team that is reserved for them?
     fn is_outbox(&self, schedule: &Schedule, send: &Send, outbox: &Outbox) -> Checked {
         let (tile, &Outbox { place, stage, parts: Parts { count, bytes, slots } }) = (&send.tile, outbox);
-        let warps = self.inference.num_warps as u32 * self.teams;
+        let warps = self.consumer_warps();
         if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
             return Err("parts of warps are other ones".to_owned());
         }
@@ -117,7 +117,7 @@ impl Context<'_> {
                 channel.lent_to == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
             let begins = place.offset.is_multiple_of(BOX_ALIGN);
-            return match channel.is_some_and(fits) && begins && self.teams == 1 {
+            return match channel.is_some_and(fits) && begins && self.crews() == 1 {
                 true => Ok(()),
                 false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
             };

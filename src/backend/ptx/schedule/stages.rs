@@ -41,7 +41,8 @@ impl Context<'_> {
     ) -> bool {
         let streamed = |load| roles.members.contains_key(&load);
         let beside = |boxes: bool, most: u32| {
-            let rest = self.teams * self.other_shared_bytes(body, &streamed, boxes, most / self.teams) + SLACK_BYTES;
+            let crews = self.crews();
+            let rest = crews * self.other_shared_bytes(body, &streamed, boxes, most / crews) + SLACK_BYTES;
             self.room_for_stages(shared).checked_sub(rest)
         };
         let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| beside(true, most));

@@ -122,10 +122,32 @@ impl Context<'_> {
         };
         let high = box_bytes(load) / span.max(1);
         let row = |part: &super::Box| part.place.iter().sum::<i64>() - part.place[fastest] + high;
-        if load.boxes.iter().map(row).max().is_some_and(|rows| rows != load.rows) {
-            return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
+        let mut places = Vec::new();
+        for (band, boxes) in (0..).zip(self.boxes_of_bands(load)) {
+            if boxes.iter().map(row).max().is_some_and(|rows| rows != load.rows) {
+                return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
+            }
+            for part in &boxes {
+                places.push(place(part)? + band * i64::from(load.bytes / load.bands));
+            }
         }
-        load.boxes.iter().map(place).collect()
+        Ok(places)
+    }
+
+    /// The boxes of a load as if each band were the first one.
+    fn boxes_of_bands(&self, load: &Streamed) -> Vec<Vec<super::Box>> {
+        let Some(axis) = self.band_axis(load.load).filter(|_| load.bands > 1) else { return vec![load.boxes.clone()] };
+        let height = self.module.shape(self.module.op(load.load).results[0])[axis];
+        let each = load.boxes.len().div_ceil(load.bands as usize).max(1);
+        let of_band = |(band, boxes): (u32, &[super::Box])| {
+            let as_first = |part: &super::Box| {
+                let mut place = part.place.clone();
+                place[axis] -= i64::from(band) * height;
+                super::Box { place, at: part.at.wrapping_sub(band * (load.bytes / load.bands)) }
+            };
+            boxes.iter().map(as_first).collect()
+        };
+        (0..).zip(load.boxes.chunks(each)).map(of_band).collect()
     }
 }
 
@@ -144,8 +166,9 @@ fn box_bytes(load: &Streamed) -> i64 {
 fn stands(load: &Streamed, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
     let first = i64::from(load.offset);
-    let mut panels = (0..wanted.count).map(|panel| {
-        let from = first + panel * load.rows * span;
+    let places = (0..load.bands).flat_map(|band| (0..wanted.count).map(move |panel| (i64::from(band), panel)));
+    let mut panels = places.map(|(band, panel)| {
+        let from = first + band * i64::from(load.bytes / load.bands) + panel * load.rows * span;
         (from, from + wanted.rows * span)
     });
     span_of(load) == span && first % (PATTERN_ROWS * span) == 0 && panels.all(|panel| is_filled(panel, filled))

@@ -151,8 +151,8 @@ impl Context<'_> {
     pub fn place_boxes(&mut self, body: BlockId, roles: Option<&Roles>, shared: &mut SharedMemory) {
         if let Some(roles) = roles {
             let fetched = |load| roles.members.contains_key(&load);
-            let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.teams);
-            self.part_by_warps(self.teams * others, roles, shared);
+            let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.crews());
+            self.part_by_warps(self.crews() * others, roles, shared);
         }
         if self.boxed.values().any(|store| store.outbox.is_none()) {
             shared.expect_bulk();
@@ -176,10 +176,10 @@ impl Context<'_> {
     /// A store by boxes of each warp, whose place it reserves.
     fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<Boxed> {
         let tile = self.tile_of_warps(id)?;
-        let (warps, teams) = (self.inference.num_warps as u32, self.teams);
-        let room = self.room_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / (teams * warps);
+        let (warps, all) = (self.inference.num_warps as u32, self.consumer_warps());
+        let room = self.room_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / all;
         let parts = Parts::of_warp(&tile, room, warps)?;
-        let place = shared.reserve(parts.slots * parts.bytes * warps * teams, BOX_ALIGN)?;
+        let place = shared.reserve(parts.slots * parts.bytes * all, BOX_ALIGN)?;
         let layout = self.boxed[&id].layout.clone();
         Some(Boxed { layout, tile, outbox: Some(Outbox { place, stage: None, parts }) })
     }

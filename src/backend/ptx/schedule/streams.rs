@@ -28,9 +28,16 @@ pub struct Roles {
     pub pairs: Option<Pairs>,
     /// How iterations are dealt to teams of those that multiply, if there are any.
     pub deal: Option<Deal>,
+    /// Groups of those that multiply, of which each has rows of its own.
+    pub bands: u32,
 }
 
 impl Roles {
+    /// Groups that go through the program of those that multiply.
+    pub fn crews(&self) -> u32 {
+        self.teams() * self.bands
+    }
+
     /// Teams of those that multiply.
     pub fn teams(&self) -> u32 {
         if self.deal.is_some() { TEAMS } else { 1 }
@@ -86,7 +93,8 @@ impl Roles {
 
     fn place_in(&self, channel: usize, load: OpId) -> Option<Place> {
         let streamed = self.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
-        Some(Place { channel, offset: streamed.offset, rows: streamed.rows })
+        let of_bands = if streamed.bands > 1 { streamed.bytes / streamed.bands } else { 0 };
+        Some(Place { channel, offset: streamed.offset, rows: streamed.rows, of_bands })
     }
 
     /// Has the ring of a channel one stage alone?
@@ -179,6 +187,8 @@ pub struct Streamed {
     pub bytes: u32,
     /// Rows of the panels that it stands in.
     pub rows: i64,
+    /// Tiles that stand one after another: one for each band, or one for all.
+    pub bands: u32,
 }
 
 /// Where a streamed tile stands in a stage.
@@ -189,6 +199,8 @@ pub struct Place {
     pub offset: u32,
     /// Rows of its panels.
     pub rows: i64,
+    /// From the tile of a band to that of the next one; 0: all have the same.
+    pub of_bands: u32,
 }
 
 /// A box that the copy engine moves at once.

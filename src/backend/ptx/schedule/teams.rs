@@ -19,7 +19,7 @@ const LEAST_ACCUMULATORS: u32 = 64;
 impl Context<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
     pub fn deal(&self, body: BlockId, roles: &Roles) -> Option<Deal> {
-        let crowded = self.options.occupancy.is_some_and(|blocks| blocks > 1);
+        let crowded = self.bands > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
         if crowded || !self.fit_teams() {
             return None;
         }

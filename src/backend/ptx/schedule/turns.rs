@@ -19,7 +19,7 @@ pub const GROUPS: u32 = 2;
 impl Context<'_> {
     /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
     pub fn place_turns(&self, schedule: &mut Schedule) {
-        if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
+        if self.bands > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
         }
         let Some(agent) = schedule.agent(Acts::Math).filter(|agent| takes_turns(schedule, agent)) else { return };
@@ -51,7 +51,7 @@ impl Context<'_> {
     /// Are turns of as many groups as there are barriers for? How often a group has its turn does not matter: both do the same, and none
     /// begins anew (lowering has the first turn begin with the program).
     pub fn check_turns(&self, schedule: &Schedule) -> Checked {
-        let may_be = schedule.agent(Acts::Math).is_some_and(|agent| takes_turns(schedule, agent));
+        let may_be = self.bands == 1 && schedule.agent(Acts::Math).is_some_and(|agent| takes_turns(schedule, agent));
         for step in schedule.bodies.iter().flatten() {
             let Step::Multiply(plan) = step else { continue };
             if plan.in_turn && !(may_be && self.run_on(&plan.ops)) {

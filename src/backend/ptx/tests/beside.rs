@@ -7,24 +7,29 @@ use crate::backend::ptx::schedule::{Context, Land, Schedule, Step};
 
 /// The softmax of products with rows of another array, times a third one: sums over `depth` columns for each of so many keys, and `numbers` columns
 /// a row. `meets`: what is largest in a column, which warps share, counts for all of it.
-pub fn softmax(dtype: DType, [depth, keys, numbers]: [i64; 3], meets: bool) -> Module {
+pub fn softmax(dtype: DType, extents: [i64; 3], meets: bool) -> Module {
+    softmax_of(128, dtype, extents, meets)
+}
+
+/// The same for so many rows.
+pub fn softmax_of(rows: i64, dtype: DType, [depth, keys, numbers]: [i64; 3], meets: bool) -> Module {
     let mut k = Kernel::new("attention");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(dtype, 2, true)).collect();
     let output = k.array(DType::F32, 2, true);
     let ids = k.bids();
     let [of_depth, of_keys, of_numbers] = [depth, keys, numbers].map(|extent| extent as i32);
-    let a = k.partition(&arrays[0], &[128, of_depth], &[0, 1]);
+    let a = k.partition(&arrays[0], &[rows as i32, of_depth], &[0, 1]);
     let b = k.partition(&arrays[1], &[of_depth, of_keys], &[0, 1]);
     let v = k.partition(&arrays[2], &[of_keys, of_numbers], &[0, 1]);
-    let c = k.partition(&output, &[128, of_numbers], &[0, 1]);
+    let c = k.partition(&output, &[rows as i32, of_numbers], &[0, 1]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let left = k.load(a, &[ids[0], zero]);
-    let no_scores = k.b.splat(DType::F32, 0, &[128, keys]);
-    let start = [numbers, 1].map(|columns| k.b.splat(DType::F32, 0, &[128, columns]));
-    let least = k.b.splat(DType::F32, 0xff80_0000, &[128, 1]);
+    let no_scores = k.b.splat(DType::F32, 0, &[rows, keys]);
+    let start = [numbers, 1].map(|columns| k.b.splat(DType::F32, 0, &[rows, columns]));
+    let least = k.b.splat(DType::F32, 0xff80_0000, &[rows, 1]);
     let int = k.tile(DType::I32, &[]);
-    let [state, column, square] = [numbers, 1, keys].map(|columns| k.tile(DType::F32, &[128, columns]));
-    let narrow = k.tile(dtype, &[128, keys]);
+    let [state, column, square] = [numbers, 1, keys].map(|columns| k.tile(DType::F32, &[rows, columns]));
+    let narrow = k.tile(dtype, &[rows, keys]);
     let body = k.b.begin_block(&[int, state, column, column]);
     let args = k.b.module.block(body).args.clone();
     let (right, value) = (k.load(b, &[zero, args[0]]), k.load(v, &[args[0], zero]));
@@ -32,21 +37,21 @@ pub fn softmax(dtype: DType, [depth, keys, numbers]: [i64; 3], meets: bool) -> M
     let scores = if meets {
         let columns = k.reduce(Opcode::MaxF, scores, 0, 0xff80_0000);
         let columns = k.shaped(Opcode::Reshape, columns, &[1, keys], vec![]);
-        let columns = k.shaped(Opcode::Broadcast, columns, &[128, keys], vec![]);
+        let columns = k.shaped(Opcode::Broadcast, columns, &[rows, keys], vec![]);
         k.op(Opcode::AddF, &[scores, columns])
     } else {
         scores
     };
-    let rows = k.reduce(Opcode::MaxF, scores, 1, 0xff80_0000);
-    let rows = k.shaped(Opcode::Reshape, rows, &[128, 1], vec![]);
-    let above = k.op(Opcode::MaxF, &[args[2], rows]);
-    let wide = k.shaped(Opcode::Broadcast, above, &[128, keys], vec![]);
+    let most = k.reduce(Opcode::MaxF, scores, 1, 0xff80_0000);
+    let most = k.shaped(Opcode::Reshape, most, &[rows, 1], vec![]);
+    let above = k.op(Opcode::MaxF, &[args[2], most]);
+    let wide = k.shaped(Opcode::Broadcast, above, &[rows, keys], vec![]);
     let (below, step) = (k.op(Opcode::SubF, &[scores, wide]), k.op(Opcode::SubF, &[args[2], above]));
     let (weights, fade) = (k.op(Opcode::Exp2, &[below]), k.op(Opcode::Exp2, &[step]));
-    let wide = k.shaped(Opcode::Broadcast, fade, &[128, numbers], vec![]);
+    let wide = k.shaped(Opcode::Broadcast, fade, &[rows, numbers], vec![]);
     let faded = k.op(Opcode::MulF, &[args[1], wide]);
     let all = k.reduce(Opcode::AddF, weights, 1, 0);
-    let all = k.shaped(Opcode::Reshape, all, &[128, 1], vec![]);
+    let all = k.shaped(Opcode::Reshape, all, &[rows, 1], vec![]);
     let before = k.op(Opcode::MulF, &[args[3], fade]);
     let all = k.op(Opcode::AddF, &[before, all]);
     let weights = k.b.simple(Opcode::FToF, &[weights], vec![Attr::Rounding(Rounding::NearestEven)], narrow);
@@ -57,7 +62,7 @@ pub fn softmax(dtype: DType, [depth, keys, numbers]: [i64; 3], meets: bool) -> M
     let types = [state, column, column];
     let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &begin], vec![], vec![body], &types);
     let results = k.b.module.op(id).results.clone();
-    let wide = k.shaped(Opcode::Broadcast, results[2], &[128, numbers], vec![]);
+    let wide = k.shaped(Opcode::Broadcast, results[2], &[rows, numbers], vec![]);
     let result = k.op(Opcode::DivF, &[results[0], wide]);
     k.store(result, c, &[ids[0], zero]);
     k.finish()

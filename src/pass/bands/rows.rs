@@ -1,0 +1,315 @@
+//! Which values have rows that bands divide among them, and whether all that is done to them can be done band by band.
+
+use std::collections::HashMap;
+
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, Type, Value};
+
+/// An op that is not done band by band, and why.
+pub type Reason = (OpId, &'static str);
+
+/// Least rows of a product that a band may have: those of one instruction of a group of four warps.
+const LEAST_ROWS: i64 = 64;
+
+/// The values with rows.
+pub struct Rows {
+    /// The axis of the rows.
+    pub axes: HashMap<Value, usize>,
+    pub bands: i64,
+}
+
+impl Rows {
+    /// # Errors
+    /// The first op that stands in the way.
+    pub fn of(module: &Module, body: BlockId, bands: i64) -> Result<Rows, Reason> {
+        let mut finder = Finder {
+            module,
+            rows: Rows { axes: HashMap::new(), bands },
+            touching: HashMap::new(),
+            owners: HashMap::new(),
+            pending: Vec::new(),
+        };
+        finder.learn(body, &mut Vec::new());
+        let mut products = Vec::new();
+        module.walk(body, &mut |id| {
+            if matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+                products.push(id);
+            }
+        });
+        for id in products {
+            let shape = module.shape(module.op(id).results[0]);
+            let axis = shape.len() - 2;
+            if shape[axis] / bands < LEAST_ROWS {
+                return Err((id, "has too few rows for so many bands"));
+            }
+            finder.give(id, module.op(id).results[0], axis)?;
+        }
+        while let Some(id) = finder.pending.pop() {
+            finder.relate(id)?;
+        }
+        finder.are_apart(body)?;
+        Ok(finder.rows)
+    }
+
+    /// The axis of the rows of a value.
+    pub fn axis(&self, value: Value) -> Option<usize> {
+        self.axes.get(&value).copied()
+    }
+}
+
+struct Finder<'m> {
+    module: &'m Module,
+    rows: Rows,
+    /// The ops that have a value as an operand or result, or pass it on.
+    touching: HashMap<Value, Vec<OpId>>,
+    /// The loop or branch that a terminator ends or goes on with.
+    owners: HashMap<OpId, OpId>,
+    /// Ops of whose values one has been found to have rows.
+    pending: Vec<OpId>,
+}
+
+impl Finder<'_> {
+    /// Learns who touches what. `around`: loops and branches around a block.
+    fn learn(&mut self, block: BlockId, around: &mut Vec<OpId>) {
+        let module = self.module;
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            for &value in op.operands.iter().chain(&op.results) {
+                self.touching.entry(value).or_default().push(id);
+            }
+            let is_owner = |&&owner: &&OpId| match (op.code, module.op(owner).code) {
+                (Opcode::Continue, code) => matches!(code, Opcode::For | Opcode::Loop),
+                (Opcode::Break, code) => code == Opcode::Loop,
+                (Opcode::Yield, code) => code == Opcode::If,
+                _ => false,
+            };
+            if let Some(&owner) = around.iter().rev().find(is_owner) {
+                self.owners.insert(id, owner);
+            }
+            if matches!(op.code, Opcode::For | Opcode::Loop | Opcode::If) {
+                around.push(id);
+                for &region in &op.regions {
+                    for &arg in &module.block(region).args {
+                        self.touching.entry(arg).or_default().push(id);
+                    }
+                    self.learn(region, around);
+                }
+                around.pop();
+            }
+        }
+    }
+
+    /// A value has its rows along this axis, as `id` asks for.
+    fn give(&mut self, id: OpId, value: Value, axis: usize) -> Result<(), Reason> {
+        match self.rows.axis(value) {
+            Some(other) if other == axis => return Ok(()),
+            Some(_) => return Err((id, "has rows along two axes")),
+            None => {}
+        }
+        let Type::Tile { elem: Elem::Num(_), shape } = self.module.ty(value) else {
+            return Err((id, "makes pointers of rows"));
+        };
+        let bands = self.rows.bands;
+        if shape[axis] % bands != 0 || !((shape[axis] / bands) as u64).is_power_of_two() {
+            return Err((id, "has another number of rows"));
+        }
+        self.rows.axes.insert(value, axis);
+        self.pending.extend(&self.touching[&value]);
+        Ok(())
+    }
+
+    /// All of these are the same tile, or as one.
+    fn alike(&mut self, id: OpId, values: &[Value]) -> Result<(), Reason> {
+        let axis = values.iter().find_map(|&value| self.rows.axis(value));
+        match axis {
+            Some(axis) => values.iter().try_for_each(|&value| self.give(id, value, axis)),
+            None => Ok(()),
+        }
+    }
+
+    /// Between one value and another: where an axis of the one is in the other; `None` if it is not there.
+    fn across(
+        &mut self,
+        id: OpId,
+        [a, b]: [Value; 2],
+        [to, back]: [&dyn Fn(usize) -> Result<Option<usize>, Reason>; 2],
+    ) -> Result<(), Reason> {
+        if let Some(axis) = self.rows.axis(a)
+            && let Some(axis) = to(axis)?
+        {
+            self.give(id, b, axis)?;
+        }
+        if let Some(axis) = self.rows.axis(b)
+            && let Some(axis) = back(axis)?
+        {
+            self.give(id, a, axis)?;
+        }
+        Ok(())
+    }
+
+    /// What rows of some of an op's values mean for its others.
+    fn relate(&mut self, id: OpId) -> Result<(), Reason> {
+        let module = self.module;
+        let op = module.op(id);
+        match op.code {
+            Opcode::Constant => match op.const_data() {
+                Some(ConstData::Splat(_)) => Ok(()),
+                _ => Err((id, "has other elements in each row")),
+            },
+            Opcode::Iota if module.dtype(op.results[0]).bits() >= 32 => Ok(()),
+            Opcode::Broadcast => {
+                let [from, to] = [op.operands[0], op.results[0]];
+                let same = |axis: usize| module.shape(from)[axis] == module.shape(to)[axis];
+                let axis = |axis: usize| Ok(Some(axis).filter(|&axis| same(axis)));
+                self.across(id, [from, to], [&axis, &axis])
+            }
+            Opcode::Reshape => {
+                let [from, to] = [op.operands[0], op.results[0]].map(|value| module.shape(value));
+                let find = |from: &[i64], to: &[i64], axis: usize| {
+                    let before = |shape: &[i64], axis: usize| shape[..axis].iter().product::<i64>();
+                    let is_it = |&other: &usize| to[other] == from[axis] && before(to, other) == before(from, axis);
+                    (0..to.len()).find(is_it).map(Some).ok_or((id, "puts several rows into one, or divides one"))
+                };
+                let values = [op.operands[0], op.results[0]];
+                self.across(id, values, [&|axis| find(from, to, axis), &|axis| find(to, from, axis)])
+            }
+            Opcode::Permute => {
+                let order = op.permutation();
+                let to = |axis: usize| Ok(order.iter().position(|&from| from as usize == axis));
+                let back = |axis: usize| Ok(Some(order[axis] as usize));
+                self.across(id, [op.operands[0], op.results[0]], [&to, &back])
+            }
+            Opcode::Assume => self.alike(id, &[op.operands[0], op.results[0]]),
+            Opcode::Reduce => self.reduction(id),
+            Opcode::Scan => {
+                let values: Vec<Value> = op.operands.iter().chain(&op.results).copied().collect();
+                self.alike(id, &values)?;
+                let along = values.iter().any(|&value| self.rows.axis(value) == Some(op.dim() as usize));
+                if along { Err((id, "goes from row to row")) } else { Ok(()) }
+            }
+            Opcode::MmaF | Opcode::MmaI => self.product(id),
+            Opcode::LoadView | Opcode::StoreView => self.access(id),
+            Opcode::For | Opcode::Loop | Opcode::If => self.region_op(id),
+            Opcode::Continue | Opcode::Break | Opcode::Yield if self.owners.contains_key(&id) => {
+                self.pending.push(self.owners[&id]);
+                Ok(())
+            }
+            code if code.is_elementwise() && !matches!(code, Opcode::Offset | Opcode::InlinePtx) => {
+                let values: Vec<Value> = op.operands.iter().chain(&op.results).copied().collect();
+                let shape = module.shape(op.results[0]);
+                if values.iter().any(|&value| module.shape(value) != shape) {
+                    return Err((id, "makes tiles of other shapes"));
+                }
+                self.alike(id, &values)
+            }
+            _ => Err((id, "is not done row by row")),
+        }
+    }
+
+    fn reduction(&mut self, id: OpId) -> Result<(), Reason> {
+        let op = self.module.op(id);
+        let dim = op.dim() as usize;
+        self.alike(id, &op.operands)?;
+        self.alike(id, &op.results)?;
+        let to = |axis: usize| match axis {
+            axis if axis == dim => Err((id, "puts rows together")),
+            axis => Ok(Some(axis - usize::from(axis > dim))),
+        };
+        let back = |axis: usize| Ok(Some(axis + usize::from(axis >= dim)));
+        let pairs = op.operands.iter().zip(&op.results);
+        pairs.into_iter().try_for_each(|(&from, &result)| self.across(id, [from, result], [&to, &back]))
+    }
+
+    /// Rows of a product are those of its left operand and of what it adds to.
+    fn product(&mut self, id: OpId) -> Result<(), Reason> {
+        let op = self.module.op(id);
+        let rows = self.module.shape(op.results[0]).len() - 2;
+        for value in [op.operands[0], op.operands[2], op.results[0]] {
+            self.give(id, value, rows)?;
+        }
+        match self.rows.axis(op.operands[1]) {
+            Some(_) => Err((id, "needs the rows of all bands on its right")),
+            None => Ok(()),
+        }
+    }
+
+    fn access(&mut self, id: OpId) -> Result<(), Reason> {
+        let op = self.module.op(id);
+        let tile = if op.code == Opcode::LoadView { op.results[0] } else { op.operand_group("tile")[0] };
+        let Some(axis) = self.rows.axis(tile) else { return Ok(()) };
+        let index = op.operand_group("index").get(axis).map(|&index| self.module.ty(index));
+        let view = self.module.ty(op.operand_group("view")[0]);
+        match (view, index) {
+            (Type::PartitionView { .. }, Some(Type::Tile { elem: Elem::Num(dtype), .. })) if dtype.bits() >= 32 => Ok(()),
+            (Type::PartitionView { .. }, _) => Err((id, "has indices of fewer than 32 bits")),
+            _ => Err((id, "accesses tiles that lie in another way than side by side")),
+        }
+    }
+
+    /// What a loop or branch carries or yields.
+    fn region_op(&mut self, id: OpId) -> Result<(), Reason> {
+        let module = self.module;
+        let op = module.op(id);
+        let first = usize::from(op.code == Opcode::For);
+        let inits: &[Value] = match op.code {
+            Opcode::For => op.group(3),
+            Opcode::Loop => op.group(0),
+            _ => &[],
+        };
+        let owned = |code: Opcode| -> Vec<&[Value]> {
+            let ends = self.owners.iter().filter(|&(&end, &owner)| owner == id && module.op(end).code == code);
+            ends.map(|(&end, _)| &module.op(end).operands[..]).collect()
+        };
+        let (goes_on, leaves) = match op.code {
+            Opcode::For => (owned(Opcode::Continue), owned(Opcode::Continue)),
+            Opcode::Loop => (owned(Opcode::Continue), owned(Opcode::Break)),
+            _ => (Vec::new(), owned(Opcode::Yield)),
+        };
+        for (position, &init) in inits.iter().enumerate() {
+            let argument = module.block(op.regions[0]).args[first + position];
+            let next = goes_on.iter().map(|operands| operands[position]);
+            let carried: Vec<Value> = [init, argument].into_iter().chain(next).collect();
+            self.alike(id, &carried)?;
+        }
+        for (position, &result) in op.results.iter().enumerate() {
+            let made = leaves.iter().map(|operands| operands[position]);
+            let all: Vec<Value> = [result].into_iter().chain(made).collect();
+            self.alike(id, &all)?;
+        }
+        Ok(())
+    }
+
+    /// Does nobody notice in which order bands do what they do? Each array that is stored to is stored to by one op, of which each
+    /// band does its rows, and nothing else accesses it.
+    fn are_apart(&self, body: BlockId) -> Result<(), Reason> {
+        let module = self.module;
+        let (mut stored, mut loaded, mut problem) = (HashMap::new(), Vec::new(), None);
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            let why = match op.code {
+                Opcode::LoadView => {
+                    loaded.push(module.base(op.group(0)[0]));
+                    None
+                }
+                Opcode::StoreView => {
+                    let base = module.base(op.operand_group("view")[0]);
+                    let is_argument = matches!(module.def(base), Def::Arg(block, _) if block == body);
+                    let again = stored.insert(base, id).is_some();
+                    let whole = self.rows.axis(op.operand_group("tile")[0]).is_none();
+                    match (whole, again || !is_argument) {
+                        (true, _) => Some("stores the same in all bands"),
+                        (_, true) => Some("stores to an array that is stored to elsewhere, too"),
+                        _ => None,
+                    }
+                }
+                code => match code.spec().effect {
+                    Effect::Pure | Effect::Region | Effect::Terminator => None,
+                    _ => Some("is not done in several bands"),
+                },
+            };
+            problem = problem.or(why.map(|why| (id, why)));
+        });
+        let read = loaded.iter().find_map(|base| stored.get(base)).map(|&id| (id, "stores to an array that is read"));
+        problem.or(read).map_or(Ok(()), Err)
+    }
+}
