@@ -18,6 +18,8 @@ pub enum Steady {
     All,
     /// Of that, chains of instructions that begin with the number of the thread, if they are long.
     OfThreads,
+    /// The same, where the number of a thread is a part of another one, with instructions that do not count.
+    OfThreadsIn(u32),
 }
 
 impl Builder {
@@ -52,6 +54,9 @@ struct Chains {
     of_threads: HashSet<Key>,
     /// For each steady value of the loop the instructions that it takes and that are not moved: their places.
     open: HashMap<Key, BTreeSet<usize>>,
+    /// Registers with the number of the thread as it is, and where a part of it is taken.
+    numbers: HashSet<Key>,
+    parts: HashSet<usize>,
 }
 
 impl Chains {
@@ -62,7 +67,7 @@ impl Chains {
                 registers(line, &mut |key, written| writes.entry(key).or_default()[of_loop] += u32::from(written));
             }
         }
-        let mut chains = Chains { what, writes, of_threads: HashSet::new(), open: HashMap::new() };
+        let mut chains = Chains { what, writes, of_threads: HashSet::new(), open: HashMap::new(), numbers: HashSet::new(), parts: HashSet::new() };
         before.iter().for_each(|line| chains.note_threads(line));
         chains
     }
@@ -70,6 +75,7 @@ impl Chains {
     /// The next line, at this place of the loop. Gives the places of what moves with it.
     fn take(&mut self, at: usize, line: &Line) -> BTreeSet<usize> {
         self.note_threads(line);
+        self.note_part(at, line);
         let (mut steady, mut narrow, mut of_threads) = (is_pure(line), true, false);
         let (mut results, mut chain) = (Vec::new(), BTreeSet::from([at]));
         registers(line, &mut |key, written| {
@@ -86,15 +92,33 @@ impl Chains {
         let worth = match self.what {
             Steady::All => true,
             // Addresses take two registers.
-            Steady::OfThreads => narrow && of_threads,
+            Steady::OfThreads | Steady::OfThreadsIn(_) => narrow && of_threads,
         };
         if !steady || !worth {
             return BTreeSet::new();
         }
-        let moves = self.what == Steady::All || chain.len() >= LONG;
+        let length = chain.iter().filter(|place| !self.parts.contains(place)).count();
+        let moves = self.what == Steady::All || length >= LONG;
         let (moving, open) = if moves { (chain, BTreeSet::new()) } else { (BTreeSet::new(), chain) };
         self.open.extend(results.into_iter().map(|key| (key, open.clone())));
         moving
+    }
+
+    /// Notes where the number of a thread in its group is taken from that in the block.
+    fn note_part(&mut self, at: usize, line: &Line) {
+        let (Line::Inst(inst), Steady::OfThreadsIn(threads)) = (line, self.what) else { return };
+        match (inst.op, &inst.srcs[..]) {
+            (Opcode::Mov(_), [Arg::One(Operand::Special(Special::TidX))]) => {
+                let numbers = &mut self.numbers;
+                registers(line, &mut |key, _| numbers.extend([key]));
+            }
+            (Opcode::Int(IntOp::And, _), [Arg::One(Operand::Reg(reg)), Arg::One(Operand::Imm(mask))])
+                if *mask == i64::from(threads) - 1 && self.numbers.contains(&(reg.class.bits(), reg.id)) =>
+            {
+                self.parts.insert(at);
+            }
+            _ => {}
+        }
     }
 
     fn note_threads(&mut self, line: &Line) {

@@ -276,7 +276,11 @@ impl Lowering<'_> {
         }
         let outermost = !self.loops.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
         if outermost && self.b.multiplies_since(head) {
-            self.b.hoist_steady(head, Steady::OfThreads);
+            let what = match self.context.bands {
+                1 => Steady::OfThreads,
+                _ => Steady::OfThreadsIn(self.b.threads_of_team),
+            };
+            self.b.hoist_steady(head, what);
         }
     }
 

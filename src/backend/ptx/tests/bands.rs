@@ -25,5 +25,6 @@ fn debug_text() {
         }
         let c = compile(&module, Target::SM_90A, &options()).unwrap();
         eprintln!("REMARKS {}", c.remarks);
+        std::fs::write(format!("{file}.ptx"), c.text).unwrap();
     }
 }
