@@ -114,6 +114,8 @@ pub struct Agent<'a> {
     pub skips: Vec<u64>,
     /// Turns of each kind that it had.
     pub turns: [u64; TeamTurn::ALL.len()],
+    /// Turns of products that it had, of bands.
+    pub multiplied: u64,
     /// Its threads in shared memory.
     pub meetings: Meetings,
 }
@@ -141,6 +143,7 @@ impl<'a> Agent<'a> {
             team,
             skips: Vec::new(),
             turns: [0; TeamTurn::ALL.len()],
+            multiplied: 0,
             meetings: Meetings::default(),
         }
     }

@@ -55,6 +55,8 @@ pub struct Shared<'a> {
     pub rings: Rings,
     /// Turns of teams, of each kind, that have ended.
     pub passed: [u64; Turn::ALL.len()],
+    /// Turns of products of bands that have ended.
+    pub multiplied: u64,
     copies: BTreeMap<usize, Copies>,
     boxes: Vec<Arriving<'a>>,
     readings: Vec<Reading>,
@@ -69,6 +71,7 @@ impl<'a> Shared<'a> {
             kernel,
             rings,
             passed: [0; Turn::ALL.len()],
+            multiplied: 0,
             copies: BTreeMap::new(),
             boxes: Vec::new(),
             readings: Vec::new(),

@@ -34,6 +34,11 @@ impl<'a> Agent<'a> {
                 let passed = shared.passed[turn as usize];
                 Ok((passed < before).then(|| format!("turn {turn}: {passed} of {before} have ended")))
             }
+            Step::Multiply(plan) if plan.turn.begins && self.kernel.context.bands > 1 => {
+                let before = self.multiplied * u64::from(self.kernel.context.bands) + self.team as u64;
+                let ended = shared.multiplied;
+                Ok((ended < before).then(|| format!("multiply in turn: {ended} of {before} turns have ended")))
+            }
             _ => Ok(None),
         }
     }

@@ -271,7 +271,8 @@ impl Lowering<'_> {
     /// Moves what each round of a loop computes alike, and where tensor cores wait for the threads, in front of it: all of that
     /// where products take turns, and once a kernel what depends on the number of a thread.
     fn hoist(&mut self, body: BodyId, head: usize) {
-        if self.schedule.body_in_turn(body) {
+        // Bands have no registers for all of it.
+        if self.schedule.body_in_turn(body) && self.context.bands == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
         let outermost = !self.loops.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));

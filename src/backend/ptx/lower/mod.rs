@@ -148,6 +148,8 @@ pub struct Lowering<'m> {
     rings: Option<ring::Rings>,
     /// The team of warps, where there are several.
     team: teams::Team,
+    /// What a band of rows knows of its turns.
+    turns: Option<turns::TurnsOfBand>,
     /// The other tile block of a pair.
     peer: cluster::Peer,
     params: Vec<ParamKind>,
@@ -194,6 +196,7 @@ fn start<'m>(
         role: ring::Role::All,
         rings: None,
         team: teams::Team::default(),
+        turns: None,
         peer: cluster::Peer::default(),
         params: Vec::new(),
         tensor_maps: Vec::new(),

@@ -73,7 +73,7 @@ impl Brought {
 
 impl Lowering<'_> {
     /// Products that are issued together.
-    pub fn products(&mut self, Multiply { ops: members, issue, gives, in_turn }: &Multiply) -> Lowered {
+    pub fn products(&mut self, Multiply { ops: members, issue, gives, turn }: &Multiply) -> Lowered {
         let module = self.module;
         let plan = |id: &OpId| self.context.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
@@ -114,13 +114,13 @@ impl Lowering<'_> {
             .collect();
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
-        if *in_turn {
+        if turn.begins {
             self.await_turn();
         }
         let start = self.b.num_lines();
         let group = self.known_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
-        if *in_turn {
+        if turn.ends {
             self.end_turn();
         }
         let (first, last) = (members[0], members[members.len() - 1]);

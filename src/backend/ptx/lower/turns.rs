@@ -1,50 +1,90 @@
 //! Groups of warps that issue products in turn.
 //!
-//! Each of the two groups has a barrier. It waits there before it issues products, and behind them it arrives at the other
-//! one's. At its begin the second group arrives at the first one's barrier, and at its end the first one waits for the last
-//! turn of the second one: once a program, not once a loop. Behind a loop the second group may be ahead: if it arrived
+//! Each of the groups has a barrier. It waits there before it issues products, and behind them it arrives at the next one's, the last
+//! group at the first one's. At its begin the last group arrives at the first one's barrier, and at its end the first one waits for the last
+//! turn of the last one: once a program, not once a loop. Behind a loop the last group may be ahead: if it arrived
 //! again, before the first one has waited for what it arrived for last, two of its arrivals would be taken for one of both groups.
+//!
+//! Groups are four warps each, of two that have a tile together, or bands of rows.
 
 use super::Lowering;
 use super::ring::{CONSUMER_BARRIER, Role};
-use crate::backend::ptx::inst::{Cmp, Operand, Reg, Ty};
+use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
 use crate::backend::ptx::schedule::{GROUPS, TEAMS};
 
 /// The barrier of the first group, behind those at which teams meet.
 const FIRST_BARRIER: u32 = CONSUMER_BARRIER + TEAMS;
-/// Threads at a barrier: those of both groups.
-const THREADS: u32 = GROUPS * GROUP_WARPS * WARP;
+
+/// What a band knows of its turns from the start: its own barrier, and that of the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnsOfBand {
+    own: Reg,
+    next: Reg,
+}
 
 impl Lowering<'_> {
     /// Where the program of the consumers begins: the first group has the first turn.
     pub fn start_turns(&mut self) {
-        if self.schedule.multiplies_in_turn() {
-            let second = self.is_group(1);
-            self.b.guarded(second, false, |b| b.bar_arrive(FIRST_BARRIER, THREADS));
+        if !self.schedule.multiplies_in_turn() {
+            return;
+        }
+        let last = self.is_group(self.groups() - 1);
+        let threads = self.threads_of_turns();
+        self.b.guarded(last, false, |b| b.bar_arrive(FIRST_BARRIER, threads));
+        if self.context.bands > 1 {
+            let band = self.group();
+            let own = self.b.add(Ty::U32, band, FIRST_BARRIER);
+            let next = self.b.add(Ty::U32, band, FIRST_BARRIER + 1);
+            let next = self.b.select(RegClass::B32, last, FIRST_BARRIER, next);
+            let [own, next] = [own, next].map(|barrier| self.b.reg(barrier, RegClass::B32));
+            self.turns = Some(TurnsOfBand { own, next });
         }
     }
 
-    /// Where it ends: the last turn was the second group's.
+    /// Where it ends: the last turn was the last group's.
     pub fn stop_turns(&mut self) {
         if self.role == Role::Consumer && self.schedule.multiplies_in_turn() {
             let first = self.is_group(0);
-            self.b.guarded(first, false, |b| b.bar_sync(FIRST_BARRIER, Some(THREADS)));
+            let threads = self.threads_of_turns();
+            self.b.guarded(first, false, |b| b.bar_sync(FIRST_BARRIER, Some(threads)));
         }
     }
 
     /// Waits for the turn of this group.
     pub fn await_turn(&mut self) {
-        let group = self.group();
-        let own = self.b.add(Ty::U32, group, FIRST_BARRIER);
-        self.b.bar_sync(own, Some(THREADS));
+        let own = match self.turns {
+            Some(turns) => turns.own.into(),
+            None => {
+                let group = self.group();
+                self.b.add(Ty::U32, group, FIRST_BARRIER)
+            }
+        };
+        let threads = self.threads_of_turns();
+        self.b.bar_sync(own, Some(threads));
     }
 
-    /// The other group has its turn.
+    /// The next group has its turn.
     pub fn end_turn(&mut self) {
-        let group = self.group();
-        let other = self.b.sub(Ty::U32, FIRST_BARRIER + 1, group);
-        self.b.bar_arrive(other, THREADS);
+        let next = match self.turns {
+            Some(turns) => turns.next.into(),
+            None => {
+                let group = self.group();
+                self.b.sub(Ty::U32, FIRST_BARRIER + 1, group)
+            }
+        };
+        let threads = self.threads_of_turns();
+        self.b.bar_arrive(next, threads);
+    }
+
+    fn groups(&self) -> u32 {
+        if self.context.bands > 1 { self.context.bands } else { GROUPS }
+    }
+
+    /// Threads at a barrier: those of two groups.
+    fn threads_of_turns(&self) -> u32 {
+        let each = if self.context.bands > 1 { self.context.inference.num_warps as u32 } else { GROUP_WARPS };
+        2 * each * WARP
     }
 
     fn is_group(&mut self, which: u32) -> Reg {
@@ -54,6 +94,7 @@ impl Lowering<'_> {
 
     /// The group of this thread: only consumers have turns, and they know it.
     fn group(&self) -> Operand {
-        self.known_group().expect("the group of a consumer").into()
+        let band = self.rings.as_ref().and_then(|rings| rings.band);
+        band.or(self.known_group()).expect("the group of a consumer").into()
     }
 }

@@ -197,7 +197,7 @@ impl Context<'_> {
 
 impl Within {
     /// Do the threads of an agent do this together, or in memory that they share?
-    fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         matches!(self, Within::Write(_) | Within::Read(_) | Within::Meet { .. } | Within::NoRoom { .. } | Within::Parts { .. })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Context;
-use super::data::{Issue, Multiply};
+use super::data::{InTurn, Issue, Multiply};
 use super::streams::Roles;
 use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::pass::sums;
@@ -53,7 +53,7 @@ impl Context<'_> {
                 issue: self.issue_order(&members, roles),
                 ops: members.to_vec(),
                 gives: Vec::new(),
-                in_turn: false,
+                turn: InTurn::default(),
             }];
         }
         members.iter().map(|&member| Multiply::of(member)).collect()

@@ -162,9 +162,25 @@ pub struct Multiply {
     pub issue: Vec<Issue>,
     /// Channels that give back their stages: at once, or, where products run on their own, when these have landed.
     pub gives: Vec<u32>,
-    /// The groups of warps issue them one after the other: in each iteration the first one before the second one, and that before
+    /// The groups of warps issue them one after the other: in each iteration the first one before the next one, and the last one before
     /// the first one in the next.
-    pub in_turn: bool,
+    pub turn: InTurn,
+}
+
+/// What products are to the turn of their group: one turn may be for all from one step to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InTurn {
+    /// It begins before they are issued.
+    pub begins: bool,
+    /// It ends when they are issued.
+    pub ends: bool,
+}
+
+impl InTurn {
+    /// Does a turn begin or end?
+    pub fn is_one(self) -> bool {
+        self != InTurn::default()
+    }
 }
 
 /// One of the products of a group.
@@ -179,7 +195,7 @@ pub struct Issue {
 impl Multiply {
     /// One product.
     pub fn of(op: OpId) -> Multiply {
-        Multiply { ops: vec![op], issue: vec![Issue { op: 0, widens: false }], gives: Vec::new(), in_turn: false }
+        Multiply { ops: vec![op], issue: vec![Issue { op: 0, widens: false }], gives: Vec::new(), turn: InTurn::default() }
     }
 
     /// The last one, where all of them are issued.
@@ -310,7 +326,7 @@ impl Schedule {
 
     /// Do they issue those of this body in turn?
     pub fn body_in_turn(&self, body: BodyId) -> bool {
-        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.in_turn))
+        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.turn.is_one()))
     }
 
     /// The stores by the copy engine.

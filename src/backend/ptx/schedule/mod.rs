@@ -93,6 +93,8 @@ pub use budget::PRODUCER_REGISTERS;
 pub use combine::array_and_offsets;
 pub use context::Context;
 pub use cut::Parts;
+#[cfg(test)]
+pub use data::InTurn;
 pub use data::{
     Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
 };

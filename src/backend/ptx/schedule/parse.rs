@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::ahead::{Ahead, Copy, Piece};
 use super::cut::Parts;
-use super::data::{Acts, Agent, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
+use super::data::{Acts, Agent, Await, BodyId, For, InTurn, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
 use super::data::{Schedule, Step, Strip};
 use super::private::Private;
 use super::sends::{Outbox, Send};
@@ -288,12 +288,13 @@ impl Lines<'_> {
             Some((head, _)) => (head, numbers(head)?.pop()),
             None => (rest, None),
         };
-        let in_turn = head.starts_with("in turn");
+        let is = |what: &str| head.starts_with("in turn") || head.starts_with(what);
+        let turn = InTurn { begins: is("where a turn begins"), ends: is("where a turn ends") };
         let mut gives = head.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         if let Some(id) = single {
             // The last number is the op's.
             gives.pop();
-            return Ok(Multiply { gives, in_turn, ..Multiply::of(OpId(id)) });
+            return Ok(Multiply { gives, turn, ..Multiply::of(OpId(id)) });
         }
         let (mut ops, mut issue) = (Vec::new(), Vec::new());
         while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {
@@ -307,7 +308,7 @@ impl Lines<'_> {
                 issue.push(Issue { op, widens: part.ends_with("wider") });
             }
         }
-        Ok(Multiply { ops, issue, gives, in_turn })
+        Ok(Multiply { ops, issue, gives, turn })
     }
 
     fn hoisted(&mut self, depth: usize) -> Parsed<Vec<(Value, LayoutId)>> {

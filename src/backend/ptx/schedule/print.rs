@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::ahead::{Ahead, Copy};
 use super::cut::Parts;
-use super::data::{Acts, Await, BodyId, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
+use super::data::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
 use super::private::Private;
 use super::sends::{Outbox, Send};
 use super::streams::{Deal, Roles, TEAMS};
@@ -244,7 +244,12 @@ impl Printer<'_> {
     fn multiply(&mut self, plan: &Multiply) {
         let gives = join(&plan.gives, ", ");
         let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
-        let in_turn = if plan.in_turn { " in turn" } else { "" };
+        let in_turn = match plan.turn {
+            InTurn { begins: true, ends: true } => " in turn",
+            InTurn { begins: true, .. } => " where a turn begins",
+            InTurn { ends: true, .. } => " where a turn ends",
+            _ => "",
+        };
         if let [op] = plan.ops[..] {
             return self.op(format_args!("multiply{in_turn}{gives}"), op);
         }

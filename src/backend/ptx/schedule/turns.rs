@@ -6,7 +6,8 @@
 //! its products, they stay half an iteration apart.
 //!
 //! That is of no use where products run on beside the work of their own group (attention, which has two of them), where others fill the
-//! gaps (several blocks on a multiprocessor), and where the groups meet in each iteration anyway.
+//! gaps (several blocks on a multiprocessor), and where the groups meet in each iteration anyway. But three groups, bands of rows, do fall into step in
+//! attention, too: there each issues all products of an iteration in its turn. (FlashAttention-3, Shah et al. 2024, has its groups do so.)
 
 use super::Context;
 use super::checked::Checked;
@@ -15,21 +16,40 @@ use crate::backend::ptx::plan::GROUP_WARPS;
 
 /// Groups that take turns.
 pub const GROUPS: u32 = 2;
+/// Most bands that take turns: each has a barrier.
+const MOST_BANDS: u32 = 8;
 
 impl Context<'_> {
     /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
     pub fn place_turns(&self, schedule: &mut Schedule) {
-        if self.bands > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1) {
+        if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
         }
-        let Some(agent) = schedule.agent(Acts::Math).filter(|agent| takes_turns(schedule, agent)) else { return };
-        let of_loop = |plan: &For| Some((plan.body, self.gap_behind(schedule, plan)?));
-        let found: Vec<(BodyId, usize)> = schedule.loops(agent.acts).into_iter().filter_map(of_loop).collect();
-        for (body, at) in found {
-            if let Step::Multiply(plan) = &mut schedule.bodies[body.0 as usize][at] {
-                plan.in_turn = true;
+        let Some(agent) = schedule.agent(Acts::Math).filter(|agent| self.has_turns(schedule, agent)) else { return };
+        let of_loop = |plan: &For| {
+            let one = self.gap_behind(schedule, plan).map(|at| [at, at]);
+            let span = one.or_else(|| if self.bands > 1 { self.span_of(schedule, plan) } else { None });
+            Some((plan.body, span?))
+        };
+        let found: Vec<(BodyId, [usize; 2])> = schedule.loops(agent.acts).into_iter().filter_map(of_loop).collect();
+        for (body, [first, last]) in found {
+            let steps = &mut schedule.bodies[body.0 as usize];
+            for (at, begins) in [(first, true), (last, false)] {
+                if let Step::Multiply(plan) = &mut steps[at] {
+                    plan.turn.begins |= begins;
+                    plan.turn.ends |= !begins;
+                }
             }
         }
+    }
+
+    /// The places of the first and the last product of a loop of bands, if the products run on beside the work of their band and land in the
+    /// iteration that has issued them, and nothing is waited for between.
+    fn span_of(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
+        let steps = schedule.steps(plan.body);
+        let runs = |step: &Step| matches!(step, Step::Multiply(plan) if self.run_on(&plan.ops));
+        let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
+        (first < last && plan.orbits.is_empty() && steps[first..last].iter().all(may_be_in_turn)).then_some([first, last])
     }
 
     /// The place of the one product of a loop, if it lands in the iteration that has issued it.
@@ -48,22 +68,50 @@ impl Context<'_> {
         (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
-    /// Are turns of as many groups as there are barriers for? How often a group has its turn does not matter: both do the same, and none
-    /// begins anew (lowering has the first turn begin with the program).
+    /// Are turns of as many groups as there are barriers for, and does each end that begins, in the same body, with nothing between that waits for other
+    /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
+    /// program).
     pub fn check_turns(&self, schedule: &Schedule) -> Checked {
-        let may_be = self.bands == 1 && schedule.agent(Acts::Math).is_some_and(|agent| takes_turns(schedule, agent));
-        for step in schedule.bodies.iter().flatten() {
-            let Step::Multiply(plan) = step else { continue };
-            if plan.in_turn && !(may_be && self.run_on(&plan.ops)) {
-                return Err(format!("op {} is issued in turn, and nobody else has turns", plan.ops[0].index()));
+        let may_be = schedule.agent(Acts::Math).is_some_and(|agent| self.has_turns(schedule, agent));
+        for steps in &schedule.bodies {
+            let mut has_turn = false;
+            for step in steps {
+                let Step::Multiply(plan) = step else {
+                    if has_turn && !may_be_in_turn(step) {
+                        return Err(format!("a turn does not end before op {:?}", step.op().map(|id| id.index())));
+                    }
+                    continue;
+                };
+                let fault = |what: &str| Err(format!("op {} {what}", plan.ops[0].index()));
+                if plan.turn.is_one() && !(may_be && self.run_on(&plan.ops)) {
+                    return fault("is issued in turn, and nobody else has turns");
+                }
+                if plan.turn.begins && has_turn || plan.turn.ends && !(has_turn || plan.turn.begins) {
+                    return fault("begins a turn within a turn, or ends one that has not begun");
+                }
+                has_turn = (has_turn || plan.turn.begins) && !plan.turn.ends;
+            }
+            if has_turn {
+                return Err("a turn does not end".to_owned());
             }
         }
         Ok(())
     }
+
+    /// May the groups of an agent take turns?
+    fn has_turns(&self, schedule: &Schedule, agent: &Agent) -> bool {
+        let dealt = schedule.roles.as_ref().is_none_or(|roles| roles.deal.is_some());
+        let warps = agent.warps.len() as u32;
+        let groups = if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == GROUPS * GROUP_WARPS };
+        agent.acts == Acts::Math && groups && !dealt
+    }
 }
 
-/// May the groups of an agent take turns?
-fn takes_turns(schedule: &Schedule, agent: &Agent) -> bool {
-    let dealt = schedule.roles.as_ref().is_none_or(|roles| roles.deal.is_some());
-    agent.acts == Acts::Math && agent.warps.len() as u32 == GROUPS * GROUP_WARPS && !dealt
+/// May a group do this in its turn? Where it waits, others do not have to go on first.
+fn may_be_in_turn(step: &Step) -> bool {
+    match step {
+        Step::Multiply(_) | Step::Let(_) | Step::Do(_) | Step::Take(_) | Step::Await(_) => true,
+        Step::Within(within) => !within.is_shared(),
+        _ => false,
+    }
 }

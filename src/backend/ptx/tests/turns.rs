@@ -3,7 +3,7 @@
 use super::schedules::each_schedule_of;
 use super::thin::{scaled, scaled_tiles};
 use super::*;
-use crate::backend::ptx::schedule::{Acts, Schedule, Step};
+use crate::backend::ptx::schedule::{Acts, InTurn, Schedule, Step};
 
 /// A kernel whose groups take turns.
 pub fn kernel() -> (String, Module, CompileOptions) {
@@ -23,10 +23,10 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 () if dealt => "turns of groups that are teams",
                 () => continue,
             };
-            assert!(!plan.in_turn, "{what}");
+            assert!(!plan.turn.is_one(), "{what}");
             let mut changed = schedule.clone();
             if let Step::Multiply(plan) = &mut changed.bodies[body][at] {
-                plan.in_turn = true;
+                plan.turn = InTurn { begins: true, ends: true };
             }
             mutants.push((what, changed));
         }
@@ -40,7 +40,7 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap();
         let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
-            Step::Multiply(plan) => Some(plan.in_turn),
+            Step::Multiply(plan) => Some(plan.turn.is_one()),
             _ => None,
         });
         let count = products.filter(|&turn| turn).count();
