@@ -281,7 +281,13 @@ where
     // Rows of 256 numbers leave registers and shared memory for fewer keys.
     let of_long: &[[usize; 2]] = &[[128, 80], [128, 64], [128, 96], [64, 128], [64, 64]];
     let of_short: &[[usize; 2]] = &[[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]];
-    for &tile in if dim > 128 { of_long } else { of_short } {
+    // Rows of 64 numbers leave registers for three groups of warps, each with queries of its own.
+    let of_few: &[[usize; 2]] = &[[192, 128], [128, 128], [128, 64], [64, 128], [64, 64], [256, 64]];
+    for &tile in match dim {
+        ..=64 => of_few,
+        65..=128 => of_short,
+        _ => of_long,
+    } {
         let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile: [tile[0], tile[1], dim], group: 1, causal };
         let warps = (tile[0] == 256 && dim <= 64).then_some(NO_HINTS.num_warps(16));

@@ -81,11 +81,14 @@ where
     let seq = options.size(cli.seq, &device, 1024, 200);
     let (dim, causal, kv_heads) = (cli.dim, cli.causal, cli.kv_heads.unwrap_or(heads));
     ensure!(heads.is_multiple_of(kv_heads), "{kv_heads} heads of keys for {heads} of queries");
-    // Of tiles with few numbers two blocks fit on a multiprocessor, and one computes while the other one multiplies.
-    let small = dim <= 64 && cli.tile.is_none();
+    // Of few numbers three groups of warps have queries of their own and share the keys; where that leaves too few tiles, two blocks fit on a
+    // multiprocessor, and one computes while the other one multiplies.
+    let short = seq < if causal { 2048 } else { 1024 };
+    let small = dim <= 64 && cli.tile.is_none() && short;
     let options = if small { options.with_occupancy(2) } else { options.clone() };
     let tile = cli.tile.unwrap_or(match dim {
         _ if small => [64, 128],
+        ..=64 => [192, 128],
         // Rows of 256 numbers leave registers and shared memory for so many keys.
         129.. => [128, 80],
         _ => [128, 128],

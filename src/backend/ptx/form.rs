@@ -23,7 +23,7 @@ pub fn in_the_end<T>(
         let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
         then(module, entry)
     };
-    let bands = plan::wished_bands(options);
+    let bands = plan::wished_bands(module, entry.body, options);
     if bands == 1 {
         return Ok((in_powers(module, entry)?, None));
     }
@@ -31,6 +31,8 @@ pub fn in_the_end<T>(
         true => pass::bands::run(module, bands).map_err(|problem| problem.to_string()),
         false => Err(format!("{target} has no products that run on their own")),
     };
+    // What nobody has wished for need not be explained.
+    let said = |why: String| options.num_warps.is_some().then_some(why);
     let why = match divided {
         Ok(divided) => match in_powers(&divided, &divided.entries[0]) {
             Ok(made) => return Ok((made, None)),
@@ -39,7 +41,7 @@ pub fn in_the_end<T>(
         },
         Err(why) => why,
     };
-    Ok((in_powers(module, entry)?, Some(why)))
+    Ok((in_powers(module, entry)?, said(why)))
 }
 
 /// Gives `then` the module as it is lowered, with its layouts.

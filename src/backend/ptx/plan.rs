@@ -27,6 +27,9 @@ pub const WARP: u32 = 32;
 /// Warps that one instruction of Hopper multiplies for.
 pub const GROUP_WARPS: u32 = 4;
 
+/// Rows that one of its instructions has for four warps.
+const GROUP_ROWS: i64 = 64;
+
 /// Most warps of a tile block.
 const MOST_WARPS: u64 = 32;
 
@@ -92,11 +95,25 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     warps.clamp(1, most).next_power_of_two() as u32
 }
 
-/// Bands of rows for which so many warps are wished: each has a power of two of them, of four at least.
-pub fn wished_bands(options: &CompileOptions) -> u32 {
-    let warps = options.num_warps.unwrap_or(1).max(1);
-    let each = 1 << warps.trailing_zeros();
-    if each >= GROUP_WARPS { warps / each } else { 1 }
+/// Bands of rows that a tile block should have. Of so many warps as are wished for each has a power of two, of four at least. Where nobody
+/// wishes for warps, products that wait for each other have three bands if each of them has three times the rows of four warps: cut into 128 and
+/// 64 rows they would be two programs of the same warps, for which registers are too few.
+pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
+    const USUAL: u32 = 3;
+    if let Some(warps) = options.num_warps {
+        let each = 1 << warps.max(1).trailing_zeros();
+        return if each >= GROUP_WARPS { (warps / each).max(1) } else { 1 };
+    }
+    let (mut fits, mut waits) = (options.occupancy.is_none_or(|blocks| blocks == 1), false);
+    module.walk(body, &mut |id| {
+        let op = module.op(id);
+        if matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled) {
+            let shape = module.shape(op.results[0]);
+            fits &= shape[shape.len() - 2] == i64::from(USUAL) * GROUP_ROWS;
+            waits |= !products_behind(module, &op.operands[..2]).is_empty();
+        }
+    });
+    if fits && waits { USUAL } else { 1 }
 }
 
 /// The products that values come from within an iteration.

@@ -134,7 +134,8 @@ impl<'a> Agent<'a> {
             }
             let place = self.kernel.roles().and_then(|roles| roles.place_of(load));
             let place = place.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
-            let source = Source::in_panels(plan, place.rows, place.offset as usize + place.of_bands as usize * self.team, form)?;
+            let source =
+                Source::in_panels(plan, place.rows, place.offset as usize + place.of_bands as usize * self.team, form)?;
             return Ok(Operand::At(Where::Ring(held.place), source));
         }
         let (number, copy) = self.ahead[&load];

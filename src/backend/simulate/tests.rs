@@ -9,7 +9,7 @@ use super::Simulation;
 use crate::backend::cpu::{Program, RunOptions};
 use crate::backend::ptx::schedule::{Context, Schedule};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
-use crate::backend::ptx::tests::{matmul, meetings};
+use crate::backend::ptx::tests::{bands, matmul, meetings};
 use crate::backend::ptx::{CompileOptions, Scheduled};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -64,6 +64,26 @@ fn schedules_do_what_their_kernels_do() {
     });
     assert!(failed.is_empty(), "{} of {count} schedules: {}", failed.len(), failed.join("\n"));
     assert!(count > 6 && streamed > 0, "{count} schedules, {streamed} of which stream");
+}
+
+#[test]
+fn bands_do_together_what_the_whole_kernel_does() {
+    let mut plain = matmul(DType::F16, DType::F32, [192, 64, 32]);
+    let mut whole = bands::whole(192);
+    for module in [&mut plain, &mut whole] {
+        launch::shorten(module);
+        let divided = crate::pass::bands::run(module, 3).unwrap();
+        let launch = Launch::of(module, module.entries[0].body).unwrap();
+        let after = |module: &Module| {
+            let memory = launch.memory();
+            let program = Program::compile(module).unwrap();
+            program.run(launch.grid, &launch.params, &memory, &RunOptions::default()).unwrap();
+            memory.contents()
+        };
+        let before = launch.memory().contents();
+        let (wanted, found) = (after(module), after(&divided));
+        assert!(wanted != before && wanted == found, "{divided}");
+    }
 }
 
 /// Changes that no run can tell: of threads of one agent, which are as one here; of room and alignment, of sizes of pieces, of what is done too early or twice, of how code stands;

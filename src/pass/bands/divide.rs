@@ -70,8 +70,7 @@ impl Divider<'_, '_> {
 
     /// 0, 1, … of a band: from its first row on.
     fn count_rows(&mut self, numbers: Value) {
-        let (elem, shape, dtype) =
-            (self.ops.elem(numbers), self.ops.shape(numbers), self.ops.module.dtype(numbers));
+        let (elem, shape, dtype) = (self.ops.elem(numbers), self.ops.shape(numbers), self.ops.module.dtype(numbers));
         let (band, extent) = (self.band(dtype), self.ops.number(dtype, shape[0]));
         let first = self.ops.integers(Opcode::MulI, band, extent);
         let first = self.ops.spread(first, &shape);

@@ -240,7 +240,9 @@ impl Finder<'_> {
         let index = op.operand_group("index").get(axis).map(|&index| self.module.ty(index));
         let view = self.module.ty(op.operand_group("view")[0]);
         match (view, index) {
-            (Type::PartitionView { .. }, Some(Type::Tile { elem: Elem::Num(dtype), .. })) if dtype.bits() >= 32 => Ok(()),
+            (Type::PartitionView { .. }, Some(Type::Tile { elem: Elem::Num(dtype), .. })) if dtype.bits() >= 32 => {
+                Ok(())
+            }
             (Type::PartitionView { .. }, _) => Err((id, "has indices of fewer than 32 bits")),
             _ => Err((id, "accesses tiles that lie in another way than side by side")),
         }

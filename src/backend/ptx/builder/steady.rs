@@ -67,7 +67,14 @@ impl Chains {
                 registers(line, &mut |key, written| writes.entry(key).or_default()[of_loop] += u32::from(written));
             }
         }
-        let mut chains = Chains { what, writes, of_threads: HashSet::new(), open: HashMap::new(), numbers: HashSet::new(), parts: HashSet::new() };
+        let mut chains = Chains {
+            what,
+            writes,
+            of_threads: HashSet::new(),
+            open: HashMap::new(),
+            numbers: HashSet::new(),
+            parts: HashSet::new(),
+        };
         before.iter().for_each(|line| chains.note_threads(line));
         chains
     }

@@ -22,9 +22,11 @@ impl Context<'_> {
         let is_band = |value: Value| made_by(value, Opcode::GetBand).is_some();
         let index = self.module.op(access).operand_group("index");
         (self.bands > 1).then(|| {
-            index.iter().enumerate().find_map(|(axis, &index)| match made_by(index, Opcode::AddI).map(|sum| &sum.operands[..]) {
-                Some(&[first, band]) | Some(&[band, first]) if is_band(band) => Some((axis, Some(first))),
-                _ => is_band(index).then_some((axis, None)),
+            index.iter().enumerate().find_map(|(axis, &index)| {
+                match made_by(index, Opcode::AddI).map(|sum| &sum.operands[..]) {
+                    Some(&[first, band]) | Some(&[band, first]) if is_band(band) => Some((axis, Some(first))),
+                    _ => is_band(index).then_some((axis, None)),
+                }
             })
         })?
     }
@@ -190,7 +192,9 @@ impl Context<'_> {
         multiple(value).is_some()
             || product.is_some_and(|op| {
                 let [a, b] = [op.operands[0], op.operands[1]];
-                [(a, b), (b, a)].into_iter().any(|(number, other)| multiple(number).is_some_and(|number| fits(other, number)))
+                [(a, b), (b, a)]
+                    .into_iter()
+                    .any(|(number, other)| multiple(number).is_some_and(|number| fits(other, number)))
             })
     }
 }
@@ -198,6 +202,9 @@ impl Context<'_> {
 impl Within {
     /// Do the threads of an agent do this together, or in memory that they share?
     pub fn is_shared(&self) -> bool {
-        matches!(self, Within::Write(_) | Within::Read(_) | Within::Meet { .. } | Within::NoRoom { .. } | Within::Parts { .. })
+        matches!(
+            self,
+            Within::Write(_) | Within::Read(_) | Within::Meet { .. } | Within::NoRoom { .. } | Within::Parts { .. }
+        )
     }
 }

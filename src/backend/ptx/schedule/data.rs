@@ -195,7 +195,12 @@ pub struct Issue {
 impl Multiply {
     /// One product.
     pub fn of(op: OpId) -> Multiply {
-        Multiply { ops: vec![op], issue: vec![Issue { op: 0, widens: false }], gives: Vec::new(), turn: InTurn::default() }
+        Multiply {
+            ops: vec![op],
+            issue: vec![Issue { op: 0, widens: false }],
+            gives: Vec::new(),
+            turn: InTurn::default(),
+        }
     }
 
     /// The last one, where all of them are issued.

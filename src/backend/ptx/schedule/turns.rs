@@ -49,7 +49,8 @@ impl Context<'_> {
         let steps = schedule.steps(plan.body);
         let runs = |step: &Step| matches!(step, Step::Multiply(plan) if self.run_on(&plan.ops));
         let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
-        (first < last && plan.orbits.is_empty() && steps[first..last].iter().all(may_be_in_turn)).then_some([first, last])
+        (first < last && plan.orbits.is_empty() && steps[first..last].iter().all(may_be_in_turn))
+            .then_some([first, last])
     }
 
     /// The place of the one product of a loop, if it lands in the iteration that has issued it.
@@ -102,7 +103,8 @@ impl Context<'_> {
     fn has_turns(&self, schedule: &Schedule, agent: &Agent) -> bool {
         let dealt = schedule.roles.as_ref().is_none_or(|roles| roles.deal.is_some());
         let warps = agent.warps.len() as u32;
-        let groups = if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == GROUPS * GROUP_WARPS };
+        let groups =
+            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == GROUPS * GROUP_WARPS };
         agent.acts == Acts::Math && groups && !dealt
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::bands::whole;
 use super::check;
 use super::thin::{scaled, scaled_tiles};
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
@@ -74,28 +75,37 @@ impl Program<'_> {
             ("sub", &[x, y]) => x - y,
             ("shr", &[x, y]) => x >> y,
             ("setp", &[x, y]) => i64::from(x == y),
+            ("selp", &[x, y, which]) => {
+                if which == 1 {
+                    x
+                } else {
+                    y
+                }
+            }
             _ => panic!("{made}"),
         }
     }
 }
 
 /// Where the groups are, who waits where, and who has come to a barrier that is not complete.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
-    next: [usize; 2],
-    waits: [Option<u32>; 2],
+    next: Vec<usize>,
+    waits: Vec<Option<u32>>,
     came: BTreeMap<u32, usize>,
 }
 
-/// What may go wrong between two groups, in any order.
-fn fault(programs: &[Vec<Event>; 2]) -> Option<String> {
-    let (mut seen, mut pending) = (HashSet::new(), vec![State::default()]);
+/// What may go wrong between groups, in any order. A barrier is of two of them.
+fn fault(programs: &[Vec<Event>]) -> Option<String> {
+    let count = programs.len();
+    let start = State { next: vec![0; count], waits: vec![None; count], came: BTreeMap::new() };
+    let (mut seen, mut pending) = (HashSet::new(), vec![start]);
     while let Some(state) = pending.pop() {
         let runs = |group: usize| state.waits[group].is_none() && state.next[group] < programs[group].len();
-        if !(0..2).any(runs) && (0..2).any(|group| state.waits[group].is_some()) {
+        if !(0..count).any(runs) && (0..count).any(|group| state.waits[group].is_some()) {
             return Some(format!("groups wait for ever behind {:?} steps", state.next));
         }
-        for group in (0..2).filter(|&group| runs(group)) {
+        for group in (0..count).filter(|&group| runs(group)) {
             let (mut after, (barrier, waits)) = (state.clone(), programs[group][state.next[group]]);
             after.next[group] += 1;
             after.waits[group] = waits.then_some(barrier);
@@ -118,10 +128,10 @@ fn fault(programs: &[Vec<Event>; 2]) -> Option<String> {
 
 #[test]
 fn no_group_laps_the_other_one() {
-    for module in [scaled(false, 128, 128), scaled_tiles(128)] {
+    for (module, groups) in [(scaled(false, 128, 128), 2), (scaled_tiles(128), 2), (whole(192), 3)] {
         let text = check(&module).pop().unwrap().text;
         let program = |group| Program { lines: text.lines().map(str::trim).collect(), group, rounds: 3 }.events();
-        let programs = [program(0), program(1)];
+        let programs: Vec<Vec<Event>> = (0..groups).map(program).collect();
         let turns = |events: &[Event]| events.iter().filter(|(_, waits)| !waits).count();
         assert!(programs.iter().all(|events| turns(events) >= 3), "{programs:?}");
         assert_eq!(fault(&programs), None, "{programs:?}\n{text}");
