@@ -24,6 +24,7 @@
 mod assert;
 mod atomic;
 mod atomic_store;
+mod bands;
 mod boxes;
 mod cast;
 mod chained;
@@ -154,6 +155,7 @@ fn main() -> ExitCode {
     lookup::register(&mut suite);
     layouts::register(&mut suite);
     large::register(&mut suite);
+    bands::register(&mut suite);
     chained::register(&mut suite);
     chains::register(&mut suite);
     whole::register(&mut suite);

@@ -12,7 +12,8 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 
 /// Schedules with turns that nobody else has, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let groups = schedule.agent(Acts::Math).is_some_and(|agent| agent.warps.len() == 8);
+    let bands = schedule.roles.as_ref().is_some_and(|roles| roles.bands > 1);
+    let groups = bands || schedule.agent(Acts::Math).is_some_and(|agent| agent.warps.len() == 8);
     let dealt = schedule.roles.as_ref().is_some_and(|roles| roles.deal.is_some());
     let mut mutants = Vec::new();
     for (body, steps) in schedule.bodies.iter().enumerate() {
