@@ -200,5 +200,20 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     hints.num_ctas = hint(&[1, 2, 2, 4]);
     let form = Form { tile, ways, walk, order, epilogue, narrow: limits.narrow, chained, loops: loops(seed) };
     let parts = [part(random), part(random), part(random)];
-    Product { form, size, parts, hints, blocks: random.random_range(1..=24), limit: random.random_range(0..=6) }
+    let product =
+        Product { form, size, parts, hints, blocks: random.random_range(1..=24), limit: random.random_range(0..=6) };
+    if seed.is_multiple_of(5) { in_bands(seed, limits, product) } else { product }
+}
+
+/// Of each fifth product three groups of warps should have a third of the rows each.
+fn in_bands(seed: u64, limits: Limits, mut product: Product) -> Product {
+    let mut random = SmallRng::seed_from_u64(!seed);
+    let tile = [192, *[32, 64, 96, 128].choose(&mut random).unwrap(), *[16, 32, 64].choose(&mut random).unwrap()];
+    let accumulators = if product.form.chained { 2 * tile[0] * tile[1].max(tile[2]) } else { tile[0] * tile[1] };
+    if accumulators <= limits.accumulators {
+        product.form.tile = tile;
+        product.hints.num_warps = Some(12).filter(|_| !product.form.chained || random.random_range(0..3) > 0);
+        product.hints.occupancy = product.hints.occupancy.filter(|&blocks| blocks <= 2);
+    }
+    product
 }

@@ -34,6 +34,7 @@ pub struct Roles {
 
 impl Roles {
     /// Groups that go through the program of those that multiply.
+    #[cfg(any(test, feature = "_suite"))]
     pub fn crews(&self) -> u32 {
         self.teams() * self.bands
     }
@@ -93,8 +94,13 @@ impl Roles {
 
     fn place_in(&self, channel: usize, load: OpId) -> Option<Place> {
         let streamed = self.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
-        let of_bands = if streamed.bands > 1 { streamed.bytes / streamed.bands } else { 0 };
-        Some(Place { channel, offset: streamed.offset, rows: streamed.rows, of_bands })
+        Some(Place {
+            channel,
+            offset: streamed.offset,
+            rows: streamed.rows,
+            #[cfg(any(test, feature = "_suite"))]
+            of_bands: if streamed.bands > 1 { streamed.bytes / streamed.bands } else { 0 },
+        })
     }
 
     /// Has the ring of a channel one stage alone?
@@ -200,6 +206,7 @@ pub struct Place {
     /// Rows of its panels.
     pub rows: i64,
     /// From the tile of a band to that of the next one; 0: all have the same.
+    #[cfg(any(test, feature = "_suite"))]
     pub of_bands: u32,
 }
 
