@@ -35,7 +35,7 @@ pub struct Hints {
     /// three times as many rows as such a group is for (192 with 12), nothing is computed from several rows, and arrays that are stored
     /// to are stored to in one place alone, by partition views. So three groups share the right operands of products. Bands are made by the
     /// ptx back end on Hopper; where they are not possible, there are 8 or 16 warps instead, and its remarks say why. Without a wish it makes
-    /// three bands of kernels whose products have 192 rows and wait for each other, as those of attention do.
+    /// three bands of kernels with several products of 192 rows in a loop, as those of attention are.
     ///
     /// On Hopper, 4 may be *two teams* of 4 in the ptx back end, where a block multiplies matrices for one tile after
     /// another (a `for_each` over tiles that carries nothing on) and `occupancy` is not above 1: the teams take the

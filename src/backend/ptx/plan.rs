@@ -96,7 +96,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
 }
 
 /// Bands of rows that a tile block should have. Of so many warps as are wished for each has a power of two, of four at least. Where nobody
-/// wishes for warps, products that wait for each other have three bands if each of them has three times the rows of four warps: cut into 128 and
+/// wishes for warps, several products of an iteration have three bands if each of them has three times the rows of four warps: cut into 128 and
 /// 64 rows they would be two programs of the same warps, for which registers are too few.
 pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     const USUAL: u32 = 3;
@@ -104,16 +104,17 @@ pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) ->
         let each = 1 << warps.max(1).trailing_zeros();
         return if each >= GROUP_WARPS { (warps / each).max(1) } else { 1 };
     }
-    let (mut fits, mut waits) = (options.occupancy.is_none_or(|blocks| blocks == 1), false);
-    module.walk(body, &mut |id| {
-        let op = module.op(id);
-        if matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled) {
-            let shape = module.shape(op.results[0]);
-            fits &= shape[shape.len() - 2] == i64::from(USUAL) * GROUP_ROWS;
-            waits |= !products_behind(module, &op.operands[..2]).is_empty();
-        }
-    });
-    if fits && waits { USUAL } else { 1 }
+    let (mut fits, mut several) = (options.occupancy.is_none_or(|blocks| blocks == 1), false);
+    let mut pending = vec![body];
+    while let Some(block) = pending.pop() {
+        let ops = module.block(block).ops.iter().map(|&id| module.op(id));
+        pending.extend(ops.clone().flat_map(|op| &op.regions));
+        let is_product = |op: &&Op| matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled);
+        let shapes: Vec<&[i64]> = ops.filter(is_product).map(|op| module.shape(op.results[0])).collect();
+        fits &= shapes.iter().all(|shape| shape[shape.len() - 2] == i64::from(USUAL) * GROUP_ROWS);
+        several |= shapes.len() > 1;
+    }
+    if fits && several { USUAL } else { 1 }
 }
 
 /// The products that values come from within an iteration.

@@ -67,7 +67,7 @@ fn a_band_has_all_products_of_an_iteration_in_its_turn() {
 }
 
 #[test]
-fn products_of_192_rows_that_wait_for_each_other_have_bands_unasked() {
+fn several_products_of_192_rows_have_bands_unasked() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let of = |module: &Module, options: &CompileOptions| compile(module, Target::SM_90A, options).unwrap().schedule;
     assert!(of(&whole(192), &options).contains("3 bands of rows"));
