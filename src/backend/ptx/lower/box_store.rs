@@ -10,7 +10,7 @@ use super::within::OTHERWISE;
 use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{WriteKind, Writes};
 use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{Outbox, Parts, Send};
@@ -160,18 +160,6 @@ impl Lowering<'_> {
         let boxes = self.context.inference.num_warps as u32 * (store.send.tile.bytes() / store.send.tile.box_bytes());
         self.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
         Ok(())
-    }
-
-    /// From where the boxes of this band of rows lie as those of the first one lie from the base.
-    fn outbox_of_band(&mut self, base: Operand, bytes: u32) -> Operand {
-        let (bands, band) = (self.context.bands, self.rings.as_ref().and_then(|rings| rings.band));
-        match band {
-            Some(band) => {
-                let base = self.b.reg(base, RegClass::B32);
-                self.b.mad(Ty::U32, band, i64::from(bytes / bands), base)
-            }
-            None => base,
-        }
     }
 
     /// Writes the registers of a part to shared memory, at the offset of the warp.

@@ -23,7 +23,7 @@
 //! * `limit` — how much code, and how many registers, are too much;
 //! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
 //! * `ring` — warps that only load, for warps that only compute (sm_90a);
-//! * `teams`, `turns` — groups of such warps that take iterations in turn, or multiply in turn;
+//! * `teams`, `turns`, `bands` — groups of such warps that take iterations in turn, or multiply in turn; those with rows of their own;
 //! * `cluster` — pairs of tile blocks that share such loads.
 //!
 //! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
@@ -33,6 +33,7 @@ mod access;
 mod assert;
 mod atomic;
 mod atomic_half;
+mod bands;
 mod box_store;
 mod certain;
 mod cluster;
@@ -419,13 +420,6 @@ impl<'m> Lowering<'m> {
     fn single(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.context.inference.num_warps);
         self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
-    }
-
-    /// The band that a group of warps makes; of who loads for all of them the first one.
-    fn band(&mut self, op: &Op) -> Lowered {
-        let band = self.rings.as_ref().and_then(|rings| rings.band);
-        self.single(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
-        Ok(())
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {

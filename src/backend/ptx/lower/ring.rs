@@ -16,7 +16,7 @@ use super::thread::ThreadCache;
 use super::view::TensorView;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, ShflMode, Special, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
@@ -239,18 +239,6 @@ impl Lowering<'_> {
         self.run(Acts::Math);
         self.b.place(aside);
         self.b.trap();
-    }
-
-    /// Which band of rows this warp helps to make, where there are several.
-    fn start_band(&mut self, tid: Operand) {
-        if self.context.bands > 1 {
-            let threads = self.context.inference.num_warps as u32 * WARP;
-            let band = self.b.shr(Ty::U32, tid, threads.trailing_zeros());
-            let band = self.b.reg(band, RegClass::B32);
-            // The same in all lanes, and ptxas knows it.
-            let band = self.b.shfl(ShflMode::Idx, band, 0u32).reg();
-            self.rings.as_mut().expect("rings").band = Some(band);
-        }
     }
 
     /// One thread prepares all barriers of the rings.

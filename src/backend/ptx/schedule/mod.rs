@@ -7,7 +7,7 @@
 //! * `context` — what is known of a kernel, and questions about it; `touch`, `structure`, `hint`, `exits`, `room`: more of
 //!   them;
 //! * `streams`, `roles`, `riders`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
-//! * `teams`, `turns` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn;
+//! * `teams`, `turns`, `bands` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
 //! * `stores`, `sends` — stores by the copy engine, and where their boxes stand; `combine`, `private`, `implied` — atomics that the block
 //!   combines, and what of their masks is known at once;
 //! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
