@@ -19,13 +19,16 @@ use self::reference::Matrix;
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want, unwritten};
 
+/// Products of which code was wrong once: a left operand that one product reads where it is, and another one through registers.
+const ONCE_WRONG: [u64; 1] = [641_000_733];
+
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
     register_mixed(suite);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("CUTLET_RANDOM_SEED").unwrap_or(1);
     let count = number("CUTLET_RANDOM_COUNT").unwrap_or(17);
-    for seed in first..first + count {
+    for seed in (first..first + count).filter(|seed| !ONCE_WRONG.contains(seed)).chain(ONCE_WRONG) {
         suite.hinted(format!("random_product/{seed:05}"), move |session| run(session, seed));
     }
 }

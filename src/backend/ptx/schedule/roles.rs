@@ -241,7 +241,10 @@ impl Context<'_> {
                         };
                         match &mut feed {
                             None => feed = Some(this),
-                            Some(feed) if feed.wants_the_same(&this) => feed.products.push(user),
+                            Some(feed) if feed.wants_the_same(&this) => {
+                                feed.direct &= this.direct;
+                                feed.products.push(user);
+                            }
                             Some(_) => return None,
                         }
                     }
