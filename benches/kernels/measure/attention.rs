@@ -81,10 +81,10 @@ where
     let seq = options.size(cli.seq, &device, 1024, 200);
     let (dim, causal, kv_heads) = (cli.dim, cli.causal, cli.kv_heads.unwrap_or(heads));
     ensure!(heads.is_multiple_of(kv_heads), "{kv_heads} heads of keys for {heads} of queries");
-    // Of few numbers three groups of warps have queries of their own and share the keys; where that leaves too few tiles, two blocks fit on a
+    // Of few numbers three groups of warps have queries of their own on Hopper and share the keys; elsewhere, and where that leaves too few tiles, two blocks fit on a
     // multiprocessor, and one computes while the other one multiplies.
-    let short = seq < if causal { 2048 } else { 1024 };
-    let small = dim <= 64 && cli.tile.is_none() && short;
+    let shares_keys = options.is_for_hopper(&device) && seq >= if causal { 2048 } else { 1024 };
+    let small = dim <= 64 && cli.tile.is_none() && !shares_keys;
     let options = if small { options.with_occupancy(2) } else { options.clone() };
     let tile = cli.tile.unwrap_or(match dim {
         _ if small => [64, 128],

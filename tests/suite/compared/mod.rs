@@ -49,8 +49,9 @@ use crate::runner::{Completion, Trial};
 use crate::sums;
 
 /// The least rank correlation of the cost model with recorded times, on average and of a row: of products and of attention. (Of 8192^3
-/// in 16 bits, records of two element types that take the same time are as unlike each other as 0.74.)
-const LEAST: [f64; 2] = [0.75, 0.3];
+/// in 16 bits, records of two element types that take the same time are as unlike each other as 0.74; of causal attention with few tiles for each
+/// block, that these are of unlike lengths counts for more than the model's differences.)
+const LEAST: [f64; 2] = [0.75, 0.25];
 
 /// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain launches of the comparison, which were
 /// measured, it changes no plan.

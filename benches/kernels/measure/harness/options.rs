@@ -139,6 +139,13 @@ impl Options {
         self.emit.is_some()
     }
 
+    /// Is the code for Hopper, by the ptx back end?
+    pub fn is_for_hopper(&self, device: &Device) -> bool {
+        let target = if self.emits() { Some(self.target) } else { device.target() };
+        target.is_some_and(|target| target.arch == 90 && target.accelerated)
+            && self.backend.is_none_or(|backend| backend == Backend::Ptx)
+    }
+
     /// Blocks that run on a multiprocessor at a time.
     pub fn blocks_each(&self) -> usize {
         self.occupancy.unwrap_or(1) as usize

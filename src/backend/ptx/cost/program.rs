@@ -178,7 +178,9 @@ impl Programs {
                 _ => 1,
             };
             let each = if agent.acts == Acts::Load { 1 } else { warps / teams / groups };
-            let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups) };
+            // Each band has tiles of its own.
+            let bands = if agent.acts == Acts::Math { context.bands } else { 1 };
+            let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer =
                 Writer { prices, schedule, known: &known, loads: agent.acts == Acts::Load, programs: &mut programs };
             let list = writer.body(agent.body);

@@ -207,8 +207,10 @@ impl Lowering<'_> {
         if teams == 1 {
             // All bands run the same code.
             self.consume(tid, blocks);
+            self.b.threads_of_team = 0;
+            return;
         }
-        for team in (0..teams).filter(|_| teams > 1) {
+        for team in 0..teams {
             let next = self.b.new_label();
             if team + 1 < teams {
                 let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);

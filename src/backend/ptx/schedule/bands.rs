@@ -4,6 +4,8 @@
 //! bands divide brings those of all of them: their tiles stand one after another in the stage. What else they have in shared memory
 //! is boxes of stores, of each warp its own; bands never meet, and neither do the warps of one, for which there is no barrier.
 
+use std::collections::HashSet;
+
 use super::Context;
 use super::checked::Checked;
 use super::data::{Acts, Schedule, Step};
@@ -11,7 +13,6 @@ use super::streams::{Box, Streamed};
 use super::within::Within;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
-use std::collections::HashSet;
 
 impl Context<'_> {
     /// The dimension of an access along which the tiles of bands lie side by side, if they do, and the place of the first one.
