@@ -63,15 +63,17 @@ fn scores(session: Session) -> Result<()> {
         let mut y = session.unwritten::<f32, 2>([rows, d])?;
         let arguments = (&device_a, &device_b, &mut y, ct::Constant(([m, n, d], causal)));
         session.launch_with(hints, kernel, [2], arguments)?;
+        let score = |i: usize, j: usize| sum(d, |l| f64::from(a(i, l) * b(j, l)));
+        let all: Vec<f64> = (0..rows * keys).map(|at| score(at / keys, at % keys)).collect();
         // What each tile of keys adds is halved by each one that comes after it.
         session.check("sums", &y, &|[i, c]| {
             let end = if causal { (i / m * m + m).min(keys) } else { keys };
             let (tiles, seen) = (end.div_ceil(n), if causal { (i + 1).min(keys) } else { keys });
-            let score = |j: usize| sum(d, |l| f64::from(a(i, l) * b(j, l)));
+            let score = |j: usize| all[i * keys + j];
             let of_tile = |tile: usize| {
                 sum(n.min(seen.saturating_sub(tile * n)), |j| score(tile * n + j) * f64::from(b(tile * n + j, c)))
             };
-            Want::exactly((0..tiles).fold(0.0, |all, tile| all * 0.5 + of_tile(tile)) as f32)
+            Want::exactly((0..tiles).fold(0.0, |sum, tile| sum * 0.5 + of_tile(tile)) as f32)
         })?;
     }
     Ok(())
