@@ -37,12 +37,11 @@ impl Context<'_> {
         self.band_place(access).map(|(axis, _)| axis)
     }
 
-    /// A load of one band as that of all: more boxes, if rows of panels are what bands divide.
-    pub fn of_all_bands(&self, one: Streamed, rows: usize) -> Streamed {
+    /// A load of one band as that of all: so many times the boxes, if bands divide its rows, which may lie along the rows of panels or across.
+    pub fn of_all_bands(&self, one: Streamed) -> Streamed {
         let Some(axis) = self.band_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
         let (height, bytes, bands) = (tile[axis], one.bytes, self.bands);
-        debug_assert_eq!(axis, rows, "rows of a left operand are those of its panels");
         let of_band = |band: u32| {
             one.boxes.iter().map(move |part| {
                 let mut place = part.place.clone();

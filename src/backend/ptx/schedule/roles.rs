@@ -177,7 +177,7 @@ impl Context<'_> {
             });
             let (bytes, rows) = (feed.bytes, feed.panels.rows);
             let one = Streamed { load, offset: 0, map, boxes, bytes, rows, bands: 1 };
-            roles.channels[index].loads.push(self.of_all_bands(one, feed.axes[1]));
+            roles.channels[index].loads.push(self.of_all_bands(one));
             feeds.insert(load, feed);
             roles.members.insert(load, index);
         }
