@@ -5,6 +5,7 @@ use anyhow::Result;
 use cutlet as ct;
 use cutlet::prelude::*;
 
+use crate::chained::{number, sum};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -13,16 +14,6 @@ pub fn register(suite: &mut Suite) {
     suite.test("bands/epilogue", epilogue);
     suite.test("bands/stacked", stacked);
     suite.test("bands/beside_rows", beside_rows);
-}
-
-/// -1, 0 or 1.
-fn number(at: usize, seed: usize) -> i32 {
-    ((at * 2_654_435_761 + seed * 40_503) >> 7 & 0xffff) as i32 % 3 - 1
-}
-
-/// Sums of terms.
-fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
-    (0..count).map(term).sum()
 }
 
 fn half(x: i32) -> f16 {

@@ -18,12 +18,12 @@ pub fn register(suite: &mut Suite) {
 }
 
 /// -1, 0 or 1.
-fn number(at: usize, seed: usize) -> i32 {
+pub fn number(at: usize, seed: usize) -> i32 {
     ((at * 2_654_435_761 + seed * 40_503) >> 7 & 0xffff) as i32 % 3 - 1
 }
 
-/// Sums of `a(i, l) b(l)` over l.
-fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
+/// A sum of so many terms.
+pub fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
     (0..count).map(term).sum()
 }
 
