@@ -66,6 +66,7 @@ impl<'a> Agent<'a> {
             Step::Loop(plan) => Some(plan.op),
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => None,
             Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => None,
+            Step::BeginTurn { .. } | Step::EndTurn(_) => None,
         };
         id.map(|id| self.kernel.module.op(id).loc)
     }
@@ -123,6 +124,8 @@ impl<'a> Agent<'a> {
                     shared.rings.give(held.place, self.team)?;
                 }
             }
+            // Groups of one agent are as one.
+            Step::BeginTurn { .. } | Step::EndTurn(_) => {}
             &Step::Turn(turn) => self.turns[turn as usize] += 1,
             &Step::Pass(turn) => {
                 while turn == TeamTurn::Memory && !self.sends.is_empty() {

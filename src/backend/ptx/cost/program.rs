@@ -343,7 +343,7 @@ impl Writer<'_, '_> {
                 let label = format!("land {}", land.product.index());
                 self.push(acts, step, label, What::Land { younger: land.younger });
             }
-            Step::Look(_) => {}
+            Step::Look(_) | Step::BeginTurn { .. } | Step::EndTurn(_) => {}
             Step::Give(channels) => {
                 self.push(acts, step, format!("give {}", all(channels)), What::Give(channels.clone()));
             }

@@ -29,6 +29,8 @@ pub struct Flights {
     arriving: VecDeque<usize>,
     /// What products that have landed keep.
     kept: Vec<Release>,
+    /// A turn to work begins where the next late wait stands.
+    turn: bool,
 }
 
 /// A product that may still be running, or several that were issued together.
@@ -91,6 +93,14 @@ impl Lowering<'_> {
         }
     }
 
+    /// Waits for the turn of this group to work; `late`: with the late wait for products that comes next.
+    pub fn begin_turn(&mut self, late: bool) {
+        match late {
+            true => self.flights.turn = true,
+            false => self.await_turn(),
+        }
+    }
+
     /// A wait for streamed tiles.
     pub fn await_as(&mut self, wait: &Await) {
         match wait.late {
@@ -126,6 +136,9 @@ impl Lowering<'_> {
         }
         while let Some(younger) = self.flights.due.pop_front() {
             self.land(younger);
+        }
+        if std::mem::take(&mut self.flights.turn) {
+            self.await_turn();
         }
     }
 
@@ -163,6 +176,9 @@ impl Lowering<'_> {
             // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
             // product finish before the work that was meant to go on meanwhile.
             self.end_block();
+        }
+        if std::mem::take(&mut self.flights.turn) {
+            self.await_turn();
         }
         self.land_here(younger, false);
     }

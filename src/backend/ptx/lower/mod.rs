@@ -150,7 +150,7 @@ pub struct Lowering<'m> {
     /// The team of warps, where there are several.
     team: teams::Team,
     /// What a band of rows knows of its turns.
-    turns: Option<turns::TurnsOfBand>,
+    turns: Option<turns::KnownTurns>,
     /// The other tile block of a pair.
     peer: cluster::Peer,
     params: Vec<ParamKind>,

@@ -43,7 +43,7 @@ impl Lowering<'_> {
             }
             let id = self.op_of(step);
             let done = self.step(step, id).and_then(|()| self.mirror(id));
-            if !(step.is_wait() || matches!(step, Step::End(_))) {
+            if !(step.is_wait() || matches!(step, Step::End(_) | Step::BeginTurn { late: true, .. })) {
                 self.come_due();
             }
             // A step that fails does not do all that it would.
@@ -77,6 +77,9 @@ impl Lowering<'_> {
             Step::Await(wait) => roles().taken_for(wait.channel).expect("an op"),
             Step::Turn(_) | Step::Pass(_) => roles().deal.as_ref().expect("teams").around,
             Step::Give(channels) => roles().channels[channels[0] as usize].last,
+            &Step::BeginTurn { exponentials, .. } | &Step::EndTurn(exponentials) => {
+                self.module.defining_op(exponentials).expect("an op")
+            }
             Step::Within(_) => unreachable!("parts of steps are no steps"),
             Step::For(plan) => plan.op,
             Step::Loop(plan) => plan.op,
@@ -94,6 +97,14 @@ impl Lowering<'_> {
             }
             Step::Pass(turn) => {
                 self.pass_turn(*turn);
+                return Ok(());
+            }
+            &Step::BeginTurn { late, .. } => {
+                self.begin_turn(late);
+                return Ok(());
+            }
+            &Step::EndTurn(exponentials) => {
+                self.end_turn_behind(exponentials);
                 return Ok(());
             }
             Step::Land(land) => {
@@ -128,6 +139,7 @@ impl Lowering<'_> {
             Step::Do(_) => lowering.lower_op(id),
             Step::Let(_) | Step::Strip(_) | Step::Give(_) | Step::End(_) | Step::Land(_) | Step::Await(_) => Ok(()),
             Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => Ok(()),
+            Step::BeginTurn { .. } | Step::EndTurn(_) => Ok(()),
         })
     }
 }

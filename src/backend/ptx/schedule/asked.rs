@@ -37,7 +37,8 @@ impl Context<'_> {
             &Step::End(id) => self.read_by_end(id),
             Step::Let(_) | Step::Own(_) | Step::Get(_) | Step::Fill(_) | Step::Take(_) => Vec::new(),
             Step::Await(_) | Step::Land(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => Vec::new(),
-            Step::Look(_) | Step::Within(_) => Vec::new(),
+            Step::Look(_) | Step::Within(_) | Step::BeginTurn { .. } => Vec::new(),
+            &Step::EndTurn(value) => vec![value],
         };
         self.with_sources(values)
     }

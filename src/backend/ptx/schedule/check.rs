@@ -302,7 +302,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             }
             Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
             Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => true,
-            Step::Look(_) => true,
+            Step::Look(_) | Step::BeginTurn { .. } | Step::EndTurn(_) => true,
         };
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }

@@ -99,6 +99,14 @@ pub enum Step {
     Turn(Turn),
     /// Gives the other team its turn, in the next iteration.
     Pass(Turn),
+    /// Waits until the other group of the agent has ended its turn: these exponentials they compute one after the other. `late`: the
+    /// instruction stands where that of the late wait behind it does.
+    BeginTurn {
+        exponentials: Value,
+        late: bool,
+    },
+    /// The other group has its turn, when these have been computed.
+    EndTurn(Value),
     For(Box<For>),
     Loop(Box<Loop>),
     /// `quiet`: its branches only compute, so products run on beside them.
@@ -324,13 +332,18 @@ impl Schedule {
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
     }
 
-    /// Do groups of warps issue products in turn?
-    pub fn multiplies_in_turn(&self) -> bool {
-        (0..self.bodies.len() as u32).any(|body| self.body_in_turn(BodyId(body)))
+    /// Do groups of warps take turns?
+    pub fn has_turns(&self) -> bool {
+        self.works_in_turn() || (0..self.bodies.len() as u32).any(|body| self.multiplies_in_turn(BodyId(body)))
     }
 
-    /// Do they issue those of this body in turn?
-    pub fn body_in_turn(&self, body: BodyId) -> bool {
+    /// Do they compute exponentials in turn?
+    pub fn works_in_turn(&self) -> bool {
+        self.bodies.iter().flatten().any(|step| matches!(step, Step::BeginTurn { .. } | Step::EndTurn(_)))
+    }
+
+    /// Do they issue products of this body in turn?
+    pub fn multiplies_in_turn(&self, body: BodyId) -> bool {
         self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.turn.is_one()))
     }
 
@@ -363,6 +376,7 @@ impl Step {
             Step::Loop(step) => Some(step.op),
             Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
             Step::Look(_) => None,
+            Step::BeginTurn { .. } | Step::EndTurn(_) => None,
             Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
         }
     }

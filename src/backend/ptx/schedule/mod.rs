@@ -87,6 +87,7 @@ mod uses;
 mod waits;
 mod way;
 mod within;
+mod works;
 
 pub use ahead::{Ahead, Copy};
 pub use budget::PRODUCER_REGISTERS;

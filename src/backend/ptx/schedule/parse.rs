@@ -204,6 +204,11 @@ impl Lines<'_> {
             }
             "give" => Step::Give(numbers(rest)?),
             "look" => Step::Look(number(rest)?.0),
+            "turn" if rest.contains("work for %") => {
+                let exponentials = Value(number(after(rest, "work for %")?)?.0);
+                Step::BeginTurn { exponentials, late: rest.starts_with("late ") }
+            }
+            "pass" if rest.starts_with("work") => Step::EndTurn(Value(number(after(rest, "behind %")?)?.0)),
             "turn" => Step::Turn(turn(rest)?),
             "pass" => Step::Pass(turn(rest)?),
             "multiply" => Step::Multiply(Box::new(self.multiply(depth, rest)?)),

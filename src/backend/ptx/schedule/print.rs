@@ -169,6 +169,10 @@ impl Printer<'_> {
             Step::Within(within) => self.line(format_args!("{within}")),
             Step::Turn(turn) => self.line(format_args!("turn {turn}")),
             Step::Pass(turn) => self.line(format_args!("pass {turn}")),
+            Step::BeginTurn { exponentials, late } => {
+                self.line(format_args!("turn {}work for %{}", word("late ", *late), exponentials.index()));
+            }
+            Step::EndTurn(value) => self.line(format_args!("pass work behind %{}", value.index())),
             Step::Strip(strip) => {
                 let gives = join(strip.gives.iter().map(|value| format!("%{}", value.index())), ", ");
                 let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };

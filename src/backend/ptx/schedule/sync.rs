@@ -103,6 +103,7 @@ impl Way<'_, '_> {
             Step::Give(channels) => self.give(channels),
             Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Turn(_) | Step::Pass(_) => {}
             Step::Await(_) | Step::Land(_) | Step::Look(_) | Step::Within(_) => {}
+            Step::BeginTurn { .. } | Step::EndTurn(_) => {}
         }
     }
 

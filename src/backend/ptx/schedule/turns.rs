@@ -41,6 +41,9 @@ impl Context<'_> {
                 }
             }
         }
+        if self.bands == 1 && !schedule.has_turns() {
+            self.place_works(schedule);
+        }
     }
 
     /// The places of the first and the last product of a loop of bands, if the products run on beside the work of their band and land in the
@@ -75,6 +78,7 @@ impl Context<'_> {
     pub fn check_turns(&self, schedule: &Schedule) -> Checked {
         let may_be = schedule.agent(Acts::Math).is_some_and(|agent| self.has_turns(schedule, agent));
         for steps in &schedule.bodies {
+            self.check_works(steps, may_be && self.bands == 1)?;
             let mut has_turn = false;
             for step in steps {
                 let Step::Multiply(plan) = step else {

@@ -65,6 +65,10 @@ impl Program<'_> {
             |line: &&&str| line.split_once(' ').is_some_and(|(_, rest)| rest.starts_with(&format!("{operand}, ")));
         let made = self.lines[..at].iter().rev().find(is_made).unwrap();
         let (code, operands) = made.trim_end_matches(';').split_once(' ').unwrap();
+        // Exponentials are never negative: of them barriers depend on the sign alone.
+        if code.starts_with("ex2") {
+            return 0;
+        }
         let operands: Vec<&str> = operands.split(", ").skip(1).collect();
         // A shuffle gives what the first thread of a warp has, and that is the one looked at.
         let count = if code.starts_with("shfl") { 1 } else { operands.len() };
@@ -128,7 +132,7 @@ fn fault(programs: &[Vec<Event>]) -> Option<String> {
 
 #[test]
 fn no_group_laps_the_other_one() {
-    for (module, groups) in [(scaled(false, 128, 128), 2), (scaled_tiles(128), 2), (whole(192), 3)] {
+    for (module, groups) in [(scaled(false, 128, 128), 2), (scaled_tiles(128), 2), (whole(128), 2), (whole(192), 3)] {
         let text = check(&module).pop().unwrap().text;
         let program = |group| Program { lines: text.lines().map(str::trim).collect(), group, rounds: 3 }.events();
         let programs: Vec<Vec<Event>> = (0..groups).map(program).collect();

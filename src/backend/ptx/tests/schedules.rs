@@ -427,6 +427,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::Loop(step) => vec![step.op],
         Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
         Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => Vec::new(),
+        Step::BeginTurn { .. } | Step::EndTurn(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));

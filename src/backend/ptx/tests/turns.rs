@@ -1,5 +1,6 @@
 //! Products that groups of warps issue in turn: which they are, and changes that the checker has to refuse.
 
+use super::beside::softmax_of;
 use super::schedules::each_schedule_of;
 use super::thin::{scaled, scaled_tiles};
 use super::*;
@@ -31,6 +32,42 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             }
             mutants.push((what, changed));
         }
+        mutants.extend(of_works(schedule, body));
+    }
+    mutants
+}
+
+/// The same of turns to work.
+fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
+    let steps = &schedule.bodies[body];
+    let Some(begin) = steps.iter().position(|step| matches!(step, Step::BeginTurn { .. })) else { return Vec::new() };
+    let with = |what, change: &dyn Fn(&mut Vec<Step>)| {
+        let mut changed = schedule.clone();
+        change(&mut changed.bodies[body]);
+        (what, changed)
+    };
+    let end = steps.iter().position(|step| matches!(step, Step::EndTurn(_))).expect("an end");
+    let product = steps.iter().position(|step| matches!(step, Step::Multiply(_))).expect("a product");
+    let (Step::BeginTurn { exponentials, late }, Step::EndTurn(_)) = (&steps[begin], &steps[end]) else {
+        unreachable!()
+    };
+    let other = Value(exponentials.0 - 1);
+    let mut mutants = vec![
+        with("a turn ends behind other values", &|steps| steps[end] = Step::EndTurn(other)),
+        with("a turn is for other values", &|steps| {
+            steps[begin] = Step::BeginTurn { exponentials: other, late: *late };
+            steps[end] = Step::EndTurn(other);
+        }),
+        with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
+        with("turns at products beside turns to work", &|steps| {
+            if let Step::Multiply(plan) = &mut steps[product] {
+                plan.turn = InTurn { begins: true, ends: true };
+            }
+        }),
+    ];
+    if !late {
+        let late = Step::BeginTurn { exponentials: *exponentials, late: true };
+        mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = late.clone()));
     }
     mutants
 }
@@ -62,6 +99,24 @@ fn groups_take_turns_where_each_iteration_works_on_its_product() {
     // A sum in place, which lands in the next iteration.
     let plain = matmul(DType::F16, DType::F32, [128, 128, 64]);
     assert_eq!(in_turn(plain, options()), 0);
+}
+
+#[test]
+fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
+    let turns = |module: &Module, target, options: CompileOptions| {
+        let schedule = compile(module, target, &CompileOptions { schedule: true, ..options }).unwrap().schedule;
+        let count = ["turn work for %", "pass work behind %"].map(|words| schedule.matches(words).count());
+        assert_eq!(count[0], count[1], "{schedule}");
+        count[0]
+    };
+    let plain = CompileOptions::default;
+    let of = |numbers: i64, meets| softmax_of(128, DType::F16, [numbers, 128, numbers], meets);
+    assert_eq!(turns(&of(64, false), Target::SM_90A, plain()), 1);
+    // Products take longer; one group; groups that meet; no products that run on.
+    assert_eq!(turns(&of(128, false), Target::SM_90A, plain()), 0);
+    assert_eq!(turns(&of(64, false), Target::SM_90A, CompileOptions { num_warps: Some(4), ..plain() }), 0);
+    assert_eq!(turns(&of(64, true), Target::SM_90A, plain()), 0);
+    assert_eq!(turns(&of(64, false), Target::SM_80, plain()), 0);
 }
 
 #[test]
