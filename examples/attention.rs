@@ -15,10 +15,10 @@ pub struct Form {
     pub causal: bool,
 }
 
-/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each block takes the tiles of queries of its share, each
-/// past all keys that it sees. `logs`, if wanted, gets for each query log₂ of the sum of its exponentials. `shares`: where the share of each block begins, and the last one ends; then the
-/// tiles, counted through all heads. `scale` is log₂ e / √dim, since the exponentials are powers of two; that it is not negative (`max`)
-/// says that sums fade by at most one, so each thread keeps a part of them.
+/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each block takes the tiles of queries of its share, each past
+/// all keys that it sees. `logs`, if wanted, gets for each query log₂ of the sum of its exponentials. `shares`: where the share of each
+/// block begins, the last one ends; then for each tile 2¹⁶ times its head, of those of all sequences, and its place there. `scale` is
+/// log₂ e / √dim, as exponentials are powers of two; that it is not negative (`max`) says that sums fade by at most one, so threads keep parts.
 pub fn attention<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
     (out, logs): (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
@@ -27,11 +27,11 @@ pub fn attention<T: MmaInput<T, f32>>(
 ) where
     f32: CastTo<T>,
 {
-    let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
+    let (heads, keys) = (q.extent(1), k.extent(2));
     let flush = ct::FloatMode::new().flush_to_zero();
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
     ct::for_each(share[0]..share[1], (), |at, ()| {
-        let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
+        let (head, tile) = (shares.load_scalar(at) >> 16 & 0x7fff, shares.load_scalar(at) & 0xffff);
         let (batch, head) = (head / heads, head % heads);
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
@@ -70,9 +70,11 @@ fn main() -> ct::Result<()> {
         let mut out = device.zeros([batch, heads, seq, dim])?;
         let form = Form { tile, group: 1, causal };
         // Each block takes one tile: the first number says where its share begins, the next where it ends.
-        let blocks = batch * heads * seq.div_ceil(tile[0]);
-        let shares: Vec<i32> =
-            (0..=blocks).map(|block| blocks + 1 + block).chain(0..blocks).map(|x| x as i32).collect();
+        let tiles = seq.div_ceil(tile[0]);
+        let blocks = batch * heads * tiles;
+        let starts = (0..=blocks).map(|block| blocks + 1 + block);
+        let of_blocks = (0..blocks).map(|block| ((block / tiles) << 16) + block % tiles);
+        let shares: Vec<i32> = starts.chain(of_blocks).map(|x| x as i32).collect();
         let shares = device.array(&shares, [shares.len()])?;
         ct::launch(attention::<f16>, blocks, ((&q, &k, &v), (&mut out, NO_LOGS), (&shares, scale), Constant(form)))?;
 

@@ -29,10 +29,10 @@ pub fn attention_f8(
     (shares, scales): (Array<i32, 1>, [Array<f32, 2>; 2]),
     ([m, n, d], causal): Form,
 ) {
-    let (heads, tiles, keys) = (q.extent(1), q.num_tiles(2, [1, 1, m, d]), k.extent(2));
+    let (heads, keys) = (q.extent(1), k.extent(2));
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
     ct::for_each(share[0]..share[1], (), |at, ()| {
-        let (head, tile) = (shares.load_scalar(at) / tiles, shares.load_scalar(at) % tiles);
+        let (head, tile) = (shares.load_scalar(at) >> 16 & 0x7fff, shares.load_scalar(at) & 0xffff);
         let (batch, head) = (head / heads, head % heads);
         let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
@@ -73,9 +73,11 @@ fn main() -> ct::Result<()> {
     for causal in [false, true] {
         let mut out = device.zeros::<bf16, 4>(shape)?;
         // Each block takes one tile: the first number says where its share begins, the next where it ends.
-        let blocks = batch * heads * seq.div_ceil(tile[0]);
-        let shares: Vec<i32> =
-            (0..=blocks).map(|block| blocks + 1 + block).chain(0..blocks).map(|x| x as i32).collect();
+        let tiles = seq.div_ceil(tile[0]);
+        let blocks = batch * heads * tiles;
+        let starts = (0..=blocks).map(|block| blocks + 1 + block);
+        let of_blocks = (0..blocks).map(|block| ((block / tiles) << 16) + block % tiles);
+        let shares: Vec<i32> = starts.chain(of_blocks).map(|x| x as i32).collect();
         let shares = device.array(&shares, [shares.len()])?;
         let arguments = ((&q, &k, &along), &mut out, (&shares, [&scales.0, &scales.1]), Constant((tile, causal)));
         ct::launch(attention_f8, blocks, arguments)?;

@@ -16,9 +16,10 @@ pub fn blocks(tiles: usize, most: usize, causal: bool) -> usize {
 }
 
 /// The tiles of each of so many blocks, where each of the `heads` of all sequences has so many of them: where the share of each block
-/// begins and the last one ends, then the shares. Sections of heads come one after another; in one of a causal kernel the
+/// begins and the last one ends, then the shares: of each tile 2¹⁶ times its head, and its place there. Sections of heads come one after another; in one of a causal kernel the
 /// tiles that see most keys come first, and who would be done first takes the next one: so all are done at the same time.
 pub fn shares([heads, tiles]: [usize; 2], section: usize, blocks: usize, causal: bool) -> Vec<i32> {
+    assert!(heads < 1 << 15 && tiles <= 1 << 16, "no room for {heads} heads of {tiles} tiles");
     let order = (0..heads).step_by(section).flat_map(|first| {
         let count = section.min(heads - first);
         (0..count * tiles).map(move |at| match causal {
@@ -31,7 +32,7 @@ pub fn shares([heads, tiles]: [usize; 2], section: usize, blocks: usize, causal:
         let (work, share) = all.iter_mut().min_by_key(|(work, _)| *work).expect("a block");
         // To begin with a tile and to end with it takes about as long as to go past one of keys.
         *work += if causal { tile + 2 } else { 1 };
-        share.push((head * tiles + tile) as i32);
+        share.push(((head << 16) + tile) as i32);
     }
     let mut end = blocks as i32 + 1;
     let mut table = vec![end];
