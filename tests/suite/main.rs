@@ -93,6 +93,7 @@ mod temporary;
 mod tileiras;
 mod views;
 mod whole;
+mod works;
 
 use std::process::ExitCode;
 
@@ -159,6 +160,7 @@ fn main() -> ExitCode {
     chained::register(&mut suite);
     chains::register(&mut suite);
     whole::register(&mut suite);
+    works::register(&mut suite);
     compared::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);
