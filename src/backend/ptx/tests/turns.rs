@@ -112,10 +112,11 @@ fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
     let plain = CompileOptions::default;
     let of = |numbers: i64, meets| softmax_of(128, DType::F16, [numbers, 128, numbers], meets);
     assert_eq!(turns(&of(64, false), Target::SM_90A, plain()), 1);
-    // Products take longer; one group; groups that meet; no products that run on.
+    // Products take longer; one group; groups that meet; short rows; no products that run on.
     assert_eq!(turns(&of(128, false), Target::SM_90A, plain()), 0);
     assert_eq!(turns(&of(64, false), Target::SM_90A, CompileOptions { num_warps: Some(4), ..plain() }), 0);
     assert_eq!(turns(&of(64, true), Target::SM_90A, plain()), 0);
+    assert_eq!(turns(&softmax_of(128, DType::F16, [64, 64, 64], false), Target::SM_90A, plain()), 0);
     assert_eq!(turns(&of(64, false), Target::SM_80, plain()), 0);
 }
 
