@@ -75,8 +75,8 @@ impl Lowering<'_> {
         self.b.bar_arrive(next, threads);
     }
 
-    /// The same, when these exponentials have been computed. None of them is negative, which ptxas does not know: to it the barrier
-    /// depends on one of them, so that it stands behind them.
+    /// The same, when these exponentials have been computed. None of them has its sign set (nor has what is no number: of instructions
+    /// for 32 bits that is 0x7fffffff), which ptxas does not know: to it the barrier depends on one of them, so that it stands behind them.
     pub fn end_turn_behind(&mut self, exponentials: Value) {
         let slots = self.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
         let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
