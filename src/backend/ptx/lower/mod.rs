@@ -149,7 +149,7 @@ pub struct Lowering<'m> {
     rings: Option<ring::Rings>,
     /// The team of warps, where there are several.
     team: teams::Team,
-    /// What a band of rows knows of its turns.
+    /// What a band of rows, or a group that works in turn, knows of its turns.
     turns: Option<turns::KnownTurns>,
     /// The other tile block of a pair.
     peer: cluster::Peer,

@@ -10,6 +10,7 @@
 use super::Context;
 use super::checked::Checked;
 use super::data::{Acts, For, Schedule, Step};
+use crate::backend::ptx::plan::extent;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -17,7 +18,7 @@ use crate::ir::{OpId, Opcode, Value};
 const PRODUCTS_OF_EXPONENTIAL: u64 = 128;
 /// Products of an iteration: one alone has turns of its own, and of many the exponentials are few.
 const LEAST_PRODUCTS: usize = 2;
-/// Exponentials of a row: with 64 and 96, iterations are short, and to hand turns on cost 7 to 11 % on an H100.
+/// Exponentials of a row: with fewer, iterations are short, and to hand turns on costs more than they gain.
 const LEAST_ROW: i64 = 128;
 
 impl Context<'_> {
@@ -44,8 +45,9 @@ impl Context<'_> {
             .collect();
         let exponentials: Vec<(usize, Value)> =
             steps.iter().enumerate().filter_map(|(at, step)| Some((at, self.exponentials(step)?))).collect();
-        let &(first, value) = exponentials.iter().max_by_key(|(at, value)| (self.count(*value), usize::MAX - at))?;
-        let count: u64 = exponentials.iter().map(|&(_, value)| self.count(value)).sum();
+        let &(first, value) =
+            exponentials.iter().max_by_key(|(at, value)| (extent(self.module, *value).0, usize::MAX - at))?;
+        let count: u64 = exponentials.iter().map(|&(_, value)| extent(self.module, value).0).sum();
         let multiplied: u64 = products.iter().map(|&id| self.multiply_adds(id)).sum();
         let worth = products.len() >= LEAST_PRODUCTS && count * PRODUCTS_OF_EXPONENTIAL >= multiplied;
         let wide = self.module.shape(value).last().is_some_and(|&extent| extent >= LEAST_ROW);
@@ -100,16 +102,12 @@ impl Context<'_> {
         is.then_some(value)
     }
 
-    fn count(&self, value: Value) -> u64 {
-        self.module.shape(value).iter().map(|&extent| extent as u64).product()
-    }
-
     /// Multiply-adds of a product, as many as if its elements had 16 bits.
     fn multiply_adds(&self, id: OpId) -> u64 {
         let op = self.module.op(id);
         let left = op.operands[0];
-        let depth = self.module.shape(left).last().map_or(1, |&extent| extent as u64);
-        self.count(op.results[0]) * depth * u64::from(self.module.dtype(left).bits()) / 16
+        let depth = self.module.shape(left).last().map_or(1, |&depth| depth as u64);
+        extent(self.module, op.results[0]).0 * depth * u64::from(self.module.dtype(left).storage_bits()) / 16
     }
 }
 

@@ -1,4 +1,4 @@
-//! Products that groups of warps issue in turn: which they are, and changes that the checker has to refuse.
+//! Products that groups of warps issue in turn, and exponentials that they compute in turn: which they are, and changes that the checker has to refuse.
 
 use super::beside::softmax_of;
 use super::schedules::each_schedule_of;
