@@ -11,6 +11,7 @@ use super::choices::Wishes;
 use super::compile::compile;
 use super::executable::Executable;
 use super::remarks::Stages;
+use crate::backend::PlanWish;
 use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace::hash_trace;
 use crate::error::{Error, Result};
@@ -44,8 +45,10 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
     key.push(word(hints.code_limit) << 32 | word(hints.loop_limit));
     let lines = hints.line_info.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags =
-        u64::from(wishes.checked) << 4 | lines << 2 | u64::from(hints.device_debug) << 1 | u64::from(hints.memcheck);
+    let PlanWish { fixed, no_teams, no_streams } = hints.plan;
+    let plan = u64::from(no_streams) << 2 | u64::from(no_teams) << 1 | u64::from(fixed);
+    let checks = u64::from(hints.device_debug) << 1 | u64::from(hints.memcheck);
+    let flags = plan << 5 | u64::from(wishes.checked) << 4 | lines << 2 | checks;
     key.push(word(hints.opt_level) << 32 | flags);
     key
 }
@@ -218,4 +221,40 @@ fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Specialised> 
 
 fn remember(slot: &Specialised) {
     let _ = RECENT.try_with(|recent| recent.put(slot));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Backend;
+    use crate::backend::Hints;
+
+    #[test]
+    fn each_wish_for_code_is_another_kernel() {
+        let hints = Hints::new();
+        let plan = PlanWish::default();
+        let all = [
+            hints,
+            hints.num_warps(4),
+            hints.stages(4),
+            hints.num_ctas(4),
+            hints.occupancy(4),
+            hints.code_limit(4),
+            hints.loop_limit(4),
+            hints.opt_level(1),
+            hints.line_info(true),
+            hints.line_info(false),
+            Hints { device_debug: true, ..hints },
+            Hints { memcheck: true, ..hints },
+            hints.plan(PlanWish { fixed: true, ..plan }),
+            hints.plan(PlanWish { no_teams: true, ..plan }),
+            hints.plan(PlanWish { no_streams: true, ..plan }),
+        ];
+        let key = |hints| {
+            let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: false };
+            key_of(Device::cpu(), wishes).words().to_vec()
+        };
+        let keys: std::collections::HashSet<Vec<u64>> = all.into_iter().map(key).collect();
+        assert_eq!(keys.len(), all.len());
+    }
 }

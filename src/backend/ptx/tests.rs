@@ -14,7 +14,7 @@ pub(crate) mod schedules;
 mod stores;
 mod strips;
 mod thin;
-mod turns;
+pub mod turns;
 mod waits;
 
 use std::path::PathBuf;

@@ -108,14 +108,18 @@ pub struct Agent<'a> {
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
     pub ahead: HashMap<OpId, (usize, usize)>,
     pub sends: VecDeque<Sent>,
-    /// Which team or band it is of those that run this program.
+    /// Which team, band or group it is of those that run this program.
     pub team: usize,
+    /// Another group does what others may notice.
+    pub is_silent: bool,
     /// Of each ring what an iteration takes that is another team's.
     pub skips: Vec<u64>,
     /// Turns of each kind that it had.
     pub turns: [u64; TeamTurn::ALL.len()],
-    /// Turns of products that it had, of bands.
-    pub multiplied: u64,
+    /// Turns that it had, of bands or groups.
+    pub had: u64,
+    /// How often it has met the other groups.
+    pub met: u64,
     /// Its threads in shared memory.
     pub meetings: Meetings,
 }
@@ -141,9 +145,11 @@ impl<'a> Agent<'a> {
             ahead: HashMap::new(),
             sends: VecDeque::new(),
             team,
+            is_silent: kernel.groups > 1 && team > 0,
             skips: Vec::new(),
             turns: [0; TeamTurn::ALL.len()],
-            multiplied: 0,
+            had: 0,
+            met: 0,
             meetings: Meetings::default(),
         }
     }

@@ -5,7 +5,7 @@ use super::fault::{Fault, broken};
 use super::kernel::Kernel;
 use super::order::{Next, Order};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Acts, Roles};
+use crate::backend::ptx::schedule::Acts;
 
 /// A tile block at work.
 pub struct Block<'a> {
@@ -19,10 +19,11 @@ impl<'a> Block<'a> {
     pub fn new(kernel: &'a Kernel<'a>, id: [u32; 3], seed: u64) -> Block<'a> {
         let mut agents = Vec::new();
         for agent in &kernel.schedule.agents {
-            let crews = if agent.acts == Acts::Math { kernel.roles().map_or(1, Roles::crews) } else { 1 };
-            agents.extend((0..crews as usize).map(|crew| Agent::new(kernel, (agent.acts, crew), agent.body, id)));
+            let crews = if agent.acts == Acts::Math { kernel.crews() } else { 1 };
+            agents.extend((0..crews).map(|crew| Agent::new(kernel, (agent.acts, crew), agent.body, id)));
         }
-        Block { id, shared: Shared::new(kernel), agents, order: Order::of(seed) }
+        let order = Order::of(seed, agents.len());
+        Block { id, shared: Shared::new(kernel), agents, order }
     }
 
     /// Goes on until the block is done, or waits for others. Is it done?

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::fault::{Fault, broken};
+use super::groups;
 use crate::backend::ParamWord;
 use crate::backend::cpu::{Memory, Program};
 use crate::backend::ptx::Scheduled;
@@ -30,6 +31,8 @@ pub struct Kernel<'a> {
     pub grid: [u32; 3],
     pub params: &'a [ParamWord],
     meets: HashMap<OpId, Meets>,
+    /// Groups of warps that multiply and go through their program for themselves, if each has a part of a tile.
+    pub groups: usize,
 }
 
 impl<'a> Kernel<'a> {
@@ -44,7 +47,18 @@ impl<'a> Kernel<'a> {
         let mut meets = HashMap::new();
         context.module.walk(scheduled.body, &mut |id| drop(meets.insert(id, meets_of(context, id))));
         let Scheduled { body, schedule, .. } = *scheduled;
-        Kernel { context, module: context.module, body, schedule, program, memory, grid, params, meets }
+        let groups = groups::count(context, body, schedule);
+        Kernel { context, module: context.module, body, schedule, program, memory, grid, params, meets, groups }
+    }
+
+    /// Agents that run the program of those that multiply: teams, bands of rows, or groups that have a tile together.
+    pub fn crews(&self) -> usize {
+        self.roles().map_or(1, Roles::crews) as usize * self.groups
+    }
+
+    /// Those of them that each use all stages, and have turns one after another.
+    pub fn sharers(&self) -> usize {
+        self.context.bands as usize * self.groups
     }
 
     pub fn roles(&self) -> Option<&'a Roles> {

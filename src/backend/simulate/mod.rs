@@ -9,7 +9,7 @@
 //! Who goes next, and when copies arrive, comes from a seed ([`Simulation::run`]). The memory that is left has to be that of the interpreter, to the last bit.
 //!
 //! * `block` — agents of a tile block take turns; `order` says whose it is;
-//! * `agent`, `steps`, `control`, `products`, `strips` — what an agent does;
+//! * `agent`, `steps`, `control`, `products`, `strips` — what an agent does; `groups` — which warps are one;
 //! * `shared`, `rings`, `copies`, `stage` — stages, and what has been begun;
 //! * `source`, `boxes` — where elements stand in a stage;
 //! * `kernel`, `fault` — what runs, and what is wrong with it.
@@ -22,6 +22,7 @@ mod boxes;
 mod control;
 mod copies;
 mod fault;
+mod groups;
 mod kernel;
 mod meetings;
 mod order;

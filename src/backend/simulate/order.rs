@@ -36,10 +36,6 @@ pub enum Next {
     Event(usize),
 }
 
-/// Most agents of a tile block, and the events as one more who takes turns.
-const SIDES: usize = 3;
-/// Who stands for the events.
-const EVENTS: usize = SIDES - 1;
 /// Priorities are drawn anew after one turn of so many, on average.
 const CHANGES: usize = 12;
 
@@ -48,22 +44,23 @@ const CHANGES: usize = 12;
 pub struct Order {
     random: Random,
     asynchronous: Asynchronous,
-    /// Larger ones go first.
-    priorities: [u64; SIDES],
+    /// Of each agent, and of all that has been begun: larger ones go first.
+    priorities: Vec<u64>,
     /// Priorities stay as they are.
     fixed: bool,
 }
 
 impl Order {
-    /// Seeds 0 to 2 are the extremes: agents that load go first and their copies come late; they go last and their copies
-    /// come late; they go first and everything comes at once.
-    pub fn of(seed: u64) -> Order {
+    /// An order of so many agents, the last of which loads, if one does. Seeds 0 to 2 are the extremes: it goes first and its copies come
+    /// late; it goes last and its copies come late; it goes first and everything comes at once.
+    pub fn of(seed: u64, agents: usize) -> Order {
         let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
+        let (first, last) = (0..=agents as u64, (0..=agents as u64).rev());
         let (asynchronous, priorities, fixed) = match seed {
-            0 => (Asynchronous::Late, [1, 2, 0], true),
-            1 => (Asynchronous::Late, [2, 1, 0], true),
-            2 => (Asynchronous::Early, [1, 2, 3], true),
-            _ => (Asynchronous::Random, [(); SIDES].map(|()| random.next()), false),
+            0 => (Asynchronous::Late, first.collect(), true),
+            1 => (Asynchronous::Late, last.collect(), true),
+            2 => (Asynchronous::Early, first.collect(), true),
+            _ => (Asynchronous::Random, first.map(|_| random.next()).collect(), false),
         };
         Order { random, asynchronous, priorities, fixed }
     }
@@ -71,14 +68,14 @@ impl Order {
     /// One of these agents, which can go on, or one of so many events. `None` if there are neither.
     pub fn next(&mut self, ready: &[usize], events: usize) -> Option<Next> {
         if !self.fixed && self.random.below(CHANGES) == 0 {
-            self.priorities = [(); SIDES].map(|()| self.random.next());
+            self.priorities.iter_mut().for_each(|priority| *priority = self.random.next());
         }
-        let agent = ready.iter().copied().max_by_key(|&agent| self.priorities[agent % EVENTS]);
+        let agent = ready.iter().copied().max_by_key(|&agent| self.priorities[agent]);
         let Some(agent) = agent else { return (events > 0).then(|| Next::Event(self.event(events))) };
         let first = match self.asynchronous {
             Asynchronous::Early => true,
             Asynchronous::Late => false,
-            Asynchronous::Random => self.priorities[EVENTS] > self.priorities[agent % EVENTS],
+            Asynchronous::Random => self.priorities.last() > self.priorities.get(agent),
         };
         Some(if first && events > 0 { Next::Event(self.event(events)) } else { Next::Agent(agent) })
     }
@@ -100,7 +97,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_order() {
         let run = |seed| {
-            let mut order = Order::of(seed);
+            let mut order = Order::of(seed, 2);
             (0..200).map(|i| order.next(&[0, 1], i % 5)).collect::<Vec<_>>()
         };
         assert_eq!(run(7), run(7));
@@ -111,7 +108,7 @@ mod tests {
         for side in [Next::Agent(0), Next::Agent(1), Next::Event(2)] {
             assert!(run(7).contains(&Some(side)), "{side:?}");
         }
-        assert_eq!(Order::of(9).next(&[], 0), None);
-        assert_eq!(Order::of(0).next(&[], 3), Some(Next::Event(2)));
+        assert_eq!(Order::of(9, 2).next(&[], 0), None);
+        assert_eq!(Order::of(0, 2).next(&[], 3), Some(Next::Event(2)));
     }
 }

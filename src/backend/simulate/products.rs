@@ -18,8 +18,7 @@ impl<'a> Agent<'a> {
     pub fn multiply(&mut self, shared: &mut Shared<'a>, plan: &Multiply) -> Result<(), Fault> {
         let last = plan.last().ok_or_else(|| broken("a group of no products"))?;
         if plan.turn.ends {
-            self.multiplied += 1;
-            shared.multiplied += 1;
+            self.end_turn(shared)?;
         }
         let operands = self.operands(shared, plan)?;
         let complete = plan

@@ -16,9 +16,9 @@ struct Ring {
     stages: Vec<Stage>,
     filled: u64,
     taken: u64,
-    /// Where each team or band is.
+    /// Where each team, band or group is.
     at: Vec<u64>,
-    /// The bands that have given back a stage.
+    /// The bands or groups that have given back a stage.
     given: Vec<Vec<usize>>,
 }
 
@@ -26,20 +26,21 @@ struct Ring {
 #[derive(Default)]
 pub struct Rings {
     rings: Vec<Ring>,
-    /// Bands, each of which takes all stages.
-    bands: usize,
+    /// Bands or groups, each of which takes all stages.
+    sharers: usize,
 }
 
 impl Rings {
-    pub fn of(roles: &Roles) -> Rings {
+    /// Rings for so many that go through the program of those that multiply, of which so many take each stage.
+    pub fn of(roles: &Roles, [crews, sharers]: [usize; 2]) -> Rings {
         let ring = |plan: &crate::backend::ptx::schedule::RingPlan| Ring {
             stages: (0..plan.stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
             filled: 0,
             taken: 0,
-            at: vec![0; roles.crews() as usize],
+            at: vec![0; crews],
             given: vec![Vec::new(); plan.stages as usize],
         };
-        Rings { rings: roles.rings.iter().map(ring).collect(), bands: roles.bands as usize }
+        Rings { rings: roles.rings.iter().map(ring).collect(), sharers }
     }
 
     fn at(&self, ring: usize, channel: u32, turn: u64) -> Result<Place, Fault> {
@@ -126,12 +127,12 @@ impl Rings {
         }
     }
 
-    /// Gives a stage back: the last band does, and of teams the one that took it.
+    /// Gives a stage back: the last band or group does, and of teams the one that took it.
     ///
     /// # Errors
     /// It does not hold these tiles, or somebody uses them.
     pub fn give(&mut self, place: Place, crew: usize) -> Result<(), Fault> {
-        let bands = self.bands;
+        let sharers = self.sharers;
         let stage = self.stage(place);
         if stage.tile() != Some(place.tile) {
             let other = stage.tile();
@@ -140,10 +141,10 @@ impl Rings {
         stage.is_left_by(crew)?;
         let given = &mut self.rings[place.ring].given[place.stage];
         if given.contains(&crew) {
-            return Err(broken(format!("the stage of {:?} is given back twice by band {crew}", place.tile)));
+            return Err(broken(format!("the stage of {:?} is given back twice by number {crew}", place.tile)));
         }
         given.push(crew);
-        if given.len() < bands {
+        if given.len() < sharers {
             return Ok(());
         }
         given.clear();
@@ -156,7 +157,7 @@ impl Rings {
     /// What has not.
     pub fn are_done(&self) -> Result<(), Fault> {
         for (number, ring) in self.rings.iter().enumerate() {
-            if ring.filled * self.bands as u64 != ring.taken {
+            if ring.filled * self.sharers as u64 != ring.taken {
                 let Ring { filled, taken, .. } = ring;
                 return Err(broken(format!("of ring {number} {filled} stages were filled, and {taken} taken")));
             }

@@ -41,7 +41,7 @@ struct Arriving<'a> {
 struct Reading {
     flight: u64,
     reader: OpId,
-    /// The team or band whose products they are.
+    /// The team, band or group whose products they are.
     crew: usize,
     operands: Vec<[Operand; 2]>,
     /// The stages that they stand in.
@@ -55,8 +55,10 @@ pub struct Shared<'a> {
     pub rings: Rings,
     /// Turns of teams, of each kind, that have ended.
     pub passed: [u64; Turn::ALL.len()],
-    /// Turns of products of bands that have ended.
-    pub multiplied: u64,
+    /// Turns of bands or groups that have ended.
+    pub turns: u64,
+    /// How often each of those that multiply has come to where they meet.
+    pub meetings: Vec<u64>,
     copies: BTreeMap<usize, Copies>,
     boxes: Vec<Arriving<'a>>,
     readings: Vec<Reading>,
@@ -66,12 +68,14 @@ pub struct Shared<'a> {
 
 impl<'a> Shared<'a> {
     pub fn new(kernel: &'a Kernel<'a>) -> Shared<'a> {
-        let rings = kernel.roles().map(Rings::of).unwrap_or_default();
+        let crews = [kernel.crews(), kernel.sharers()];
+        let rings = kernel.roles().map(|roles| Rings::of(roles, crews)).unwrap_or_default();
         Shared {
             kernel,
             rings,
             passed: [0; Turn::ALL.len()],
-            multiplied: 0,
+            turns: 0,
+            meetings: vec![0; kernel.crews()],
             copies: BTreeMap::new(),
             boxes: Vec::new(),
             readings: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::agent::{Agent, Sent, Taken, Turn};
 use super::fault::{Fault, broken};
+use super::groups;
 use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
@@ -34,13 +35,47 @@ impl<'a> Agent<'a> {
                 let passed = shared.passed[turn as usize];
                 Ok((passed < before).then(|| format!("turn {turn}: {passed} of {before} have ended")))
             }
-            Step::Multiply(plan) if plan.turn.begins && self.kernel.context.bands > 1 => {
-                let before = self.multiplied * u64::from(self.kernel.context.bands) + self.team as u64;
-                let ended = shared.multiplied;
-                Ok((ended < before).then(|| format!("multiply in turn: {ended} of {before} turns have ended")))
+            Step::Multiply(plan) if plan.turn.begins => Ok(self.waits_for_turn(shared)),
+            Step::BeginTurn { .. } => Ok(self.waits_for_turn(shared)),
+            Step::Within(Within::Meet { .. }) if self.kernel.groups > 1 => {
+                let all = shared.meetings.iter().all(|&meetings| meetings > self.met);
+                Ok((!all).then(|| "meet: other groups have not come".to_owned()))
             }
             _ => Ok(None),
         }
+    }
+
+    /// The turns of others that have to end first, if some have to.
+    fn waits_for_turn(&self, shared: &Shared<'a>) -> Option<String> {
+        let sharers = self.kernel.sharers() as u64;
+        let (before, ended) = (self.had * sharers + self.team as u64, shared.turns);
+        (sharers > 1 && ended < before).then(|| format!("turn: {ended} of {before} turns have ended"))
+    }
+
+    /// The next band or group has its turn.
+    ///
+    /// # Errors
+    /// It is another one's turn that ends.
+    pub fn end_turn(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
+        let (sharers, team) = (self.kernel.sharers() as u64, self.team as u64);
+        let (turn, had) = (shared.turns, self.had);
+        if sharers > 1 && turn != had * sharers + team {
+            return Err(broken(format!("number {team}, which has had {had} turns, ends turn {turn}")));
+        }
+        self.had += 1;
+        shared.turns += 1;
+        Ok(())
+    }
+
+    /// Comes to the place where groups meet, if that is next.
+    ///
+    /// # Errors
+    /// Those of [`Agent::next_step`].
+    pub fn arrive(&self, shared: &mut Shared<'a>) -> Result<(), Fault> {
+        if self.acts == Acts::Math && matches!(self.next_step()?, Some(Step::Within(Within::Meet { .. }))) {
+            shared.meetings[self.team] = self.met + 1;
+        }
+        Ok(())
     }
 
     /// Takes the next step, which does not wait.
@@ -50,7 +85,9 @@ impl<'a> Agent<'a> {
     pub fn advance(&mut self, shared: &mut Shared<'a>) -> Result<Turn, Fault> {
         let Some(step) = self.next_step()? else { return Ok(Turn::Went) };
         let loc = self.place_of(step);
-        self.step(shared, step).map_err(|fault| Fault { loc: fault.loc.or(loc), ..fault })
+        let turn = self.step(shared, step).map_err(|fault| Fault { loc: fault.loc.or(loc), ..fault })?;
+        self.arrive(shared)?;
+        Ok(turn)
     }
 
     /// The user's place of a step.
@@ -79,8 +116,12 @@ impl<'a> Agent<'a> {
             &Step::Let(id) => self.name(id)?,
             &Step::Do(id) | &Step::Combine(id) => {
                 self.need_operands(id)?;
-                self.store_before(id)?;
-                self.frame.step(id)?;
+                if self.is_silent && groups::is_noticed(self.kernel.module.op(id)) {
+                    self.frame.set_tokens(id);
+                } else {
+                    self.store_before(id)?;
+                    self.frame.step(id)?;
+                }
             }
             Step::Strip(strip) => self.strip(strip)?,
             &Step::Own(id) => self.own(shared, id)?,
@@ -115,6 +156,7 @@ impl<'a> Agent<'a> {
                 if *part == Within::Land {
                     self.land_all(shared)?;
                 }
+                self.met += u64::from(matches!(part, Within::Meet { .. }));
                 self.meetings.come_to(part)?;
             }
             Step::Give(channels) => {
@@ -124,8 +166,8 @@ impl<'a> Agent<'a> {
                     shared.rings.give(held.place, self.team)?;
                 }
             }
-            // Groups of one agent are as one.
-            Step::BeginTurn { .. } | Step::EndTurn(_) => {}
+            Step::BeginTurn { .. } => {}
+            Step::EndTurn(_) => self.end_turn(shared)?,
             &Step::Turn(turn) => self.turns[turn as usize] += 1,
             &Step::Pass(turn) => {
                 while turn == TeamTurn::Memory && !self.sends.is_empty() {
@@ -174,7 +216,8 @@ impl<'a> Agent<'a> {
             }
             self.store_before(id)?;
         }
-        strips::run(&mut self.frame, module, strip, self.kernel.schedule.layout(strip.layout))
+        let layout = self.kernel.schedule.layout(strip.layout);
+        strips::run(&mut self.frame, (module, self.is_silent), strip, layout)
     }
 
     fn own(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
@@ -221,7 +264,9 @@ impl<'a> Agent<'a> {
             }
             operands.push(Some(held));
         }
-        self.sends.push_back(Sent { id, operands });
+        if !self.is_silent {
+            self.sends.push_back(Sent { id, operands });
+        }
         self.frame.set_tokens(id);
         Ok(())
     }

@@ -15,6 +15,8 @@ struct Pieces<'f, 'p> {
     frame: &'f mut Frame<'p>,
     module: &'f Module,
     inside: HashSet<Value>,
+    /// Another group stores.
+    is_silent: bool,
     /// What the piece has made.
     made: HashMap<Value, Held>,
     /// Tiles that are put together from pieces.
@@ -22,17 +24,22 @@ struct Pieces<'f, 'p> {
     count: usize,
 }
 
-/// Runs a strip whose tiles have this layout.
+/// Runs a strip whose tiles have this layout; `is_silent`: without its stores.
 ///
 /// # Errors
 /// Those of its ops; a tile of which no piece has some elements.
-pub fn run(frame: &mut Frame<'_>, module: &Module, strip: &Strip, layout: &Layout) -> Result<(), Fault> {
+pub fn run(
+    frame: &mut Frame<'_>,
+    (module, is_silent): (&Module, bool),
+    strip: &Strip,
+    layout: &Layout,
+) -> Result<(), Fault> {
     let of = |wanted: Part| strip.parts.iter().filter(move |&&(_, part)| part == wanted).map(|&(id, _)| id);
     of(Part::Before).try_for_each(|id| frame.step(id))?;
     let reduces: Vec<OpId> = of(Part::Piece).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
     let count = layout.num_elements();
     let (made, whole) = (HashMap::new(), HashMap::new());
-    let mut pieces = Pieces { frame, module, inside: strip.inside(module), made, whole, count };
+    let mut pieces = Pieces { frame, module, inside: strip.inside(module), is_silent, made, whole, count };
     let mut covered = vec![false; count];
     for start in (0..layout.num_registers()).step_by(strip.piece.max(1)) {
         let elements = elements(layout, start..start + strip.piece);
@@ -107,6 +114,7 @@ impl Pieces<'_, '_> {
                 let whole = self.frame.step_with(id, &[])?;
                 self.made.insert(op.results[0], whole.part(elements));
             }
+            Opcode::StoreView if self.is_silent => {}
             Opcode::StoreView => {
                 let tile = op.operand_group("tile")[0];
                 let parts = self.parts(id, elements)?;

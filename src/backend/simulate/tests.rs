@@ -5,11 +5,11 @@ mod launch;
 use std::collections::BTreeMap;
 
 use self::launch::Launch;
-use super::Simulation;
+use super::{Simulation, groups};
 use crate::backend::cpu::{Program, RunOptions};
-use crate::backend::ptx::schedule::{Context, Schedule};
+use crate::backend::ptx::schedule::{Context, InTurn, Schedule, Step};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
-use crate::backend::ptx::tests::{bands, matmul, meetings};
+use crate::backend::ptx::tests::{bands, matmul, meetings, turns};
 use crate::backend::ptx::{CompileOptions, Scheduled};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -84,6 +84,52 @@ fn bands_do_together_what_the_whole_kernel_does() {
         let (wanted, found) = (after(module), after(&divided));
         assert!(wanted != before && wanted == found, "{divided}");
     }
+}
+
+/// A schedule with each begin and each end of a turn left out.
+fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
+    let mut all = Vec::new();
+    for (body, steps) in schedule.bodies.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            let mut without = |changes: &mut dyn FnMut(&mut Vec<Step>)| {
+                let mut changed = schedule.clone();
+                changes(&mut changed.bodies[body]);
+                all.push(changed);
+            };
+            match step {
+                Step::BeginTurn { .. } | Step::EndTurn(_) => without(&mut |steps| drop(steps.remove(at))),
+                Step::Multiply(plan) if plan.turn.is_one() => {
+                    for turn in [InTurn { begins: false, ..plan.turn }, InTurn { ends: false, ..plan.turn }] {
+                        without(&mut |steps| {
+                            if let Step::Multiply(plan) = &mut steps[at] {
+                                plan.turn = turn;
+                            }
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn groups_go_for_themselves_and_their_turns_are_noticed() {
+    let mut changes = 0;
+    each(turns::kernels(), |name, context, body, schedule, launch| {
+        assert_eq!(schedule.has_turns(), name.ends_with("sm_90a"), "{name}");
+        if !schedule.has_turns() {
+            return;
+        }
+        assert_eq!(groups::count(context, body, schedule), 2, "{name}");
+        run(context, body, schedule, launch, &ORDERS).unwrap();
+        for mutant in without_turns(schedule) {
+            changes += 1;
+            run(context, body, &mutant, launch, &ORDERS).unwrap_err();
+        }
+    });
+    assert_eq!(changes, 4);
 }
 
 /// Changes that no run can tell: of threads of one agent, which are as one here; of room and alignment, of sizes of pieces, of what is done too early or twice, of how code stands;

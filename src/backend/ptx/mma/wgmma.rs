@@ -278,12 +278,13 @@ impl WgmmaPlan {
         let [rows, columns, k] = self.counts;
         let types = self.types;
         format!(
-            "wgmma m64n{}{}{}{}, {rows} x {columns} x {k} a warpgroup, {:?} warpgroups{}{}{}",
+            "wgmma m64n{}{}{}{}, {} x {} groups of four warps, {rows} x {columns} x {k} each{}{}{}",
             self.columns,
             types.d,
             types.a,
             types.b,
-            self.groups,
+            self.groups[0],
+            self.groups[1],
             if self.swapped { ", transposed" } else { "" },
             if self.left.gathered { ", left operand through registers" } else { "" },
             if self.apart.is_some() { ", summed apart" } else { "" },

@@ -34,7 +34,7 @@ impl Context<'_> {
             Some(_) => vec![(Acts::Math, 0..warps), (Acts::Load, warps..warps + self.producer_warps())],
             None => vec![(Acts::All, 0..warps)],
         };
-        let schedule = Schedule { roles, private: self.private, ..Schedule::default() };
+        let schedule = Schedule { roles, private: self.private, products: self.splits(body), ..Schedule::default() };
         let mut builder = Builder {
             context: self,
             shared: shared.clone(),

@@ -39,6 +39,7 @@ impl Context<'_> {
         if let Some(roles) = &schedule.roles {
             self.check_stages(body, roles)?;
         }
+        self.check_splits(body, schedule)?;
         self.check_bands(body, schedule)?;
         self.check_sends(body, schedule)?;
         self.check_combined(body, schedule)?;

@@ -29,6 +29,8 @@ pub struct Schedule {
     pub agents: Vec<Agent>,
     /// Steps, by [`BodyId`].
     pub bodies: Vec<Vec<Step>>,
+    /// Products: of each the instruction, and what of its rows and columns each group of warps does.
+    pub products: Vec<(OpId, String)>,
     /// Layouts that steps name.
     pub layouts: Vec<Layout>,
     /// Changes of layouts that steps make.

@@ -71,6 +71,7 @@ mod sends;
 mod sent;
 mod share;
 mod slice;
+mod split;
 mod stages;
 mod stands;
 mod stores;

@@ -135,6 +135,10 @@ impl Lines<'_> {
                 let agent = self.schedule.agents.iter_mut().find(|agent| agent.acts == acts);
                 agent.ok_or("a program of no agent")?.body = body;
             }
+            "product" => {
+                let (id, form) = rest.split_once(": ").ok_or("no product")?;
+                self.schedule.products.push((op(id)?, form.to_owned()));
+            }
             "layout" => {
                 let shape: Vec<i64> = list(rest, "")?.into_iter().map(i64::from).collect();
                 let [register, lane, warp] = [list(rest, "register")?, list(rest, "lane")?, list(rest, "warp")?];

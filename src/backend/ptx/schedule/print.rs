@@ -83,6 +83,9 @@ impl Schedule {
             printer.line(format_args!("program {}", agent.acts));
             printer.body(agent.body);
         }
+        for (id, form) in &self.products {
+            printer.line(format_args!("product {}: {form}", id.index()));
+        }
         for (id, layout) in self.layouts.iter().enumerate() {
             let [register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()];
             let shape = layout.shape();

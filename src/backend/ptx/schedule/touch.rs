@@ -67,6 +67,12 @@ impl Touch {
             _ => true,
         }
     }
+
+    /// May both be accesses to the same memory, by whichever threads?
+    #[cfg(any(test, feature = "_suite"))]
+    pub fn may_meet(&self, other: &Touch) -> bool {
+        self.root.meets(other.root)
+    }
 }
 
 /// What a kernel writes.

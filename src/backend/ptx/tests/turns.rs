@@ -6,9 +6,11 @@ use super::thin::{scaled, scaled_tiles};
 use super::*;
 use crate::backend::ptx::schedule::{Acts, InTurn, Schedule, Step};
 
-/// A kernel whose groups take turns.
-pub fn kernel() -> (String, Module, CompileOptions) {
-    ("turns".to_owned(), scaled(false, 128, 128), CompileOptions::default())
+/// Kernels whose groups take turns: at products, and at exponentials.
+pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
+    let works = softmax_of(128, DType::F16, [64, 128, 64], false);
+    let all = [("turns", scaled(false, 128, 128)), ("turns to work", works)];
+    all.map(|(name, module)| (name.to_owned(), module, CompileOptions::default())).into()
 }
 
 /// Schedules with turns that nobody else has, each with what was changed.

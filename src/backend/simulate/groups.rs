@@ -1,0 +1,73 @@
+//! Groups of warps of the agent that multiplies, each of which goes through the program for itself.
+//!
+//! A group of four warps has its products and its barriers of stages for itself, so between meetings one group may be far ahead of the other one. Here
+//! each is an agent of its own, that computes whole tiles (values know nothing of threads) and gives its stages back for itself; turns
+//! are those of the schedule, and where threads meet each group waits for the others. What others may notice, stores and messages, only the first
+//! group does.
+//!
+//! Where one op of a kernel may read what another one of it writes, groups that are apart would read at other times than threads, which read before they write
+//! themselves: there the groups go as one.
+
+use crate::backend::ptx::schedule::{Acts, Context, Schedule, Touch};
+use crate::ir::table::Effect;
+use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
+
+/// Warps that one instruction of Hopper multiplies for.
+const GROUP_WARPS: usize = 4;
+
+/// Groups of a schedule that go for themselves: 1 where they go as one.
+pub fn count(context: &Context<'_>, body: BlockId, schedule: &Schedule) -> usize {
+    let Some(agent) = schedule.agent(Acts::Math) else { return 1 };
+    let alone = schedule.roles.as_ref().is_none_or(|roles| roles.crews() == 1);
+    let ahead = schedule.loops(Acts::Math).into_iter().any(|plan| plan.ahead.is_some());
+    let warps = agent.warps.len();
+    match alone && !ahead && warps.is_multiple_of(GROUP_WARPS) && Accesses::of(context, body).never_meet() {
+        true => (warps / GROUP_WARPS).max(1),
+        false => 1,
+    }
+}
+
+/// Does only the first group do this op?
+pub fn is_noticed(op: &Op) -> bool {
+    matches!(op.code.spec().effect, Effect::Write | Effect::ReadWrite | Effect::Other)
+}
+
+/// Accesses of a kernel to arrays.
+#[derive(Default)]
+struct Accesses {
+    reads: Vec<Option<Touch>>,
+    writes: Vec<Option<Touch>>,
+    /// There is an op whose results are not those of another group's, or that orders what others do.
+    is_bound: bool,
+}
+
+impl Accesses {
+    fn of(context: &Context<'_>, body: BlockId) -> Accesses {
+        let mut all = Accesses::default();
+        context.module.walk(body, &mut |id| all.add(context, id));
+        all
+    }
+
+    fn add(&mut self, context: &Context<'_>, id: OpId) {
+        let op = context.module.op(id);
+        let order = op.attr(AttrKind::MemOrder);
+        self.is_bound |= !matches!(order, None | Some(Attr::MemOrder(MemOrder::Weak | MemOrder::Relaxed)));
+        match op.code.spec().effect {
+            Effect::Read => self.reads.push(context.access_of(id)),
+            Effect::Write => self.writes.push(context.access_of(id)),
+            Effect::ReadWrite => {
+                self.is_bound |= context.is_result_read(id);
+                self.writes.push(context.access_of(id));
+            }
+            Effect::Other => self.is_bound |= !matches!(op.code, Opcode::Print | Opcode::Assert),
+            Effect::Pure | Effect::Region | Effect::Terminator => {}
+        }
+    }
+
+    fn never_meet(&self) -> bool {
+        let apart = |read: &Option<Touch>, write: &Option<Touch>| {
+            matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write))
+        };
+        !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| apart(read, write)))
+    }
+}
