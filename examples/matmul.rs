@@ -19,7 +19,8 @@ pub struct Form {
 /// column by column, so that tiles that are made at the same time share what they read; neighbours share the longer
 /// side of their tiles, which is what blocks that run in pairs fetch together.
 fn place(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]: [usize; 3]) -> [Scalar<i32>; 2] {
-    let (along, across, group) = if tm > tn { (columns, rows, 16) } else { (rows, columns, 8) };
+    let (along, across) = if tm > tn { (columns, rows) } else { (rows, columns) };
+    let group = if tm > tn || tn >= 2 * tm { 16 } else { 8 };
     let in_group = across * group;
     let first = index / in_group * group;
     let height = (along - first).min(group);

@@ -43,9 +43,9 @@ fn the_fastest_wins_and_failures_are_kept() {
     // Each once at first, where a failure ends it.
     let tried = tried.borrow();
     assert_eq!(tried[..4], [9000, 500, 13, 4000]);
-    // Then five runs in turns of one, each after another that does not count, and the best two once more.
+    // Then five runs in turns of one, each after another that does not count; the others are not close enough to the best to be measured once more.
     let times = |of: u64| tried.iter().filter(|&&micros| micros == of).count();
-    assert_eq!([9000, 500, 13, 4000].map(times), [11, 21, 1, 21]);
+    assert_eq!([9000, 500, 13, 4000].map(times), [11, 11, 1, 11]);
     assert_eq!(tried[4..16], [9000, 9000, 500, 500, 4000, 4000, 4000, 4000, 500, 500, 9000, 9000]);
     let text = tuned.to_string();
     assert!(text.starts_with("500: ") && text.contains("\n13: ") && text.contains("in 5 runs"), "{text}");
@@ -62,8 +62,9 @@ fn kernels_that_work_in_place_are_restored() {
         .bench(bench().repeats(3))
         .restore(|x: &mut ct::DeviceArray<i32, 1>| {
             let changed = x.to_vec()?;
-            // Once at first, six times in each turn, or not yet, or failed.
-            assert!(changed.iter().all(|&n| n == changed[0]) && [5, 6, 11].contains(&changed[0]), "{}", changed[0]);
+            // Once at first, or not yet, or failed; three times in each run.
+            let times = changed[0] - 5;
+            assert!(changed.iter().all(|&n| n == changed[0]) && (times == 1 || times % 3 == 0), "{times}");
             x.copy_from(&[5; 1000])
         })
         .run(device, &mut x, [64usize, 45, 256], |x, &tile| {

@@ -1,12 +1,15 @@
 //! Integer ops whose value the facts decide become constants: comparisons of known ranges above all. A maximum or
-//! minimum that they decide becomes one of its operands.
+//! minimum that they decide becomes one of its operands, and so does an `assume` of what is known anyway (of a view that is made again in each round of a
+//! loop, say, which then need not be).
 //!
 //! Runs best after canonicalisation. Sound because a fact holds whenever the op is computed; ops with
-//! effects and `assume` stay, the former for their effects, the latter because facts rest on them.
+//! effects and every other `assume` stay, the former for their effects, the latter because facts rest on them.
 
 use super::Facts;
 use crate::ir::table::Effect;
-use crate::ir::{ConstData, Module, OpId, Opcode, Overflow, Sign, Substitution, Type, Value};
+use crate::ir::{
+    Attr, AttrKind, ConstData, Module, OpId, Opcode, Overflow, Predicate, Sign, Substitution, Type, Value,
+};
 
 /// Folds what facts decide in every entry.
 pub(super) fn run(module: &mut Module) {
@@ -17,8 +20,9 @@ pub(super) fn run(module: &mut Module) {
         module.walk(body, &mut |id| {
             if let Some(bits) = decide(module, &facts, id) {
                 decided.push((id, bits));
-            } else if let Some(operand) = larger_or_smaller(module, &facts, id) {
-                values.replace(module.op(id).results[0], operand);
+            } else {
+                let operand = larger_or_smaller(module, &facts, id).or_else(|| promised_twice(module, &facts, id));
+                operand.into_iter().for_each(|operand| values.replace(module.op(id).results[0], operand));
             }
         });
         for (id, bits) in decided {
@@ -47,6 +51,25 @@ fn larger_or_smaller(module: &Module, facts: &Facts, id: OpId) -> Option<Value> 
         return None;
     };
     Some(if op.code == Opcode::MaxI { larger } else { smaller })
+}
+
+/// The operand of a promise that says nothing new.
+fn promised_twice(module: &Module, facts: &Facts, id: OpId) -> Option<Value> {
+    let op = module.op(id);
+    let Some(Attr::Predicate(predicate)) = op.attr(AttrKind::Predicate).filter(|_| op.code == Opcode::Assume) else {
+        return None;
+    };
+    let operand = op.operands[0];
+    let holds = match *predicate {
+        Predicate::DivBy { divisor, every: None, along: None } => {
+            divisor.is_power_of_two() && facts.divisor(operand) >= divisor
+        }
+        Predicate::Bounded { lower, upper } => facts.range(operand).is_some_and(|range| {
+            lower.is_none_or(|least| range.lo >= least) && upper.is_none_or(|most| range.hi <= most)
+        }),
+        _ => false,
+    };
+    holds.then_some(operand)
 }
 
 fn decide(module: &Module, facts: &Facts, id: OpId) -> Option<u64> {

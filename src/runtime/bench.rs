@@ -219,6 +219,10 @@ impl Bench {
     pub(crate) fn num_runs(self) -> usize {
         self.runs
     }
+
+    pub(crate) fn num_repeats(self) -> usize {
+        self.repeats
+    }
 }
 
 /// Runs that are queued at a time.

@@ -1,15 +1,15 @@
 //! Which of several plans of a kernel: the usual one, or another that the hints leave open and that costs less.
 //!
 //! The usual plan is that of `plan` and of the passes of `schedule`. Where a loop multiplies matrices by instructions that run on their own,
-//! schedules for fewer and for more warps are made, too (and so with teams or without), and what each costs says the cost
-//! model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
-//! With `CUTLET_REMARKS` more is costed and said: stages, blocks of a multiprocessor, no teams, no streams. Blocks that share a
-//! multiprocessor are never chosen, since a grid of persistent blocks would have to know.
+//! schedules for fewer and for more warps are made, too (and so with teams or without), with fewer stages and without streams, and what each costs says
+//! the cost model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
+//! With `CUTLET_REMARKS` more is costed and said: two blocks of a multiprocessor, no teams. Blocks that share a multiprocessor are never
+//! chosen: how many blocks there are is the grid's affair, and a single one of them has registers for half of what it could do.
 
 use super::cost::{Cost, Launched, Subject, weights};
 use super::form::build_with;
 use super::{Choice, CompileOptions, lower, plan};
-use crate::ir::{Entry, Module, OpId, Opcode};
+use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode};
 use crate::target::Target;
 
 /// Another plan has to cost less by this part. Of recorded configurations that differ in their warps alone (`benches/compare/h200.tune`,
@@ -19,6 +19,9 @@ const MARGIN: f64 = 0.15;
 const APART_REGISTERS: u32 = 64;
 /// A unit that is busy for less than this part of the time is not what a plan waits for.
 const BUSY: f64 = 0.75;
+
+/// Hints of loops and loads that say how tiles come.
+const HOW_TO_LOAD: [&str; 4] = ["stages", "streamed", "latency", "allow_tma"];
 
 /// What was chosen.
 pub struct Chosen {
@@ -52,7 +55,7 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
         return chosen;
     }
     let warps = plan::num_warps(module, entry.body, options);
-    let alternatives = alternatives(&usual, warps, able, said);
+    let alternatives = alternatives(&usual, warps, (able, said), says_how_to_load(module, entry));
     if alternatives.is_empty() {
         return chosen;
     }
@@ -83,7 +86,8 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
                 Outcome::Costs(cost, warps, teams, _) => {
                     costs.push(cost.each());
                     let form = warps_text(*warps, *teams);
-                    let what = if alternative.likely { form } else { format!("{}, {form}", alternative.what) };
+                    let named = form.starts_with(&alternative.what);
+                    let what = if named { form } else { format!("{}, {form}", alternative.what) };
                     line(&what, cost, (taken, best.is_some_and(|(best, _)| best == index)))
                 }
                 Outcome::Fails(why) => format!("{}: {why}", alternative.what),
@@ -138,8 +142,18 @@ fn multiplies_in_loops(module: &Module, entry: &Entry) -> bool {
     found
 }
 
+/// Does the user say of a loop or a load how tiles come?
+fn says_how_to_load(module: &Module, entry: &Entry) -> bool {
+    let mut says = false;
+    module.walk(entry.body, &mut |id| {
+        let Some(Attr::Hints(hints)) = module.op(id).attr(AttrKind::Hints) else { return };
+        says |= hints.0.iter().flat_map(|(_, all)| all).any(|(key, _)| HOW_TO_LOAD.contains(&&**key));
+    });
+    says
+}
+
 /// Plans that hints leave open. `able`: on this target measurements say how good the model is.
-fn alternatives(usual: &CompileOptions, warps: u32, able: bool, said: bool) -> Vec<Alternative> {
+fn alternatives(usual: &CompileOptions, warps: u32, (able, said): (bool, bool), hinted: bool) -> Vec<Alternative> {
     let mut all = Vec::new();
     let mut add = |what: String, options: CompileOptions, likely: bool| {
         if likely || said {
@@ -165,7 +179,8 @@ fn alternatives(usual: &CompileOptions, warps: u32, able: bool, said: bool) -> V
         add("2 a multiprocessor".to_owned(), CompileOptions { occupancy, ..*usual }, false);
     }
     if usual.tma && able {
-        add("no streams".to_owned(), CompileOptions { tma: false, ..*usual }, false);
+        let likely = !hinted && usual.stages.is_none();
+        add("no streams".to_owned(), CompileOptions { tma: false, ..*usual }, likely);
     }
     all
 }

@@ -65,9 +65,7 @@ impl Accesses {
     }
 
     fn never_meet(&self) -> bool {
-        let apart = |read: &Option<Touch>, write: &Option<Touch>| {
-            matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write))
-        };
+        let apart = |read: &Option<Touch>, write: &Option<Touch>| matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write));
         !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| apart(read, write)))
     }
 }

@@ -22,7 +22,7 @@ type Tell<C> = Box<dyn Fn(&TuneStep<'_, C>)>;
 ///
 /// Each configuration is run once; one that fails, because its tiles are illegal, too large for the device or anything
 /// else, is kept apart with its error, and the search goes on. Then they are measured in turn, as a [`Bench`] says, and
-/// the two fastest once more. The first configuration is the default: where that says as much, it wins.
+/// those that are close to the fastest once more, for longer. The first configuration is the default: where that says as much, it wins.
 ///
 /// ```
 /// use cutlet as ct;

@@ -1,6 +1,7 @@
 //! Trying configurations: once each, with its result compared; then in turn.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::ahead::compiled;
 use super::key::text_of;
@@ -8,16 +9,26 @@ use super::options::Tuner;
 use super::prune::{Qualities, reasons};
 use super::sets::Sets;
 use super::tuned::{Outcome, Tuned};
-use super::turns::{Way, in_turns};
+use super::turns::{TURNS, Way, in_turns};
 use super::within::Ended;
 use crate::error::{Error, Result};
-use crate::runtime::{Device, Times};
+use crate::runtime::{Bench, Device, Times};
 
 /// The work of a configuration.
 pub(super) type Work<'a, S, C> = &'a dyn Fn(&mut S, &C) -> Result<()>;
 
 /// Of two that are closer to each other, the first configuration wins, if it is one of them.
 const TIE: f64 = 0.01;
+
+/// Most configurations that are measured once more, and how much slower than the fastest they may be.
+const FINALISTS: usize = 10;
+const CLOSE: f64 = 1.03;
+
+/// Time of a turn then: a GPU at the limit of its power needs some of it to find the clock for what runs now.
+const TURN: Duration = Duration::from_millis(20);
+
+/// Most runs of one.
+const MOST_RUNS: usize = 50;
 
 /// What was measured, the fastest first, and the place of the winner.
 type Ranked<C> = (Vec<(C, Times)>, usize);
@@ -121,8 +132,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
     }
 
-    /// Measures configurations in turn, and the two fastest once more: the fastest first, and the number of the winner
-    /// among them.
+    /// Measures configurations in turn, and those that are close to the fastest once more, for longer: the fastest first, and the number of the
+    /// winner among them.
     fn measured(
         &self,
         device: Device,
@@ -133,15 +144,15 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     ) -> Result<Ranked<C>, Ended> {
         let stream = device.default_stream();
         let restore = |sets: &mut Sets<'_, S>| self.restored(sets);
-        let measure = |sets: &mut Sets<'_, S>, all: &[&C]| {
+        let measure = |bench: Bench, sets: &mut Sets<'_, S>, all: &[&C]| {
             let ways: Vec<_> = all.iter().map(|&c| move |sets: &mut Sets<'_, S>| work(sets.next(), c)).collect();
             let ways: Vec<Way<'_, Sets<'_, S>>> = ways.iter().map(|way| way as _).collect();
-            in_turns(self.bench, &stream, sets, &ways, &restore, &|at, part| {
+            in_turns(bench, &stream, sets, &ways, &restore, &|at, part| {
                 self.doing(at + 1, all.len(), &format!("measuring {}", text_of(all[at])));
                 self.attempt(device, all[at], part)
             })
         };
-        let times = measure(sets, &running.iter().map(|(_, c)| c).collect::<Vec<_>>())?;
+        let times = measure(self.bench, sets, &running.iter().map(|(_, c)| c).collect::<Vec<_>>())?;
         let mut all = Vec::new();
         for ((number, configuration), times) in running.into_iter().zip(times) {
             match times {
@@ -151,21 +162,34 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
         // Of equally fast ones the first stays in front.
         all.sort_by_key(|(_, _, times)| times.median());
-        let winner = match &all[..] {
-            [(first, a, _), (second, b, _), ..] => {
-                let again = measure(sets, &[a, b])?;
-                match &again[..] {
-                    [Ok(of_first), Ok(of_second)] => {
-                        let [x, y] = [of_first, of_second].map(|times| times.median().as_secs_f64());
-                        usize::from(second_wins((*first == 0, x), (*second == 0, y)))
-                    }
-                    _ => 0,
-                }
-            }
-            _ => 0,
-        };
+        let least = all.first().map_or(Duration::ZERO, |(_, _, times)| times.median());
+        let close = all.iter().take_while(|(_, _, times)| times.median() <= least.mul_f64(CLOSE)).count();
+        let finalists = &all[..close.min(FINALISTS)];
+        let mut winner = 0;
+        if finalists.len() > 1 {
+            let bench = longer(self.bench, least);
+            let again = measure(bench, sets, &finalists.iter().map(|(_, c, _)| c).collect::<Vec<_>>())?;
+            let times = finalists.iter().zip(&again).map(|((number, ..), times)| {
+                let times = times.as_ref().ok()?;
+                Some((*number == 0, times.median().as_secs_f64()))
+            });
+            winner = winner_of(times);
+        }
         Ok((all.into_iter().map(|(_, configuration, times)| (configuration, times)).collect(), winner))
     }
+}
+
+/// With so many runs that a turn takes long enough; `each`: the time of one piece of work.
+fn longer(bench: Bench, each: Duration) -> Bench {
+    let run = each.as_secs_f64().max(1e-6) * bench.num_repeats() as f64;
+    let runs = (TURN.as_secs_f64() / run).ceil() as usize;
+    bench.runs(bench.num_runs().max(TURNS * runs.min(MOST_RUNS)))
+}
+
+/// The number of the best, of which each has its time, if it ran, and whether it is the default.
+fn winner_of(all: impl Iterator<Item = Option<(bool, f64)>>) -> usize {
+    let all = all.enumerate().filter_map(|(at, one)| Some((at, one?)));
+    all.reduce(|best, next| if second_wins(best.1, next.1) { next } else { best }).map_or(0, |(at, _)| at)
 }
 
 /// Is the second of the two better? Each with its time, and whether it is the default.
@@ -211,6 +235,21 @@ mod tests {
         assert!(!second_wins((true, 1.009), (false, 1.0)));
         assert!(second_wins((true, 1.02), (false, 1.0)));
         assert!(!second_wins((false, 1.0), (true, 1.02)));
+    }
+
+    #[test]
+    fn the_best_of_those_that_ran_wins() {
+        assert_eq!(winner_of([Some((false, 2.0)), Some((false, 1.0)), Some((false, 1.5))].into_iter()), 1);
+        assert_eq!(winner_of([None, Some((false, 1.0)), Some((true, 1.005))].into_iter()), 2);
+        assert_eq!(winner_of([None, None].into_iter()), 0);
+    }
+
+    #[test]
+    fn turns_of_the_fastest_take_as_long_as_clocks_need() {
+        let runs =
+            |each, repeats| longer(Bench::new().runs(10).repeats(repeats), Duration::from_micros(each)).num_runs();
+        assert_eq!([runs(1, 1), runs(1500, 1), runs(50_000, 1)], [TURNS * MOST_RUNS, TURNS * 14, 10]);
+        assert_eq!(runs(1500, 3), TURNS * 5);
     }
 
     #[test]

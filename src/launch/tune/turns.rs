@@ -13,7 +13,7 @@ pub(super) type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 pub(super) type Attempt<'a> = &'a dyn Fn(usize, &mut dyn FnMut() -> Result<Times>) -> Result<Result<Times>, Ended>;
 
 /// Turns that each candidate has at most.
-const TURNS: usize = 5;
+pub(super) const TURNS: usize = 5;
 
 /// Measures each way to do the work on a state: a part of its runs, then the next one, and again in the other order.
 /// Each part begins with what `restore` makes. A way that fails has no further turn.

@@ -78,6 +78,24 @@ fn constants_fold_and_identities_vanish() {
 }
 
 #[test]
+fn promises_of_what_is_known_vanish() {
+    let mut k = kernel(&[Type::scalar(I32)]);
+    let mut value = k.args[0];
+    let by = |divisor| Predicate::DivBy { divisor, every: None, along: None };
+    let from = |lower| Predicate::Bounded { lower: Some(lower), upper: None };
+    // A multiple of 16 is one of 4, and one that is at least 1 is at least 16.
+    for predicate in [by(16), by(4), from(1), from(16), by(32), from(33), from(64)] {
+        value = k.b.simple(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], k.int);
+        k.print(&[value]);
+    }
+    let lines = k.after(None);
+    let left: Vec<&str> = lines.iter().filter_map(|line| line.split("assume ").nth(1)).collect();
+    let wanted = ["div_by<16>, ", "bounded<1, ?>", "div_by<32>", "bounded<33, ?>"];
+    assert_eq!(left.len(), wanted.len(), "{lines:#?}");
+    assert!(left.iter().zip(wanted).all(|(line, wanted)| line.starts_with(wanted)), "{lines:#?}");
+}
+
+#[test]
 fn float_identities_respect_signed_zeros() {
     let float = |value: f32, code: Opcode, mode: Rounding| {
         let mut k = kernel(&[Type::scalar(F32)]);
