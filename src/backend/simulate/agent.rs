@@ -337,7 +337,7 @@ impl<'a> Agent<'a> {
     pub fn is_own(&self, load: OpId) -> bool {
         self.levels.iter().any(|level| match &level.kind {
             Kind::For { plan, .. } => {
-                plan.ahead.as_ref().is_some_and(|ahead| ahead.own && ahead.copies.iter().any(|copy| copy.load == load))
+                plan.ahead.as_ref().is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.own && copy.load == load))
             }
             _ => false,
         })

@@ -159,7 +159,7 @@ impl<'a> Agent<'a> {
             self.land_all(shared)?;
         }
         shared.copies(copies)?.compute_on(turn);
-        if ahead.own { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
+        if !ahead.meets { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
     }
 
     /// After a loop, with what its last round left, and what is waited for on the way out.
@@ -321,7 +321,7 @@ impl<'a> Agent<'a> {
             self.skip(shared);
         }
         if let (Some(copies), Some(ahead)) = (copies, &plan.ahead)
-            && !ahead.own
+            && ahead.meets
         {
             self.refill(shared, plan, copies, range, before)?;
         }

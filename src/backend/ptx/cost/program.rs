@@ -444,8 +444,8 @@ impl Writer<'_, '_> {
             stages: ahead.stages,
             issue: self.prices.copies(ahead.stage_bytes as f64),
             bytes: ahead.stage_bytes as f64 / self.prices.groups,
-            meets: !ahead.own,
-            operands: !ahead.own,
+            meets: ahead.meets,
+            operands: ahead.meets,
         });
         let deal = plan.deal.as_ref().map(|deal| deal.takes.clone());
         self.round(plan.op, list, leave, ahead, acts);

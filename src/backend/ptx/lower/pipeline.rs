@@ -30,9 +30,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Do threads copy their own elements?
+    /// Do threads copy their own elements, and no others?
     pub fn is_own(&self) -> bool {
-        self.pipeline.own
+        !self.pipeline.meets
     }
 }
 
@@ -103,9 +103,6 @@ impl Lowering<'_> {
     /// At the head of an iteration: its stage is there, and all threads are done with the one before.
     pub fn advance_pipeline(&mut self, running: &Running) {
         self.b.cp_async_wait(running.pipeline.stages as u32 - 2);
-        if running.pipeline.own {
-            return self.find_own_tiles(running);
-        }
         if running.pipeline.asynchronous {
             self.land_all();
             self.b.fence_proxy(ProxyFence::AsyncShared);
@@ -113,7 +110,8 @@ impl Lowering<'_> {
         if running.pipeline.meets {
             self.barrier();
         }
-        for copy in &running.pipeline.copies {
+        self.find_own_tiles(running);
+        for copy in running.pipeline.copies.iter().filter(|copy| !copy.own) {
             let offset = running.slab.offset + copy.offset as u32;
             let place = self.b.add(Ty::U32, running.compute, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
@@ -124,7 +122,8 @@ impl Lowering<'_> {
 
     /// Where threads find their own elements in this iteration.
     fn find_own_tiles(&mut self, running: &Running) {
-        for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
+        let copies = running.pipeline.copies.iter().zip(&running.thread);
+        for (copy, &thread) in copies.filter(|(copy, _)| copy.own) {
             let place = self.b.add(Ty::U32, thread, running.slab.offset + copy.offset as u32);
             let place = self.b.add(Ty::U32, place, running.compute);
             let base = self.b.reg(Operand::Smem, RegClass::B32);

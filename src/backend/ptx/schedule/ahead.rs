@@ -9,7 +9,8 @@
 //! stage that the end of the iteration fills. Products that run on their own do so until the next head.
 //!
 //! *Own elements*: in a loop without products every thread copies what it will hold itself, if that works for all
-//! loads of the loop. It reads it back without any barrier, and fills the stage of the iteration before at the head.
+//! loads of the loop. It reads it back without any barrier, and fills the stage of the iteration before at the head. Beside operands
+//! it does so with the other tiles of the loop (weights that threads unpack, their scales), if these leave operands the stages that they have.
 
 use std::collections::HashMap;
 
@@ -34,10 +35,20 @@ const PLENTY_BYTES: usize = 112 << 10;
 /// Bytes of the stages of threads' own elements: on sm_90 three tile blocks have room for as much. Elsewhere two should.
 const OWN_BYTES: usize = 72 << 10;
 
+/// Alignment of threads' own elements.
+const OWN_ALIGN: usize = 16;
+
+/// Stages of operands, where there is room.
+fn stages_of(bytes: usize) -> usize {
+    (PLENTY_BYTES / bytes).clamp(2, MOST_STAGES)
+}
+
 /// A load that is copied ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
     pub load: OpId,
+    /// Threads copy their own elements.
+    pub own: bool,
     /// Where its tile stands within a stage.
     pub offset: usize,
     /// Elements of one access.
@@ -62,7 +73,8 @@ impl Copy {
     fn of_side(load: OpId, offset: usize, side: Side) -> Copy {
         let run = side.accesses.first().map_or(0, |access| access.registers.len());
         let piece = |access: &Access| Piece { slot: access.registers[0], xor: access.xor, offset: access.offset };
-        Copy { load, offset, run, pieces: side.accesses.iter().map(piece).collect(), thread: side.thread }
+        let pieces = side.accesses.iter().map(piece).collect();
+        Copy { load, own: false, offset, run, pieces, thread: side.thread }
     }
 }
 
@@ -76,10 +88,8 @@ pub struct Ahead {
     pub stages: usize,
     /// Products run on their own: the head of an iteration waits for those of the one before.
     pub asynchronous: bool,
-    /// Threads copy their own elements.
-    pub own: bool,
     /// Threads meet at the head of each iteration: what all have copied is there, and all are done with the stage that is
-    /// filled next.
+    /// filled next. Not where they copy their own elements alone.
     pub meets: bool,
 }
 
@@ -92,6 +102,11 @@ impl Ahead {
     /// Alignment of the first one.
     pub fn align(&self) -> u32 {
         ALIGN as u32
+    }
+
+    /// Are these copies of threads' own elements alone?
+    pub fn is_own(&self) -> bool {
+        self.copies.iter().all(|copy| copy.own)
     }
 }
 
@@ -134,14 +149,17 @@ impl Context<'_> {
         if copies.is_empty() {
             return self.own_elements_ahead(body, wish, alone, shared);
         }
+        if alone {
+            self.add_own_elements(body, (&mut copies, &mut slice), &mut stage_bytes);
+        }
         self.in_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_shared_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
         let room = (self.room_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
-        let wanted = (PLENTY_BYTES / stage_bytes).clamp(2, MOST_STAGES);
+        let wanted = stages_of(stage_bytes);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous, own: false, meets: true })
+        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous, meets: true })
     }
 
     fn in_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
@@ -165,7 +183,6 @@ impl Context<'_> {
         if multiplies {
             return None;
         }
-        let threads = self.inference.num_warps * WARP as usize;
         let (mut copies, mut slice, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
         let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
         for load in loads.clone() {
@@ -174,18 +191,10 @@ impl Context<'_> {
         self.in_order(body, &mut slice);
         // What others are found by is loaded where it is needed.
         for load in loads.filter(|load| !slice.contains(load)) {
-            let (run, bytes) = self.copied_run(load)?;
-            let count = self.inference.accesses.get(&load)?.num_registers() / run;
-            let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
-            copies.push(Copy {
-                load,
-                offset: stage_bytes,
-                run,
-                thread: (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect(),
-                pieces: places.map(|(slot, offset)| Piece { slot, xor: 0, offset }).collect(),
-            });
-            stage_bytes += (count * threads * bytes).next_multiple_of(16);
-            wide |= bytes == 16;
+            let (copy, bytes) = self.own_elements(load, stage_bytes)?;
+            stage_bytes += bytes;
+            wide |= copy.thread.first() == Some(&16);
+            copies.push(copy);
         }
         if !wide {
             return None;
@@ -195,15 +204,43 @@ impl Context<'_> {
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead {
-            copies,
-            slice,
-            stage_bytes,
-            stages,
-            asynchronous: false,
-            own: true,
-            meets: false,
-        })
+        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous: false, meets: false })
+    }
+
+    /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
+    fn own_elements(&self, load: OpId, offset: usize) -> Option<(Copy, usize)> {
+        let threads = self.inference.num_warps * WARP as usize;
+        let (run, bytes) = self.copied_run(load)?;
+        let count = self.inference.accesses.get(&load)?.num_registers() / run;
+        let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
+        let pieces = places.map(|(slot, offset)| Piece { slot, xor: 0, offset }).collect();
+        let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
+        let copy = Copy { load, own: true, offset, run, thread, pieces };
+        Some((copy, (count * threads * bytes).next_multiple_of(OWN_ALIGN)))
+    }
+
+    /// To copies of operands those of other tiles of the body, which threads copy for themselves, if operands keep their stages.
+    fn add_own_elements(
+        &self,
+        body: BlockId,
+        (copies, slice): (&mut Vec<Copy>, &mut Vec<OpId>),
+        stage_bytes: &mut usize,
+    ) {
+        let (mut all, mut indices, mut bytes) = (copies.clone(), slice.clone(), *stage_bytes);
+        let loads =
+            self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
+        for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
+            let Some(part) = self.index_slice(body, load) else { continue };
+            let Some((copy, more)) = self.own_elements(load, bytes) else { continue };
+            indices.extend(part);
+            bytes += more;
+            all.push(copy);
+        }
+        let bytes = bytes.next_multiple_of(ALIGN);
+        // What others are found by is loaded where it is needed.
+        if all.iter().all(|copy| !indices.contains(&copy.load)) && stages_of(bytes) == stages_of(*stage_bytes) {
+            (*copies, *slice, *stage_bytes) = (all, indices, bytes);
+        }
     }
 
     /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None` if it cannot.

@@ -310,7 +310,7 @@ impl<'a> Walk<'a, '_> {
             step.orbits.iter().map(flight).collect()
         };
         // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
-        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| !ahead.own);
+        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| ahead.meets);
         let ending = match () {
             () if !step.orbits.is_empty() => Ending::Orbits(step),
             () if lands_at_head && self.acts == Acts::All => Ending::Anything,

@@ -293,8 +293,7 @@ impl Builder<'_, '_> {
         let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
         let before = (self.own.clone(), self.staged.clone());
         for copy in ahead.iter().flat_map(|ahead| &ahead.copies) {
-            let own = ahead.as_ref().is_some_and(|ahead| ahead.own);
-            if own { &mut self.own } else { &mut self.staged }.insert(copy.load);
+            if copy.own { &mut self.own } else { &mut self.staged }.insert(copy.load);
         }
         let steps = self.block(body);
         let orbits = match self.acts {

@@ -339,7 +339,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             && let Some(ahead) = &step.ahead
         {
             self.bytes_ahead += ahead.bytes();
-            self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, ahead.own)));
+            self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.own)));
         }
         forms::fits(self.context, self.roles(), self.bytes_ahead)?;
         self.way.push(Mark::Enter(id));

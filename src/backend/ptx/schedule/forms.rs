@@ -103,20 +103,20 @@ pub fn ahead(context: &Context<'_>, id: OpId, ahead: &Ahead, steps: &[Step]) -> 
     if ahead.stages < 2 {
         return fault(id, "has copies ahead, and one stage");
     }
-    if ahead.meets == ahead.own {
+    if ahead.meets == ahead.is_own() {
         return fault(id, "has copies ahead for all threads that do not meet, or for each that need not");
     }
     indices(context, id, ahead)?;
     // What the copies and, for operands, the patterns of swizzles ask for.
-    let align = if ahead.own { COPY_BYTES } else { ahead.align() as usize };
-    let mut places = ahead.copies.iter().map(|copy| copy.offset).chain([ahead.stage_bytes]);
-    if !places.all(|place| place.is_multiple_of(align)) {
+    let align = |own| if own { COPY_BYTES } else { ahead.align() as usize };
+    let places = ahead.copies.iter().map(|copy| (copy.offset, copy.own));
+    if !places.chain([(ahead.stage_bytes, ahead.is_own())]).all(|(place, own)| place.is_multiple_of(align(own))) {
         return fault(id, "has copies ahead that do not begin where they should");
     }
     let mut taken: Vec<(usize, usize)> = Vec::new();
     for copy in &ahead.copies {
         let (load, bytes) = (copy.load, bytes_of(context, copy));
-        let here = |step: &Step| *step == if ahead.own { Step::Own(load) } else { Step::Let(load) };
+        let here = |step: &Step| *step == if copy.own { Step::Own(load) } else { Step::Let(load) };
         if !steps.iter().any(here) || !context.is_steady(load) {
             return fault(load, "is copied ahead, and not read from its stage, or it may change");
         }

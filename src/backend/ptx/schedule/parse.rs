@@ -338,8 +338,8 @@ impl Lines<'_> {
             stages: number(&head)?.0 as usize,
             asynchronous: head.contains("products land"),
             meets: head.ends_with("threads meet at the head"),
-            own: head.ends_with("own elements"),
         };
+        let all_own = head.ends_with("own elements");
         while let Some((_, word, text)) = self.inner(depth, &["scalar", "copy"]) {
             if word == "scalar" {
                 ahead.slice.push(op(&text)?);
@@ -350,6 +350,7 @@ impl Lines<'_> {
             let piece = |at: &[u32]| Piece { slot: at[0] as usize, xor: at[1], offset: at[2] };
             ahead.copies.push(Copy {
                 load: op(head)?,
+                own: all_own || head.contains(" own elements"),
                 offset: number(after(head, " +")?)?.0 as usize,
                 run: number(after(head, ": ")?)?.0 as usize,
                 thread: list(head, "thread")?,

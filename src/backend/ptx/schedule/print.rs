@@ -285,7 +285,8 @@ impl Printer<'_> {
     }
 
     fn ahead(&mut self, ahead: &Ahead) {
-        let how = match (ahead.own, ahead.asynchronous) {
+        let all_own = ahead.is_own();
+        let how = match (all_own, ahead.asynchronous) {
             (true, _) => ", own elements",
             (false, true) => ", products land at the head",
             (false, false) => "",
@@ -296,9 +297,11 @@ impl Printer<'_> {
         for &id in &ahead.slice {
             self.op("scalar", id);
         }
-        for Copy { load, offset, run, thread, pieces } in &ahead.copies {
+        for Copy { load, own, offset, run, thread, pieces } in &ahead.copies {
             let pieces = join(pieces.iter().map(|piece| format!("{}^{}+{}", piece.slot, piece.xor, piece.offset)), " ");
-            self.line(format_args!("copy {} +{offset}: {run} elements, thread {thread:?}, at {pieces}", load.index()));
+            let own = word("own ", *own && !all_own);
+            let load = load.index();
+            self.line(format_args!("copy {load} +{offset}: {run} {own}elements, thread {thread:?}, at {pieces}"));
         }
         self.depth -= 1;
     }

@@ -216,12 +216,12 @@ impl Way<'_, '_> {
         self.enter_loop(body);
         self.bind(args);
         let mark = self.further.len();
-        let of_all = plan.ahead.as_ref().filter(|ahead| !ahead.own);
+        let of_all = plan.ahead.as_ref().filter(|ahead| ahead.meets);
         self.running = in_orbit(&plan.orbits, |carried| args[carried + 1]);
         if let Some(ahead) = of_all {
             self.running.clear();
             self.met();
-            self.staged.extend(ahead.copies.iter().map(|copy| copy.load));
+            self.staged.extend(ahead.copies.iter().filter(|copy| !copy.own).map(|copy| copy.load));
         }
         self.region(plan.body);
         self.further.truncate(mark);

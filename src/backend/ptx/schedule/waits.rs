@@ -196,7 +196,7 @@ impl Waits<'_, '_> {
             orbits.map(|(orbit, results)| Flight { product: orbit.product, results, carried: true }).collect()
         };
         // Copies that run ahead of it for all threads wait at the head for whatever runs.
-        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| !ahead.own);
+        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| ahead.meets);
         let ending = match exit {
             Some(exit) if !step.orbits.is_empty() => Ending::InOrbit(of(&exit.operands)),
             _ if lands_at_head && self.acts == Acts::All => Ending::RunsOn,

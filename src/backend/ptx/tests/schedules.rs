@@ -307,7 +307,7 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             with_ahead("stages are too small", &|ahead| ahead.stage_bytes -= ahead.stage_bytes.min(1024));
             with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].offset += 1024);
             with_ahead("threads do not meet at the head", &|ahead| ahead.meets = !ahead.meets);
-            with_ahead("threads' elements for operands", &|ahead| ahead.own = !ahead.own);
+            with_ahead("threads' elements for operands", &|ahead| ahead.copies[0].own = !ahead.copies[0].own);
             if ahead.asynchronous {
                 with_ahead("products need not land", &|ahead| ahead.asynchronous = false);
             }
