@@ -231,7 +231,9 @@ impl Context<'_> {
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
             let Some(part) = self.index_slice(body, load) else { continue };
-            let Some((copy, more)) = self.own_elements(load, bytes) else { continue };
+            // What many threads hold they would all bring, past the first-level cache.
+            let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
+            let Some((copy, more)) = self.own_elements(load, bytes).filter(|_| once) else { continue };
             indices.extend(part);
             bytes += more;
             all.push(copy);
