@@ -1,5 +1,6 @@
 //! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
 
+mod ahead;
 pub mod bands;
 mod beside;
 pub(crate) mod clusters;

@@ -67,7 +67,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("branch".to_owned(), products::sums_in_a_branch(), plain));
     kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
     kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);
-    kernels.extend([stores::kernel(), beside::kernel(), lent::kernel(), bands::kernel()]);
+    kernels.extend([ahead::kernel(), stores::kernel(), beside::kernel(), lent::kernel(), bands::kernel()]);
     kernels.extend(turns::kernels().into_iter().chain(riders::kernels()));
     kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
