@@ -4,7 +4,9 @@
 //! schedules for fewer and for more warps are made, too (and so with teams or without), with fewer stages and without streams, and what each costs says
 //! the cost model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
 //! With `CUTLET_REMARKS` more is costed and said: two blocks of a multiprocessor, no teams. Blocks that share a multiprocessor are never
-//! chosen: how many blocks there are is the grid's affair, and a single one of them has registers for half of what it could do.
+//! asked for: how many blocks there are is the grid's affair, and a single one of them has registers for half of what it could do. So a plan
+//! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
+//! persistent ones do.
 
 use super::cost::{Cost, Launched, Subject, weights};
 use super::form::build_with;
@@ -40,9 +42,29 @@ struct Alternative {
 
 /// What became of one.
 enum Outcome {
-    /// What it costs, warps of a team, and teams; may it be chosen by that?
-    Costs(Cost, u32, u32, bool),
+    Costs(Box<Costed>),
     Fails(String),
+}
+
+/// What a plan costs.
+struct Costed {
+    cost: Cost,
+    /// Cycles of a tile block and multiprocessor if no more blocks share it than of the usual plan.
+    alike: f64,
+    /// Warps of a team, and teams.
+    form: (u32, u32),
+    /// May it be chosen by that?
+    sure: bool,
+}
+
+impl Costed {
+    /// What it would be chosen by, instead of a plan that takes so many cycles. `counted`: the kernel knows how many blocks there are.
+    fn instead_of(&self, usual: f64, counted: bool) -> Option<f64> {
+        match counted {
+            true => Some(self.alike),
+            false => Some(self.cost.each()).filter(|_| self.alike < usual * (1.0 + MARGIN)),
+        }
+    }
 }
 
 /// Chooses the plan of an entry.
@@ -59,42 +81,60 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
     if alternatives.is_empty() {
         return chosen;
     }
-    let Outcome::Costs(first, first_warps, teams, sure) = outcome(module, entry, target, &usual) else { return chosen };
+    let Outcome::Costs(first) = outcome(module, entry, (target, &usual), None) else { return chosen };
     // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing is to be gained.
-    if !said && (!sure || first.bound > 1.0 - MARGIN) {
+    if !said && (!first.sure || first.cost.bound > 1.0 - MARGIN) {
         return chosen;
     }
-    let all = alternatives.iter().map(|alternative| outcome(module, entry, target, &alternative.options));
+    let blocks = Some(first.cost.blocks);
+    let all = alternatives.iter().map(|alternative| outcome(module, entry, (target, &alternative.options), blocks));
     let outcomes: Vec<Outcome> = all.collect();
+    let (usual, counted) = (first.cost.each(), counts_blocks(module, entry));
     let able = alternatives.iter().zip(&outcomes).map(|(alternative, outcome)| match outcome {
-        Outcome::Costs(cost, .., true) if sure && alternative.likely => Some(cost.each()),
+        Outcome::Costs(other) if first.sure && other.sure && alternative.likely => other.instead_of(usual, counted),
         _ => None,
     });
-    let best = cheapest(first.each(), able);
-    if let Some((index, _)) = best {
+    let best = cheapest(usual, able).map(|(index, _)| index);
+    if let Some(index) = best {
         chosen.options = alternatives[index].options;
     }
     if said {
-        let taken = best.map_or(first.each(), |(_, least)| least);
-        let form = warps_text(first_warps, teams);
-        chosen.considered.push(line(&format!("{form}, the usual one"), &first, (taken, best.is_none())));
-        let mut costs = vec![first.each()];
-        for (index, (alternative, outcome)) in alternatives.iter().zip(&outcomes).enumerate() {
-            chosen.considered.push(match outcome {
-                // The same schedule.
-                Outcome::Costs(cost, ..) if costs.contains(&cost.each()) => continue,
-                Outcome::Costs(cost, warps, teams, _) => {
-                    costs.push(cost.each());
-                    let form = warps_text(*warps, *teams);
-                    let named = form.starts_with(&alternative.what);
-                    let what = if named { form } else { format!("{}, {form}", alternative.what) };
-                    line(&what, cost, (taken, best.is_some_and(|(best, _)| best == index)))
-                }
-                Outcome::Fails(why) => format!("{}: {why}", alternative.what),
-            });
-        }
+        chosen.considered = considered(&first, &alternatives, &outcomes, best);
     }
     chosen
+}
+
+/// What was considered, a line each; `best`: the number of the one that is taken, if it is not the usual one.
+fn considered(first: &Costed, all: &[Alternative], outcomes: &[Outcome], best: Option<usize>) -> Vec<String> {
+    let taken = match best.map(|index| &outcomes[index]) {
+        Some(Outcome::Costs(best)) => best.cost.each(),
+        _ => first.cost.each(),
+    };
+    let form = warps_text(first.form);
+    let mut lines = vec![line(&format!("{form}, the usual one"), &first.cost, (taken, best.is_none()))];
+    let mut costs = vec![first.cost.each()];
+    for (index, (alternative, outcome)) in all.iter().zip(outcomes).enumerate() {
+        lines.push(match outcome {
+            // The same schedule.
+            Outcome::Costs(other) if costs.contains(&other.cost.each()) => continue,
+            Outcome::Costs(other) => {
+                costs.push(other.cost.each());
+                let form = warps_text(other.form);
+                let named = form.starts_with(&alternative.what);
+                let what = if named { form } else { format!("{}, {form}", alternative.what) };
+                line(&what, &other.cost, (taken, best == Some(index)))
+            }
+            Outcome::Fails(why) => format!("{}: {why}", alternative.what),
+        });
+    }
+    lines
+}
+
+/// Does a kernel ask how many tile blocks there are?
+fn counts_blocks(module: &Module, entry: &Entry) -> bool {
+    let mut counts = false;
+    module.walk(entry.body, &mut |id| counts |= module.op(id).code == Opcode::GetNumTileBlocks);
+    counts
 }
 
 /// The cheapest one of those that may be taken instead of the usual one, if it is cheap enough; its cost.
@@ -103,7 +143,7 @@ fn cheapest(usual: f64, able: impl Iterator<Item = Option<f64>>) -> Option<(usiz
     costs.filter(|(_, cost)| *cost < usual * (1.0 - MARGIN)).min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn warps_text(warps: u32, teams: u32) -> String {
+fn warps_text((warps, teams): (u32, u32)) -> String {
     if teams > 1 { format!("{warps} warps in each of {teams} teams") } else { format!("{warps} warps") }
 }
 
@@ -122,7 +162,10 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     let margin = 100.0 * MARGIN;
     match more {
         ..0.0 if -more < margin => format!("{what}; {:.1} % less, which is within the margin of {margin:.0} %", -more),
-        ..0.0 => format!("{what}; {:.1} % less, but only taken where hints wish for it: the model may err", -more),
+        ..0.0 => format!(
+            "{what}; {:.1} % less, but only taken where hints wish for it: the model may err, or more blocks have to be there",
+            -more
+        ),
         _ => format!("{what}; {more:.1} % more"),
     }
 }
@@ -185,7 +228,13 @@ fn alternatives(usual: &CompileOptions, warps: u32, (able, said): (bool, bool), 
     all
 }
 
-fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> Outcome {
+/// What becomes of a plan; `usual`: tile blocks of a multiprocessor that the usual one lets in.
+fn outcome(
+    module: &Module,
+    entry: &Entry,
+    (target, options): (Target, &CompileOptions),
+    usual: Option<u32>,
+) -> Outcome {
     build_with(module, entry, target, options, &mut |module, entry, inference| {
         let lowering = lower::planned(module, entry, inference, options);
         if let Some(problem) = lowering.problems().first() {
@@ -211,13 +260,18 @@ fn outcome(module: &Module, entry: &Entry, target: Target, options: &CompileOpti
         if options.occupancy.is_some_and(|wished| wished > blocks) {
             return Outcome::Fails("registers or shared memory do not allow it".to_owned());
         }
-        let launched = Launched::default();
-        let cost = Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target));
+        let cost_of = |blocks| {
+            let launched = Launched::default();
+            Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target))
+        };
+        let fewer = usual.filter(|&usual| usual < blocks);
         let teams = schedule.roles.as_ref().map_or(1, |roles| roles.teams());
-        match cost {
-            Some(cost) => Outcome::Costs(cost, context.inference.num_warps as u32, teams, sure),
-            None => Outcome::Fails("its agents wait for each other".to_owned()),
-        }
+        let form = (context.inference.num_warps as u32, teams);
+        let costs = cost_of(blocks).and_then(|cost| {
+            let alike = fewer.map_or(Some(cost.each()), |fewer| Some(cost_of(fewer)?.each()))?;
+            Some(Box::new(Costed { cost, alike, form, sure }))
+        });
+        costs.map_or_else(|| Outcome::Fails("its agents wait for each other".to_owned()), Outcome::Costs)
     })
 }
 
