@@ -89,7 +89,7 @@ fn promises_of_what_is_known_vanish() {
         k.print(&[value]);
     }
     let lines = k.after(None);
-    let left: Vec<&str> = lines.iter().filter_map(|line| line.split("assume ").nth(1)).collect();
+    let left: Vec<&str> = lines.iter().filter_map(|line| line.split(" = assume ").nth(1)).collect();
     let wanted = ["div_by<16>, ", "bounded<1, ?>", "div_by<32>", "bounded<33, ?>"];
     assert_eq!(left.len(), wanted.len(), "{lines:#?}");
     assert!(left.iter().zip(wanted).all(|(line, wanted)| line.starts_with(wanted)), "{lines:#?}");
