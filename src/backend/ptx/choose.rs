@@ -1,9 +1,9 @@
 //! Which of several plans of a kernel: the usual one, or another that the hints leave open and that costs less.
 //!
 //! The usual plan is that of `plan` and of the passes of `schedule`. Where a loop multiplies matrices by instructions that run on their own,
-//! schedules for fewer and for more warps are made, too (and so with teams or without), with fewer stages and without streams, and what each costs says
+//! schedules for fewer and for more warps are made, too (and so with teams or without), and without streams, and what each costs says
 //! the cost model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
-//! With `CUTLET_REMARKS` more is costed and said: two blocks of a multiprocessor, no teams. Blocks that share a multiprocessor are never
+//! With `CUTLET_REMARKS` more is costed and said: stages, two blocks of a multiprocessor, no teams. Blocks that share a multiprocessor are never
 //! asked for: how many blocks there are is the grid's affair, and a single one of them has registers for half of what it could do. So a plan
 //! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
 //! persistent ones do.
@@ -291,6 +291,19 @@ mod tests {
         assert_eq!(of(&[Some(101.0), None, Some(100.0 - 99.0 * MARGIN)]), None);
         assert_eq!(of(&[None, Some(100.0 - 101.0 * MARGIN)]), Some(1));
         assert_eq!(of(&[Some(70.0), Some(60.0), None, Some(65.0)]), Some(1));
+    }
+
+    #[test]
+    fn more_blocks_of_a_multiprocessor_count_only_where_a_plan_is_as_good_without() {
+        let plan = |each: f64, alike| {
+            let (rounds, busy, blocks) = (Vec::new(), Vec::new(), 4);
+            let cost = Cost { block: 4.0 * each, blocks, rounds, busy, bound: 0.0, waves: None, launch: None };
+            Costed { cost, alike, form: (4, 1), sure: true }
+        };
+        assert_eq!(plan(60.0, 110.0).instead_of(100.0, false), Some(60.0));
+        assert_eq!(plan(60.0, 130.0).instead_of(100.0, false), None);
+        // Persistent blocks are as many as the grid says.
+        assert_eq!(plan(60.0, 130.0).instead_of(100.0, true), Some(130.0));
     }
 
     #[test]
