@@ -59,8 +59,6 @@ pub struct SharedMemory {
     bulk: Vec<Buffer>,
     /// The next barrier has to come after a wait for them.
     wait_for_bulk: bool,
-    /// Are there bulk stores in this kernel?
-    has_bulk: bool,
     /// Buffers that have to stay as they are for now, and whether one did not.
     held: Vec<Buffer>,
     overlaid: bool,
@@ -79,7 +77,6 @@ impl SharedMemory {
             trips: Vec::new(),
             bulk: Vec::new(),
             wait_for_bulk: false,
-            has_bulk: false,
             held: Vec::new(),
             overlaid: false,
         }
@@ -214,11 +211,6 @@ impl SharedMemory {
         hazard
     }
 
-    /// The kernel has bulk stores somewhere: a loop may bring them about.
-    pub fn expect_bulk(&mut self) {
-        self.has_bulk = true;
-    }
-
     /// A bulk store of this buffer was issued, after a barrier.
     pub fn bulk_read(&mut self, buffer: Buffer) {
         self.bulk.push(buffer);
@@ -227,6 +219,16 @@ impl SharedMemory {
     /// May bulk stores be reading?
     pub fn is_bulk_reading(&self) -> bool {
         !self.bulk.is_empty()
+    }
+
+    /// What they may be reading.
+    pub fn bulk(&self) -> Vec<Buffer> {
+        self.bulk.clone()
+    }
+
+    /// They may still be reading this, too: code that would have waited for them was perhaps skipped.
+    pub fn still_reading(&mut self, bulk: &[Buffer]) {
+        self.bulk.extend(bulk);
     }
 
     /// Has the barrier that comes now to come after a wait for bulk stores?
@@ -256,12 +258,13 @@ impl SharedMemory {
         self.bulk.extend_from_slice(&other.bulk);
     }
 
-    /// Entering or leaving code that may come from elsewhere: everything may have been touched.
-    pub fn unknown(&mut self) {
+    /// Entering or leaving code that may come from elsewhere: everything may have been touched, and where that code has `sends`,
+    /// bulk stores may be reading anything.
+    pub fn unknown(&mut self, sends: bool) {
         let all = Buffer { offset: 0, bytes: self.budget };
         self.reads = vec![all];
         self.writes = vec![all];
-        if self.has_bulk {
+        if sends {
             self.bulk = vec![all];
         }
     }
@@ -333,7 +336,6 @@ mod tests {
     #[test]
     fn what_bulk_stores_read_is_waited_for() {
         let mut shared = SharedMemory::new(4096);
-        shared.expect_bulk();
         let a = shared.allocate(1024, 1024).unwrap();
         shared.write(a);
         shared.barrier();
@@ -344,7 +346,13 @@ mod tests {
         assert!(shared.write(a), "the barrier does not end a bulk store");
         assert!(shared.bulk_wait_wanted() && !shared.bulk_wait_wanted());
         assert!(!shared.is_bulk_reading());
-        shared.unknown();
+        shared.unknown(false);
+        shared.barrier();
+        assert!(!shared.write(b) && !shared.bulk_wait_wanted(), "the loop does not store");
+        shared.barrier();
+        shared.still_reading(&[b]);
+        assert!(shared.write(b) && shared.bulk_wait_wanted(), "the loop that would have waited was skipped");
+        shared.unknown(true);
         shared.barrier();
         assert!(shared.write(b) && shared.bulk_wait_wanted(), "the loop may have stored");
     }
@@ -367,7 +375,7 @@ mod tests {
     fn a_back_edge_counts_as_a_touch() {
         let mut shared = SharedMemory::new(512);
         let a = shared.allocate(64, 1).unwrap();
-        shared.unknown();
+        shared.unknown(false);
         assert!(shared.write(a));
     }
 }

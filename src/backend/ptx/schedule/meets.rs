@@ -264,18 +264,22 @@ impl Walk<'_, '_> {
         match step {
             Step::For(plan) => {
                 let block = module.op(plan.op).regions[0];
+                let before = self.touched.sent.clone();
                 self.anything(block);
                 if plan.ahead.as_ref().is_some_and(|ahead| ahead.meets) {
                     self.touched.meet();
                 }
                 self.body(plan.body)?;
                 self.anything(block);
+                self.touched.sent.extend(before);
             }
             Step::Loop(plan) => {
                 let block = module.op(plan.op).regions[0];
+                let before = self.touched.sent.clone();
                 self.anything(block);
                 self.body(plan.body)?;
                 self.anything(block);
+                self.touched.sent.extend(before);
             }
             Step::If { arms, .. } => {
                 let before = self.touched.clone();
@@ -303,9 +307,12 @@ impl Walk<'_, '_> {
         let context = self.context;
         self.touched.written = vec![ALL];
         self.touched.read = vec![ALL];
-        if self.schedule.sends().any(|send| send.outbox.is_none()) {
-            self.touched.sent = vec![ALL];
-        }
-        context.module.walk(block, &mut |id| self.note(id));
+        let sends: Vec<OpId> = self.schedule.sends().filter(|send| send.outbox.is_none()).map(|send| send.op).collect();
+        context.module.walk(block, &mut |id| {
+            self.note(id);
+            if sends.contains(&id) {
+                self.touched.sent = vec![ALL];
+            }
+        });
     }
 }

@@ -154,9 +154,6 @@ impl Context<'_> {
             let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.crews());
             self.part_by_warps(self.crews() * others, roles, shared);
         }
-        if self.boxed.values().any(|store| store.outbox.is_none()) {
-            shared.expect_bulk();
-        }
     }
 
     /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has

@@ -5,7 +5,7 @@ use super::data::Part;
 use super::data::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
 use super::way::{Wait, Way};
 use super::within::Within;
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl Context<'_> {
@@ -181,17 +181,26 @@ impl Way<'_, '_> {
         tiles.for_each(|&value| self.made(value));
     }
 
-    /// Code that a back edge reaches, or that may have been skipped, knows little of what threads did.
-    fn enter_loop(&mut self, body: BlockId) {
+    /// Code that a back edge reaches knows little of what threads did. What the copy engine may be reading before.
+    fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.come_due();
+        let before = self.shared.bulk();
         let context = self.context;
-        let mut accesses = Vec::new();
+        let (mut accesses, mut sends) = (Vec::new(), false);
         context.module.walk(body, &mut |id| {
             accesses.extend(context.access_of(id));
             self.boxes_stored.extend(self.sent.get(&id));
+            sends |= self.sent_by_block.contains(&id);
         });
         self.history.may_have_happened(&context.written, accesses);
-        self.shared.unknown();
+        self.shared.unknown(sends);
+        before
+    }
+
+    /// Nor does code behind a loop, which may have been skipped.
+    fn leave_loop(&mut self, body: BlockId, before: &[Buffer]) {
+        self.enter_loop(body);
+        self.shared.still_reading(before);
     }
 
     fn bring_all(&mut self, values: &[(Value, LayoutId)]) {
@@ -213,7 +222,7 @@ impl Way<'_, '_> {
             self.no_room(ahead.bytes());
         }
         self.write(slab);
-        self.enter_loop(body);
+        let before = self.enter_loop(body);
         self.bind(args);
         let mark = self.further.len();
         let of_all = plan.ahead.as_ref().filter(|ahead| ahead.meets);
@@ -238,7 +247,7 @@ impl Way<'_, '_> {
         if let Some(slab) = slab {
             self.shared.release(slab);
         }
-        self.enter_loop(body);
+        self.leave_loop(body, &before);
         self.bind(&op.results);
     }
 
@@ -249,10 +258,10 @@ impl Way<'_, '_> {
         let args = &context.module.block(body).args;
         self.bring_all(&plan.hoisted);
         self.assign(args, op.group(0));
-        self.enter_loop(body);
+        let before = self.enter_loop(body);
         self.bind(args);
         self.region(plan.body);
-        self.enter_loop(body);
+        self.leave_loop(body, &before);
         self.bind(&op.results);
     }
 

@@ -73,6 +73,8 @@ pub struct Way<'a, 'm> {
     pub staged: HashSet<OpId>,
     /// The stores that the copy engine does, and the array of each.
     pub sent: HashMap<OpId, Value>,
+    /// Those of them that the whole block makes, through shared memory that others use, too.
+    pub sent_by_block: HashSet<OpId>,
     /// Are some of them boxes of warps?
     pub sent_by_warps: bool,
     /// Arrays that the copy engine may have stored to.
@@ -96,6 +98,7 @@ impl<'a, 'm> Way<'a, 'm> {
         Way {
             context,
             sent: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
+            sent_by_block: schedule.sends().filter(|send| send.outbox.is_none()).map(|send| send.op).collect(),
             sent_by_warps,
             schedule,
             shared,
