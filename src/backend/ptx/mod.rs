@@ -53,6 +53,8 @@ pub(crate) use infer::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{Choice, CompileOptions};
+#[cfg(any(test, feature = "_suite"))]
+pub(crate) use plan::GROUP_WARPS;
 
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Entry, Module};

@@ -8,21 +8,19 @@
 //! Where one op of a kernel may read what another one of it writes, groups that are apart would read at other times than threads, which read before they write
 //! themselves: there the groups go as one.
 
+use crate::backend::ptx::GROUP_WARPS;
 use crate::backend::ptx::schedule::{Acts, Context, Schedule, Touch};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
-
-/// Warps that one instruction of Hopper multiplies for.
-const GROUP_WARPS: usize = 4;
 
 /// Groups of a schedule that go for themselves: 1 where they go as one.
 pub fn count(context: &Context<'_>, body: BlockId, schedule: &Schedule) -> usize {
     let Some(agent) = schedule.agent(Acts::Math) else { return 1 };
     let alone = schedule.roles.as_ref().is_none_or(|roles| roles.crews() == 1);
     let ahead = schedule.loops(Acts::Math).into_iter().any(|plan| plan.ahead.is_some());
-    let warps = agent.warps.len();
+    let warps = agent.warps.len() as u32;
     match alone && !ahead && warps.is_multiple_of(GROUP_WARPS) && Accesses::of(context, body).never_meet() {
-        true => (warps / GROUP_WARPS).max(1),
+        true => (warps / GROUP_WARPS).max(1) as usize,
         false => 1,
     }
 }

@@ -32,7 +32,7 @@ pub struct Running {
 impl Running {
     /// Do threads copy their own elements, and no others?
     pub fn is_own(&self) -> bool {
-        !self.pipeline.meets
+        self.pipeline.is_own()
     }
 }
 

@@ -263,24 +263,10 @@ impl Walk<'_, '_> {
         let module = self.context.module;
         match step {
             Step::For(plan) => {
-                let block = module.op(plan.op).regions[0];
-                let before = self.touched.sent.clone();
-                self.anything(block);
-                if plan.ahead.as_ref().is_some_and(|ahead| ahead.meets) {
-                    self.touched.meet();
-                }
-                self.body(plan.body)?;
-                self.anything(block);
-                self.touched.sent.extend(before);
+                let meets = plan.ahead.as_ref().is_some_and(|ahead| ahead.meets);
+                self.rounds((plan.op, plan.body), meets)?;
             }
-            Step::Loop(plan) => {
-                let block = module.op(plan.op).regions[0];
-                let before = self.touched.sent.clone();
-                self.anything(block);
-                self.body(plan.body)?;
-                self.anything(block);
-                self.touched.sent.extend(before);
-            }
+            Step::Loop(plan) => self.rounds((plan.op, plan.body), false)?,
             Step::If { arms, .. } => {
                 let before = self.touched.clone();
                 let mut after = Touched::default();
@@ -299,6 +285,21 @@ impl Walk<'_, '_> {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A loop; `meets`: its threads meet at the head of each round.
+    fn rounds(&mut self, (id, body): (OpId, BodyId), meets: bool) -> Checked {
+        let block = self.context.module.op(id).regions[0];
+        let before = self.touched.sent.clone();
+        self.anything(block);
+        if meets {
+            self.touched.meet();
+        }
+        self.body(body)?;
+        self.anything(block);
+        // It may have been skipped, with its waits.
+        self.touched.sent.extend(before);
         Ok(())
     }
 

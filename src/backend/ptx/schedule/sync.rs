@@ -181,7 +181,7 @@ impl Way<'_, '_> {
         tiles.for_each(|&value| self.made(value));
     }
 
-    /// Code that a back edge reaches knows little of what threads did. What the copy engine may be reading before.
+    /// Code that a back edge reaches knows little of what threads did. Gives what the copy engine may be reading before.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.come_due();
         let before = self.shared.bulk();
