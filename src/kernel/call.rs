@@ -57,16 +57,41 @@ impl<A: LaunchArg> AnyArgs for A {
     }
 }
 
-/// The function that [`Call::of`] takes: calls the kernel with what the arguments arrive as.
-pub fn body<'a, K, A, P>(kernel: &'a K, args: &'a Arguments<A, P>) -> impl Fn(&mut Tracer) + 'a
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    |tracer| kernel.call(args.trace(tracer))
+/// A kernel with the arguments that it is traced with. The only source of a [`Call`]: a launch passes the words of the
+/// arguments to code that was traced with the parameters of the same arguments.
+pub struct Bound<'a, K, A: ArrivesAs<P>, P> {
+    kernel: &'a K,
+    args: &'a Arguments<A, P>,
 }
 
-/// A kernel and its arguments.
+impl<'a, K: Kernel<P>, A: ArrivesAs<P>, P> Bound<'a, K, A, P> {
+    /// Binds a kernel to arguments.
+    #[inline]
+    pub fn new(kernel: &'a K, args: &'a Arguments<A, P>) -> Bound<'a, K, A, P> {
+        Bound { kernel, args }
+    }
+
+    /// The same without types.
+    #[inline]
+    pub fn call(&self) -> Call<'_> {
+        let identity = (size_of::<K>() == 0).then(Arguments::<A, P>::identity::<K>);
+        Call { path: std::any::type_name::<K>(), identity, args: self.args.given(), body: self }
+    }
+}
+
+/// The run of a [`Bound`] kernel.
+trait Body {
+    /// Calls the kernel with what its arguments arrive as.
+    fn run(&self, tracer: &mut Tracer);
+}
+
+impl<K: Kernel<P>, A: ArrivesAs<P>, P> Body for Bound<'_, K, A, P> {
+    fn run(&self, tracer: &mut Tracer) {
+        self.kernel.call(self.args.trace(tracer));
+    }
+}
+
+/// A kernel and its arguments without their types, made by [`Bound::call`].
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// The path of the kernel's type.
@@ -74,21 +99,11 @@ pub struct Call<'a> {
     /// Of a kernel without size, which its type identifies: that type, with those of the parameters.
     identity: Option<TypeId>,
     args: &'a dyn AnyArgs,
-    body: &'a dyn Fn(&mut Tracer),
+    /// Invariant: declares the parameters of `args`, in the order in which `args` packs their words.
+    body: &'a dyn Body,
 }
 
 impl<'a> Call<'a> {
-    /// `body`: made by [`body`] of the same two.
-    #[inline]
-    pub fn of<K, A, P>(_kernel: &K, args: &'a Arguments<A, P>, body: &'a dyn Fn(&mut Tracer)) -> Call<'a>
-    where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
-        let identity = (size_of::<K>() == 0).then(Arguments::<A, P>::identity::<K>);
-        Call { path: std::any::type_name::<K>(), identity, args: args.given(), body }
-    }
-
     /// What the launch handles.
     #[inline]
     pub fn args(&self) -> &'a dyn AnyArgs {
@@ -113,6 +128,6 @@ impl<'a> Call<'a> {
     /// As that.
     #[track_caller]
     pub fn trace(&self, name: &str) -> Result<Module> {
-        trace_into_module(name, here(), self.body)
+        trace_into_module(name, here(), &|tracer| self.body.run(tracer))
     }
 }

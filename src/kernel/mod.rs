@@ -25,8 +25,11 @@ pub(crate) use argument::sealed;
 pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
 pub(crate) use arrive::arrives_as_it_is;
 pub use arrive::{Arguments, ArrivesAs};
+#[cfg(not(feature = "_suite"))]
+pub(crate) use call::{AnyArgs, Bound, Call};
+#[cfg(feature = "_suite")]
 #[doc(hidden)]
-pub use call::{AnyArgs, Call, body};
+pub use call::{AnyArgs, Bound, Call};
 pub use form::{ArgForm, ArrayFacts};
 pub use function::{Kernel, trace_kernel};
 pub(crate) use function::{name_of, refuse_nested};

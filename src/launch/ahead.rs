@@ -10,7 +10,7 @@ use super::specialise::{Prepared, prepare};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
-use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, refuse_nested};
 use crate::runtime::{Device, limited};
 
 /// Kernels to compile before they are launched: see [`compile_all`].
@@ -139,7 +139,7 @@ impl Kernels {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.with_call(launch, &Call::of(&kernel, &args, &body(&kernel, &args)))
+        self.with_call(launch, &Bound::new(&kernel, &args).call())
     }
 
     #[track_caller]

@@ -8,7 +8,7 @@ use super::grid::Grid;
 use super::run::run;
 use super::specialise::specialise;
 use crate::error::{Error, Result};
-use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, refuse_nested};
 use crate::pass::Work;
 use crate::runtime::{Bench, Times};
 
@@ -77,8 +77,8 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::of).collect();
-        let bodies: Vec<_> = sets.iter().map(|args| body(&kernel, args)).collect();
-        let calls: Vec<Call<'_>> = sets.iter().zip(&bodies).map(|(args, body)| Call::of(&kernel, args, body)).collect();
+        let bound: Vec<_> = sets.iter().map(|args| Bound::new(&kernel, args)).collect();
+        let calls: Vec<Call<'_>> = bound.iter().map(Bound::call).collect();
         self.measured(how, &calls)
     }
 

@@ -6,7 +6,7 @@ use super::remarks;
 use super::run::run;
 use super::specialise::specialise;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, LaunchArg, body, refuse_nested};
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, LaunchArg, refuse_nested};
 
 /// Runs a kernel once for every tile block of a grid.
 ///
@@ -113,7 +113,7 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.launch_call(&Call::of(&kernel, &args, &body(&kernel, &args)))
+        self.launch_call(&Bound::new(&kernel, &args).call())
     }
 
     /// Runs the kernel and gives its new arrays back: see [`launch_returning`].
@@ -140,14 +140,13 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.launch_call(&Call::of(&kernel, &args, &body(&kernel, &args)))?;
+        self.launch_call(&Bound::new(&kernel, &args).call())?;
         Ok(args.back())
     }
 
     /// As [`Launch::launch`].
-    #[doc(hidden)]
     #[track_caller]
-    pub fn launch_call(&self, call: &Call<'_>) -> Result<()> {
+    pub(super) fn launch_call(&self, call: &Call<'_>) -> Result<()> {
         refuse_nested(|| call.name())?;
         let args = call.args();
         let device = self.device(args)?;
@@ -184,7 +183,7 @@ mod tests {
         let args = Arguments::of(args);
         let hints = Hints::default();
         let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: true };
-        let slot = specialise(&Call::of(&kernel, &args, &body(&kernel, &args)), Device::cpu(), wishes, None)?;
+        let slot = specialise(&Bound::new(&kernel, &args).call(), Device::cpu(), wishes, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }
 

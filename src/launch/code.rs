@@ -8,7 +8,7 @@ use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body};
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -41,7 +41,7 @@ where
     A: ArrivesAs<P>,
 {
     let args = Arguments::of(args);
-    Ok(traced(&Call::of(&kernel, &args, &body(&kernel, &args)))?.0.to_text(PrintOptions::default()))
+    Ok(traced(&Bound::new(&kernel, &args).call())?.0.to_text(PrintOptions::default()))
 }
 
 /// The Tile IR of a kernel as it was traced (`trace`), and after each pass that changed it, with the name of the pass.
@@ -77,7 +77,7 @@ where
     A: ArrivesAs<P>,
 {
     let args = Arguments::of(args);
-    passes_of(&Call::of(&kernel, &args, &body(&kernel, &args)))
+    passes_of(&Bound::new(&kernel, &args).call())
 }
 
 #[track_caller]
@@ -213,7 +213,7 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.picture_of(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
+        self.picture_of(&Bound::new(&kernel, &args).call(), target)
     }
 
     #[track_caller]
@@ -248,7 +248,7 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.schedule_of(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
+        self.schedule_of(&Bound::new(&kernel, &args).call(), target)
     }
 
     #[track_caller]
@@ -282,13 +282,12 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.code_ptx_call(&Call::of(&kernel, &args, &body(&kernel, &args)), target)
+        self.code_ptx_call(&Bound::new(&kernel, &args).call(), target)
     }
 
     /// As [`Launch::code_ptx`].
-    #[doc(hidden)]
     #[track_caller]
-    pub fn code_ptx_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
+    pub(super) fn code_ptx_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
         check_hints(self.hints)?;
         let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
         let code = generate(&traced_as(call, form)?.0, target, self.hints, true)?;

@@ -13,7 +13,7 @@ use super::run::run;
 use super::specialise::{Specialised, key_of, specialise};
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
-use crate::kernel::{AnyArgs, Arguments, ArrivesAs, Call, Kernel, StoredConstant, body, refuse_nested};
+use crate::kernel::{AnyArgs, Arguments, ArrivesAs, Bound, Call, Kernel, StoredConstant, refuse_nested};
 use crate::runtime::Device;
 
 /// A kernel compiled for one form of its arguments, made by [`compile`].
@@ -107,7 +107,7 @@ impl Launch<'_> {
     {
         let args = Arguments::of(args);
         let form = Arguments::<A, P>::identity::<()>();
-        let held = self.held(&Call::of(&kernel, &args, &body(&kernel, &args)), form)?;
+        let held = self.held(&Bound::new(&kernel, &args).call(), form)?;
         Ok(CompiledKernel { held, args: PhantomData })
     }
 

@@ -6,7 +6,7 @@ use super::hints::check_hints;
 use super::ptx::{Plan, plans};
 use crate::backend::ptx::Launched;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, WordWriter, body};
+use crate::kernel::{Arguments, ArrivesAs, Bound, Kernel, WordWriter};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -26,8 +26,8 @@ impl Launch<'_> {
         check_hints(self.hints)?;
         let grid = self.grid.checked(Backend::Ptx)?;
         let args = Arguments::of(args);
-        let body = body(&kernel, &args);
-        let call = Call::of(&kernel, &args, &body);
+        let bound = Bound::new(&kernel, &args);
+        let call = bound.call();
         let (module, _) = traced(&call)?;
         let mut words = WordWriter::default();
         call.args().pack(&mut |word| words.push(word));

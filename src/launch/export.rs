@@ -16,7 +16,7 @@ use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, body};
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -245,7 +245,7 @@ where
     A: ArrivesAs<P>,
 {
     let args = Arguments::of(args);
-    let (module, _) = traced(&Call::of(&kernel, &args, &body(&kernel, &args)))?;
+    let (module, _) = traced(&Bound::new(&kernel, &args).call())?;
     let compiled = tileir::compile(&module, target, &tileir::CompileOptions::default())?;
     Ok(compiled.module.to_text(PrintOptions::default()))
 }
@@ -275,13 +275,12 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.export_call(&Call::of(&kernel, &args, &body(&kernel, &args)), target, format)
+        self.export_call(&Bound::new(&kernel, &args).call(), target, format)
     }
 
     /// As [`Launch::export`].
-    #[doc(hidden)]
     #[track_caller]
-    pub fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
+    pub(super) fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
         check_hints(self.hints)?;
         let (module, required) = traced(call)?;
         let source = Source { module, required, target, format, hints: self.hints };

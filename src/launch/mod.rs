@@ -46,6 +46,8 @@ mod run;
 mod settle;
 mod source;
 mod specialise;
+#[cfg(feature = "_suite")]
+mod suite;
 mod tensor_map;
 mod tileir;
 mod tune;

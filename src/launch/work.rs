@@ -4,7 +4,7 @@ use super::choices::Launch;
 use super::code::traced;
 use super::remarks::Remarks;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, WordWriter, body};
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, WordWriter};
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
 
@@ -40,7 +40,7 @@ impl Launch<'_> {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
         let args = Arguments::of(args);
-        self.work_over(grid, &Call::of(&kernel, &args, &body(&kernel, &args)))
+        self.work_over(grid, &Bound::new(&kernel, &args).call())
     }
 
     #[track_caller]

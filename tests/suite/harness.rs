@@ -15,7 +15,7 @@ use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::{Module, verify};
-use cutlet::kernel::{AnyArgs, Arguments, ArrivesAs, Call, Kernel, body};
+use cutlet::kernel::{AnyArgs, Arguments, ArrivesAs, Bound, Call, Kernel};
 use cutlet::pass::optimize;
 use cutlet::{Device, DeviceArray, Target};
 
@@ -124,7 +124,7 @@ impl Session {
         [usize; N]: Into<ct::Grid>,
     {
         let args = Arguments::of(args);
-        self.call(ct::Hints::default(), &grid, grid.into(), &Call::of(&kernel, &args, &body(&kernel, &args)))
+        self.call(ct::Hints::default(), &grid, grid.into(), &Bound::new(&kernel, &args).call())
     }
 
     /// [`Session::launch`] with hints.
@@ -142,7 +142,7 @@ impl Session {
         [usize; N]: Into<ct::Grid>,
     {
         let args = Arguments::of(args);
-        self.call(hints, &grid, grid.into(), &Call::of(&kernel, &args, &body(&kernel, &args)))
+        self.call(hints, &grid, grid.into(), &Bound::new(&kernel, &args).call())
     }
 
     /// Without the types of kernel and arguments, for the sake of the time that it takes to compile the suite.
@@ -151,16 +151,16 @@ impl Session {
         let launch = ct::Launch::new(blocks).hints(hints);
         match self {
             Session::Run(device) => {
-                launch.launch_call(call)?;
+                launch.run_call(call)?;
                 Ok(device.synchronize()?)
             }
             Session::RunTileIr(device) => {
-                launch.backend(ct::Backend::TileIr).launch_call(call)?;
+                launch.backend(ct::Backend::TileIr).run_call(call)?;
                 Ok(device.synchronize()?)
             }
             Session::InterpretTileIr(target) => {
                 let (words, memory) = words_and_memory(call.args());
-                interpret(&launch.export_call(call, target, ct::Format::TileIr(None))?, grid, &words, &memory)
+                interpret(&launch.exported_call(call, target, ct::Format::TileIr(None))?, grid, &words, &memory)
             }
             Session::Interpret(stage) => {
                 let (words, memory) = words_and_memory(call.args());
@@ -178,7 +178,7 @@ impl Session {
                 }
             }
             Session::AssembleTileIr(target) => {
-                let code = launch.export_call(call, target, ct::Format::TileIr(None))?;
+                let code = launch.exported_call(call, target, ct::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
                     // What runs when the launch does not keep the kernel's promises; guards are alike for all targets.
@@ -187,7 +187,7 @@ impl Session {
                 }
             }
             Session::Assemble(target, demand) => {
-                let ptx = match launch.code_ptx_call(call, target) {
+                let ptx = match launch.ptx_of_call(call, target) {
                     Err(error) if is_too_small(target, &error) => return Ok(()),
                     ptx => ptx?,
                 };

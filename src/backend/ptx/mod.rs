@@ -228,6 +228,7 @@ pub(crate) fn with_schedule<T>(
 
 /// What an optimised module may become before instructions are chosen for it: every rewriting that there is, wherever it
 /// can be done. Means the same; for tests.
+#[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub fn rewritten(module: &Module) -> Module {
     let mut module = pass::without_scaled_products(module, false).unwrap_or_else(|| module.clone());

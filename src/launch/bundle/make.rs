@@ -11,7 +11,7 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{ArgForm, Arguments, ArrivesAs, Call, Kernel, body, name_of};
+use crate::kernel::{ArgForm, Arguments, ArrivesAs, Bound, Call, Kernel, name_of};
 use crate::launch::choices::Launch;
 use crate::launch::compile::{Form, optimise_apart};
 use crate::launch::hints::{assembly, check_hints};
@@ -184,7 +184,7 @@ impl Bundler {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.add_call(launch.hints, name, &Call::of(&kernel, &args, &body(&kernel, &args)))?;
+        self.add_call(launch.hints, name, &Bound::new(&kernel, &args).call())?;
         Ok(self)
     }
 

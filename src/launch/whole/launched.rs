@@ -32,7 +32,7 @@ pub mod seen {
     use crate::backend::cpu::{Memory, Program, RunOptions};
     use crate::backend::tileir::{self, CompileOptions, Guards};
     use crate::error::Result;
-    use crate::kernel::{Arguments, ArrivesAs, Call, Kernel, LaunchArg, body};
+    use crate::kernel::{Arguments, ArrivesAs, Bound, Kernel, LaunchArg};
     use crate::launch::code::traced;
     use crate::launch::grid::Grid;
     use crate::launch::ptx::generate;
@@ -47,9 +47,7 @@ pub mod seen {
     pub fn add<K: Kernel<P>, A: ArrivesAs<P>, P>(kernel: &K, args: &Arguments<A, P>) -> Result<()> {
         for target in ["sm_80", "sm_90a"] {
             let target: Target = target.parse().expect("a target");
-            let text =
-                generate(&traced(&Call::of(kernel, args, &body(kernel, args)))?.0, target, Hints::default(), true)?
-                    .text;
+            let text = generate(&traced(&Bound::new(kernel, args).call())?.0, target, Hints::default(), true)?.text;
             CODE.with_borrow_mut(|code| code.push(text));
         }
         Ok(())
@@ -69,7 +67,7 @@ pub mod seen {
 
     /// Runs bytecode that has been read back.
     pub fn interpret<K: Kernel<P>, A: ArrivesAs<P>, P>(kernel: &K, grid: Grid, args: &Arguments<A, P>) -> Result<()> {
-        let module = traced(&Call::of(kernel, args, &body(kernel, args)))?.0;
+        let module = traced(&Bound::new(kernel, args).call())?.0;
         let options = CompileOptions { version: None, guards: Guards::Kernel, hints: Hints::default() };
         let code = tileir::compile(&module, "sm_90".parse().expect("a target"), &options)?;
         let given = args.given();

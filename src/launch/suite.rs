@@ -1,0 +1,39 @@
+//! Launches without the types of kernel and arguments: the tests of `tests/suite` compile their harness once.
+
+use super::choices::Launch;
+use super::export::{Exported, Format};
+use crate::error::Result;
+use crate::kernel::Call;
+use crate::target::Target;
+
+impl Launch<'_> {
+    /// [`Launch::launch`] of a call.
+    ///
+    /// # Errors
+    /// As [`Launch::launch`].
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn run_call(&self, call: &Call<'_>) -> Result<()> {
+        self.launch_call(call)
+    }
+
+    /// [`Launch::export`] of a call.
+    ///
+    /// # Errors
+    /// As [`Launch::export`].
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn exported_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
+        self.export_call(call, target, format)
+    }
+
+    /// [`Launch::code_ptx`] of a call.
+    ///
+    /// # Errors
+    /// As [`Launch::code_ptx`].
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn ptx_of_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
+        self.code_ptx_call(call, target)
+    }
+}
