@@ -1,0 +1,52 @@
+//! Items that are public and hidden from the documentation: programs can use them, so they are as sound as all others.
+
+use std::fs;
+use std::path::Path;
+
+use crate::source::{is_test, sources};
+
+/// Hidden items of `src/` that every build has: file, beginning, and what uses the item outside of the crate.
+const HIDDEN: &[(&str, &str, &str)] = &[
+    ("backend/mod.rs", "pub plan: PlanWish", "measurements of the cost model: hints never change results"),
+    ("backend/mod.rs", "pub struct PlanWish", "the same"),
+    ("backend/mod.rs", "pub const fn plan(", "the same"),
+    (
+        "kernel/mod.rs",
+        "pub use arrive::{FromFields, Way}",
+        "`args!`; a `Way` of a program's own is `own` or made of fields",
+    ),
+    ("launch/estimate.rs", "pub fn plans<", "measurements of the cost model: compiles alone"),
+    ("launch/ptx.rs", "pub struct Plan ", "the same"),
+    ("ops/memory.rs", "pub fn store<", "the error of a store to an array that is read only"),
+    ("runtime/foreign/cudarc.rs", "pub struct Held<", "a sealed trait mentions it; its fields are private"),
+];
+
+#[test]
+fn hidden_items_are_known() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| !is_test(file)) {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        let text = fs::read_to_string(file).unwrap();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for at in (0..lines.len()).filter(|&at| lines[at] == "#[doc(hidden)]") {
+            let attribute = |line: &&&str| line.starts_with("#[") || line.starts_with("//");
+            let item = lines[at..].iter().find(|line| !attribute(line)).unwrap();
+            let before = lines[..at].iter().rev().take_while(attribute);
+            let after = lines[at..].iter().take_while(attribute);
+            // Tests of this crate alone have it: the feature, or a file that is a module by that feature.
+            let of_suite = before.chain(after).any(|line| line.contains("_suite")) || name == "launch/suite.rs";
+            // Members of traits have no `pub`: a type that cannot be named outside seals these.
+            if item.starts_with("pub ") && !of_suite {
+                found.push((name.clone(), (*item).to_owned()));
+            }
+        }
+    }
+    let known =
+        |(name, item): &(String, String)| HIDDEN.iter().any(|(file, start, _)| file == name && item.starts_with(start));
+    let new: Vec<_> = found.iter().filter(|item| !known(item)).collect();
+    assert!(new.is_empty(), "hidden items that programs can use: {new:?}");
+    assert_eq!(found.len(), HIDDEN.len(), "of the table some are gone: {found:?}");
+}
