@@ -1,7 +1,7 @@
 //! What a launch gives and what the kernel takes: lists, structs, literals, and arguments of the user's own.
 
 use cutlet as ct;
-use cutlet::kernel::ArrivesAs;
+use cutlet::kernel::{ArrivesAs, Kernel};
 use cutlet::prelude::*;
 use cutlet::{DeviceArray, Result};
 
@@ -134,5 +134,80 @@ fn own_arguments_are_told_apart() -> Result<()> {
     }
     let compiled = ct::compile(product, ((&a, 2.0), &mut out))?;
     assert!(compiled.launch(1, (Numbered(4.0, &a), &mut out)).is_err());
+    Ok(())
+}
+
+struct Plus<const N: u32>(Array<f32, 1>, ArrayMut<f32, 1>);
+
+/// A kernel without size that takes parameters of several types.
+#[derive(Clone, Copy)]
+struct Add;
+
+impl<const N: u32> Kernel<(Plus<N>,)> for Add {
+    fn call(&self, (Plus(x, y),): (Plus<N>,)) {
+        y.store(0, x.load(0, [8]) + N as f32);
+    }
+}
+
+struct Any<'a>(&'a DeviceArray<f32, 1>, &'a mut DeviceArray<f32, 1>);
+
+impl<'a, const N: u32> ArrivesAs<Plus<N>> for Any<'a> {
+    type Given = (&'a DeviceArray<f32, 1>, &'a mut DeviceArray<f32, 1>);
+    fn give(self) -> Self::Given {
+        (self.0, self.1)
+    }
+    fn arrive((x, y): (Array<f32, 1>, ArrayMut<f32, 1>)) -> Plus<N> {
+        Plus(x, y)
+    }
+}
+
+/// Code belongs to the types of the parameters, too: neither kernel nor arguments determine them.
+#[test]
+fn parameters_of_several_types_are_told_apart() -> Result<()> {
+    let x = device().full([8], 1.0)?;
+    let mut y = device().zeros([8])?;
+    ct::launch::<_, _, (Plus<1>,)>(Add, 1, (Any(&x, &mut y),))?;
+    assert_eq!(y.to_vec()?, [2.0; 8]);
+    ct::launch::<_, _, (Plus<100>,)>(Add, 1, (Any(&x, &mut y),))?;
+    assert_eq!(y.to_vec()?, [101.0; 8]);
+    Ok(())
+}
+
+struct Reordered<X, W> {
+    x: X,
+    weight: W,
+}
+ct::args!(Reordered<X, W> { x, weight });
+
+struct Ordered<X, W> {
+    x: X,
+    weight: W,
+}
+ct::args!(Ordered<X, W> { x, weight });
+
+/// A kernel over structs whose fields have the same types.
+#[derive(Clone, Copy)]
+struct Less;
+
+impl Kernel<(Ordered<Array<f32, 1>, Array<f32, 1>>, ArrayMut<f32, 1>)> for Less {
+    fn call(&self, (p, out): (Ordered<Array<f32, 1>, Array<f32, 1>>, ArrayMut<f32, 1>)) {
+        out.store(0, p.x.load(0, [8]) - p.weight.load(0, [8]));
+    }
+}
+
+impl Kernel<(Reordered<Array<f32, 1>, Array<f32, 1>>, ArrayMut<f32, 1>)> for Less {
+    fn call(&self, (p, out): (Reordered<Array<f32, 1>, Array<f32, 1>>, ArrayMut<f32, 1>)) {
+        out.store(0, p.weight.load(0, [8]) - p.x.load(0, [8]));
+    }
+}
+
+#[test]
+fn structs_with_the_same_fields_are_told_apart() -> Result<()> {
+    let [a, b]: [DeviceArray<f32, 1>; 2] = [device().full([8], 5.0)?, device().full([8], 3.0)?];
+    let mut out = device().zeros([8])?;
+    ct::launch(Less, 1, (Ordered { x: &a, weight: &b }, &mut out))?;
+    assert_eq!(out.to_vec()?, [2.0; 8]);
+    ct::launch(Less, 1, (Reordered { x: &a, weight: &b }, &mut out))?;
+    assert_eq!(out.to_vec()?, [-2.0; 8]);
     Ok(())
 }

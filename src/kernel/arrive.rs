@@ -21,8 +21,8 @@ use crate::tile::{Scalar, Tracer};
 /// | tuple, `[A; N]`, `Vec<A>` | tuple, `[P; N]`, `Vec<P>` |
 /// | a struct named in [`args!`](crate::args) | the same struct, with what its fields arrive as |
 ///
-/// The compiled code is kept by the kernel's type and by the arguments that are given, so `arrive` has to be a pure
-/// function.
+/// The compiled code is kept by the types of the kernel, of what is given, and of the kernel's parameters, so `arrive` has
+/// to be a pure function.
 #[diagnostic::on_unimplemented(
     message = "the launch gives `{Self}` where the kernel takes `{P}`: the one does not arrive as the other",
     label = "the kernel takes `{P}` here",
@@ -31,19 +31,97 @@ use crate::tile::{Scalar, Tracer};
     note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`)",
     note = "a tuple of arguments has one for each parameter of the kernel, in their order"
 )]
-pub trait ArrivesAs<P> {
+pub trait ArrivesAs<P>: Sized {
     /// The argument that the launch handles in the place of this one.
     type Given: LaunchArg;
 
-    /// Do all types with this `Given` arrive as `P` in the same way? Those of this crate do.
+    /// The way in which it arrives.
     #[doc(hidden)]
-    const PLAIN: bool = false;
+    const WAY: Way<Self, P> = Way::own();
 
     /// Takes the value apart: once for each launch.
     fn give(self) -> Self::Given;
 
     /// Makes the kernel's parameter of what the parts arrive as: once for each trace.
     fn arrive(traced: <Self::Given as LaunchArg>::Traced) -> P;
+}
+
+/// What the parts of an argument trace to.
+type Traced<A, P> = <<A as ArrivesAs<P>>::Given as LaunchArg>::Traced;
+
+/// The way in which `A` arrives as `P`.
+///
+/// Compiled code is shared by all arguments that arrive in the common way, if their parts trace to the same types and
+/// arrive as the same `P`. A program cannot declare code of its own to be common: it can only make [`Way::own`], and
+/// [`Way::of_fields`], which replaces that code.
+pub struct Way<A: ArrivesAs<P>, P>(Kind<fn(Traced<A, P>) -> P>);
+
+enum Kind<F> {
+    /// By [`ArrivesAs::arrive`] of `A`, which another type with the same parts need not agree with.
+    Own,
+    /// By [`ArrivesAs::arrive`] of `A`, with which all types that have the same parts agree.
+    Common,
+    /// By this function, with which all types that have the same parts agree.
+    Fields(F),
+}
+
+impl<A: ArrivesAs<P>, P> Way<A, P> {
+    /// By [`ArrivesAs::arrive`], in a way that `A` alone determines.
+    #[must_use]
+    pub const fn own() -> Way<A, P> {
+        Way(Kind::Own)
+    }
+
+    /// By [`ArrivesAs::arrive`], which is determined by the types of the traced parts and of the parameter.
+    pub(crate) const fn common() -> Way<A, P> {
+        Way(Kind::Common)
+    }
+
+    /// [`Way::common`] if all elements of a list arrive in such a way, else [`Way::own`].
+    const fn of_elements(all_common: bool) -> Way<A, P> {
+        if all_common { Way::common() } else { Way::own() }
+    }
+
+    /// As the tuple `F` of its fields, from which the kernel's struct is made.
+    #[must_use]
+    pub const fn of_fields<F>() -> Way<A, P>
+    where
+        P: FromFields,
+        F: ArrivesAs<P::Fields, Given = A::Given>,
+    {
+        if F::WAY.is_common() { Way(Kind::Fields(arrived_of_fields::<A, P, F>)) } else { Way::own() }
+    }
+
+    /// Returns true if all arguments with the same traced parts and the same parameter arrive in this way.
+    const fn is_common(&self) -> bool {
+        !matches!(self.0, Kind::Own)
+    }
+}
+
+/// A struct that is named in [`args!`](crate::args): it can be made of its fields.
+pub trait FromFields {
+    /// The fields in their order.
+    type Fields;
+
+    /// Makes the struct.
+    fn from_fields(fields: Self::Fields) -> Self;
+}
+
+/// The kernel's parameter of what the parts of an argument trace to.
+fn arrived<A: ArrivesAs<P>, P>(traced: Traced<A, P>) -> P {
+    match A::WAY.0 {
+        Kind::Fields(arrive) => arrive(traced),
+        Kind::Own | Kind::Common => A::arrive(traced),
+    }
+}
+
+fn arrived_of_fields<A, P, F>(traced: Traced<A, P>) -> P
+where
+    A: ArrivesAs<P>,
+    P: FromFields,
+    F: ArrivesAs<P::Fields, Given = A::Given>,
+{
+    P::from_fields(arrived::<F, P::Fields>(traced))
 }
 
 /// The arguments of a launch, as it handles them.
@@ -72,18 +150,17 @@ impl<A: ArrivesAs<P>, P> Arguments<A, P> {
 
     /// Declares the parameters and gives what the kernel takes.
     pub(super) fn trace(&self, tracer: &mut Tracer) -> P {
-        A::arrive(self.given.trace(tracer))
+        arrived::<A, P>(self.given.trace(tracer))
     }
 
-    /// What code for a kernel of type `K` depends on beside the words and constants of a key: the kernel, and which
-    /// parameters it has.
+    /// What code for a kernel of type `K` depends on beside the words and constants of a key: the kernel, the declared
+    /// parameters, what it takes, and how the ones become the other.
     #[inline]
     pub(crate) fn identity<K>() -> TypeId {
-        type Traced<G> = fn(<G as LaunchArg>::Traced);
-        if A::PLAIN {
-            typeid::of::<(fn(K), Traced<A::Given>)>()
+        if A::WAY.is_common() {
+            typeid::of::<(fn(K), fn(Traced<A, P>), fn(P))>()
         } else {
-            typeid::of::<(fn(K), Traced<A::Given>, fn(A))>()
+            typeid::of::<(fn(K), fn(Traced<A, P>), fn(P), fn(A))>()
         }
     }
 }
@@ -92,7 +169,7 @@ impl<A: ArrivesAs<P>, P> Arguments<A, P> {
 #[diagnostic::do_not_recommend]
 impl<A: ArrivesAs<P>, P> ArrivesAs<P> for Arguments<A, P> {
     type Given = A::Given;
-    const PLAIN: bool = A::PLAIN;
+    const WAY: Way<Self, P> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
     fn give(self) -> A::Given {
@@ -100,7 +177,7 @@ impl<A: ArrivesAs<P>, P> ArrivesAs<P> for Arguments<A, P> {
     }
 
     fn arrive(traced: <A::Given as LaunchArg>::Traced) -> P {
-        A::arrive(traced)
+        arrived::<A, P>(traced)
     }
 }
 
@@ -110,7 +187,7 @@ macro_rules! arrives_as_it_is {
         #[diagnostic::do_not_recommend]
         impl<$($generics)*> $crate::kernel::ArrivesAs<$traced> for $ty {
             type Given = Self;
-            const PLAIN: bool = true;
+            const WAY: $crate::kernel::Way<Self, $traced> = $crate::kernel::Way::common();
 
             #[inline]
             fn give(self) -> Self {
@@ -133,7 +210,7 @@ numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i6
 // Recommended, so that rustc says what `X` lacks.
 impl<X: ConstantValue> ArrivesAs<X> for Constant<X> {
     type Given = Self;
-    const PLAIN: bool = true;
+    const WAY: Way<Self, X> = Way::common();
 
     #[inline]
     fn give(self) -> Self {
@@ -150,7 +227,7 @@ macro_rules! half_literals {
         #[diagnostic::do_not_recommend]
         impl ArrivesAs<Scalar<$name>> for f64 {
             type Given = $name;
-            const PLAIN: bool = true;
+            const WAY: Way<Self, Scalar<$name>> = Way::common();
 
             #[inline]
             fn give(self) -> $name {
@@ -167,7 +244,7 @@ half_literals!(f16 bf16);
 
 impl<P, A: ArrivesAs<P>> ArrivesAs<Vec<P>> for Vec<A> {
     type Given = Vec<A::Given>;
-    const PLAIN: bool = A::PLAIN;
+    const WAY: Way<Self, Vec<P>> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
     fn give(self) -> Self::Given {
@@ -175,7 +252,7 @@ impl<P, A: ArrivesAs<P>> ArrivesAs<Vec<P>> for Vec<A> {
     }
 
     fn arrive(traced: Vec<<A::Given as LaunchArg>::Traced>) -> Vec<P> {
-        traced.into_iter().map(A::arrive).collect()
+        traced.into_iter().map(arrived::<A, P>).collect()
     }
 }
 
@@ -202,7 +279,7 @@ impl<P, A: ArrivesAs<P>> ArrivesAs<Vec<P>> for Vec<A> {
 /// ```
 impl<P, A: ArrivesAs<P>> ArrivesAs<Option<P>> for Option<A> {
     type Given = Option<A::Given>;
-    const PLAIN: bool = A::PLAIN;
+    const WAY: Way<Self, Option<P>> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
     fn give(self) -> Self::Given {
@@ -210,13 +287,13 @@ impl<P, A: ArrivesAs<P>> ArrivesAs<Option<P>> for Option<A> {
     }
 
     fn arrive(traced: Option<<A::Given as LaunchArg>::Traced>) -> Option<P> {
-        traced.map(A::arrive)
+        traced.map(arrived::<A, P>)
     }
 }
 
 impl<P, A: ArrivesAs<P>, const N: usize> ArrivesAs<[P; N]> for [A; N] {
     type Given = [A::Given; N];
-    const PLAIN: bool = A::PLAIN;
+    const WAY: Way<Self, [P; N]> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
     fn give(self) -> Self::Given {
@@ -224,7 +301,7 @@ impl<P, A: ArrivesAs<P>, const N: usize> ArrivesAs<[P; N]> for [A; N] {
     }
 
     fn arrive(traced: [<A::Given as LaunchArg>::Traced; N]) -> [P; N] {
-        traced.map(A::arrive)
+        traced.map(arrived::<A, P>)
     }
 }
 
@@ -233,7 +310,7 @@ macro_rules! tuples {
         #[allow(clippy::unused_unit)]
         impl<$($param, $given: ArrivesAs<$param>),*> ArrivesAs<($($param,)*)> for ($($given,)*) {
             type Given = ($($given::Given,)*);
-            const PLAIN: bool = true $(&& $given::PLAIN)*;
+            const WAY: Way<Self, ($($param,)*)> = Way::of_elements(true $(&& $given::WAY.is_common())*);
 
             #[inline]
             fn give(self) -> Self::Given {
@@ -241,7 +318,7 @@ macro_rules! tuples {
             }
 
             fn arrive(_traced: ($(<$given::Given as LaunchArg>::Traced,)*)) -> ($($param,)*) {
-                ($($given::arrive(_traced.$index),)*)
+                ($(arrived::<$given, $param>(_traced.$index),)*)
             }
         }
     )+};
@@ -295,16 +372,24 @@ macro_rules! args {
             for $name<$($given),+>
         {
             type Given = ($($given::Given,)+);
-            const PLAIN: bool = true $(&& $given::PLAIN)+;
+            const WAY: $crate::kernel::Way<Self, $name<$($param),+>> = $crate::kernel::Way::of_fields::<($($given,)+)>();
 
             fn give(self) -> Self::Given {
-                ($($crate::kernel::ArrivesAs::<$param>::give(self.$field),)+)
+                $crate::kernel::ArrivesAs::<($($param,)+)>::give(($(self.$field,)+))
             }
 
-            fn arrive(
-                ($($field,)+): <Self::Given as $crate::kernel::LaunchArg>::Traced,
-            ) -> $name<$($param),+> {
-                $name { $($field: <$given as $crate::kernel::ArrivesAs<$param>>::arrive($field)),+ }
+            fn arrive(traced: <Self::Given as $crate::kernel::LaunchArg>::Traced) -> $name<$($param),+> {
+                $crate::kernel::FromFields::from_fields(
+                    <($($given,)+) as $crate::kernel::ArrivesAs<($($param,)+)>>::arrive(traced),
+                )
+            }
+        }
+
+        impl<$($param),+> $crate::kernel::FromFields for $name<$($param),+> {
+            type Fields = ($($param,)+);
+
+            fn from_fields(($($field,)+): Self::Fields) -> Self {
+                $name { $($field),+ }
             }
         }
     };

@@ -25,6 +25,8 @@ pub(crate) use argument::sealed;
 pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
 pub(crate) use arrive::arrives_as_it_is;
 pub use arrive::{Arguments, ArrivesAs};
+#[doc(hidden)]
+pub use arrive::{FromFields, Way};
 #[cfg(not(feature = "_suite"))]
 pub(crate) use call::{AnyArgs, Bound, Call};
 #[cfg(feature = "_suite")]

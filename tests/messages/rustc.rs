@@ -123,7 +123,7 @@ fn one(block: &str, file: &str) -> Option<Said> {
         if begins {
             left_out = LEFT_OUT.iter().any(|start| part.starts_with(start));
         }
-        let noise = part.starts_with("-->") || part == "|" || part == "...";
+        let noise = part.starts_with("-->") || part.starts_with(":::") || part == "|" || part == "...";
         if !left_out && !noise {
             text += &format!("{}{part}\n", if text.is_empty() { "" } else { "  " });
         }
