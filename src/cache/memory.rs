@@ -1,8 +1,8 @@
 //! Compiled kernels of this process, by specialisation; each is compiled once, whoever asks first.
 //!
 //! Two levels: [`Recent`], a small table of each thread that is asked without any lock, in front of
-//! [`MemoryCache`], which all threads share. That one is bounded: beyond a number of entries it gives up
-//! those that were asked for least recently and that nobody holds.
+//! [`MemoryCache`], which all threads share. That one is bounded, in all and for each hash: beyond a number
+//! of entries it gives up those that were asked for least recently and that nobody holds.
 //!
 //! Constants are the user's values: their `Eq`, `Clone` and `Drop` may do anything, also launch kernels, and
 //! run while no lock is held and nothing is borrowed.
@@ -110,7 +110,7 @@ impl<E> Slot<E> {
     }
 }
 
-/// Slots on their way in or out of the cache.
+/// Slots on their way out of the cache.
 type Found<E> = Vec<Arc<Slot<E>>>;
 
 /// All specialisations of the process.
@@ -124,83 +124,96 @@ pub(crate) struct MemoryCache<E> {
 
 /// Slots by hash.
 struct Slots<E> {
-    by_hash: HashMap<u64, Vec<Arc<Slot<E>>>, FxBuildHasher>,
+    /// Invariant: entries of one hash are in the order of their numbers.
+    by_hash: HashMap<u64, Vec<Entry<E>>, FxBuildHasher>,
     count: usize,
     /// With more entries than this, some go.
     room: usize,
+    /// The number of insertions.
+    inserted: u64,
+}
+
+/// A slot of the cache.
+struct Entry<E> {
+    /// The number of its insertion, from 1 on: a search that found nothing remembers the last number that it saw. Clones
+    /// of the slots themselves would keep [`Slots::shrink`] from giving them up.
+    number: u64,
+    slot: Arc<Slot<E>>,
 }
 
 impl<E> MemoryCache<E> {
-    /// A cache that keeps at most `limit` entries, and more only while somebody holds them.
+    /// A cache that keeps at most `limit` entries, a quarter of these with one hash, and more only while somebody holds
+    /// them.
     pub const fn new(limit: usize) -> MemoryCache<E> {
-        let slots = Slots { by_hash: HashMap::with_hasher(FxBuildHasher), count: 0, room: limit };
+        let by_hash = HashMap::with_hasher(FxBuildHasher);
+        let slots = Slots { by_hash, count: 0, room: limit, inserted: 0 };
         MemoryCache { slots: RwLock::new(slots), limit, clock: AtomicU64::new(0) }
     }
 
     /// The slot of a specialisation; `identity` is asked for when there is none yet.
     pub fn slot(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Arc<Slot<E>> {
         let now = self.clock.fetch_add(1, Relaxed);
-        let find = |slots: &[Arc<Slot<E>>]| {
-            let slot = slots.iter().find(|slot| wanted.is(&slot.identity))?;
-            slot.asked.store(now, Relaxed);
-            Some(slot.clone())
-        };
-        // Hashes of constants seldom collide: mostly the first one is it, and nothing is allocated.
-        if let Some(slot) = self.first(hash, words).and_then(|slot| find(&[slot])) {
-            return slot;
-        }
-        let mut seen = self.candidates(hash, words);
-        if let Some(slot) = find(&seen) {
-            return slot;
-        }
-        let slot = Arc::new(Slot {
-            hash,
-            words: words.into(),
-            identity: identity(),
-            asked: AtomicU64::new(now),
-            building: Mutex::new(()),
-            value: OnceLock::new(),
-        });
+        let mut seen = 0;
+        let mut own: Option<Arc<Slot<E>>> = None;
         loop {
+            // One at a time: comparing calls the user's `Eq`, under no lock. Hashes of constants seldom collide, so the
+            // first one mostly is it.
+            while let Some((number, slot)) = self.next(hash, words, seen) {
+                if wanted.is(&slot.identity) {
+                    slot.asked.store(now, Relaxed);
+                    return slot;
+                }
+                seen = number;
+            }
+            let slot = own.get_or_insert_with(|| {
+                Arc::new(Slot {
+                    hash,
+                    words: words.into(),
+                    identity: identity(),
+                    asked: AtomicU64::new(now),
+                    building: Mutex::new(()),
+                    value: OnceLock::new(),
+                })
+            });
             // What is given up is dropped here, after the lock.
-            match self.insert(&slot, &seen) {
-                Ok(_given_up) => return slot,
-                Err(others) => match find(&others) {
-                    Some(slot) => return slot,
-                    None => seen.extend(others),
-                },
+            if let Some(_given_up) = self.insert(slot, seen) {
+                return slot.clone();
             }
         }
     }
 
-    /// The first slot with this key, apart from its identity.
-    fn first(&self, hash: u64, words: &[u64]) -> Option<Arc<Slot<E>>> {
+    /// The first slot with this key, apart from its identity, of those inserted after number `seen`.
+    fn next(&self, hash: u64, words: &[u64], seen: u64) -> Option<(u64, Arc<Slot<E>>)> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.by_hash.get(&hash)?.iter().find(|slot| slot.has_key(hash, words)).cloned()
+        let same_hash = slots.by_hash.get(&hash)?;
+        let unseen = &same_hash[same_hash.partition_point(|entry| entry.number <= seen)..];
+        unseen.iter().find(|entry| entry.slot.has_key(hash, words)).map(|entry| (entry.number, entry.slot.clone()))
     }
 
-    /// The slots with this key, apart from their identity.
-    fn candidates(&self, hash: u64, words: &[u64]) -> Found<E> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        let slots = slots.by_hash.get(&hash).map_or(&[][..], Vec::as_slice);
-        slots.iter().filter(|slot| slot.has_key(hash, words)).cloned().collect()
-    }
-
-    /// Adds a slot that is none of `seen`, and gives what has to go for it; or the slots that came in between.
-    fn insert(&self, slot: &Arc<Slot<E>>, seen: &[Arc<Slot<E>>]) -> Result<Found<E>, Found<E>> {
+    /// Adds a slot and returns what has to go for it; `None` if one with its key was inserted after number `seen`.
+    fn insert(&self, slot: &Arc<Slot<E>>, seen: u64) -> Option<Found<E>> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let number = slots.inserted + 1;
         let same_hash = slots.by_hash.entry(slot.hash).or_default();
-        let is_new = |other: &&Arc<Slot<E>>| {
-            other.has_key(slot.hash, &slot.words) && !seen.iter().any(|s| Arc::ptr_eq(s, other))
-        };
-        let others: Vec<_> = same_hash.iter().filter(is_new).cloned().collect();
-        if !others.is_empty() {
-            return Err(others);
+        let is_unseen = |entry: &Entry<E>| entry.number > seen && entry.slot.has_key(slot.hash, &slot.words);
+        if same_hash.iter().rev().any(is_unseen) {
+            return None;
         }
-        same_hash.push(slot.clone());
+        same_hash.push(Entry { number, slot: slot.clone() });
+        slots.inserted = number;
         slots.count += 1;
-        Ok(slots.shrink(self.limit))
+        let mut given_up = slots.thin_out(slot.hash, self.limit / 4);
+        given_up.extend(slots.shrink(self.limit));
+        Some(given_up)
     }
+}
+
+/// Of slots, those that nobody else holds, the one that was asked for least recently first. No other thread can clone
+/// one meanwhile: the caller holds the lock for writing.
+fn idle<'a, E: 'a>(all: impl Iterator<Item = &'a Entry<E>>) -> Found<E> {
+    let mut idle: Vec<_> = all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
+    idle.sort_by_key(|slot| slot.asked.load(Relaxed));
+    idle
 }
 
 impl<E> Slots<E> {
@@ -209,23 +222,37 @@ impl<E> Slots<E> {
         if self.count <= self.room {
             return Vec::new();
         }
-        let all = self.by_hash.values().flatten();
-        // Nobody can get hold of one while the lock is held for writing.
-        let mut idle: Vec<_> = all.filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
-        idle.sort_by_key(|slot| slot.asked.load(Relaxed));
+        let mut idle = idle(self.by_hash.values().flatten());
         idle.truncate(self.count - limit / 4 * 3);
-        for gone in &idle {
-            if let Some(same_hash) = self.by_hash.get_mut(&gone.hash) {
-                same_hash.retain(|slot| !Arc::ptr_eq(slot, gone));
-                if same_hash.is_empty() {
-                    self.by_hash.remove(&gone.hash);
-                }
-            }
-        }
-        self.count -= idle.len();
+        self.remove(&idle);
         // Where many are held, the next search waits until it can find something.
         self.room = limit.max(self.count + limit / 4);
         idle
+    }
+
+    /// As [`Slots::shrink`] among the entries of one hash: a search compares each of these with what it wants. Constants
+    /// with a poor hash, or that equal nothing, are all of one hash.
+    fn thin_out(&mut self, hash: u64, limit: usize) -> Found<E> {
+        let Some(same_hash) = self.by_hash.get(&hash).filter(|same_hash| same_hash.len() > limit) else {
+            return Vec::new();
+        };
+        let mut idle = idle(same_hash.iter());
+        idle.truncate(same_hash.len() - limit / 4 * 3);
+        self.remove(&idle);
+        idle
+    }
+
+    /// Takes out slots of this cache.
+    fn remove(&mut self, gone: &[Arc<Slot<E>>]) {
+        for slot in gone {
+            if let Some(same_hash) = self.by_hash.get_mut(&slot.hash) {
+                same_hash.retain(|entry| !Arc::ptr_eq(&entry.slot, slot));
+                if same_hash.is_empty() {
+                    self.by_hash.remove(&slot.hash);
+                }
+            }
+        }
+        self.count -= gone.len();
     }
 }
 
@@ -348,5 +375,70 @@ mod tests {
             get(number);
         }
         assert!(cache.slots.read().unwrap().count <= LIMIT + LIMIT / 4 + 1);
+    }
+
+    /// A key of constants that all have one hash.
+    fn of_one_hash(cache: &MemoryCache<u32>, same: &dyn Fn(&[StoredConstant]) -> bool, value: u32) -> Arc<Slot<u32>> {
+        let id = TypeId::of::<u8>();
+        cache.slot(7, &[1], &Wanted::Type(id, same), &|| Identity::Type(id, constants(value)))
+    }
+
+    #[test]
+    fn constants_that_equal_nothing_are_given_up() {
+        let cache = MemoryCache::<u32>::new(LIMIT);
+        let compared = AtomicUsize::new(0);
+        let unequal = |_: &[StoredConstant]| {
+            compared.fetch_add(1, Ordering::SeqCst);
+            false
+        };
+        for value in 0..1000 {
+            compared.store(0, Ordering::SeqCst);
+            of_one_hash(&cache, &unequal, value);
+            assert!(cache.slots.read().unwrap().count <= LIMIT / 4, "after {value}");
+            assert!(compared.load(Ordering::SeqCst) <= LIMIT / 4, "after {value}");
+        }
+    }
+
+    #[test]
+    fn constants_with_a_poor_hash_are_found_and_bounded() {
+        let cache = MemoryCache::<u32>::new(LIMIT);
+        let get = |value: u32| {
+            let same = move |stored: &[StoredConstant]| stored[0].downcast_ref::<u32>() == Some(&value);
+            let slot = of_one_hash(&cache, &same, value);
+            let found = *slot.fill(|| Ok(value * 10)).unwrap();
+            assert_eq!(found, value * 10);
+            slot
+        };
+        let held = get(0);
+        for value in 1..1000 {
+            get(value);
+            let frequent = get(1);
+            assert!(Arc::ptr_eq(&held, &get(0)) && Arc::ptr_eq(&frequent, &get(1)), "after {value}");
+            assert!(cache.slots.read().unwrap().count <= LIMIT / 4 + 1, "after {value}");
+        }
+        // All of these are held, so all are kept.
+        let all: Vec<_> = (2000..2100).map(get).collect();
+        assert!(all.iter().zip(2000..).all(|(slot, value)| Arc::ptr_eq(slot, &get(value))));
+        drop(all);
+        get(3000);
+        let slots = cache.slots.read().unwrap();
+        assert_eq!(slots.count, slots.by_hash.values().map(Vec::len).sum::<usize>());
+        assert!(slots.count <= LIMIT / 4 + 1, "{}", slots.count);
+    }
+
+    /// The comparison runs while no lock is held: it may launch kernels, also one with the same key.
+    #[test]
+    fn what_is_inserted_while_others_are_compared_is_found() {
+        let cache = MemoryCache::<u32>::new(LIMIT);
+        let equal = |value: u32| move |stored: &[StoredConstant]| stored[0].downcast_ref::<u32>() == Some(&value);
+        of_one_hash(&cache, &equal(1), 1);
+        let inserted = OnceLock::new();
+        let comparing = |stored: &[StoredConstant]| {
+            inserted.get_or_init(|| of_one_hash(&cache, &equal(2), 2));
+            equal(2)(stored)
+        };
+        let slot = of_one_hash(&cache, &comparing, 2);
+        assert!(Arc::ptr_eq(&slot, inserted.get().unwrap()));
+        assert_eq!(cache.slots.read().unwrap().count, 2);
     }
 }
