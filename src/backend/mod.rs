@@ -96,14 +96,26 @@ pub struct PlanWish {
 /// The text is a part of what records of tuning and files of the cache are found by: a wish for a plan stands in it where there is one.
 impl fmt::Debug for Hints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Hints {
+            num_warps,
+            stages,
+            num_ctas,
+            occupancy,
+            code_limit,
+            loop_limit,
+            opt_level,
+            line_info,
+            device_debug,
+            memcheck,
+            plan,
+        } = self;
         let mut text = f.debug_struct("Hints");
-        text.field("num_warps", &self.num_warps).field("stages", &self.stages).field("num_ctas", &self.num_ctas);
-        text.field("occupancy", &self.occupancy).field("code_limit", &self.code_limit);
-        text.field("loop_limit", &self.loop_limit).field("opt_level", &self.opt_level);
-        text.field("line_info", &self.line_info).field("device_debug", &self.device_debug);
-        text.field("memcheck", &self.memcheck);
-        if self.plan != PlanWish::default() {
-            text.field("plan", &self.plan);
+        text.field("num_warps", num_warps).field("stages", stages).field("num_ctas", num_ctas);
+        text.field("occupancy", occupancy).field("code_limit", code_limit).field("loop_limit", loop_limit);
+        text.field("opt_level", opt_level).field("line_info", line_info).field("device_debug", device_debug);
+        text.field("memcheck", memcheck);
+        if *plan != PlanWish::default() {
+            text.field("plan", plan);
         }
         text.finish()
     }

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
 
-use crate::ir::{Module, Op};
+use crate::ir::{Block, Entry, Global, Module, Op, ValueData};
 
 /// A hash that is equal for equal traces.
 pub(crate) fn hash_trace(module: &Module) -> u64 {
@@ -23,25 +23,26 @@ pub(crate) fn hash_trace(module: &Module) -> u64 {
     hasher.finish()
 }
 
-/// Did both record the same?
+/// Returns true if both recorded the same. No `..` here: a new part of a module is compared, or is left out by name.
 pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
-    a.types().eq(b.types())
-        && a.locations().eq(b.locations())
-        && a.ops.len() == b.ops.len()
-        && a.ops.iter().zip(&b.ops).all(|(a, b)| parts(a) == parts(b))
-        && a.values.len() == b.values.len()
-        && a.values.iter().zip(&b.values).all(|(a, b)| (a.ty, a.def) == (b.ty, b.def))
-        && a.blocks.len() == b.blocks.len()
-        && a.blocks.iter().zip(&b.blocks).all(|(a, b)| (&a.args, &a.ops, a.parent) == (&b.args, &b.ops, b.parent))
-        && a.entries.len() == b.entries.len()
-        && a.entries.iter().zip(&b.entries).all(|(a, b)| (&a.name, a.body, &a.hints) == (&b.name, b.body, &b.hints))
-        && a.required == b.required
-        && a.written == b.written
-        && a.globals.len() == b.globals.len()
-        && a.globals.iter().zip(&b.globals).all(|(a, b)| {
-            (&a.name, a.ty, &a.value, a.alignment, a.private, a.constant)
-                == (&b.name, b.ty, &b.value, b.alignment, b.private, b.constant)
+    let Module { types, locations, values, ops, blocks, globals, entries, required, written, producer } = a;
+    types.iter().eq(&b.types)
+        && locations.iter().eq(&b.locations)
+        && same(values, &b.values, |&ValueData { ty, def }| (ty, def))
+        && same(ops, &b.ops, parts)
+        && same(blocks, &b.blocks, |Block { args, ops, parent }| (args, ops, parent))
+        && same(entries, &b.entries, |Entry { name, body, hints, loc }| (name, body, hints, loc))
+        && same(globals, &b.globals, |Global { name, ty, value, alignment, private, constant }| {
+            (name, ty, value, alignment, private, constant)
         })
+        && *required == b.required
+        && *written == b.written
+        && *producer == b.producer
+}
+
+/// Returns true if two lists have the same parts, position by position.
+fn same<'a, X, P: PartialEq>(a: &'a [X], b: &'a [X], parts: impl Fn(&'a X) -> P) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| parts(a) == parts(b))
 }
 
 /// All of an op.

@@ -231,8 +231,8 @@ pub struct Entry {
 /// A Tile IR module.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    types: IndexSet<Type, FxBuildHasher>,
-    locations: IndexSet<Location, FxBuildHasher>,
+    pub(crate) types: IndexSet<Type, FxBuildHasher>,
+    pub(crate) locations: IndexSet<Location, FxBuildHasher>,
     pub(crate) values: Vec<ValueData>,
     pub(crate) ops: Vec<Op>,
     pub(crate) blocks: Vec<Block>,

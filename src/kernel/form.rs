@@ -128,14 +128,15 @@ impl ArgForm {
 /// Does everything that code relies on hold for an array? `table`: its numbers lie in memory, of one width for all.
 fn implied(own: ArrayFacts, facts: ArrayFacts, table: bool) -> bool {
     let within = |own: u32, given: u32| own & !given == 0;
+    let ArrayFacts { index64, base_align, unit_stride, extent_div16, stride_div16 } = own;
     // Wide indices serve small arrays, not the other way round.
-    let width = own.index64 == facts.index64 || own.index64 && !table;
+    let width = index64 == facts.index64 || index64 && !table;
     width
-        && own.base_align != 0
-        && facts.base_align.is_multiple_of(own.base_align)
-        && within(own.unit_stride, facts.unit_stride)
-        && within(own.extent_div16, facts.extent_div16)
-        && within(own.stride_div16, facts.stride_div16)
+        && base_align != 0
+        && facts.base_align.is_multiple_of(base_align)
+        && within(unit_stride, facts.unit_stride)
+        && within(extent_div16, facts.extent_div16)
+        && within(stride_div16, facts.stride_div16)
 }
 
 /// A hash that is the same in every program.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use super::choices::Launch;
+use super::choices::{Launch, Wishes};
 use super::parallel::share;
 use super::specialise::{Prepared, prepare};
 use crate::cache::disk::ContentKey;
@@ -221,9 +221,12 @@ fn describe(
     let module = call.trace(&call.name())?;
     let mut forms = Vec::new();
     call.args().forms(&mut forms);
-    let text = format!("{}{forms:?}{:?}", module.to_text(PrintOptions::default()), launch.hints);
+    // The key of the search has the other two.
+    let Wishes { hints, generator, dependent, checked: _ } = launch.wishes(device)?;
+    let start = if dependent { " dependent" } else { "" };
+    let text = format!("{}{forms:?}{hints:?}{start}", module.to_text(PrintOptions::default()));
     let hash = ContentKey::of(&[text.as_bytes()]).hex();
-    let grid = launch.grid.checked(launch.wishes(device)?.generator)?.unwrap_or([0; 3]);
+    let grid = launch.grid.checked(generator)?.unwrap_or([0; 3]);
     let blocks = grid.iter().map(|&n| u64::from(n)).product();
     let least = match device.as_gpu() {
         None => None,

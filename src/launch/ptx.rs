@@ -119,7 +119,20 @@ fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
 }
 
 fn options(hints: Hints, tma: bool) -> CompileOptions {
-    let Hints { num_warps, occupancy, stages, num_ctas, code_limit, plan, .. } = hints;
+    // The interpreter takes `loop_limit`, `wants_lines` the next two, `assembly` the last two.
+    let Hints {
+        num_warps,
+        occupancy,
+        stages,
+        num_ctas,
+        code_limit,
+        plan,
+        loop_limit: _,
+        line_info: _,
+        device_debug: _,
+        opt_level: _,
+        memcheck: _,
+    } = hints;
     let lines = wants_lines(hints);
     let choice = match plan.fixed {
         true => ptx::Choice::Nothing,

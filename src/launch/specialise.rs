@@ -11,7 +11,7 @@ use super::choices::Wishes;
 use super::compile::compile;
 use super::executable::Executable;
 use super::remarks::Stages;
-use crate::backend::PlanWish;
+use crate::backend::{Hints, PlanWish};
 use crate::cache::memory::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace::hash_trace;
 use crate::error::{Error, Result};
@@ -38,18 +38,31 @@ thread_local! {
 pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     // A wish for 0 is refused when compiling; it must not look like none.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
-    let hints = wishes.hints;
+    // Without `..`: a new wish is a part of the key, or is left out here.
+    let Wishes { hints, generator, dependent, checked } = wishes;
+    let Hints {
+        num_warps,
+        stages,
+        num_ctas,
+        occupancy,
+        code_limit,
+        loop_limit,
+        opt_level,
+        line_info,
+        device_debug,
+        memcheck,
+        plan: PlanWish { fixed, no_teams, no_streams },
+    } = hints;
     let mut key = WordWriter::default();
-    key.push(device.id() << 8 | u64::from(wishes.dependent) << 7 | wishes.generator as u64);
-    key.push(word(hints.num_warps) << 32 | word(hints.stages));
-    key.push(word(hints.num_ctas) << 32 | word(hints.occupancy));
-    key.push(word(hints.code_limit) << 32 | word(hints.loop_limit));
-    let lines = hints.line_info.map_or(0, |wanted| 1 + u64::from(wanted));
-    let PlanWish { fixed, no_teams, no_streams } = hints.plan;
+    key.push(device.id() << 8 | u64::from(dependent) << 7 | generator as u64);
+    key.push(word(num_warps) << 32 | word(stages));
+    key.push(word(num_ctas) << 32 | word(occupancy));
+    key.push(word(code_limit) << 32 | word(loop_limit));
+    let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
     let plan = u64::from(no_streams) << 2 | u64::from(no_teams) << 1 | u64::from(fixed);
-    let checks = u64::from(hints.device_debug) << 1 | u64::from(hints.memcheck);
-    let flags = plan << 5 | u64::from(wishes.checked) << 4 | lines << 2 | checks;
-    key.push(word(hints.opt_level) << 32 | flags);
+    let checks = u64::from(device_debug) << 1 | u64::from(memcheck);
+    let flags = plan << 5 | u64::from(checked) << 4 | lines << 2 | checks;
+    key.push(word(opt_level) << 32 | flags);
     key
 }
 
@@ -227,7 +240,6 @@ fn remember(slot: &Specialised) {
 mod tests {
     use super::*;
     use crate::Backend;
-    use crate::backend::Hints;
 
     #[test]
     fn each_wish_for_code_is_another_kernel() {

@@ -83,11 +83,12 @@ pub(super) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayF
 /// The facts in one word: 1 bit index width, 8 bits alignment, 3 * 16 bits of dimensions.
 #[inline]
 pub(super) fn facts_word(facts: ArrayFacts) -> u64 {
-    u64::from(facts.index64)
-        | u64::from(facts.base_align) << 8
-        | u64::from(facts.unit_stride) << 16
-        | u64::from(facts.extent_div16) << 32
-        | u64::from(facts.stride_div16) << 48
+    let ArrayFacts { index64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
+    u64::from(index64)
+        | u64::from(base_align) << 8
+        | u64::from(unit_stride) << 16
+        | u64::from(extent_div16) << 32
+        | u64::from(stride_div16) << 48
 }
 
 #[inline]

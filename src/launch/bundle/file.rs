@@ -11,7 +11,7 @@ use crate::error::{Diagnostic, Error, Location, Result};
 use crate::kernel::ArgForm;
 
 /// First bytes of a file; the digit is the version of the format.
-const MAGIC: &[u8; 8] = b"cutletB1";
+const MAGIC: &[u8; 8] = b"cutletB2";
 
 /// Of what is before it, at the end.
 const CHECKSUM_BYTES: usize = 32;
@@ -97,7 +97,7 @@ impl Bundle {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// assert!(ct::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB1"));
+    /// assert!(ct::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB2"));
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]

@@ -1,7 +1,7 @@
 //! What a kernel of a bundle was made for, in bytes: forms of arguments, hints.
 
 use super::wire::{Read, Reader, Writer};
-use crate::backend::Hints;
+use crate::backend::{Hints, PlanWish};
 use crate::kernel::{ArgForm, ArrayFacts};
 use crate::launch::hints::check_hints;
 
@@ -13,8 +13,9 @@ pub(super) fn write_form(to: &mut Writer, form: &ArgForm) {
             to.u32(*rank);
             to.flag(*writes);
             to.flag(*table);
-            to.flag(facts.index64);
-            for word in [facts.base_align, facts.unit_stride, facts.extent_div16, facts.stride_div16] {
+            let ArrayFacts { index64, base_align, unit_stride, extent_div16, stride_div16 } = *facts;
+            to.flag(index64);
+            for word in [base_align, unit_stride, extent_div16, stride_div16] {
                 to.u32(word);
             }
         }
@@ -56,24 +57,53 @@ pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgForm> {
 }
 
 pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
-    let Hints { num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, .. } = hints;
+    let Hints {
+        num_warps,
+        stages,
+        num_ctas,
+        occupancy,
+        code_limit,
+        loop_limit,
+        opt_level,
+        line_info,
+        device_debug,
+        memcheck,
+        plan: PlanWish { fixed, no_teams, no_streams },
+    } = hints;
     for number in [num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
         to.option(number, Writer::u32);
     }
-    to.option(hints.line_info, Writer::flag);
-    to.flag(hints.device_debug);
-    to.flag(hints.memcheck);
+    to.option(line_info, Writer::flag);
+    for flag in [device_debug, memcheck, fixed, no_teams, no_streams] {
+        to.flag(flag);
+    }
 }
 
 pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
-    let mut hints = Hints::default();
-    let Hints { num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, .. } = &mut hints;
-    for number in [num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
+    let mut numbers = [None; 7];
+    for number in &mut numbers {
         *number = from.option(Reader::u32)?;
     }
-    hints.line_info = from.option(Reader::flag)?;
-    hints.device_debug = from.flag()?;
-    hints.memcheck = from.flag()?;
+    let [num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] = numbers;
+    let line_info = from.option(Reader::flag)?;
+    let mut flags = [false; 5];
+    for flag in &mut flags {
+        *flag = from.flag()?;
+    }
+    let [device_debug, memcheck, fixed, no_teams, no_streams] = flags;
+    let hints = Hints {
+        num_warps,
+        stages,
+        num_ctas,
+        occupancy,
+        code_limit,
+        loop_limit,
+        opt_level,
+        line_info,
+        device_debug,
+        memcheck,
+        plan: PlanWish { fixed, no_teams, no_streams },
+    };
     check_hints(hints).map_err(|error| error.to_string())?;
     Ok(hints)
 }

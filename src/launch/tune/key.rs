@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::cache::disk::ContentKey;
 use crate::error::Result;
-use crate::launch::choices::Launch;
+use crate::launch::choices::{Launch, Wishes};
 use crate::runtime::Device;
 
 /// Everything that the answer of a search is good for; with anything else it has to be searched again.
@@ -20,7 +20,7 @@ pub struct TuneKey {
     pub name: String,
     /// Name of the device.
     pub device: String,
-    /// The back end that makes the code.
+    /// The back end that makes the code, and whether that code has checks.
     pub backend: String,
     /// The target of the code.
     pub target: String,
@@ -53,7 +53,7 @@ impl TuneKey {
         Ok(TuneKey {
             name: name.to_owned(),
             device: words(device.name().to_owned()),
-            backend: wishes.generator.to_string(),
+            backend: made_by(wishes),
             target: device.target().map_or_else(String::new, |target| target.to_string()),
             driver: device.as_gpu().map(|gpu| gpu.driver_identity()).transpose()?.map(words).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -64,15 +64,16 @@ impl TuneKey {
 
     /// The parts with their names, in the order in which a record has them.
     pub(super) fn parts(&self) -> [(&'static str, &str); 8] {
+        let TuneKey { name, device, backend, target, driver, version, kernel, space } = self;
         [
-            ("name", &self.name),
-            ("device", &self.device),
-            ("backend", &self.backend),
-            ("target", &self.target),
-            ("driver", &self.driver),
-            ("version", &self.version),
-            ("kernel", &self.kernel),
-            ("space", &self.space),
+            ("name", name),
+            ("device", device),
+            ("backend", backend),
+            ("target", target),
+            ("driver", driver),
+            ("version", version),
+            ("kernel", kernel),
+            ("space", space),
         ]
     }
 
@@ -91,6 +92,13 @@ impl TuneKey {
     }
 }
 
+/// What makes the code of a launch without hints: code with checks takes other times.
+fn made_by(wishes: Wishes) -> String {
+    // Hints and dependent launches are in the hash of the kernels.
+    let Wishes { generator, checked, hints: _, dependent: _ } = wishes;
+    if checked { format!("{generator} with checks") } else { generator.to_string() }
+}
+
 /// How a configuration is written: on one line.
 pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
     format!("{configuration:?}")
@@ -100,4 +108,28 @@ pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
 pub(super) fn hash(texts: &[String]) -> String {
     let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
     ContentKey::of(&texts).hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Hints;
+    use crate::runtime::Backend;
+
+    #[test]
+    fn each_part_of_a_key_is_read_again() {
+        let mut key = TuneKey::default();
+        let names = key.parts().map(|(name, _)| name);
+        for name in names {
+            name.clone_into(key.part_mut(name).expect("a part with this name"));
+        }
+        assert!(key.parts().iter().all(|(name, value)| name == value), "{key:?}");
+    }
+
+    #[test]
+    fn code_with_checks_has_answers_of_its_own() {
+        let wishes = |checked| Wishes { hints: Hints::new(), generator: Backend::Ptx, dependent: false, checked };
+        assert_eq!(made_by(wishes(false)), "ptx");
+        assert_ne!(made_by(wishes(false)), made_by(wishes(true)));
+    }
 }
