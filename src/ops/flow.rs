@@ -34,7 +34,7 @@ use crate::tile::{Place, here, in_region, record};
 /// ```
 pub struct Flow<S> {
     block: BlockId,
-    trace: u32,
+    trace: u64,
     place: Place,
     state: PhantomData<fn(S)>,
 }

@@ -50,7 +50,7 @@ pub struct ArrayMut<T, const R: usize> {
 /// Position in the list of arrays of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrayHandle {
-    pub trace: u32,
+    pub trace: u64,
     pub index: u32,
 }
 

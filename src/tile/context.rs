@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -64,10 +64,14 @@ fn location(place: Place) -> Location {
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
     value: Value,
-    /// Serial number of the trace, so that a value kept from another one is noticed.
-    trace: u32,
+    /// Serial number of the trace, so that a value kept from another one is noticed. 64 bits: a process never uses a
+    /// number twice.
+    trace: u64,
     pub(super) rank: u8,
 }
+
+/// Passed in two registers.
+const _: () = assert!(size_of::<Raw>() == 16);
 
 impl Raw {
     /// Is this the same value, not only an equal one?
@@ -117,7 +121,7 @@ pub(crate) struct Trace {
     pub arrays: Vec<ArrayData>,
     /// The kernel, and the call that has it traced.
     pub(super) launched: Option<(String, Place)>,
-    id: u32,
+    id: u64,
     /// The block that each value is defined in, by value index.
     homes: Vec<BlockId>,
     poisoned: FxHashSet<Value>,
@@ -144,7 +148,7 @@ thread_local! {
 /// Most traces under way on one thread of a pool.
 const MOST_TRACES: u32 = 32;
 
-static NEXT_TRACE: AtomicU32 = AtomicU32::new(0);
+static NEXT_TRACE: AtomicU64 = AtomicU64::new(0);
 
 /// Is a kernel being traced on this thread?
 pub fn is_tracing() -> bool {
@@ -210,7 +214,7 @@ pub(crate) fn in_region<X>(closure: impl FnOnce() -> X) -> X {
 
 /// A region whose closure runs; dropped only by a panic in it.
 struct Unfinished {
-    trace: u32,
+    trace: u64,
     /// Open blocks, with its own.
     depth: usize,
 }
@@ -280,7 +284,7 @@ impl Trace {
     }
 
     /// The serial number of this trace.
-    pub fn id(&self) -> u32 {
+    pub fn id(&self) -> u64 {
         self.id
     }
 
@@ -680,4 +684,25 @@ fn last_extent(extent: i64) -> i64 {
         kept |= 1 << (extent & !kept).ilog2();
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_traces_do_not_come_again_after_32_bits() {
+        let started = || {
+            let mut trace = Trace::new();
+            trace.builder.begin_entry("kernel", &[]);
+            let value = trace.splat(DType::I32, 1, &[]);
+            (trace.raw(value), trace)
+        };
+        let (kept, first) = started();
+        let (own, mut later) = started();
+        later.id = first.id + (1 << 32);
+        assert!(later.usable(kept, here()).is_none());
+        assert!(later.take_diagnostics()[0].message.contains("another kernel trace"));
+        assert!(!own.is_same(kept));
+    }
 }
