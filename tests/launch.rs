@@ -283,6 +283,25 @@ fn compiled_kernels_check_what_they_are_launched_with() -> ct::Result<()> {
 }
 
 #[test]
+fn raw_launches_check_their_arguments_as_launches_do() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let x = ramp(64);
+    let mut y = device.zeros([64])?;
+    let add = |x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, tile: usize| y.store(0, x.load(0, [tile]) + 1.0);
+    let compiled = ct::compile(add, (&x, &mut y, ct::Constant(32)))?;
+    assert!(compiled.raw((&x, &mut y, ct::Constant(32)))?.is_none(), "the cpu device has no raw launches");
+    let refused = |result: ct::Result<Option<ct::RawLaunch>>, why: &str| {
+        let error = result.map(drop).expect_err(why).to_string();
+        assert!(error.contains(why) && error.contains("tests/launch.rs"), "{error}");
+    };
+    refused(compiled.raw((&x, &mut y, ct::Constant(64))), "was compiled for other arguments");
+    refused(compiled.raw((x.slice(0, 1..)?, &mut y, ct::Constant(32))), "was compiled for other arguments");
+    let described = ct::ArraySpec::<f32, 1>::new([64]);
+    refused(compiled.raw((described, &mut y, ct::Constant(32))), "does not exist");
+    Ok(())
+}
+
+#[test]
 fn choices_that_do_not_fit_are_errors() -> ct::Result<()> {
     fn kernel(y: ct::ArrayMut<i32, 1>) {
         y.store([ct::bid(0)], ct::full::<i32, 1>([8], 1));

@@ -273,9 +273,7 @@ impl<'s> Launch<'s> {
             }
         });
         if absent {
-            return Err(Error::argument(
-                "an ArraySpec describes an array that does not exist: launch with arrays made by a Device",
-            ));
+            return Err(described());
         }
         if self.peers {
             device = self.stream.map(Stream::device).or(device);
@@ -361,6 +359,21 @@ impl<'s> Launch<'s> {
             _ => Ok(()),
         }
     }
+}
+
+/// # Errors
+/// [`Error::Argument`] at the caller's place for arrays that are only described.
+#[track_caller]
+pub(super) fn refuse_absent(args: &dyn AnyArgs) -> Result<()> {
+    let mut absent = false;
+    args.memory(&mut |used| absent |= used.memory.is_absent());
+    if absent { Err(described()) } else { Ok(()) }
+}
+
+#[cold]
+#[track_caller]
+fn described() -> Error {
+    Error::argument("an ArraySpec describes an array that does not exist: launch with arrays made by a Device")
 }
 
 /// Has kernels on a device access all arrays of a launch.

@@ -3,8 +3,9 @@
 use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::choices::{Launch, Wishes};
+use super::choices::{Launch, Wishes, refuse_absent};
 use super::executable::{Code, Executable};
 use super::grid::Grid;
 use super::raw::RawLaunch;
@@ -45,11 +46,17 @@ struct Held {
     wishes: Wishes,
     /// Those of the launch that it was compiled by.
     checks: Option<Checks>,
+    /// May arrays lie on other GPUs? As in the launch that it was compiled by.
+    peers: bool,
     key: Box<[u64]>,
     constants: Vec<StoredConstant>,
     /// What the arguments were, as types.
     form: TypeId,
 }
+
+// As of a slot: comparisons read the constants alone.
+impl UnwindSafe for Held {}
+impl RefUnwindSafe for Held {}
 
 /// Compiles a kernel for arguments of this form and on their device, without running it.
 ///
@@ -123,7 +130,7 @@ impl Launch<'_> {
         let mut constants = Vec::new();
         args.store_constants(&mut constants);
         let (name, key) = (call.name(), key.words().into());
-        Ok(Held { name, slot, device, wishes, checks: self.checks, key, constants, form })
+        Ok(Held { name, slot, device, wishes, checks: self.checks, peers: self.peers, key, constants, form })
     }
 
     /// Runs a compiled kernel; back end and hints of this launch do not matter.
@@ -153,14 +160,7 @@ impl Launch<'_> {
     fn launch_held(&self, kernel: &Held, args: &dyn AnyArgs, form: TypeId) -> Result<()> {
         refuse_nested(|| kernel.name.clone())?;
         let device = self.device(args)?;
-        if !kernel.takes(args, form, device) {
-            return Err(Error::argument(format!(
-                "kernel `{}` was compiled for other arguments: for another device, other constants, or arrays that \
-                 differ in the alignment of their address, in which strides are 1, in which extents and strides are \
-                 multiples of 16, or in index width; compile it for these, or use `launch`",
-                kernel.name
-            )));
-        }
+        kernel.check(args, form, device)?;
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
             return self.grid.may_be_empty(args);
         };
@@ -170,7 +170,22 @@ impl Launch<'_> {
 }
 
 impl Held {
-    /// Are these arguments of the form that the kernel was compiled for?
+    /// # Errors
+    /// [`Error::Argument`] at the caller's place for arguments of another form than the kernel was compiled for.
+    #[track_caller]
+    fn check(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> Result<()> {
+        if self.takes(args, form, device) {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "kernel `{}` was compiled for other arguments: for another device, other constants, or arrays that \
+             differ in the alignment of their address, in which strides are 1, in which extents and strides are \
+             multiples of 16, or in index width; compile it for these, or use `launch`",
+            self.name
+        )))
+    }
+
+    /// Returns true if the arguments are of the form that the kernel was compiled for.
     fn takes(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> bool {
         let mut key = key_of(device, self.wishes);
         args.key(&mut key);
@@ -185,7 +200,11 @@ impl Held {
         self.slot.get().expect("a slot that was specialised is filled")
     }
 
-    fn raw(&self, args: &dyn AnyArgs) -> Result<Option<RawLaunch>> {
+    #[track_caller]
+    fn raw(&self, args: &dyn AnyArgs, form: TypeId) -> Result<Option<RawLaunch>> {
+        refuse_absent(args)?;
+        let device = Launch { peers: self.peers, ..Launch::new(1) }.device_ahead(self.device, args)?;
+        self.check(args, form, device)?;
         let Executable { code: Code::Gpu(code), required, .. } = self.executable() else { return Ok(None) };
         args.make(None)?;
         let mut words = Vec::new();
@@ -292,10 +311,10 @@ impl<Args> CompiledKernel<Args> {
     }
 
     /// The kernel and its parameters for a launch with these arguments through the driver; `None` on the cpu
-    /// device. The arguments are to be of the form that it was compiled for.
+    /// device.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a condition of the kernel ([`require`](fn@crate::require)) does not hold (those about the
+    /// [`Error::Argument`] for arguments of another form than it was compiled for, and where a condition of the kernel ([`require`](fn@crate::require)) does not hold (those about the
     /// grid are left to the launcher, and all others of such a kernel), [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
     /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
     ///
@@ -307,8 +326,9 @@ impl<Args> CompiledKernel<Args> {
     /// assert!(fill.raw((&mut x,))?.is_none()); // on a GPU: what `cuLaunchKernel` takes
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[track_caller]
     pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
-        self.held.raw(&args.give())
+        self.held.raw(&args.give(), Arguments::<A, Args>::identity::<()>())
     }
 
     fn resources(&self) -> Result<(u32, u32)> {
