@@ -11,6 +11,7 @@ use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hasher;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -70,6 +71,10 @@ pub(crate) struct Slot<E> {
     building: Mutex<()>,
     value: OnceLock<E>,
 }
+
+// The constants are clones of the user's values that comparisons read: a panic in one leaves them as they are.
+impl<E: UnwindSafe> UnwindSafe for Slot<E> {}
+impl<E: RefUnwindSafe> RefUnwindSafe for Slot<E> {}
 
 impl<E> Slot<E> {
     /// An empty one that no cache has: whoever holds it knows what it is for.

@@ -1,5 +1,6 @@
 //! A compiled kernel: code with what a launch has to pass and to check, and its other forms.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::profile::Profiled;
@@ -71,11 +72,11 @@ pub(crate) struct Promised {
 pub(crate) struct Other {
     code: OnceLock<Box<GpuCode>>,
     building: Mutex<()>,
-    build: Box<dyn Fn() -> Result<GpuCode> + Send + Sync>,
+    build: Box<dyn Fn() -> Result<GpuCode> + Send + Sync + UnwindSafe + RefUnwindSafe>,
 }
 
 impl Other {
-    pub fn new(build: impl Fn() -> Result<GpuCode> + Send + Sync + 'static) -> Other {
+    pub fn new(build: impl Fn() -> Result<GpuCode> + Send + Sync + UnwindSafe + RefUnwindSafe + 'static) -> Other {
         Other { code: OnceLock::new(), building: Mutex::new(()), build: Box::new(build) }
     }
 

@@ -5,6 +5,7 @@
 //! (state 0).
 
 use std::ffi::c_void;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -26,7 +27,7 @@ pub(crate) struct FailureNote {
     words: usize,
     /// The address that the kernel gets as a parameter.
     address: CUdeviceptr,
-    explain: Box<dyn Fn(Note) -> Error + Send + Sync>,
+    explain: Box<dyn Fn(Note) -> Error + Send + Sync + UnwindSafe + RefUnwindSafe>,
 }
 
 // SAFETY: the note is memory of its own, read through atomics.
@@ -42,7 +43,7 @@ impl FailureNote {
     pub fn new(
         gpu: &'static Gpu,
         words: usize,
-        explain: impl Fn(Note) -> Error + Send + Sync + 'static,
+        explain: impl Fn(Note) -> Error + Send + Sync + UnwindSafe + RefUnwindSafe + 'static,
     ) -> Result<Arc<FailureNote>> {
         gpu.make_current()?;
         let mut host: *mut c_void = std::ptr::null_mut();

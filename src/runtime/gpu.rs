@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -286,6 +287,9 @@ pub(crate) struct GpuStream {
 unsafe impl Send for GpuStream {}
 // SAFETY: as above.
 unsafe impl Sync for GpuStream {}
+// The owner is dropped alone: no call reads a state of it that a panic has left.
+impl UnwindSafe for GpuStream {}
+impl RefUnwindSafe for GpuStream {}
 
 impl GpuStream {
     fn new(gpu: &'static Gpu) -> Result<GpuStream> {

@@ -10,6 +10,7 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use super::deadline::Deadline;
@@ -42,6 +43,10 @@ struct Foreign {
     #[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
     owner: Owner,
 }
+
+// The owner is dropped or given back alone: no call reads a state of it that a panic has left.
+impl UnwindSafe for Foreign {}
+impl RefUnwindSafe for Foreign {}
 
 enum Kind {
     /// Of an array that was only described.
