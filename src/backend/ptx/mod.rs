@@ -6,7 +6,8 @@
 //!    matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder;
 //! 4. `pressure` — how many blocks the registers allow;
-//! 5. `emit` — instructions to text.
+//! 5. `workarounds` — rewrites of instructions that ptxas compiles to wrong code;
+//! 6. `emit` — instructions to text.
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
@@ -44,6 +45,7 @@ pub mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
 mod whole_product;
+mod workarounds;
 
 pub use assertion::{Assertion, NoteField, note_words};
 pub(crate) use cost::{Launched, Subject, weights};

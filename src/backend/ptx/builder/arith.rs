@@ -229,12 +229,9 @@ impl Builder {
     pub fn bfe(&mut self, ty: Ty, a: impl Into<Operand>, pos: impl Into<Operand>, len: impl Into<Operand>) -> Operand {
         let (a, pos, len) = (a.into(), pos.into(), len.into());
         if let (Some(value), Some(pos), Some(len)) = (a.as_imm(), pos.as_imm(), len.as_imm())
-            && (1..=i64::from(ty.bits())).contains(&len)
-            && pos + len <= i64::from(ty.bits())
+            && let Some(field) = fold::field(ty, value, pos, len)
         {
-            let field = fold::wrap(i128::from(value) >> pos, len as u32);
-            let mask = (u64::MAX >> (64 - len)) as i64;
-            return Operand::Imm(if ty.is_signed() { field } else { fold::wrap((field & mask).into(), ty.bits()) });
+            return Operand::Imm(field);
         }
         let a = self.reg(a, ty.class());
         let (pos, len) = (self.source(pos, Ty::U32), self.source(len, Ty::U32));
@@ -415,6 +412,12 @@ impl Builder {
 
     /// `cvt`: register classes follow from the types; 8-bit integers are in B32.
     pub fn cvt(&mut self, dst_ty: Ty, src_ty: Ty, mods: impl Into<CvtMods>, a: impl Into<Operand>) -> Operand {
+        let (mods, a) = (mods.into(), a.into());
+        if mods == CvtMods::default()
+            && let Some(value) = a.as_imm().and_then(|value| fold::conversion(dst_ty, src_ty, value))
+        {
+            return Operand::Imm(value);
+        }
         let dst = self.fresh(dst_ty.class());
         self.cvt_to(dst, dst_ty, src_ty, mods, a);
         dst.into()

@@ -3,7 +3,7 @@
 use super::super::inst::*;
 
 /// `value` as the signed number that its low `bits` bits stand for.
-pub(super) fn wrap(value: i128, bits: u32) -> i64 {
+pub(in crate::backend::ptx) fn wrap(value: i128, bits: u32) -> i64 {
     let shift = 128 - bits.min(64);
     ((value << shift) >> shift) as i64
 }
@@ -19,7 +19,7 @@ fn read(value: i64, ty: Ty) -> i128 {
 }
 
 /// The result of an integer operation on constants, where it is defined.
-pub(super) fn constant(op: IntOp, ty: Ty, a: i64, b: i64) -> Option<i64> {
+pub(in crate::backend::ptx) fn constant(op: IntOp, ty: Ty, a: i64, b: i64) -> Option<i64> {
     let (x, y, bits) = (read(a, ty), read(b, ty), ty.bits());
     let amount = read(b, Ty::U32);
     let value = match op {
@@ -43,18 +43,19 @@ pub(super) fn constant(op: IntOp, ty: Ty, a: i64, b: i64) -> Option<i64> {
         IntOp::Neg => -x,
         IntOp::Not => !x,
         IntOp::Popc => i128::from((x as u128 & ((1 << bits) - 1)).count_ones()),
-        IntOp::Clz | IntOp::Brev => return None,
+        IntOp::Clz => i128::from((x as u128 & ((1 << bits) - 1)).leading_zeros()) - i128::from(128 - bits),
+        IntOp::Brev => (x as u128).reverse_bits() as i128 >> (128 - bits),
     };
     Some(wrap(value, if op == IntOp::MulWide { 64 } else { bits }))
 }
 
 /// Is this a constant all of whose bits are set?
-pub(super) fn is_ones(x: Operand, ty: Ty) -> bool {
+pub(in crate::backend::ptx) fn is_ones(x: Operand, ty: Ty) -> bool {
     x.as_imm().is_some_and(|v| wrap(v.into(), ty.bits()) == -1)
 }
 
 /// What `op(a, b)` is equal to, when one side is a constant that makes the operation trivial.
-pub(super) fn identity(op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
+pub(in crate::backend::ptx) fn identity(op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
     let ones = |x: Operand| is_ones(x, ty);
     let is = |x: Operand, value: i64| x.as_imm() == Some(value);
     match op {
@@ -68,18 +69,74 @@ pub(super) fn identity(op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Oper
         IntOp::Or if ones(a) || ones(b) => Some(Operand::Imm(-1)),
         IntOp::Rem if is(b, 1) => Some(Operand::Imm(0)),
         IntOp::Shl | IntOp::Shr if is(a, 0) => Some(Operand::Imm(0)),
+        IntOp::Min | IntOp::Max if ty.bits() >= 16 => extremum(op, ty, a, b).or_else(|| extremum(op, ty, b, a)),
         _ => None,
     }
 }
 
+/// Returns what the extremum of a number and a constant is, where the constant is an end of the type.
+fn extremum(op: IntOp, ty: Ty, x: Operand, end: Operand) -> Option<Operand> {
+    let value = read(end.as_imm()?, ty);
+    let (least, greatest) = match ty.is_signed() {
+        true => (-1i128 << (ty.bits() - 1), (1i128 << (ty.bits() - 1)) - 1),
+        false => (0, (1i128 << ty.bits()) - 1),
+    };
+    let (neutral, absorbing) = if op == IntOp::Max { (least, greatest) } else { (greatest, least) };
+    match value {
+        _ if value == neutral => Some(x),
+        _ if value == absorbing => Some(end),
+        _ => None,
+    }
+}
+
+/// Returns `len` bits of a constant from bit `pos`, extended as the type says, where they lie in its width.
+pub(in crate::backend::ptx) fn field(ty: Ty, value: i64, pos: i64, len: i64) -> Option<i64> {
+    let bits = i64::from(ty.bits());
+    if !(1..=bits).contains(&len) || !(0..=bits - len).contains(&pos) {
+        return None;
+    }
+    let field = wrap(i128::from(value) >> pos, len as u32);
+    let mask = (u64::MAX >> (64 - len)) as i64;
+    Some(if ty.is_signed() { field } else { wrap((field & mask).into(), ty.bits()) })
+}
+
+/// Returns the bitwise function of three constant words; bit `4a + 2b + c` of the table is its value.
+pub(in crate::backend::ptx) fn three_inputs(table: u8, a: i64, b: i64, c: i64) -> i64 {
+    let word = (0..32).fold(0u32, |word, bit| {
+        let input = |x: i64| (x >> bit & 1) as u32;
+        let row = 4 * input(a) + 2 * input(b) + input(c);
+        word | (u32::from(table) >> row & 1) << bit
+    });
+    i64::from(word as i32)
+}
+
+/// Returns the comparison of two integer constants.
+pub(in crate::backend::ptx) fn comparison(cmp: Cmp, ty: Ty, a: i64, b: i64) -> Option<bool> {
+    let (x, y) = (read(a, ty), read(b, ty));
+    Some(match cmp {
+        Cmp::Eq => x == y,
+        Cmp::Ne => x != y,
+        Cmp::Lt => x < y,
+        Cmp::Le => x <= y,
+        Cmp::Gt => x > y,
+        Cmp::Ge => x >= y,
+        _ => return None,
+    })
+}
+
+/// Returns the conversion of an integer constant between types whose values fill registers.
+pub(in crate::backend::ptx) fn conversion(dst: Ty, src: Ty, value: i64) -> Option<i64> {
+    (dst.is_int() && src.is_int() && dst.bits() >= 16 && src.bits() >= 8).then(|| wrap(read(value, src), dst.bits()))
+}
+
 /// log2 of a constant that is a power of two at this width.
-pub(super) fn log2(operand: Operand, ty: Ty) -> Option<u32> {
+pub(in crate::backend::ptx) fn log2(operand: Operand, ty: Ty) -> Option<u32> {
     let value = operand.as_imm()? as u64 & (u64::MAX >> (64 - ty.bits()));
     value.is_power_of_two().then(|| value.trailing_zeros())
 }
 
 /// The table of `lop3` for `op` after an `and`: (a & b) op c.
-pub(super) fn after_mask(op: IntOp) -> Option<u8> {
+pub(in crate::backend::ptx) fn after_mask(op: IntOp) -> Option<u8> {
     match op {
         IntOp::Xor => Some(0x6a),
         IntOp::Or => Some(0xea),

@@ -8,7 +8,7 @@
 
 mod arith;
 mod fields;
-mod fold;
+pub(super) mod fold;
 mod masked;
 mod memory;
 mod print;

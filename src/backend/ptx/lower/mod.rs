@@ -100,7 +100,7 @@ use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
-use super::{pressure, whole_product};
+use super::{pressure, whole_product, workarounds};
 use crate::error::Diagnostic;
 use crate::ir::{Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -237,6 +237,7 @@ pub fn lower<'m>(
     let generic = lowering.data_space == Space::Generic;
     let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.context.options.occupancy);
     let mut function: Function = lowering.b.finish();
+    workarounds::apply(&mut function);
     whole_product::merge(&mut function);
     // Products plan their registers themselves: for one block.
     if !multiplies && options.occupancy.is_none() {
