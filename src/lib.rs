@@ -122,6 +122,9 @@ pub use narrow::{
 pub use ops::*;
 pub use pass::Work;
 pub use runtime::foreign;
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub use runtime::with_index64;
 #[doc(inline)]
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Comparison, ComplexDeviceArray, Cut,

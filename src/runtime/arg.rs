@@ -42,8 +42,38 @@ fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> Array
         facts.index64 |= stride > i32::MAX as usize || extent > LARGEST_EXTENT;
         last = last.saturating_add(extent.saturating_sub(1).saturating_mul(stride));
     }
-    facts.index64 |= last > i32::MAX as usize;
+    facts.index64 |= last > i32::MAX as usize || index64_is_forced();
     facts
+}
+
+#[cfg(feature = "_suite")]
+thread_local! {
+    static FORCED_INDEX64: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Runs `body` with 64-bit indices for the arrays of all launches of this thread, whatever their sizes: small arrays
+/// then cover the code of arrays beyond 2^31 elements.
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub fn with_index64<T>(body: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            FORCED_INDEX64.set(self.0);
+        }
+    }
+    let _restore = Restore(FORCED_INDEX64.replace(true));
+    body()
+}
+
+#[cfg(feature = "_suite")]
+fn index64_is_forced() -> bool {
+    FORCED_INDEX64.get()
+}
+
+#[cfg(not(feature = "_suite"))]
+const fn index64_is_forced() -> bool {
+    false
 }
 
 /// An array as a table of arrays describes it.

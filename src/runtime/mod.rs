@@ -42,6 +42,9 @@ mod transfer;
 mod view;
 mod wait;
 
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub use arg::with_index64;
 pub use arg::{ArraySpec, ArraySpecMut};
 pub use array::DeviceArray;
 pub use bench::{Bench, Times};

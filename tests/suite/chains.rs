@@ -19,9 +19,9 @@ use crate::harness::{Session, Suite};
 use crate::sample::one_in;
 
 /// An operation on two tiles, under its name. Equal names are equal operations of one type.
-struct Operation<T, U = T> {
-    name: &'static str,
-    op: fn(Tile<T, 1>, Tile<T, 1>) -> Tile<U, 1>,
+pub struct Operation<T, U = T> {
+    pub name: &'static str,
+    pub op: fn(Tile<T, 1>, Tile<T, 1>) -> Tile<U, 1>,
 }
 
 impl<T, U> Clone for Operation<T, U> {
@@ -44,9 +44,10 @@ impl<T, U> Hash for Operation<T, U> {
 
 macro_rules! operations {
     ($($name:literal: |$x:ident, $y:ident| $body:expr;)+) => {
-        vec![$(Operation { name: $name, op: |$x, $y| $body }),+]
+        vec![$($crate::chains::Operation { name: $name, op: |$x, $y| $body }),+]
     };
 }
+pub(crate) use operations;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
@@ -74,12 +75,12 @@ pub fn register(suite: &mut Suite) {
 }
 
 /// A number of `T`, as a tile.
-fn number<T: Element>(value: f64) -> Tile<T, 1> {
+pub fn number<T: Element>(value: f64) -> Tile<T, 1> {
     ct::full([TILE], T::from_f64(value))
 }
 
 /// From 1 to 8: a divisor with which no quotient is out of range.
-fn divisor<T: Int>(y: Tile<T, 1>) -> Tile<T, 1> {
+pub fn divisor<T: Int>(y: Tile<T, 1>) -> Tile<T, 1> {
     (y & number(7.0)) + number(1.0)
 }
 
@@ -310,7 +311,7 @@ fn comparisons<T: Float>() -> Vec<Operation<T>> {
 }
 
 /// The ends of a type, what is next to them, and where widths and signs change.
-fn extremes<T: Element>() -> Vec<T> {
+pub fn extremes<T: Element>() -> Vec<T> {
     if T::DTYPE.is_float() {
         let (tiny, huge): (f64, f64) = match T::DTYPE.bits() {
             64 => (f64::MIN_POSITIVE, f64::MAX),
@@ -334,7 +335,7 @@ fn extremes<T: Element>() -> Vec<T> {
 }
 
 /// Elements of a tile; arrays do not end where tiles do.
-const TILE: usize = 256;
+pub const TILE: usize = 256;
 
 /// `second` of `first`, each of `second` in a row of its own. Without `first`: of x itself.
 fn kernel<T: Element, U: Element>(
@@ -401,6 +402,6 @@ fn chains<T: Element>(session: Session, values: &[T], first: &[Operation<T>], se
 }
 
 /// Equal to the bit; any NaN for a NaN.
-fn same<T: Element>(a: T, b: T) -> bool {
+pub fn same<T: Element>(a: T, b: T) -> bool {
     a.to_bits() == b.to_bits() || (T::DTYPE.is_float() && a.to_f64().is_nan() && b.to_f64().is_nan())
 }

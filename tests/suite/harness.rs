@@ -416,6 +416,9 @@ impl std::fmt::Display for Want {
 /// own, which products and examples use.
 const ASSEMBLED: [&str; 4] = ["sm_80", "sm_90a", "sm_86", "sm_89"];
 
+/// End of the name of a way that gives all arrays 64-bit indices.
+const INDEX64: &str = "_index64";
+
 type Body = dyn Fn(Session) -> Result<()> + Send + Sync;
 
 /// The tests of this suite.
@@ -486,8 +489,9 @@ impl Suite {
             return tests.into_iter().flat_map(sum_trials).collect();
         }
         let mut trials = Vec::new();
-        for Test { name, demand, alone, body } in tests {
+        for (index, Test { name, demand, alone, body }) in tests.into_iter().enumerate() {
             let trial = |way: &str, session: Option<Session>| {
+                let index64 = way.ends_with(INDEX64);
                 let (body, name) = (body.clone(), format!("{way}::{name}"));
                 let (running, running_name) = (name.clone(), name.clone());
                 let runner = move || {
@@ -497,7 +501,10 @@ impl Suite {
                     if alone && matches!(session, Session::Run(device) if device.target().is_some()) && !is_alone() {
                         return in_a_process(&running_name);
                     }
-                    outcome(&*body, session)
+                    match index64 {
+                        true => cutlet::with_index64(|| outcome(&*body, session)),
+                        false => outcome(&*body, session),
+                    }
                 };
                 Trial::new(name, runner)
             };
@@ -515,12 +522,20 @@ impl Suite {
             }
             let on_gpu = gpu.as_ref().ok().map(|device| Session::Run(*device));
             trials.push(trial("gpu", on_gpu).ignored(on_gpu.is_none() && !required));
+            trials.push(trial(&format!("gpu{INDEX64}"), on_gpu).ignored(on_gpu.is_none() && !required));
             let through_tile_ir = std::env::var_os("CUTLET_SUITE_TILEIR").is_some();
             let on_gpu = gpu.as_ref().ok().filter(|_| through_tile_ir).map(|device| Session::RunTileIr(*device));
             trials.push(trial("gpu_tileir", on_gpu).ignored(on_gpu.is_none()));
             for target in tileiras::TARGETS {
                 let session = tileiras::found().then(|| Session::AssembleTileIr(target.parse().expect("a target")));
                 trials.push(trial(&format!("tile_{target}"), session).ignored(session.is_none()));
+            }
+            if index.is_multiple_of(10) {
+                if index.is_multiple_of(40) {
+                    trials.push(trial(&format!("cpu{INDEX64}"), Some(Session::Run(Device::cpu()))));
+                }
+                let session = ptxas::find().map(|_| Session::Assemble(Target::SM_90A, Demand::Accepted));
+                trials.push(trial(&format!("sm_90a{INDEX64}"), session).ignored(session.is_none()));
             }
             for target in ASSEMBLED {
                 if matches!(target, "sm_86" | "sm_89")

@@ -53,6 +53,7 @@ mod inline_ptx;
 mod integer;
 mod lane_sums;
 mod large;
+mod late;
 mod layouts;
 mod lines;
 mod lookup;
@@ -159,6 +160,7 @@ fn main() -> ExitCode {
     bands::register(&mut suite);
     chained::register(&mut suite);
     chains::register(&mut suite);
+    late::register(&mut suite);
     whole::register(&mut suite);
     works::register(&mut suite);
     compared::register(&mut suite);
