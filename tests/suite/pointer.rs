@@ -22,6 +22,7 @@ pub fn register(suite: &mut Suite) {
     suite.lean("pointer/padding", padding);
     suite.lean("pointer/casts", casts);
     suite.lean("pointer/arrays", arrays);
+    suite.lean("pointer/starts_before", starts_before);
     suite.lean("pointer/stretched", stretched);
     suite.lean("pointer/past_2_31", past_2_31);
     suite.lean("pointer/carried", carried);
@@ -186,6 +187,47 @@ fn arrays(session: Session) -> Result<()> {
             Want::SameBits(element.to_bits().into())
         };
         session.check("turned", &y, &want)?;
+    }
+    Ok(())
+}
+
+fn shifted(x: Ptr<i32>, y: ArrayMut<i32, 3>, (row, column, stride): (Scalar<i32>, Scalar<i64>, Scalar<i32>)) {
+    let tile = [16, 32];
+    // SAFETY: `x` has 12 elements, of which these arrays are parts.
+    let tiles = unsafe {
+        let (fixed, by_stride) = (x.array((3, 4), (1, 3)), x.array((3, 4), (1, stride)));
+        [
+            fixed.load((ct::at(-1), ct::at(-2)), tile),
+            fixed.load((ct::at(row), ct::at(column)), tile),
+            fixed.load((ct::at(-1), ct::at(column)), tile),
+            fixed.load((ct::at(row), 0), tile),
+            fixed.load((0, ct::at(column)), tile),
+            by_stride.load((ct::at(row), ct::at(-2)), tile),
+            by_stride.load((ct::at(row), ct::at(column)), tile),
+            x.array((5, 4), (1, 3)).slice(0, 0..3).load((ct::at(row), ct::at(column)), tile),
+            fixed.load((0, 0), tile),
+        ]
+    };
+    for (number, found) in tiles.into_iter().enumerate() {
+        y.store((number, 0, 0), found.unsqueeze(0));
+    }
+}
+
+/// Arrays with constant extents and 64-bit indices, loaded from before their first element on.
+fn starts_before(session: Session) -> Result<()> {
+    let data = random::<i32>(14, 12, Spread::Any);
+    let x = session.array(&data, [12])?;
+    for [row, column] in [[-1, -2], [0, 0], [2, 3], [-15, -31], [-16, -32], [3, 4]] {
+        let starts = [[-1, -2], [row, column], [-1, column], [row, 0], [0, column], [row, -2]];
+        let starts = starts.into_iter().chain([[row, column]; 2]).chain([[0, 0]]).collect::<Vec<_>>();
+        let mut y = session.unwritten::<i32, 3>([9, 16, 32])?;
+        session.launch(shifted, [1], (raw(&x), &mut y, (row as i32, column, 3)))?;
+        let want = |[number, i, j]: [usize; 3]| {
+            let [row, column] = [starts[number][0] + i as i64, starts[number][1] + j as i64];
+            let inside = (0..3).contains(&row) && (0..4).contains(&column);
+            Want::exactly(if inside { data[(row + 3 * column) as usize] } else { 0 })
+        };
+        session.check(&format!("from {row}, {column}"), &y, &want)?;
     }
     Ok(())
 }
