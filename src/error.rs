@@ -210,6 +210,15 @@ impl Error {
         Error::Argument(Diagnostic::new(message, Some(Location::caller())))
     }
 
+    /// The same error at another place, if it is an [`Error::Argument`].
+    #[cold]
+    pub(crate) fn placed(self, place: Location) -> Error {
+        match self {
+            Error::Argument(diagnostic) => Error::Argument(Diagnostic { location: Some(place), ..diagnostic }),
+            other => other,
+        }
+    }
+
     /// An [`Error::Argument`] about an environment variable: no place in the program is wrong.
     pub(crate) fn environment(name: &str, value: &str, problem: impl fmt::Display) -> Error {
         Error::Argument(Diagnostic::new(format!("environment variable {name}={value}: {problem}"), None))

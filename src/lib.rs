@@ -97,6 +97,7 @@ pub mod runtime;
 #[cfg(test)]
 mod sample;
 mod target;
+mod task;
 mod temporary;
 pub mod tile;
 

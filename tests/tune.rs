@@ -233,6 +233,41 @@ fn what_takes_too_long_is_a_failure() {
     assert_eq!((searched.best(), searched.failures()[0].0), (&1, 2));
 }
 
+/// On a thread of a rayon pool, work that waits has its thread run other tasks, which have no limit.
+#[test]
+fn a_limit_leaves_other_tasks_of_a_pool_alone() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let mut said = None;
+    let tuned = pool.install(|| {
+        rayon::scope(|scope| {
+            let said = &mut said;
+            scope.spawn(move |_| {
+                let mut y = ct::Device::cpu().zeros::<i32, 1>([1]).unwrap();
+                let slow = |y: ArrayMut<i32, 1>, n: Scalar<i32>| {
+                    y.store_scalar(0, ct::for_each(..n, ct::scalar(0), |_, s| s + 1));
+                };
+                // So much work that it takes longer than the limit anywhere.
+                let start = std::time::Instant::now();
+                let launched = ct::launch(slow, 1, (&mut y, 2_000_000));
+                *said = Some((launched.map(|()| y.to_vec().unwrap()), start.elapsed()));
+            });
+            let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).limit(Duration::from_millis(5));
+            let work = |(): &mut (), &which: &u32| {
+                if which == 1 {
+                    rayon::yield_now();
+                }
+                Ok(())
+            };
+            tuner.run(ct::Device::cpu(), &mut (), [1, 2], work).unwrap()
+        })
+    });
+    let (launched, time) = said.expect("the task ran");
+    assert!(time > Duration::from_millis(5), "{time:?}");
+    assert_eq!(launched.unwrap(), [2_000_000]);
+    // The time of the task counts for the configuration that waited.
+    assert_eq!((tuned.best(), tuned.failures()[0].0), (&2, 1));
+}
+
 /// Spins until the flag has a value, which is 0 for good.
 fn spin(flag: ArrayMut<i32, 1>, value: i32) {
     let flag = flag.entry(0);

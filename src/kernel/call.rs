@@ -2,6 +2,7 @@
 //! kernel of a program.
 
 use std::any::TypeId;
+use std::panic::Location;
 use std::slice::Iter;
 
 use super::argument::{LaunchArg, StoredConstant};
@@ -13,7 +14,7 @@ use crate::backend::ParamWord;
 use crate::error::Result;
 use crate::ir::Module;
 use crate::runtime::{Device, MemoryUse};
-use crate::tile::{Tracer, here, trace_into_module};
+use crate::tile::{Tracer, trace_into_module};
 
 /// What a launch asks of arguments of any types: the methods of [`LaunchArg`].
 pub trait AnyArgs {
@@ -128,6 +129,6 @@ impl<'a> Call<'a> {
     /// As that.
     #[track_caller]
     pub fn trace(&self, name: &str) -> Result<Module> {
-        trace_into_module(name, here(), &|tracer| self.body.run(tracer))
+        trace_into_module(name, Location::caller(), &|tracer| self.body.run(tracer))
     }
 }

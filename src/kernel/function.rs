@@ -1,10 +1,12 @@
 //! Kernels: functions over traced values.
 
+use std::panic::Location;
+
 use super::arrive::{Arguments, ArrivesAs};
 use super::tuples::for_each_tuple;
 use crate::error::Result;
 use crate::ir::Module;
-use crate::tile::{self, here, trace_into_module};
+use crate::tile::{self, trace_into_module};
 
 /// A function or closure with the parameters `Params`, a tuple of up to 16.
 ///
@@ -41,7 +43,7 @@ for_each_tuple!(functions);
 #[inline]
 #[track_caller]
 pub(crate) fn refuse_nested(name: impl Fn() -> String) -> Result<()> {
-    tile::refuse_nested(name, here())
+    tile::refuse_nested(name, Location::caller())
 }
 
 /// The name of a kernel for messages, dumps and entries: the function's path without generics, as an
@@ -76,5 +78,5 @@ where
     K: Kernel<P>,
     A: ArrivesAs<P>,
 {
-    trace_into_module(name, here(), &|tracer| kernel.call(args.trace(tracer)))
+    trace_into_module(name, Location::caller(), &|tracer| kernel.call(args.trace(tracer)))
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::choices::{Launch, Wishes};
 use super::parallel::share;
+use super::run::make;
 use super::specialise::{Prepared, prepare};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
@@ -232,7 +233,7 @@ fn describe(
         None => None,
         Some(_) => {
             // The work depends on what the arguments are.
-            call.args().make(Some(device))?;
+            make(call.args(), device)?;
             device.least_time(&launch.work_over(grid, call)?)
         }
     };

@@ -3,7 +3,7 @@
 use super::choices::Launch;
 use super::grid::Grid;
 use super::remarks;
-use super::run::run;
+use super::run::{make, run};
 use super::specialise::specialise;
 use crate::error::Result;
 use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, LaunchArg, refuse_nested};
@@ -152,7 +152,7 @@ impl Launch<'_> {
         let device = self.device(args)?;
         let wishes = self.wishes(device)?;
         let Some(grid) = self.grid.checked(wishes.generator)? else {
-            args.make(Some(device))?;
+            make(args, device)?;
             return self.grid.may_be_empty(args);
         };
         let slot = specialise(call, device, wishes, self.stream)?;
@@ -210,6 +210,27 @@ mod tests {
         let text = said(asserted(kernel, [1; 3], (&x, &mut y, bad)));
         assert_eq!(text, format!("{want}\n  in tile block (0, 0, 0)"));
         Ok(())
+    }
+
+    #[test]
+    fn launches_of_a_task_have_places_of_their_own() -> Result<()> {
+        // As when rayon runs a task while an operation of a kernel is put together.
+        let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+        let outer = |y: ArrayMut<i32, 1>| {
+            let fixed = std::panic::Location::caller();
+            crate::tile::at_place(fixed, || {
+                let mut own = Device::cpu().zeros([4]).expect("an array");
+                let line = line!() + 1;
+                let wrong = |y: ArrayMut<i32, 1>| y.store(0, ones([15]));
+                let error =
+                    launch(wrong, 1, (&mut own,)).expect_err("15 elements, or a kernel in a kernel").to_string();
+                let line = line + if error.contains("inside of another kernel") { 1 } else { 0 };
+                assert!(error.contains(&format!("call.rs:{line}:")), "{error}");
+            });
+            y.store(0, ones([4]));
+        };
+        launch(outer, 1, (&mut Device::cpu().zeros([4])?,))?;
+        pool.install(|| launch(outer, 1, (&mut Device::cpu().zeros([4])?,)))
     }
 
     // SAFETY (all): whether promises are kept is what is tried, on the cpu device, which notices.

@@ -390,8 +390,13 @@ fn reach_all(device: Device, args: &dyn AnyArgs) -> Result<()> {
             others.push(its);
         }
     });
-    if !others.is_empty() {
-        recording::refuse("a launch with arrays of several GPUs", "launch it before or after")?;
+    if !others.is_empty() && recording::is_on() {
+        let mut uses = Vec::new();
+        args.memory(&mut |used| uses.push(used.memory.used(used.writes)));
+        if uses.iter().any(recording::is_of_graph) {
+            let message = "a launch with arrays of several GPUs is no work of a graph: launch it before or after";
+            return Err(Error::argument(message));
+        }
     }
     // Not in a closure, which would not know the caller.
     for other in others {

@@ -13,7 +13,7 @@ use super::remarks::Remarks;
 use super::run::run;
 use super::specialise::{Specialised, key_of, specialise};
 use crate::backend::cpu::Checks;
-use crate::error::{Error, Result};
+use crate::error::{Error, Location, Result};
 use crate::kernel::{AnyArgs, Arguments, ArrivesAs, Bound, Call, Kernel, StoredConstant, refuse_nested};
 use crate::runtime::Device;
 
@@ -206,7 +206,8 @@ impl Held {
         let device = Launch { peers: self.peers, ..Launch::new(1) }.device_ahead(self.device, args)?;
         self.check(args, form, device)?;
         let Executable { code: Code::Gpu(code), required, .. } = self.executable() else { return Ok(None) };
-        args.make(None)?;
+        let place = Location::caller();
+        args.make(None).map_err(|error| error.placed(place))?;
         let mut words = Vec::new();
         args.pack(&mut |word| words.push(word));
         if let Some(required) = required {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::choices::{Launch, Wishes};
 use super::grid::Grid;
 use super::remarks::{Remarks, Stages};
-use super::run::run;
+use super::run::{make, run};
 use super::specialise::{Specialised, specialise_trace};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -218,7 +218,7 @@ impl LoadedKernel {
     #[track_caller]
     fn slot_for(&self, args: &dyn AnyArgs) -> Result<Specialised> {
         let Some(module) = &self.module else { return Ok(self.slot.clone()) };
-        args.make(Some(self.device))?;
+        make(args, self.device)?;
         let mut words = Vec::new();
         args.pack(&mut |word| words.push(word));
         let mut foreign: Vec<usize> = (0..words.len()).filter(|&index| is_pointer(&self.params[index].0)).collect();

@@ -9,9 +9,9 @@ use super::specialise::Specialised;
 use super::tensor_map::Encoded;
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::AnyArgs;
-use crate::runtime::recording::{self, Node, RecordedLaunch, Used, Work};
+use crate::runtime::recording::{self, Claimed, Node, RecordedLaunch, Used, Work};
 use crate::runtime::{Device, FailureNote, GpuFunction, GpuStream, launch_end};
 
 /// A launch on the cpu device.
@@ -35,12 +35,32 @@ struct OnGpu {
     kernel: Specialised,
 }
 
+/// The recording that a launch belongs to, on a thread that records a graph: see [`recording::claim`].
+///
+/// # Errors
+/// [`Error::Argument`] for a launch of a graph that makes arrays.
+#[cold]
+#[track_caller]
+pub(super) fn claimed(kernel: &str, args: &dyn AnyArgs) -> Result<Option<Claimed>> {
+    let mut uses = Vec::new();
+    args.memory(&mut |used| uses.push(used.memory.used(used.writes)));
+    let claimed = recording::claim(&uses, || format!("kernel `{kernel}`"));
+    if claimed.is_some() && args.make(None).is_err() {
+        return Err(Error::argument(format!(
+            "kernel `{kernel}` makes a `NewArray`, which is no work of a graph: make the array before, and let the graph hold \
+             it as a part of its state"
+        )));
+    }
+    Ok(claimed)
+}
+
 /// Makes a launch work of the graph that this thread records. `slot`: a compiled one.
 ///
 /// # Errors
 /// Those of compiling another form of the kernel.
 #[cold]
 pub(super) fn note(
+    claimed: Claimed,
     slot: &Specialised,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
@@ -67,7 +87,7 @@ pub(super) fn note(
             (Device::of(code.kernel.gpu()), Box::new(launch))
         }
     };
-    recording::note(Node { device, work: Work::Launch(launch), uses });
+    recording::note(claimed, Node { device, work: Work::Launch(launch), uses });
     Ok(())
 }
 

@@ -6,10 +6,10 @@ use std::mem::MaybeUninit;
 use super::executable::{Code, GpuCode};
 use super::params::param_pointers;
 use super::profile::{self, Profiled, Span};
-use super::recorded::note;
+use super::recorded::{claimed, note};
 use super::specialise::Specialised;
 use crate::backend::{ParamWord, cpu};
-use crate::error::Result;
+use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end, recording};
 
@@ -17,6 +17,7 @@ use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end,
 /// work of the graph that this thread records. `slot`: a compiled one.
 /// `dependent`: it may start while the kernel before it runs.
 #[inline]
+#[track_caller]
 pub(super) fn run(
     slot: &Specialised,
     stream: Option<&Stream>,
@@ -27,17 +28,19 @@ pub(super) fn run(
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialised is filled");
     let _range = Range::begin(|| executable.remarks().kernel());
-    args.make(Some(match &executable.code {
+    let claimed = if recording::is_on() { claimed(executable.remarks().kernel(), args)? } else { None };
+    let device = match &executable.code {
         Code::Gpu(code) => Device::of(code.kernel.gpu()),
         Code::Cpu(..) => Device::cpu(),
-    }))?;
+    };
+    make(args, device)?;
     let mut words = WordWriter::default();
     args.pack(&mut |word| words.push(word));
     if let Some(required) = &executable.required {
         required.check(grid, words.words())?;
     }
-    if recording::is_on() {
-        return note(slot, (grid, dependent), checks, words.words(), args);
+    if let Some(claimed) = claimed {
+        return note(claimed, slot, (grid, dependent), checks, words.words(), args);
     }
     match (&executable.code, &executable.profiled) {
         (Code::Gpu(code), None) => {
@@ -47,6 +50,19 @@ pub(super) fn run(
         }
         (Code::Cpu(program, _), None) => launch_cpu(program, grid, checks, &words, args),
         (code, Some(kernel)) => profiled(code, kernel, stream, (grid, dependent), checks, &words, args),
+    }
+}
+
+/// Makes the arrays that the launch owns.
+///
+/// # Errors
+/// Those of making them, at the place of the launch.
+#[inline]
+#[track_caller]
+pub(super) fn make(args: &dyn AnyArgs, device: Device) -> Result<()> {
+    match args.make(Some(device)) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.placed(Location::caller())),
     }
 }
 

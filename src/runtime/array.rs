@@ -270,6 +270,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// assert_eq!(ct::Device::cpu().from_fn([2, 2], |[i, j]| (10 * i + j) as i32)?.to_vec()?, [0, 1, 10, 11]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.view().to_vec()
     }

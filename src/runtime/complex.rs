@@ -257,6 +257,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// assert_eq!(cutlet::Device::cpu().complex(&numbers, [2])?.to_vec()?, numbers);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
+    #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<Complex<T>>> {
         Ok(self.reals.to_vec()?.chunks_exact(2).map(|pair| Complex::new(pair[0], pair[1])).collect())
     }

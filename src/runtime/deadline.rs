@@ -1,11 +1,16 @@
 //! A limit of time for what a thread waits for: events, streams and devices are asked again and again then, and no longer
 //! than that. Work on a GPU goes on all the same: nothing stops a kernel but the end of its process.
+//!
+//! **Tasks of a rayon pool.** On a thread of a pool, a function of the user that waits for rayon has its thread run tasks that
+//! are no part of it (see [`crate::task`]), and nothing tells their waits from its own. [`in_user_code`] therefore sets the limit
+//! aside while that function runs. The time of the function counts, and the waits of this crate after it are limited.
 
 use std::cell::Cell;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::task::{Scoped, may_interrupt};
 
 thread_local! {
     static CURRENT: Cell<Option<Deadline>> = const { Cell::new(None) };
@@ -73,21 +78,20 @@ pub(crate) fn launch_end() -> Option<Instant> {
     Deadline::current().map(|deadline| deadline.end)
 }
 
+/// Runs a function of the user. Where its thread may run other tasks meanwhile, the limit of the thread is set aside.
+pub(crate) fn in_user_code<X>(function: impl FnOnce() -> X) -> X {
+    let _unlimited = may_interrupt().then(|| Scoped::set(&CURRENT, None));
+    function()
+}
+
 /// Does work that waits no longer than so; it is late also where it ends by itself, but later.
 ///
 /// # Errors
 /// [`Error::TimedOut`]; those of the work.
 pub(crate) fn limited<X>(limit: Duration, what: &str, work: impl FnOnce() -> Result<X>) -> Result<X> {
-    /// Puts back what was before.
-    struct Restore(Option<Deadline>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CURRENT.set(self.0);
-        }
-    }
     let Some(end) = Instant::now().checked_add(limit) else { return work() };
     let deadline = Deadline { limit, end };
-    let _restore = Restore(CURRENT.replace(Some(deadline)));
+    let _limited = Scoped::set(&CURRENT, Some(deadline));
     let made = work()?;
     if deadline.left().is_zero() { Err(deadline.missed(what)) } else { Ok(made) }
 }
@@ -111,6 +115,21 @@ mod tests {
         };
         limited(Duration::from_secs(60), "the work", || Deadline::current().unwrap().wait("an event", third)).unwrap();
         assert_eq!(looks, 3);
+    }
+
+    #[test]
+    fn functions_of_the_user_have_no_limit_on_threads_that_run_tasks() -> Result<()> {
+        const LONG: Duration = Duration::from_secs(60);
+        let limits = || {
+            limited(LONG, "all", || {
+                let inside = in_user_code(|| Deadline::current().is_some());
+                Ok((inside, Deadline::current().is_some()))
+            })
+        };
+        assert_eq!(limits()?, (true, true));
+        let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+        assert_eq!(pool.install(limits)?, (false, true));
+        Ok(())
     }
 
     #[test]

@@ -250,7 +250,8 @@ impl Memory {
         if from.is_empty() {
             return Ok(());
         }
-        recording::refuse("a copy from the host", "copy before, or into the state between two replays")?;
+        let way_out = "copy before, or into the state between two replays";
+        recording::refuse_use(|| self.used(true), "a copy from the host", way_out)?;
         match &self.kind {
             Kind::Absent => {}
             // SAFETY: in bounds as checked, and `self` is borrowed uniquely.
@@ -279,7 +280,8 @@ impl Memory {
         if to.is_empty() {
             return Ok(());
         }
-        recording::refuse("a copy to the host", "copy after a replay (what is recorded has not run yet)")?;
+        let way_out = "copy after a replay (what is recorded has not run yet)";
+        recording::refuse_use(|| self.used(false), "a copy to the host", way_out)?;
         match &self.kind {
             Kind::Absent => {}
             // SAFETY: in bounds as checked; nobody writes while the array is borrowed.
@@ -309,14 +311,20 @@ impl Memory {
         if bytes == 0 {
             return Ok(());
         }
-        if recording::is_on() && self.device() == from.device() {
+        if recording::is_on() {
             let uses = vec![self.used(true), from.used(false)];
-            recording::note(Node {
-                device: self.device(),
-                work: Work::Copy { to: offset, from: from_offset, bytes },
-                uses,
-            });
-            return Ok(());
+            if let Some(claimed) = recording::claim(&uses, || "a copy between arrays".to_owned()) {
+                if self.device() != from.device() {
+                    return Err(Error::argument(format!(
+                        "a copy from {} to {} is no work of a graph: copy before, or between two replays",
+                        from.device(),
+                        self.device()
+                    )));
+                }
+                let work = Work::Copy { to: offset, from: from_offset, bytes };
+                recording::note(claimed, Node { device: self.device(), work, uses });
+                return Ok(());
+            }
         }
         match (&self.kind, &from.kind) {
             (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
@@ -332,7 +340,7 @@ impl Memory {
             }
             // Not through the host where the one reaches the other.
             (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
-                if !recording::is_on() && peer::can_access(gpu, from_gpu)? =>
+                if peer::can_access(gpu, from_gpu)? =>
             {
                 peer::enable(gpu, from_gpu)?;
                 let stream = own_stream(gpu, order);

@@ -52,7 +52,7 @@ pub use by_pointer::ByPointer;
 pub use compare::Comparison;
 pub use complex::{ComplexDeviceArray, Interleaved};
 pub use cut::Cut;
-pub(crate) use deadline::{launch_end, limited};
+pub(crate) use deadline::{in_user_code, launch_end, limited};
 pub use device::{Backend, Device};
 pub(crate) use driver::Driver;
 pub(crate) use failure::{FailureNote, Note};

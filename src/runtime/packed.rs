@@ -263,6 +263,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// assert_eq!(Device::cpu().packed(&values, [3])?.to_vec()?, values);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
+    #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<F>> {
         Ok(unpack(&self.to_bytes()?, self.shape[R - 1]))
     }

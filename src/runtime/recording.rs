@@ -2,18 +2,37 @@
 //!
 //! A closure is run between two looks at the list of its thread; launches ([`note`] with what `launch` makes of them) and
 //! copies between arrays add to it. Knows bytes and streams, no kernel.
+//!
+//! **Tasks of a rayon pool.** While the closure waits for rayon, its thread runs tasks that are no part of it (see
+//! [`crate::task`]). On a thread of a pool, [`claim`] therefore goes by the arrays:
+//!
+//! * The graph has some arrays alone, by value or by a unique borrow. Only the closure can reach these, so work on them
+//!   is work of the graph.
+//! * All other work runs at once, as without a recording. A task may have queued it, or the closure by mistake. The
+//!   recording lists it, and the graph records again: work of the closure is then there again, and is an error.
 
 use std::cell::{Cell, RefCell};
 
 use super::device::Device;
 use super::gpu::GpuStream;
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Error, Location, Result};
+use crate::task::{Scoped, may_interrupt};
 
 /// One piece of work of a graph.
 pub(crate) struct Node {
     pub device: Device,
     pub work: Work,
     pub uses: Vec<Used>,
+}
+
+impl Node {
+    /// The name of its kernel.
+    pub fn kernel(&self) -> Option<&str> {
+        match &self.work {
+            Work::Launch(launch) => Some(launch.kernel()),
+            Work::Copy { .. } => None,
+        }
+    }
 }
 
 /// What is done.
@@ -67,9 +86,62 @@ pub(crate) trait RecordedLaunch: Send {
     unsafe fn queue(&self, stream: &GpuStream, dependent: bool) -> Result<()>;
 }
 
+/// What the closure of a graph did.
+#[derive(Default)]
+pub(crate) struct Recorded {
+    /// Work of the graph.
+    pub nodes: Vec<Node>,
+    /// Work that ran at once, because nothing shows that it belongs to the graph.
+    pub at_once: Vec<AtOnce>,
+}
+
+/// Work that ran while a graph was recorded, and is no part of the graph.
+pub(crate) struct AtOnce {
+    /// The work, for messages: ``kernel `f` ``.
+    what: String,
+    place: Location,
+    uses: Vec<Used>,
+}
+
+impl AtOnce {
+    /// Returns true if it writes one of these allocations.
+    pub fn writes(&self, held: &[Used]) -> bool {
+        self.uses.iter().any(|used| used.writes && used.bytes > 0 && held.iter().any(|h| h.address == used.address))
+    }
+
+    /// The error of a graph whose recordings all have such work.
+    pub fn refused(&self) -> Error {
+        let message = format!(
+            "{} ran at once while a graph was recorded, and is no work of the graph: it uses no array that the graph has \
+             alone, so it may be that of another task",
+            self.what
+        );
+        let start = Diagnostic::new(message, Some(self.place.clone()));
+        let of_closure = "if the closure of the graph does this: give the graph the arrays, by value or by `&mut`, and take \
+                          them from its state";
+        let of_task = "if another task does this: the closure waits for rayon (`join`, `scope`, a parallel iterator), whose \
+                       thread runs other tasks meanwhile; wait before the recording, or record on a thread of no pool";
+        Error::Argument(start.note(of_closure).note(of_task))
+    }
+}
+
+/// A recording under way.
+struct Open {
+    /// The arrays that its graph has alone.
+    alone: Vec<Used>,
+    recorded: Recorded,
+}
+
+impl Open {
+    fn has(&self, used: &Used) -> bool {
+        used.bytes > 0 && self.alone.iter().any(|alone| alone.address == used.address)
+    }
+}
+
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(false) };
-    static NODES: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
+    /// The innermost last: more than one only on a thread of a pool.
+    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Does this thread record a graph?
@@ -78,38 +150,91 @@ pub(crate) fn is_on() -> bool {
     IS_ON.get()
 }
 
-/// Adds work to the graph that this thread records.
+/// The recording that work belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Claimed(usize);
+
+/// The recording of this thread that work on these allocations belongs to. `None`: the work runs at once, and the
+/// recordings list it. `what`: the work, for messages.
 #[cold]
-pub(crate) fn note(node: Node) {
-    NODES.with_borrow_mut(|nodes| nodes.push(node));
+#[track_caller]
+pub(crate) fn claim(uses: &[Used], what: impl FnOnce() -> String) -> Option<Claimed> {
+    let place = Location::caller();
+    OPEN.with_borrow_mut(|open| {
+        if !may_interrupt() {
+            return open.len().checked_sub(1).map(Claimed);
+        }
+        let found = open.iter().rposition(|one| uses.iter().any(|used| one.has(used)));
+        if found.is_none() {
+            let what = what();
+            for one in open.iter_mut() {
+                one.recorded.at_once.push(AtOnce { what: what.clone(), place: place.clone(), uses: uses.to_vec() });
+            }
+        }
+        found.map(Claimed)
+    })
 }
 
-/// An error about something that is no work of a graph, if this thread records one.
+/// Adds work to the recording that it belongs to.
+#[cold]
+pub(crate) fn note(claimed: Claimed, node: Node) {
+    OPEN.with_borrow_mut(|open| open[claimed.0].recorded.nodes.push(node));
+}
+
+/// An error about something that is no work of a graph, if this thread records one. On a thread of a pool it is allowed: it
+/// uses no array of the graph, so it changes nothing for the graph.
 #[inline]
 #[track_caller]
 pub(crate) fn refuse(what: &str, way_out: &str) -> Result<()> {
-    if is_on() { Err(Error::argument(format!("{what} is no work of a graph: {way_out}"))) } else { Ok(()) }
+    if is_on() && !may_interrupt() { Err(no_work(what, way_out)) } else { Ok(()) }
 }
 
-/// What is launched and copied by a closure.
+/// An error about a use of an allocation that is no work of a graph, if this thread records one. On a thread of a pool it is
+/// an error only for an array that the graph has alone.
+#[inline]
+#[track_caller]
+pub(crate) fn refuse_use(used: impl Fn() -> Used, what: &str, way_out: &str) -> Result<()> {
+    if is_on() && is_of_graph(&used()) { Err(no_work(what, way_out)) } else { Ok(()) }
+}
+
+/// Returns true if the use of an allocation on this thread, which records a graph, is one of the closure of the graph.
+pub(crate) fn is_of_graph(used: &Used) -> bool {
+    !may_interrupt() || OPEN.with_borrow(|open| open.iter().any(|one| one.has(used)))
+}
+
+#[cold]
+#[track_caller]
+fn no_work(what: &str, way_out: &str) -> Error {
+    Error::argument(format!("{what} is no work of a graph: {way_out}"))
+}
+
+/// What a closure does. `held`: the allocations of the state of the graph; as `writes` where the graph has them alone.
 ///
 /// # Errors
-/// Those of the closure; [`Error::Argument`] within another recording.
+/// Those of the closure; [`Error::Argument`] within another recording, except on a thread of a pool.
 #[track_caller]
-pub(crate) fn record(work: impl FnOnce() -> Result<()>) -> Result<Vec<Node>> {
+pub(crate) fn record(held: &[Used], work: impl FnOnce() -> Result<()>) -> Result<Recorded> {
     /// Ends the recording, also by a panic.
-    struct End;
-    impl Drop for End {
-        fn drop(&mut self) {
-            IS_ON.set(false);
-            drop(NODES.take());
+    struct End(usize);
+    impl End {
+        fn recorded(&self) -> Recorded {
+            OPEN.with_borrow_mut(|open| open.drain(self.0..).next()).map(|open| open.recorded).unwrap_or_default()
         }
     }
-    if is_on() {
+    impl Drop for End {
+        fn drop(&mut self) {
+            drop(self.recorded());
+        }
+    }
+    if is_on() && !may_interrupt() {
         return Err(Error::argument("a graph is no work of a graph: record it on its own"));
     }
-    IS_ON.set(true);
-    let _end = End;
+    let alone = held.iter().filter(|used| used.writes && used.bytes > 0).copied().collect();
+    let end = OPEN.with_borrow_mut(|open| {
+        open.push(Open { alone, recorded: Recorded::default() });
+        End(open.len() - 1)
+    });
+    let _on = Scoped::set(&IS_ON, true);
     work()?;
-    Ok(NODES.take())
+    Ok(end.recorded())
 }

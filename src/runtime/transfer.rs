@@ -4,13 +4,17 @@ use super::host;
 use super::memory::Memory;
 use super::strided::Strided;
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::{Error, Location, Result};
 
 /// The elements in row-major order; waits for the work that writes them.
+#[track_caller]
 pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
     let first = host::byte_offset::<T>(layout.offset);
     if layout.is_contiguous() && !host::is_packed::<T>() {
-        return host::collect(layout.len(), |bytes| memory.read(first, bytes));
+        let place = Location::caller();
+        return host::collect(layout.len(), |bytes| {
+            memory.read(first, bytes).map_err(|error| error.placed(place.clone()))
+        });
     }
     let mut bytes = vec![0; span_bytes::<T, R>(layout)];
     memory.read(first, &mut bytes)?;
@@ -18,6 +22,7 @@ pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Str
 }
 
 /// Overwrites the elements, which `host` has in row-major order.
+#[track_caller]
 pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
     let first = host::byte_offset::<T>(layout.offset);
     // A packed view may end in the middle of a byte that belongs to its neighbour.

@@ -10,6 +10,7 @@ use std::ops::RangeBounds;
 use super::device::Device;
 use super::host;
 use super::memory::Memory;
+use super::recording;
 use super::strided::Strided;
 use super::transfer::{check_packed, download, span_bytes, upload};
 use crate::element::Element;
@@ -141,6 +142,7 @@ macro_rules! view_methods {
             /// assert_eq!(x.slice(1, ..1)?.to_vec()?, [1, 3]);
             /// # Ok::<(), ct::Error>(())
             /// ```
+            #[track_caller]
             pub fn to_vec(&self) -> Result<Vec<T>> {
                 download(self.memory, &self.layout)
             }
@@ -352,6 +354,14 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
             let bytes = span_bytes::<T, R>(&self.layout);
             let (to, from) = (host::byte_offset::<T>(to), host::byte_offset::<T>(from));
             return self.memory.copy_from(to, other.memory, from, bytes);
+        }
+        if recording::is_on() {
+            let uses = [self.memory.used(true), other.memory.used(false)];
+            if recording::claim(&uses, || "a copy between arrays".to_owned()).is_some() {
+                let message = "a copy of or into a view with gaps is no work of a graph: launch a kernel that copies, or copy \
+                               between views without gaps";
+                return Err(Error::argument(message));
+            }
         }
         self.copy_from(&other.to_vec()?)
     }

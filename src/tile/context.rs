@@ -20,6 +20,7 @@ use crate::ir::{
     Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Sign, Type, TypeId,
     Value, Written,
 };
+use crate::task::{Scoped, may_interrupt};
 
 /// The user's place, as `#[track_caller]` hands it down.
 pub(crate) type Place = &'static std::panic::Location<'static>;
@@ -41,13 +42,7 @@ pub(crate) fn here() -> Place {
 /// Records what is put together of other operations at one place of the user's: closures do not know their callers.
 /// User code must not run inside of `work`.
 pub(crate) fn at_place<X>(place: Place, work: impl FnOnce() -> X) -> X {
-    struct Restored(Option<Place>);
-    impl Drop for Restored {
-        fn drop(&mut self) {
-            FIXED.set(self.0);
-        }
-    }
-    let _restored = Restored(FIXED.replace(Some(place)));
+    let _fixed = Scoped::set(&FIXED, Some(place));
     work()
 }
 
@@ -162,7 +157,7 @@ pub fn is_tracing() -> bool {
 pub(crate) fn can_launch() -> bool {
     match DEPTH.get() {
         0 => true,
-        depth => depth < MOST_TRACES && rayon_core::current_thread_index().is_some(),
+        depth => depth < MOST_TRACES && may_interrupt(),
     }
 }
 
@@ -239,6 +234,8 @@ impl Drop for Unfinished {
 /// it interrupted, if any.
 pub(crate) struct Session {
     interrupted: Option<Box<Trace>>,
+    /// Operations of this trace are no parts of an operation of the interrupted one.
+    _own_places: Scoped<Option<Place>>,
 }
 
 impl Session {
@@ -247,7 +244,10 @@ impl Session {
         can_launch().then(|| {
             DEPTH.set(DEPTH.get() + 1);
             let trace = ManuallyDrop::new(Box::new(Trace::new()));
-            Session { interrupted: TRACE.replace(Some(trace)).map(ManuallyDrop::into_inner) }
+            Session {
+                interrupted: TRACE.replace(Some(trace)).map(ManuallyDrop::into_inner),
+                _own_places: Scoped::set(&FIXED, None),
+            }
         })
     }
 

@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("target", &[]),
     ("sample", &[]),
     ("temporary", &[]),
+    ("task", &[]),
     ("dtype", &[]),
     // Of the IR, the names of the rounding modes.
     ("codec", &["dtype", "ir"]),
@@ -39,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // An argument of a launch tells which memory it uses.
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
     ("kernel", &["backend", "tile", "ops", "element", "ir", "dtype", "error", "runtime"]),
-    ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec"]),
+    ("tile", &["ops", "element", "kernel", "ir", "dtype", "error", "codec", "task"]),
     ("ops", &["tile", "element", "complex", "narrow", "kernel", "ir", "layout", "dtype", "error", "codec"]),
     // In memory kernels are known by their constants or by their trace.
     ("cache", &["error", "ir", "kernel"]),

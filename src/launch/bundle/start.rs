@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernel::{LaunchArg, refuse_nested};
 use crate::launch::choices::Launch;
 use crate::launch::grid::Grid;
-use crate::launch::run::run;
+use crate::launch::run::{make, run};
 use crate::launch::specialise::refuse_captured;
 
 impl Bundle {
@@ -61,7 +61,7 @@ impl Launch<'_> {
         args.forms(&mut forms);
         let entry = bundle.find(kernel, &forms)?;
         let Some(grid) = self.grid.checked(entry.generator(device))? else {
-            args.make(Some(device))?;
+            make(&args, device)?;
             self.grid.may_be_empty(&args)?;
             return Ok(args.back());
         };

@@ -165,6 +165,11 @@ impl<S, C> Tuner<S, C> {
     /// the next time. Compilers are waited for as `CUTLET_COMPILE_SECONDS` says. The interpreter of the cpu device stops;
     /// what else the host does has to end by itself.
     ///
+    /// On a thread of a rayon pool, work that waits for rayon (`join`, `scope`, a parallel iterator) has its thread run other
+    /// tasks meanwhile, which the limit must not end. There the limit does not stop launches and waits inside the work: the
+    /// interpreter and copies to the host end by themselves, and the configuration is a failure afterwards. The search itself
+    /// waits for a GPU no longer than the limit there, too.
+    ///
     /// ```
     /// # use cutlet as ct;
     /// # use std::time::Duration;

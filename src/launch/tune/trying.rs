@@ -12,7 +12,7 @@ use super::tuned::{Outcome, Tuned};
 use super::turns::{TURNS, Way, in_turns};
 use super::within::Ended;
 use crate::error::{Error, Result};
-use crate::runtime::{Bench, Device, Times};
+use crate::runtime::{Bench, Device, Times, in_user_code};
 
 /// The work of a configuration.
 pub(super) type Work<'a, S, C> = &'a dyn Fn(&mut S, &C) -> Result<()>;
@@ -123,7 +123,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         work(sets.next(), configuration)?;
         device.synchronize()?;
         let Some((result, tolerance)) = &self.check else { return Ok(()) };
-        let numbers = result(sets.last())?;
+        let numbers = in_user_code(|| result(sets.last()))?;
         match reference {
             None => {
                 *reference = Some((text_of(configuration), numbers));

@@ -11,7 +11,7 @@ use super::trying::none_runs;
 use super::tuned::{Chosen, Origin, Outcome, Tuned};
 use super::within::Ended;
 use crate::error::{Error, Result};
-use crate::runtime::{Device, Times};
+use crate::runtime::{Device, Times, in_user_code};
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
     /// Finds the fastest configuration: in a record, in the user's cache, or by trying all.
@@ -47,6 +47,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
             return Ok(Tuned::known(all.swap_remove(at), origin, notes));
         }
         let texts: Vec<String> = all.iter().map(text_of).collect();
+        let work = |state: &mut S, configuration: &C| in_user_code(|| work(state, configuration));
         match self.tried(device, state, all, &no_good, &work) {
             Ok(tuned) => {
                 if let Some(key) = key {
@@ -128,7 +129,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let mut tuned = self
             .searched(next, |configuration| {
                 self.restored(&mut sets)?;
-                let measure = || self.bench.run(&stream, || work(sets.next(), configuration));
+                let measure = || self.bench.run(&stream, || in_user_code(|| work(sets.next(), configuration)));
                 self.attempt(device, configuration, measure)
             })
             .map_err(|ended| ended.error)?;

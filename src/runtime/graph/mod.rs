@@ -21,9 +21,10 @@ pub use self::held::Held;
 use super::device::Device;
 use super::gpu::{Gpu, GpuStream};
 use super::memory::Memory;
-use super::recording::{self, Node, Used, Work};
+use super::recording::{self, Node, Recorded, Used, Work};
 use super::stream::Stream;
 use crate::error::{Error, Result};
+use crate::kernel::refuse_nested;
 
 /// What records the work of a graph.
 type Recorder<'f, S> = Box<dyn FnMut(&mut S) -> Result<()> + Send + 'f>;
@@ -44,6 +45,14 @@ type Recorder<'f, S> = Box<dyn FnMut(&mut S) -> Result<()> + Send + 'f>;
 ///
 /// The graph keeps the code of its kernels. The arrays that they use have to be among what it holds; new ones cannot be made
 /// while it is recorded, nor can elements come from the host or go there.
+///
+/// # Threads of a rayon pool
+/// On a thread of a rayon pool, a closure that waits for rayon (`join`, `scope`, a parallel iterator, `yield_now`) has its thread
+/// run other tasks of the pool meanwhile. Their work is no work of the graph. There, a launch or copy belongs to the graph if
+/// it uses an array that the graph has alone: by value or by `&mut`. Any other launch, copy and replay runs at once, and the
+/// closure is called again, up to eight times, until no such work runs. After that it is an error with the place of that
+/// work, which the closure itself then does, most likely. So on such a thread a launch that only reads arrays which the graph
+/// holds by `&` cannot be recorded, and new arrays, and copies between the host and other arrays, are made as ever.
 ///
 /// # Changing it
 /// Numbers that the closure gave to launches, addresses, extents and grids stay as they were recorded. After
@@ -92,6 +101,9 @@ pub struct Graph<'f, S> {
     state: S,
 }
 
+/// Most recordings in a row that other tasks interrupt with work of their own.
+const MOST_RECORDINGS: usize = 8;
+
 /// How a graph uses an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -102,11 +114,12 @@ enum Use {
 
 impl<'f, S: Held> Graph<'f, S> {
     /// Records what the closure launches and copies, without running it. It gets `state` now, and again when that was
-    /// changed.
+    /// changed. On a thread of a rayon pool it should not wait for rayon: see [`Graph`].
     ///
     /// # Errors
     /// Those of the closure; [`Error::Argument`] for work on arrays that the graph does not hold, for work on two devices,
-    /// for none at all, and within another recording; [`Error::Driver`] when earlier work on the device failed.
+    /// for none at all, and within another recording; on a thread of a rayon pool, for work that may be that of another task
+    /// (see [`Graph`]); [`Error::Driver`] when earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -149,7 +162,7 @@ impl<'f, S: Held> Graph<'f, S> {
         if !self.is_stale {
             return Ok(());
         }
-        let nodes = recording::record(|| (self.record)(&mut self.state))?;
+        let nodes = self.recorded()?;
         let device = device_of(&nodes)?;
         let uses = uses_of(&nodes, &self.state)?;
         if let Some(gpu) = device.as_gpu() {
@@ -164,6 +177,23 @@ impl<'f, S: Held> Graph<'f, S> {
         }
         (self.nodes, self.uses, self.device, self.is_stale) = (nodes, uses, device, false);
         Ok(())
+    }
+
+    /// The work that the closure records.
+    #[track_caller]
+    fn recorded(&mut self) -> Result<Vec<Node>> {
+        for recordings_left in (0..MOST_RECORDINGS).rev() {
+            let held = held(&self.state);
+            let Recorded { nodes, at_once } = recording::record(&held, || (self.record)(&mut self.state))?;
+            // Arrays that the closure has put into the state are its own, too.
+            let held: Vec<Used> = self::held(&self.state).into_iter().filter(|used| used.writes).collect();
+            match at_once.iter().find(|work| recordings_left == 0 || work.writes(&held)) {
+                Some(work) => return Err(work.refused()),
+                None if at_once.is_empty() => return Ok(nodes),
+                None => {}
+            }
+        }
+        unreachable!("the last recording returns")
     }
 
     /// Does the recorded work, on the default stream of its device.
@@ -207,7 +237,12 @@ impl<'f, S: Held> Graph<'f, S> {
 
     #[track_caller]
     fn replay_in(&mut self, stream: Option<&Stream>) -> Result<()> {
+        refuse_nested(|| self.nodes.iter().find_map(Node::kernel).unwrap_or("replay").to_owned())?;
         recording::refuse("a replay", "call the closure of that graph in the closure of this one")?;
+        if recording::is_on() {
+            // On a thread of a pool. What the other graph holds is none of this one's arrays.
+            recording::claim(&[], || "the replay of another graph".to_owned());
+        }
         self.update()?;
         if let Some(stream) = stream
             && stream.device() != self.device
@@ -326,11 +361,17 @@ fn device_of(nodes: &[Node]) -> Result<Device> {
     }
 }
 
+/// The allocations of the state, in the order in which it shows them.
+fn held(state: &impl Held) -> Vec<Used> {
+    let mut held = Vec::new();
+    state.arrays(&mut |memory: &Memory, writable| held.push(memory.used(writable)));
+    held
+}
+
 /// How the work uses the allocations of the state.
 #[track_caller]
 fn uses_of(nodes: &[Node], state: &impl Held) -> Result<Vec<Use>> {
-    let mut held: Vec<(Used, Use)> = Vec::new();
-    state.arrays(&mut |memory: &Memory, writable| held.push((memory.used(writable), Use::None)));
+    let mut held: Vec<(Used, Use)> = self::held(state).into_iter().map(|used| (used, Use::None)).collect();
     for node in nodes {
         for used in node.uses.iter().filter(|used| used.bytes > 0) {
             let fits = |(its, _): &&mut (Used, Use)| {

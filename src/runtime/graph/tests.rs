@@ -18,6 +18,10 @@ fn increment(x: ArrayMut<i32, 1>) {
     x.store(ct::bid(0), x.load(ct::bid(0), [TILE]) + 1);
 }
 
+fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    y.store(0, x.load(0, [TILE]));
+}
+
 fn devices() -> Vec<Device> {
     std::iter::once(Device::cpu()).chain(gpu()).collect()
 }
@@ -170,9 +174,18 @@ fn what_is_no_work_of_a_graph_is_an_error() -> Result<()> {
         let text = refusal((), |()| device.zeros::<f32, 1>([3]).map(drop));
         assert!(text.contains("making an array is no work of a graph") && text.contains("graph/tests.rs"), "{text}");
         let text = refusal(device.zeros([3])?, |x| x.copy_from(&[1, 2, 3]));
-        assert!(text.contains("a copy from the host is no work of a graph"), "{text}");
+        assert!(
+            text.contains("a copy from the host is no work of a graph") && text.contains("graph/tests.rs"),
+            "{text}"
+        );
         let text = refusal(device.zeros::<i32, 1>([3])?, |x| x.to_vec().map(drop));
-        assert!(text.contains("a copy to the host is no work of a graph"), "{text}");
+        assert!(text.contains("a copy to the host is no work of a graph") && text.contains("graph/tests.rs"), "{text}");
+        let text = refusal((device.zeros::<i32, 2>([4, 4])?, device.zeros([4, 4])?), |(x, y)| {
+            y.copy_from_array(&x.transpose()?)
+        });
+        assert!(text.contains("a copy of or into a view with gaps") && text.contains("graph/tests.rs"), "{text}");
+        let text = refusal(device.zeros::<i32, 1>([3])?, |x| ct::launch(copy, 1, (&*x, ct::NewArray::zeros([3]))));
+        assert!(text.contains("kernel `copy` makes a `NewArray`") && text.contains("graph/tests.rs"), "{text}");
         let text = refusal((), |()| Graph::capture((), |()| Ok(())).map(drop));
         assert!(text.contains("a graph is no work of a graph"), "{text}");
         assert!(refusal((), |()| Ok(())).contains("a graph of nothing"));
@@ -271,5 +284,139 @@ fn a_view_may_be_held() -> Result<()> {
     graph.replay()?;
     assert_eq!(graph.state().1.to_vec()?, [2.0, 3.0, 4.0, 5.0]);
     assert_eq!(format!("{graph:?}"), "Graph on the cpu device of [\"copy of 16 bytes\"]");
+    Ok(())
+}
+
+/// Runs `record` on the one thread of a rayon pool, and `task` on the same thread when `record` first waits for rayon.
+fn interrupted<X: Send, Y: Send>(task: impl FnOnce() -> Y + Send, record: impl FnOnce() -> X + Send) -> (X, Y) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+    let mut done = None;
+    let recorded = pool.install(|| {
+        rayon::scope(|scope| {
+            let done = &mut done;
+            scope.spawn(move |_| *done = Some(task()));
+            record()
+        })
+    });
+    (recorded, done.expect("the task ran"))
+}
+
+#[test]
+fn tasks_of_a_pool_are_done_while_a_graph_is_recorded() -> Result<()> {
+    for device in devices() {
+        // Launches, copies, new arrays, copies from and to the host, a graph and its replay: all of a task.
+        let task = || -> Result<Vec<i32>> {
+            assert!(recording::is_on(), "it interrupts a recording");
+            let (mut x, mut y) = (device.array(&[1, 2, 3], [3])?, device.zeros([3])?);
+            ct::launch(increment, 1, (&mut x,))?;
+            y.copy_from_array(&x.view())?;
+            let (.., mut z) = ct::launch_returning(copy, 1, (&y, ct::NewArray::zeros([3])))?;
+            Graph::capture(&mut z, |z| ct::launch(increment, 1, (&mut **z,)))?.replay()?;
+            z.view_mut().slice(0, ..1)?.copy_from(&[7])?;
+            z.to_vec()
+        };
+        let state = device.zeros([3])?;
+        let record = || {
+            Graph::capture(state, |x| {
+                rayon::yield_now();
+                ct::launch(increment, 1, (&mut *x,))?;
+                rayon::join(|| (), || ct::launch(increment, 1, (&mut *x,))).1
+            })
+        };
+        let (graph, done) = interrupted(task, record);
+        let mut graph = graph?;
+        assert_eq!((done?, graph.len()), (vec![7, 4, 5], 2));
+        graph.replay()?;
+        assert_eq!(graph.state().to_vec()?, [2; 3]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_task_reads_what_a_graph_shares() -> Result<()> {
+    for device in devices() {
+        let (x, mut sum) = (device.full([TILE], 1.0f32)?, device.zeros([TILE])?);
+        let task = || ct::launch(axpy, 1, (&x, &mut sum, 5.0));
+        let state = (&x, device.zeros([TILE])?);
+        let record = || {
+            Graph::capture(state, |(x, y)| {
+                rayon::yield_now();
+                ct::launch(axpy, 1, (*x, &mut *y, 2.0))
+            })
+        };
+        let (graph, done) = interrupted(task, record);
+        done?;
+        assert_eq!((graph?.len(), sum.to_vec()?), (1, vec![5.0; TILE]));
+    }
+    Ok(())
+}
+
+#[test]
+fn work_of_nobody_knows_whom_is_an_error_on_a_thread_of_a_pool() -> Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+    for device in devices() {
+        let (x, mut other) = (device.zeros::<i32, 1>([TILE])?, device.zeros([TILE])?);
+        let mut shared = Graph::capture(device.zeros([TILE])?, |x| ct::launch(increment, 1, (x,)))?;
+        let refused = |result: Result<usize>, what: &str| {
+            let text = result.expect_err("no graph").to_string();
+            assert!(text.contains(what) && text.contains("graph/tests.rs") && text.contains("rayon"), "{text}");
+        };
+        let (y, other, shared) = (device.zeros::<i32, 1>([TILE])?, &mut other, &mut shared);
+        // Arrays that the graph does not hold, arrays that it shares alone, no arrays, replays.
+        pool.install(|| -> Result<()> {
+            let mut y = y;
+            let wrong = Graph::capture(&mut y, |y| {
+                ct::launch(increment, 1, (&mut **y,))?;
+                ct::launch(increment, 1, (&mut *other,))
+            });
+            refused(wrong.map(|graph| graph.len()), "kernel `increment` ran at once");
+            let wrong = Graph::capture(&mut y, |y| {
+                ct::launch(increment, 1, (&mut **y,))?;
+                other.copy_from_array(&x.view())
+            });
+            refused(wrong.map(|graph| graph.len()), "a copy between arrays ran at once");
+            let wrong =
+                Graph::capture(&x, |x| ct::launch(|x: Array<i32, 1>| ct::assert!(x.load(0, [1]).eq(0)), 1, (*x,)));
+            refused(wrong.map(|graph| graph.len()), "ran at once");
+            let wrong = Graph::capture((), |()| shared.replay());
+            refused(wrong.map(|graph| graph.len()), "the replay of another graph ran at once");
+            // An array that the closure puts into the state is not taken for another one.
+            let mut spare = Some(device.zeros([TILE])?);
+            let wrong = Graph::capture(None::<DeviceArray<i32, 1>>, |x| {
+                let x = x.get_or_insert_with(|| spare.take().expect("once"));
+                ct::launch(increment, 1, (x,))
+            });
+            refused(wrong.map(|graph| graph.len()), "kernel `increment` ran at once");
+            // What is certain is what it is elsewhere.
+            let error =
+                Graph::capture(&mut y, |y| y.copy_from(&[0; TILE])).expect_err("no work of a graph").to_string();
+            assert!(error.contains("a copy from the host is no work of a graph"), "{error}");
+            let error =
+                Graph::capture(&mut y, |y| ct::launch(copy, 1, (&x, &mut **y))).expect_err("not held").to_string();
+            assert!(error.contains("that the graph does not hold"), "{error}");
+            let error = Graph::capture(&mut y, |y| ct::launch(copy, 1, (&**y, ct::NewArray::zeros([3]))));
+            assert!(error.expect_err("a new array").to_string().contains("makes a `NewArray`"));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_replay_inside_of_a_kernel_is_an_error() -> Result<()> {
+    let graph = Graph::capture(Device::cpu().zeros([3])?, |x| ct::launch(increment, 1, (x,)))?;
+    let (graph, mut y) = (std::cell::RefCell::new(graph), Device::cpu().zeros([3])?);
+    let replays = |y: ArrayMut<i32, 1>| {
+        let error = graph.borrow_mut().replay().expect_err("a kernel is traced").to_string();
+        assert!(
+            error.contains("kernel `increment` is launched inside of another kernel")
+                && error.contains("graph/tests.rs"),
+            "{error}"
+        );
+        y.store(0, ct::ones([TILE]));
+    };
+    ct::launch(replays, 1, (&mut y,))?;
+    let graph = graph.into_inner();
+    assert_eq!((y.to_vec()?, graph.into_state().to_vec()?), (vec![1; 3], vec![0; 3]));
     Ok(())
 }
