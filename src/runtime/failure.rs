@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use super::driver::sys::CUdeviceptr;
 use super::failures::Noted;
 use super::gpu::Gpu;
+use super::leftover::Handle;
 use crate::error::{Error, Result};
 
 /// Words of a note; the host and the kernels of `backend::ptx` agree on what they mean.
@@ -86,11 +87,17 @@ impl Noted for FailureNote {
 
 impl Drop for FailureNote {
     fn drop(&mut self) {
-        // The kernel is unloaded, and so has ended; nobody has looked at its note since.
+        // The kernel is unloaded, and so has ended (or is stuck); nobody has looked at its note since.
         if let Some(error) = self.take() {
             self.gpu.failures.keep(error);
         }
-        // SAFETY: allocated by this object, freed once. A failure means that the context is lost.
-        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.host_free(self.host.cast()) });
+        let (gpu, host) = (self.gpu, Handle::of(self.host));
+        gpu.leftovers.release(move || {
+            gpu.make_current()?;
+            // Where the kernel could not be unloaded, it may still run.
+            gpu.synchronize_context()?;
+            // SAFETY: allocated by this object, freed once, and no kernel writes it any more.
+            unsafe { gpu.driver.host_free(host.raw().cast()) }
+        });
     }
 }

@@ -1,18 +1,20 @@
 //! Waiting for a stream without holding a thread up: a future that the driver wakes.
 //!
-//! The driver calls back when the work that was queued is done, or has failed; that is all a future needs, so any executor
-//! will do. Nothing here calls the driver from within its call.
+//! The driver calls back when the work that was queued is done, or has failed. A waker runs code of an executor, which may
+//! poll the task or drop it with its arrays: both call the driver, which forbids that inside of its callbacks. The callback
+//! therefore only sends to a thread, which wakes. It is started with the first future, and stays.
 
 use std::ffi::c_void;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::driver::sys::CUstream;
 use super::gpu::{Gpu, GpuEvent, GpuStream, StreamHandle};
 use super::stream::{Event, Stream};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What the driver and a future share.
 #[derive(Default)]
@@ -37,21 +39,48 @@ impl Shared {
             state.waker.take()
         };
         if let Some(waker) = waker {
-            // A panic of the executor must not go through the driver.
+            // After a panic of one executor the thread wakes others.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
         }
     }
 }
 
-/// What the driver calls.
+/// Work that is done, and what the driver said about it.
+type Done = (Arc<Shared>, u32);
+
+/// The way to the thread that wakes.
+static WAKES: OnceLock<Sender<Done>> = OnceLock::new();
+
+/// Starts the thread that wakes, if there is none.
+///
+/// # Errors
+/// [`Error::Io`] where the system gives no thread.
+fn start_waking() -> Result<()> {
+    if WAKES.get().is_some() {
+        return Ok(());
+    }
+    let (sender, done) = mpsc::channel::<Done>();
+    let thread = std::thread::Builder::new().name("cutlet wakes".into());
+    let started = thread.spawn(move || done.into_iter().for_each(|(shared, status)| shared.finish(status)));
+    started.map_err(|source| Error::Io { path: "the thread that wakes futures".into(), source })?;
+    // Of two that start at the same time, one has no sender, and ends.
+    let _ = WAKES.set(sender);
+    Ok(())
+}
+
+/// What the driver calls. Calls nothing of the driver or of the user.
 unsafe extern "C" fn finished(_stream: CUstream, status: u32, shared: *mut c_void) {
     // SAFETY: the pointer was made for this one call.
     let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };
-    shared.finish(status);
+    if let Some(wakes) = WAKES.get() {
+        // The thread lasts as long as the process.
+        let _ = wakes.send((shared, status));
+    }
 }
 
 /// Asks the driver to call when the present work of a stream is done.
 fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
+    start_waking()?;
     stream.gpu.make_current()?;
     let given = Arc::into_raw(shared.clone());
     // SAFETY: the stream is alive; the driver calls once, also where the work fails.
@@ -66,8 +95,9 @@ fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
 
 /// A future of the work that a stream had when this was made: ready when that is done.
 ///
-/// Made by [`Stream::finished`], [`Stream::finished_with`], and by awaiting an [`Event`]. It needs no runtime and no thread
-/// of its own; any executor (tokio, smol, a loop) can poll it. To drop it waits for nothing and stops nothing.
+/// Made by [`Stream::finished`], [`Stream::finished_with`], and by awaiting an [`Event`]. It needs no runtime: any executor
+/// (tokio, smol, a loop) can poll it. One thread of this crate wakes all futures of the process, so a waker may call the
+/// driver, and should not block. To drop a future waits for nothing and stops nothing.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Finished<T> {
     wait: Result<Wait>,
@@ -248,29 +278,72 @@ mod tests {
         block_on(stream.record()?.into_future()).0
     }
 
+    /// A state that something waits for with this waker, and the call that the driver makes about it.
+    fn waiting(waker: Waker) -> Result<(Arc<Shared>, impl FnOnce(u32) + Send)> {
+        start_waking()?;
+        let shared = Arc::new(Shared::default());
+        shared.state().waker = Some(waker);
+        let given = Arc::into_raw(shared.clone()) as usize;
+        // SAFETY: the pointer is that of a shared state, given for this one call.
+        Ok((shared, move |status| unsafe { finished(std::ptr::null_mut(), status, given as *mut c_void) }))
+    }
+
     #[test]
-    fn what_is_called_from_another_thread_wakes() {
-        let (shared, value) = (Arc::new(Shared::default()), 3);
-        let caller = Arc::into_raw(shared.clone()) as usize;
-        // As the driver does it.
-        let thread = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            // SAFETY: the pointer is that of a shared state, given for this one call.
-            unsafe { finished(std::ptr::null_mut(), 0, caller as *mut c_void) };
-        });
-        let future = std::future::poll_fn(|context| {
-            let mut state = shared.state();
-            match state.status {
-                Some(status) => Poll::Ready((status, value)),
-                None => {
-                    state.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
+    fn the_driver_calls_and_another_thread_wakes() -> Result<()> {
+        /// Tells on which thread it is woken, and blocks until it may go on.
+        struct Wakes(mpsc::Sender<Option<String>>, Mutex<mpsc::Receiver<()>>);
+        impl Wake for Wakes {
+            fn wake(self: Arc<Self>) {
+                let _ = self.0.send(std::thread::current().name().map(str::to_owned));
+                let _ = self.1.lock().expect("no panic").recv_timeout(Duration::from_secs(20));
             }
-        });
-        assert_eq!(block_on(future), ((0, 3), 2));
-        thread.join().expect("no panic");
-        assert_eq!(Arc::strong_count(&shared), 1, "the driver's handle went");
+        }
+        let ((tell, told), (go, on)) = (mpsc::channel(), mpsc::channel());
+        let (first, call) = waiting(Waker::from(Arc::new(Wakes(tell, Mutex::new(on)))))?;
+        // The call of the driver returns although the waker does not.
+        call(0);
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)).expect("it is woken").as_deref(), Some("cutlet wakes"));
+        assert_eq!(first.state().status, Some(0));
+        go.send(()).expect("it waits");
+        // Another one after it, and one whose waker panics.
+        struct Panics;
+        impl Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                std::panic::resume_unwind(Box::new("of an executor"));
+            }
+        }
+        let (panics, call) = waiting(Waker::from(Arc::new(Panics)))?;
+        call(700);
+        let (tell, told) = mpsc::channel();
+        let (last, call) = waiting(Waker::from(Arc::new(Tells(tell))))?;
+        call(1);
+        told.recv_timeout(Duration::from_secs(20)).expect("it is woken after that");
+        assert_eq!((panics.state().status, last.state().status), (Some(700), Some(1)));
+        assert_eq!(Arc::strong_count(&panics), 1, "the driver's handle went");
+        Ok(())
+    }
+
+    /// An executor that has ended drops the task where it is woken, and one that polls there: both call the driver.
+    #[test]
+    fn wakers_may_call_the_driver() -> Result<()> {
+        let Some(device) = gpu() else { return Ok(()) };
+        /// Works with an array where it is woken.
+        struct Works(Mutex<Option<crate::DeviceArray<i32, 1>>>, mpsc::Sender<Result<Vec<i32>>>);
+        impl Wake for Works {
+            fn wake(self: Arc<Self>) {
+                let array = self.0.lock().expect("no panic").take();
+                let _ = self.1.send(array.expect("woken once").to_vec());
+            }
+        }
+        let (kernel, stream) = (load(device)?, device.stream()?);
+        let mut data = device.zeros([N])?;
+        add(&kernel, &mut data, &stream, LONG)?;
+        let (tell, told) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Works(Mutex::new(Some(device.full([8], 3)?)), tell)));
+        let mut future = std::pin::pin!(stream.finished());
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)).expect("it is woken")?, [3; 8]);
+        Ok(())
     }
 
     #[test]

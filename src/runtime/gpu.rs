@@ -20,6 +20,7 @@ use super::driver::sys::{
     CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_flags,
 };
 use super::failures::Failures;
+use super::leftover::{Handle, Leftovers};
 use super::order::Queue;
 use crate::error::{Diagnostic, Error, Result};
 use crate::target::Target;
@@ -40,6 +41,8 @@ pub(crate) struct Gpu {
     clock: f64,
     /// Bytes that memory moves in a second.
     memory_rate: f64,
+    /// What could not be released yet.
+    pub(crate) leftovers: Leftovers,
     /// Assertions that failed.
     pub(crate) failures: Failures,
     default_stream: OnceLock<StreamHandle>,
@@ -107,12 +110,10 @@ impl Gpu {
             return Err(Error::NoDevice(format!("there is no GPU {ordinal}: the driver finds {count}")));
         }
         let (device, name) = named_device(driver, ordinal)?;
-        let mut context: CUcontext = std::ptr::null_mut();
-        // SAFETY: the pointer is valid.
-        unsafe {
-            driver.primary_context_retain(&mut context, device)?;
-            driver.context_set_current(context)?;
-        }
+        let mut opening = Opening::of(driver, device)?;
+        let context = opening.context;
+        // SAFETY: the context is retained.
+        unsafe { driver.context_set_current(context) }?;
         let attribute = |which| attribute_of(driver, device, which);
         use CUdevice_attribute::*;
         let arch = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
@@ -123,26 +124,35 @@ impl Gpu {
             )));
         }
         let wish = std::env::var("CUTLET_TARGET").unwrap_or_default();
-        let pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let target = chosen_target(Target { arch, accelerated: arch >= 90 }, &wish)?;
+        if attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0 {
+            opening.create_pool(ordinal)?;
+        }
+        let multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        let clock = f64::from(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) * 1e3;
+        // Clocks are in kHz; data moves on both edges.
+        let memory_rate = 2e3
+            * f64::from(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
+            * f64::from(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)? / 8);
+        // The last step that fails.
+        let stream = new_stream(driver)?;
         let gpu: &'static Gpu = Box::leak(Box::new(Gpu {
             driver,
             context,
-            pool: if pools { Some(create_pool(driver, ordinal)?) } else { None },
+            pool: opening.pool,
             ordinal,
             name,
-            target: chosen_target(Target { arch, accelerated: arch >= 90 }, &wish)?,
-            multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
-            clock: f64::from(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) * 1e3,
-            // Clocks are in kHz; data moves on both edges.
-            memory_rate: 2e3
-                * f64::from(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
-                * f64::from(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)? / 8),
+            target,
+            multiprocessors,
+            clock,
+            memory_rate,
+            leftovers: Leftovers::default(),
             failures: Failures::default(),
             default_stream: OnceLock::new(),
             capture: RwLock::new(()),
         }));
-        let stream = StreamHandle::new(gpu)?;
-        gpu.default_stream.get_or_init(|| stream);
+        opening.done();
+        gpu.default_stream.get_or_init(|| StreamHandle::of(Arc::new(GpuStream::of(gpu, stream, None))));
         Ok(gpu)
     }
 
@@ -179,14 +189,17 @@ impl Gpu {
 
     /// Waits for all work of the context, which is the calling thread's. Not while this thread captures.
     pub(crate) fn synchronize_context(&'static self) -> Result<()> {
-        let _no_capture = self.capture.read().unwrap_or_else(PoisonError::into_inner);
-        match Deadline::current() {
+        // The thread that waits has the lock, also after the limit of the calling one has passed.
+        let wait = || {
+            let _no_capture = self.capture.read().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the context is current.
-            None => unsafe { self.driver.context_synchronize() },
-            Some(deadline) => deadline.wait_apart("the work of a device", || {
+            unsafe { self.driver.context_synchronize() }
+        };
+        match Deadline::current() {
+            None => wait(),
+            Some(deadline) => deadline.wait_apart("the work of a device", move || {
                 self.make_current()?;
-                // SAFETY: as above; contexts are never destroyed.
-                unsafe { self.driver.context_synchronize() }
+                wait()
             }),
         }
     }
@@ -204,6 +217,76 @@ impl Gpu {
         }
         Ok(())
     }
+}
+
+/// What is made on the way to an open GPU. Dropped before the end, it gives all of that up again.
+struct Opening {
+    driver: &'static Driver,
+    device: CUdevice,
+    context: CUcontext,
+    pool: Option<CUmemoryPool>,
+    /// The context of this thread before.
+    before: CUcontext,
+}
+
+impl Opening {
+    /// Retains the primary context of a device.
+    fn of(driver: &'static Driver, device: CUdevice) -> Result<Opening> {
+        let (mut context, mut before): (CUcontext, CUcontext) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the pointers are valid.
+        unsafe {
+            driver.context_get_current(&mut before)?;
+            driver.primary_context_retain(&mut context, device)?;
+        }
+        Ok(Opening { driver, device, context, pool: None, before })
+    }
+
+    /// A pool that keeps what is freed, so that a loop which allocates does not go to the system.
+    fn create_pool(&mut self, ordinal: usize) -> Result<()> {
+        let props = CUmemPoolProps {
+            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal as c_int },
+            win32SecurityAttributes: std::ptr::null_mut(),
+            maxSize: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let mut pool: CUmemoryPool = std::ptr::null_mut();
+        let mut threshold = u64::MAX;
+        // SAFETY: the pointers are valid; the release threshold is a 64-bit number of bytes.
+        unsafe {
+            self.driver.pool_create(&mut pool, &props)?;
+            self.pool = Some(pool);
+            let which = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as u32;
+            self.driver.pool_set_attribute(pool, which, (&raw mut threshold).cast())
+        }
+    }
+
+    /// All of it belongs to an open GPU now.
+    fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        // SAFETY: pool and context were made here, are given up once, and nothing else uses them. A failure leaves
+        // nothing to do.
+        unsafe {
+            let _ = self.pool.map(|pool| self.driver.pool_destroy(pool));
+            let _ = self.driver.context_set_current(self.before);
+            let _ = self.driver.primary_context_release(self.device);
+        }
+    }
+}
+
+/// A stream in the context of this thread.
+fn new_stream(driver: &Driver) -> Result<CUstream> {
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
+    unsafe { driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
+    Ok(raw)
 }
 
 /// A GPU as it looks from outside.
@@ -234,28 +317,6 @@ fn attribute_of(driver: &Driver, device: CUdevice, which: CUdevice_attribute) ->
     // SAFETY: the pointer is valid.
     unsafe { driver.device_attribute(&mut value, which as u32, device) }?;
     Ok(value.max(0) as u32)
-}
-
-/// A pool that keeps what is freed, so that a loop which allocates does not go to the system.
-fn create_pool(driver: &Driver, ordinal: usize) -> Result<CUmemoryPool> {
-    let props = CUmemPoolProps {
-        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-        location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal as c_int },
-        win32SecurityAttributes: std::ptr::null_mut(),
-        maxSize: 0,
-        usage: 0,
-        reserved: [0; 54],
-    };
-    let mut pool: CUmemoryPool = std::ptr::null_mut();
-    let mut threshold = u64::MAX;
-    // SAFETY: the pointers are valid; the release threshold is a 64-bit number of bytes.
-    unsafe {
-        driver.pool_create(&mut pool, &props)?;
-        let which = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as u32;
-        driver.pool_set_attribute(pool, which, (&raw mut threshold).cast())?;
-    }
-    Ok(pool)
 }
 
 /// What code is generated for on a GPU: what it is itself, or the older target that `CUTLET_TARGET` wishes for.
@@ -294,10 +355,12 @@ impl RefUnwindSafe for GpuStream {}
 impl GpuStream {
     fn new(gpu: &'static Gpu) -> Result<GpuStream> {
         gpu.make_current()?;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
-        unsafe { gpu.driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
-        Ok(GpuStream { gpu, raw, owner: None, handles: AtomicUsize::new(0) })
+        gpu.leftovers.retry();
+        Ok(GpuStream::of(gpu, new_stream(gpu.driver)?, None))
+    }
+
+    fn of(gpu: &'static Gpu, raw: CUstream, owner: Option<Owner>) -> GpuStream {
+        GpuStream { gpu, raw, owner, handles: AtomicUsize::new(0) }
     }
 
     /// Does somebody capture the work that is queued here?
@@ -359,9 +422,11 @@ impl Drop for GpuStream {
         if self.owner.is_some() {
             return;
         }
+        let (gpu, stream) = (self.gpu, Handle::of(self.raw));
         // SAFETY: the stream was created by this object and is used by nobody else any more. The
-        // driver lets pending work finish first. A failure leaves nothing to do.
-        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.stream_destroy(self.raw) });
+        // driver lets pending work finish first.
+        gpu.leftovers
+            .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.stream_destroy(stream.raw()) }));
     }
 }
 
@@ -392,8 +457,7 @@ impl StreamHandle {
                 gpu.ordinal, gpu.name
             )));
         }
-        let owner = Some(owner);
-        Ok(StreamHandle::of(Arc::new(GpuStream { gpu, raw, owner, handles: AtomicUsize::new(0) })))
+        Ok(StreamHandle::of(Arc::new(GpuStream::of(gpu, raw, Some(owner)))))
     }
 
     /// One more handle of a stream.
@@ -478,8 +542,10 @@ impl fmt::Debug for GpuEvent {
 
 impl Drop for GpuEvent {
     fn drop(&mut self) {
+        let (gpu, event) = (self.gpu, Handle::of(self.raw));
         // SAFETY: created by this object, used by nobody else any more.
-        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.event_destroy(self.raw) });
+        gpu.leftovers
+            .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.event_destroy(event.raw()) }));
     }
 }
 

@@ -4,7 +4,8 @@
 //! stream first makes that stream wait for those it conflicts with, through an event recorded at that
 //! moment; on the same stream nothing is done. Shared and unique borrows of arrays keep a conflicting use
 //! from happening before the first one is queued. Freeing is stream ordered behind all of them, so dropping
-//! an array while a launch runs is fine.
+//! an array while a launch runs is fine. Where the driver refuses that (inside of a callback of its own, while a stream is
+//! captured), the memory is freed before the next allocation ([`super::leftover`]).
 //!
 //! Knows bytes; element types and shapes are the arrays' affair.
 
@@ -144,7 +145,7 @@ impl Memory {
         let Some(foreign) = self.foreign.take() else { return Ok(Err(self)) };
         // Nothing is left to be freed.
         self.bytes = 0;
-        self.settle(&foreign)?;
+        settle(&mut self.kind, &foreign)?;
         Ok(Ok(foreign.owner))
     }
 
@@ -160,14 +161,6 @@ impl Memory {
         // Nothing is left to be freed.
         self.bytes = 0;
         Ok(self.address)
-    }
-
-    /// Puts the stream of foreign memory behind every use here.
-    fn settle(&mut self, foreign: &Foreign) -> Result<()> {
-        match (&mut self.kind, &foreign.stream) {
-            (Kind::Gpu { order, .. }, Some(stream)) => stream.wait_for(order.last()?),
-            _ => Ok(()),
-        }
     }
 
     /// The memory of arrays that are only described: no bytes, nowhere.
@@ -365,23 +358,24 @@ impl Drop for Memory {
         if self.bytes == 0 {
             return;
         }
-        if let Some(foreign) = self.foreign.take() {
-            // A failure here means that the context is lost.
-            let _ = self.settle(&foreign);
-            return;
-        }
-        match &mut self.kind {
+        let (foreign, address) = (self.foreign.take(), self.address);
+        match std::mem::replace(&mut self.kind, Kind::Absent) {
             Kind::Absent => {}
+            // The owner of foreign memory frees it.
             Kind::Cpu => {
-                if let Some(layout) = cpu_layout(self.bytes) {
+                if let Some(layout) = cpu_layout(self.bytes).filter(|_| foreign.is_none()) {
                     // SAFETY: allocated with this layout, and no borrow is left.
                     unsafe { std::alloc::dealloc(cpu_pointer(self.address), layout) }
                 }
             }
-            Kind::Gpu { gpu, order } => {
-                // A failure here means that the context is lost, and the memory with it.
-                let _ = gpu_free(gpu, order, self.address);
-            }
+            Kind::Gpu { gpu, mut order } => match foreign {
+                None => gpu.leftovers.release(move || gpu_free(gpu, &mut order, address)),
+                Some(foreign) => {
+                    let mut kind = Kind::Gpu { gpu, order };
+                    // The owner goes with the closure, after this has succeeded.
+                    gpu.leftovers.release(move || settle(&mut kind, &foreign));
+                }
+            },
         }
     }
 }
@@ -389,6 +383,14 @@ impl Drop for Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Memory({:#x}, {} bytes, {:?})", self.address, self.bytes, self.device())
+    }
+}
+
+/// Puts the stream of foreign memory behind every use here.
+fn settle(kind: &mut Kind, foreign: &Foreign) -> Result<()> {
+    match (kind, &foreign.stream) {
+        (Kind::Gpu { order, .. }, Some(stream)) => stream.wait_for(order.last()?),
+        _ => Ok(()),
     }
 }
 
@@ -403,6 +405,7 @@ fn cpu_layout(bytes: usize) -> Option<Layout> {
 fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64> {
     let bytes = bytes.next_multiple_of(WORD);
     gpu.make_current()?;
+    gpu.leftovers.retry();
     let mut address = 0;
     let mut alloc = || {
         // SAFETY: the pointer is valid; pool and stream are of this context.

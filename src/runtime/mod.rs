@@ -20,6 +20,7 @@ pub mod foreign;
 mod gpu;
 mod graph;
 mod host;
+mod leftover;
 mod limit;
 mod memory;
 mod module;

@@ -12,6 +12,7 @@ use super::driver::sys::{
     CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUlibrary, CUlinkState, CUmodule,
 };
 use super::gpu::{Gpu, GpuStream};
+use super::leftover::Handle;
 use crate::backend::Assembly;
 use crate::error::{Error, Result};
 
@@ -160,6 +161,7 @@ struct Loaded {
     code: Code,
 }
 
+#[derive(Clone, Copy)]
 enum Code {
     Module(CUmodule),
     Library(CUlibrary),
@@ -167,13 +169,17 @@ enum Code {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // Code that still runs has to stay until it ends. A failure means that the context is lost.
-        // SAFETY: the context is current; the code was loaded, is unloaded once, and no work uses it any more.
-        let _ = self.gpu.make_current().and_then(|()| unsafe {
-            self.gpu.synchronize_context()?;
-            match self.code {
-                Code::Module(module) => self.gpu.driver.module_unload(module),
-                Code::Library(library) => self.gpu.driver.library_unload(library),
+        let (gpu, code) = (self.gpu, Handle::of(self.code));
+        gpu.leftovers.release(move || {
+            gpu.make_current()?;
+            // Code that still runs has to stay until it ends.
+            gpu.synchronize_context()?;
+            // SAFETY: the context is current; the code was loaded, is unloaded once, and no work uses it any more.
+            unsafe {
+                match code.raw() {
+                    Code::Module(module) => gpu.driver.module_unload(module),
+                    Code::Library(library) => gpu.driver.library_unload(library),
+                }
             }
         });
     }

@@ -94,6 +94,8 @@ driver_table! {
     device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_uint, device: CUdevice);
     /// Retains the primary context of a device.
     primary_context_retain = "cuDevicePrimaryCtxRetain"(context: *mut CUcontext, device: CUdevice);
+    /// Gives that up again.
+    primary_context_release = "cuDevicePrimaryCtxRelease_v2"(device: CUdevice);
     /// The context of the calling thread.
     context_get_current = "cuCtxGetCurrent"(context: *mut CUcontext);
     /// Sets the context of the calling thread.
@@ -150,6 +152,8 @@ driver_table! {
     event_elapsed = "cuEventElapsedTime"(milliseconds: *mut f32, start: CUevent, end: CUevent);
     /// Makes a memory pool.
     pool_create = "cuMemPoolCreate"(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
+    /// Destroys a memory pool.
+    pool_destroy = "cuMemPoolDestroy"(pool: CUmemoryPool);
     /// Sets a property of a memory pool.
     pool_set_attribute = "cuMemPoolSetAttribute"(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
     /// Which devices access the memory of a pool.

@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use crate::error::Result;
 use crate::runtime::driver::sys::{CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUstreamCaptureMode};
 use crate::runtime::gpu::{Gpu, GpuStream, StreamHandle};
+use crate::runtime::leftover::Handle;
 
 /// Work in the driver's form, not yet ready to be queued.
 struct Captured {
@@ -14,8 +15,9 @@ struct Captured {
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        // SAFETY: made by the end of a capture, destroyed once. A failure leaves nothing to do.
-        let _ = unsafe { self.gpu.driver.graph_destroy(self.raw) };
+        let (gpu, graph) = (self.gpu, Handle::of(self.raw));
+        // SAFETY: made by the end of a capture, destroyed once.
+        gpu.leftovers.release(move || unsafe { gpu.driver.graph_destroy(graph.raw()) });
     }
 }
 
@@ -101,7 +103,9 @@ impl Exec {
 
 impl Drop for Exec {
     fn drop(&mut self) {
+        let (gpu, exec) = (self.gpu, Handle::of(self.raw));
         // SAFETY: made by this object, destroyed once; the driver lets work that was queued end first.
-        let _ = self.gpu.make_current().and_then(|()| unsafe { self.gpu.driver.graph_exec_destroy(self.raw) });
+        gpu.leftovers
+            .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.graph_exec_destroy(exec.raw()) }));
     }
 }
