@@ -93,6 +93,7 @@ mod narrow;
 pub mod ops;
 pub mod pass;
 pub mod prelude;
+mod process;
 pub mod runtime;
 #[cfg(test)]
 mod sample;

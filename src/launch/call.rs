@@ -19,6 +19,9 @@ use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, LaunchArg, refuse
 /// later ones only queue it. A process keeps the 1024 kernels that were launched last, and those that a
 /// [`crate::CompiledKernel`] or a thread still holds.
 ///
+/// A child that a process has forked launches on the cpu device, also while other threads of its parent launch. On GPUs that
+/// the parent has used, it gets [`crate::Error::Driver`].
+///
 /// A launch inside of a kernel is an error, except on threads of a rayon pool: a kernel that waits there for
 /// others (`rayon::join`) may find another task of the pool on its stack, which is free to launch.
 ///

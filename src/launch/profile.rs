@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::ir::Module;
 use crate::pass::Work;
+use crate::process::PerProcess;
 use crate::runtime::{Device, Event, Stream};
 
 /// Launches whose events are kept; then the older half is asked for its times.
@@ -116,7 +117,7 @@ struct Table {
     pending: Vec<(usize, Least, Event, Event)>,
 }
 
-static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+static TABLE: PerProcess<Mutex<Option<Table>>> = PerProcess::new();
 
 /// Notes a launch.
 pub(super) fn note(kernel: &Profiled, grid: [u32; 3], words: &[u64], span: Span) {
@@ -126,7 +127,7 @@ pub(super) fn note(kernel: &Profiled, grid: [u32; 3], words: &[u64], span: Span)
         // SAFETY: every C library has this function, and what it is given never unwinds.
         let _ = unsafe { atexit(say) };
     });
-    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let table = table.get_or_insert_default();
     let least = table.work(kernel, grid, words);
     let row = table.row(kernel);
@@ -255,7 +256,7 @@ unsafe extern "C" {
 /// Says the table, when the program ends.
 extern "C" fn say() {
     let said = std::panic::catch_unwind(|| {
-        let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut table) = table.take() else { return };
         table.settle(table.pending.len());
         eprint!("{}", text(&mut table.rows));

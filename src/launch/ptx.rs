@@ -15,6 +15,7 @@ use crate::backend::{Assembly, Hints, PlanWish};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
 use crate::ir::{Global, Module};
+use crate::process::PerProcess;
 use crate::runtime::{
     Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
 };
@@ -158,9 +159,9 @@ const OVERFULL: u32 = 2;
 
 /// Says something about a kernel on standard error, once for each text.
 fn say_once(kernel: &str, what: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    static SAID: PerProcess<Mutex<BTreeSet<String>>> = PerProcess::new();
     let text = format!("cutlet: kernel `{kernel}`: {what}");
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = SAID.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if !said.contains(&text) {
         eprintln!("{text}");
         said.insert(text);

@@ -17,6 +17,7 @@ use crate::cache::trace::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{AnyArgs, Call, StoredConstant, WordWriter};
+use crate::process::PerProcess;
 use crate::runtime::{Device, Stream};
 
 /// A specialisation; compiled, once it has left this file.
@@ -27,7 +28,10 @@ pub(super) type Specialised = Arc<Slot<Executable>>;
 const MOST_KERNELS: usize = 1024;
 
 /// The kernels compiled by this process.
-static COMPILED: MemoryCache<Executable> = MemoryCache::new(MOST_KERNELS);
+fn compiled() -> &'static MemoryCache<Executable> {
+    static COMPILED: PerProcess<MemoryCache<Executable>> = PerProcess::new();
+    COMPILED.get(|| MemoryCache::new(MOST_KERNELS))
+}
 
 thread_local! {
     static RECENT: Recent<Executable> = const { Recent::new() };
@@ -172,7 +176,7 @@ fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, wishes: Wishes)
 /// The slot among those of all threads; it may be empty.
 #[cold]
 fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialised {
-    let slot = COMPILED.slot(hash, words, wanted, identity);
+    let slot = compiled().slot(hash, words, wanted, identity);
     if slot.get().is_some() {
         remember(&slot);
     }

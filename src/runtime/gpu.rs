@@ -62,6 +62,8 @@ impl Gpu {
     /// [`Error::NoDevice`] when there is no driver or no such GPU, [`Error::Driver`] when it cannot be opened.
     pub(crate) fn get(ordinal: usize) -> Result<&'static Gpu> {
         static OPEN: Mutex<BTreeMap<usize, &'static Gpu>> = Mutex::new(BTreeMap::new());
+        // Before the lock, which another thread may have had during a fork.
+        Driver::check_process()?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = open.get(&ordinal) {
             return Ok(gpu);
@@ -207,6 +209,7 @@ impl Gpu {
     /// Makes this GPU's context the calling thread's; cheap when it already is.
     #[inline]
     pub(crate) fn make_current(&self) -> Result<()> {
+        Driver::check_process()?;
         let mut current: CUcontext = std::ptr::null_mut();
         // SAFETY: the pointer is valid; the context is never destroyed.
         unsafe {

@@ -20,6 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("sample", &[]),
     ("temporary", &[]),
     ("task", &[]),
+    ("process", &[]),
     ("dtype", &[]),
     // Of the IR, the names of the rounding modes.
     ("codec", &["dtype", "ir"]),
@@ -32,9 +33,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ir/parse", &["codec", "ir", "dtype", "error"]),
     ("pass", &["ir", "dtype", "error", "codec"]),
     ("backend", &["ir", "pass", "dtype", "error", "target", "codec", "layout"]),
-    ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target"]),
+    ("backend/cpu", &["backend", "ir", "pass", "codec", "dtype", "error", "target", "process"]),
     ("backend/tileir", &["backend", "ir", "pass", "codec", "dtype", "error", "target", "temporary"]),
-    ("backend/ptx", &["backend", "ir", "pass", "codec", "layout", "dtype", "error", "target"]),
+    ("backend/ptx", &["backend", "ir", "pass", "codec", "layout", "dtype", "error", "target", "process"]),
     // Runs what one back end plans by means of another one.
     ("backend/simulate", &["backend", "backend/cpu", "backend/ptx", "ir", "layout", "dtype", "error", "target"]),
     // An argument of a launch tells which memory it uses.

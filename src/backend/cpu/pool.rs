@@ -10,9 +10,11 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
+
+use crate::process::PerProcess;
 
 /// Work that any number of threads do together: each takes parts of it until there are none left.
 pub(super) trait Shared: Send + Sync + 'static {
@@ -118,9 +120,10 @@ pub(crate) fn num_threads() -> usize {
 
 /// None where the system gives no threads.
 fn pool() -> Option<&'static ThreadPool> {
-    static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
+    // A child of this process has none of its threads, whose locks may be held for good.
+    static POOL: PerProcess<Option<ThreadPool>> = PerProcess::new();
     let build = || ThreadPoolBuilder::new().thread_name(|i| format!("cutlet cpu {i}")).build().ok();
-    POOL.get_or_init(build).as_ref()
+    POOL.get(build).as_ref()
 }
 
 #[cfg(test)]

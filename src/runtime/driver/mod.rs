@@ -12,6 +12,7 @@ pub mod sys;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libloading::Library;
 
@@ -22,6 +23,7 @@ use sys::{
 };
 
 use crate::error::{Error, Result};
+use crate::process;
 
 /// Status of a driver call; 0 is success.
 type Status = c_uint;
@@ -270,6 +272,13 @@ impl Driver {
     /// [`Error::NoDevice`] when there is no driver library, it is too old, or it finds no device.
     pub fn get() -> Result<&'static Driver> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+        if DRIVER.get().is_none_or(Result::is_ok) {
+            // Before any lock: another thread may have loaded the driver during the fork.
+            Driver::check_process()?;
+        }
+        process::watch();
+        // 0 stands for none.
+        let _ = LOADED_IN.compare_exchange(0, process::generation() + 1, Ordering::Relaxed, Ordering::Relaxed);
         let driver = DRIVER.get_or_init(|| {
             let driver = Driver::load()?;
             // SAFETY: cuInit may be called at any time.
@@ -277,6 +286,17 @@ impl Driver {
             Ok(driver)
         });
         driver.as_ref().map_err(|message| Error::NoDevice(message.clone()))
+    }
+
+    /// Refuses to use the driver in a child of the process that has loaded it: a child has neither its threads nor its
+    /// contexts.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    #[inline]
+    pub(crate) fn check_process() -> Result<()> {
+        let loaded_in = LOADED_IN.load(Ordering::Relaxed);
+        if loaded_in == 0 || loaded_in == process::generation() + 1 { Ok(()) } else { Err(forked()) }
     }
 
     /// Version of the driver as `1000 * major + 10 * minor` of its CUDA release.
@@ -316,6 +336,17 @@ impl Driver {
         }
         Error::Driver { call, code, text }
     }
+}
+
+/// The process that has loaded the driver, by its generation from 1; 0: none.
+static LOADED_IN: AtomicU32 = AtomicU32::new(0);
+
+#[cold]
+fn forked() -> Error {
+    let text = "this process was forked from one that had loaded the CUDA driver, which does not work in such a child: start \
+                processes that use GPUs by `exec` (`std::process::Command`, `multiprocessing` of Python with `spawn`), or fork \
+                before the first use of a GPU";
+    Error::Driver { call: "cuInit", code: "CUDA_ERROR_NOT_INITIALIZED".into(), text: text.into() }
 }
 
 fn describe(lookup: unsafe extern "C" fn(c_uint, *mut *const c_char) -> Status, status: Status) -> Option<String> {

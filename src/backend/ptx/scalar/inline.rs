@@ -9,6 +9,7 @@ use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Operand, Reg, RegClass};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Op};
+use crate::process::PerProcess;
 
 /// The result of the text on the operands, of which the last one, the meaning, is none of the text's.
 pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Operand]) -> Result<Operand, Unsupported> {
@@ -40,8 +41,8 @@ fn in_register(b: &mut Builder, operand: Operand, class: RegClass) -> Reg {
 
 /// The text for as long as the process lives: instructions are copied as numbers are. Each text is kept once.
 fn kept(text: &str) -> &'static str {
-    static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    static TEXTS: PerProcess<Mutex<BTreeSet<&'static str>>> = PerProcess::new();
+    let mut texts = TEXTS.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = texts.get(text) {
         return known;
     }
