@@ -87,6 +87,7 @@ fn a_gpu_of_the_parent_is_an_error_in_a_child() {
             && refused(y.to_vec().map(drop))
             && refused(gpu.zeros::<i32, 1>([3]).map(drop))
             && refused(ct::Device::gpu(0).map(drop))
+            && refused(ct::Device::first().map(drop))
     });
     assert_eq!(status, 0);
     assert_eq!(y.to_vec().unwrap(), [1; 16 * BLOCKS]);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Once;
 
+use super::driver::Driver;
 use super::gpu::Gpu;
 use crate::backend::cpu;
 use crate::error::{Error, Result};
@@ -97,7 +98,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::NoDevice`] when `CUTLET_BACKEND=ptx` and there is no GPU, [`Error::Argument`] for a
-    /// value of that variable that is no back end, or of `CUTLET_TARGET` that is no target.
+    /// value of that variable that is no back end, or of `CUTLET_TARGET` that is no target; [`Error::Driver`] in a child
+    /// that was forked from a process which uses GPUs.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -116,11 +118,15 @@ impl Device {
         match Backend::from_env()? {
             Some(Backend::Cpu) => Ok(Device::cpu()),
             Some(Backend::Ptx | Backend::TileIr) => Device::gpu(0),
-            None => Ok(Device::gpu(0).unwrap_or_else(|error| {
-                static SAID: Once = Once::new();
-                SAID.call_once(|| eprintln!("cutlet: no GPU ({error}); kernels run on the cpu back end"));
-                Device::cpu()
-            })),
+            None => {
+                // There is a GPU, which a child of the process that uses it does not reach.
+                Driver::check_process()?;
+                Ok(Device::gpu(0).unwrap_or_else(|error| {
+                    static SAID: Once = Once::new();
+                    SAID.call_once(|| eprintln!("cutlet: no GPU ({error}); kernels run on the cpu back end"));
+                    Device::cpu()
+                }))
+            }
         }
     }
 

@@ -272,10 +272,8 @@ impl Driver {
     /// [`Error::NoDevice`] when there is no driver library, it is too old, or it finds no device.
     pub fn get() -> Result<&'static Driver> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
-        if DRIVER.get().is_none_or(Result::is_ok) {
-            // Before any lock: another thread may have loaded the driver during the fork.
-            Driver::check_process()?;
-        }
+        // Before any lock: another thread may have loaded the driver during the fork.
+        Driver::check_process()?;
         process::watch();
         // 0 stands for none.
         let _ = LOADED_IN.compare_exchange(0, process::generation() + 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -285,6 +283,10 @@ impl Driver {
             unsafe { driver.init(0) }.map_err(|error| error.to_string())?;
             Ok(driver)
         });
+        if driver.is_err() {
+            // Children find none either.
+            LOADED_IN.store(0, Ordering::Relaxed);
+        }
         driver.as_ref().map_err(|message| Error::NoDevice(message.clone()))
     }
 

@@ -13,6 +13,10 @@
 //! Nothing is copied, and nothing waits on the host. All is of the primary context of a GPU, the one of
 //! `CudaContext::new`. Where event tracking was switched off (`CudaContext::disable_event_tracking`, an unsafe function),
 //! whoever did that has to order the streams of cudarc among each other.
+//!
+//! cudarc (0.19) looks at the events of a slice only while its context counts a stream: one that `CudaContext::new_stream` or
+//! `CudaStream::fork` made and that is alive. Work on a second stream is forgotten with the last of these streams. The
+//! functions here therefore hold such a stream while they hand a slice over, unless the stream they are given is one.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -82,6 +86,32 @@ fn failed(call: &'static str, error: DriverError) -> Error {
     Error::Driver { call, code: format!("{:?}", error.0), text: "a call of cudarc".into() }
 }
 
+/// Has cudarc look at the events of slices as long as this lives: a stream that its context counts.
+struct Counted {
+    _stream: Option<Arc<CudaStream>>,
+}
+
+impl Counted {
+    /// As long as `given` is borrowed, if that is counted itself.
+    fn beside(given: &CudaStream) -> Result<Counted> {
+        let context = given.context();
+        if !context.is_event_tracking() || !needs_another(given.cu_stream() as usize, context.is_in_multi_stream_mode())
+        {
+            return Ok(Counted { _stream: None });
+        }
+        // Not a fork of the stream that is given: that one may be captured. Nor a new one, which waits for the context.
+        let stream = context.per_thread_stream().fork().map_err(|error| failed("cuStreamCreate", error))?;
+        Ok(Counted { _stream: Some(stream) })
+    }
+}
+
+/// Returns true if a stream may be none of those that its context counts. `any`: are there some? The legacy default stream
+/// (0 and 1) and that of the thread (2) are none. A stream of another library is none either; it looks like a counted one,
+/// and its owner orders it.
+fn needs_another(raw: usize, any: bool) -> bool {
+    raw <= 2 || !any
+}
+
 /// Refuses elements that share bytes: a slice of them would have each in a byte of its own.
 #[track_caller]
 fn refuse_packed<T: Element>() -> Result<()> {
@@ -102,7 +132,8 @@ fn row_major<T: Element, const R: usize>(shape: [usize; R], len: usize) -> Resul
     }
 }
 
-/// An array of a slice that cudarc allocated, row-major. It is freed by cudarc, in the order of its stream.
+/// An array of a slice that cudarc allocated, row-major. It is freed by cudarc, in the order of its stream. Work here comes
+/// after the uses of the slice on all streams, also those that are gone.
 ///
 /// ```no_run
 /// # use cudarc::driver::CudaContext;
@@ -122,6 +153,7 @@ pub fn array<T: Element, const R: usize>(mut slice: CudaSlice<T>, shape: [usize;
     let layout = row_major::<T, R>(shape, slice.len())?;
     let theirs = slice.stream().clone();
     let ours = stream(&theirs)?;
+    let _counted = Counted::beside(&theirs)?;
     // Puts the stream of the slice behind its uses on other streams.
     let (address, used) = slice.device_ptr_mut(&theirs);
     drop(used);
@@ -184,12 +216,16 @@ fn check_lent<T: Element, const R: usize>(array: &DeviceArray<T, R>, stream: &Ar
 }
 
 /// What is lent to cudarc: a slice that frees nothing. When it goes, its stream is put behind its uses.
-struct Lent<T>(ManuallyDrop<CudaSlice<T>>);
+struct Lent<T> {
+    slice: ManuallyDrop<CudaSlice<T>>,
+    /// Dropped last: `leak` waits for the events of the slice while a stream is counted.
+    _counted: Counted,
+}
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
         // SAFETY: taken once, and not used any more.
-        unsafe { ManuallyDrop::take(&mut self.0) }.leak();
+        unsafe { ManuallyDrop::take(&mut self.slice) }.leak();
     }
 }
 
@@ -201,15 +237,18 @@ fn lent<T: Element, const R: usize>(
 ) -> Result<(StreamHandle, Lent<T>)> {
     check_lent(array, stream)?;
     let ours = handle(stream)?;
+    let _counted = Counted::beside(stream)?;
     can_upgrade(stream)?;
     array.memory.before_use(&ours, writes)?;
     // SAFETY: these are the elements of the array, which stays borrowed; they are not freed.
     let slice = unsafe { stream.upgrade_device_ptr(array.address(), array.len()) };
-    Ok((ours, Lent(ManuallyDrop::new(slice))))
+    Ok((ours, Lent { slice: ManuallyDrop::new(slice), _counted }))
 }
 
 /// Lends an array to functions of cudarc that read it (cuBLAS, say), in row-major order. What the closure queues comes
-/// after the work on the array so far, and later work on the array comes after what it queues.
+/// after the work on the array so far, and later work on the array comes after what it queues: on `stream`, and by functions
+/// of cudarc on any other stream, also one that is dropped meanwhile. (Of several reads on other streams cudarc remembers the
+/// last one. What the closure reads on more than one of them, it has `stream` wait for: `CudaStream::join`.)
 ///
 /// ```no_run
 /// # use cudarc::driver::CudaContext;
@@ -228,7 +267,7 @@ pub fn lend<T: Element, const R: usize, X>(
     work: impl for<'v> FnOnce(CudaView<'v, T>) -> X,
 ) -> Result<X> {
     let (_open, lent) = lent(array, stream, false)?;
-    Ok(work(lent.0.as_view()))
+    Ok(work(lent.slice.as_view()))
 }
 
 /// Lends an array to functions of cudarc that write it: as [`lend`].
@@ -242,7 +281,7 @@ pub fn lend_mut<T: Element, const R: usize, X>(
     work: impl for<'v> FnOnce(CudaViewMut<'v, T>) -> X,
 ) -> Result<X> {
     let (_open, mut lent) = lent(array, stream, true)?;
-    Ok(work(lent.0.as_view_mut()))
+    Ok(work(lent.slice.as_view_mut()))
 }
 
 /// What [`read`] takes: `&CudaSlice<T>` or `CudaView<T>`.
@@ -474,7 +513,8 @@ tuples! {
 }
 
 /// Runs kernels on slices of cudarc: the closure gets the stream, and a view for each operand. What it queues, on this
-/// stream or another one, comes after the work of cudarc on these slices so far, and later work of cudarc comes after it.
+/// stream or another one, comes after the work of cudarc on these slices so far, on all streams, also those that are gone,
+/// and later work of cudarc comes after it.
 ///
 /// ```no_run
 /// # use cudarc::driver::CudaContext;
@@ -506,6 +546,7 @@ pub fn with<'a, A: Operands<'a>, X>(
     work: impl for<'v> FnOnce(&Stream, A::Views<'v>) -> Result<X>,
 ) -> Result<X> {
     let ours = self::stream(stream)?;
+    let _counted = Counted::beside(stream)?;
     let mut held = operands.hold(&ours, stream, &Token { _own: () })?;
     stream.context().check_err().map_err(|error| failed("cuStreamWaitEvent", error))?;
     work(&ours, A::views(&mut held))

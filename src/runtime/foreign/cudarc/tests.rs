@@ -26,6 +26,13 @@ impl Both {
         self.theirs.alloc_zeros(N).expect("a slice")
     }
 
+    /// Queues work that takes long. Nothing holds the stream afterwards.
+    fn busy(&self, theirs: &Arc<CudaStream>) {
+        let ours = stream(theirs).expect("the primary context");
+        let mut data = self.device.zeros([N]).expect("an array");
+        add(&self.kernel, &mut data, &ours, LONG).expect("a launch");
+    }
+
     fn values(&self, slice: &CudaSlice<u32>) -> Vec<u32> {
         self.theirs.clone_dtoh(slice).expect("a copy")
     }
@@ -117,5 +124,46 @@ fn what_is_lent_comes_back_in_order() -> Result<()> {
     add(&both.kernel, &mut array, &both.ours, 0)?;
     add(&both.kernel, &mut array, &both.ours, LONG)?;
     assert_eq!((array.to_vec()?, both.values(&copy)), (vec![2; N], vec![1; N]));
+    Ok(())
+}
+
+#[test]
+fn streams_that_are_counted_need_no_other() {
+    for (raw, any, needs) in [(0, true, true), (1, true, true), (2, true, true), (0, false, true)] {
+        assert_eq!(needs_another(raw, any), needs);
+    }
+    assert!(!needs_another(0x7f00, true) && needs_another(0x7f00, false));
+}
+
+/// A second stream is gone, and with it all that the context counts: its work is waited for nevertheless.
+#[test]
+fn work_of_streams_that_are_gone_is_waited_for() -> Result<()> {
+    let Some(both) = both() else { return Ok(()) };
+    // A context object of its own: only the legacy default stream, and nothing counted.
+    let context = CudaContext::new(0).expect("a context");
+    let default = context.default_stream();
+    let ones = vec![1u32; N];
+    for round in 0..20 {
+        let mut lent = both.device.zeros::<u32, 1>([N])?;
+        lend_mut(&mut lent, &default, |mut view| {
+            let second = default.fork().expect("a stream");
+            both.busy(&second);
+            second.memcpy_htod(&ones, &mut view)
+        })?
+        .expect("a copy");
+        assert_eq!(lent.to_vec()?, ones, "lent, round {round}");
+        let used = |slice: &mut CudaSlice<u32>| {
+            let second = default.fork().expect("a stream");
+            both.busy(&second);
+            second.memcpy_htod(&ones, slice).expect("a copy");
+        };
+        let mut slice = default.alloc_zeros::<u32>(N).expect("a slice");
+        used(&mut slice);
+        assert_eq!(array(slice, [N])?.to_vec()?, ones, "given, round {round}");
+        let mut slice = default.alloc_zeros::<u32>(N).expect("a slice");
+        used(&mut slice);
+        let seen = with(&default, read(&slice, [N])?, |_, view| view.to_vec())?;
+        assert_eq!(seen, ones, "borrowed, round {round}");
+    }
     Ok(())
 }
