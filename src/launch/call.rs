@@ -225,8 +225,8 @@ mod tests {
                 let mut own = Device::cpu().zeros([4]).expect("an array");
                 let line = line!() + 1;
                 let wrong = |y: ArrayMut<i32, 1>| y.store(0, ones([15]));
-                let error =
-                    launch(wrong, 1, (&mut own,)).expect_err("15 elements, or a kernel in a kernel").to_string();
+                let launched = launch(wrong, 1, (&mut own,));
+                let error = launched.expect_err("15 elements, or a kernel in a kernel").to_string();
                 let line = line + if error.contains("inside of another kernel") { 1 } else { 0 };
                 assert!(error.contains(&format!("call.rs:{line}:")), "{error}");
             });
