@@ -134,3 +134,36 @@ fn a_step_that_is_positive_costs_nothing() -> ct::Result<()> {
     assert!(ir.contains("select") && ir.contains("divi"), "{ir}");
     Ok(())
 }
+
+/// Bounds and steps of the host beyond i32, in ranges that count in u32 and u64.
+#[test]
+fn host_numbers_fit_the_type_that_a_range_counts_in() -> ct::Result<()> {
+    fn kernel(y: ArrayMut<i32, 1>, zero: Scalar<u32>, most: Scalar<u32>, long: Scalar<u64>) {
+        let rounds = |n: usize, range: ct::StepRange<u32>| {
+            y.store_scalar(n, ct::for_each(range, ct::scalar(0), |_, n| n + 1));
+        };
+        rounds(0, ct::range(zero, 3_000_000_000usize).step(1 << 30));
+        rounds(1, ct::range(0i32, most).step(3_000_000_000u32));
+        rounds(2, ct::range(most, 0).step(-3_000_000_000i64));
+        rounds(3, ct::range(zero, u32::MAX).step(u32::MAX as usize - 1).rev());
+        y.store_scalar(4, ct::for_each(ct::range(0, long).step(usize::MAX), ct::scalar(0), |_, n| n + 1));
+        let early = ct::for_each_flow(ct::range(zero, u32::MAX).step(3_000_000_000u32), ct::scalar(0), |_, n, flow| {
+            flow.break_if(n.ge(7), n);
+            n + 1
+        });
+        y.store_scalar(5, early);
+        let last = ct::for_each(ct::range(zero, u32::MAX).step(3_000_000_000u32), ct::scalar(0u32), |k, _| k);
+        y.store_scalar(6, last.eq(3_000_000_000).cast::<i32>());
+    }
+    fn part(x: Array<i32, 1>, y: ArrayMut<i32, 1>, start: Scalar<u32>) {
+        y.store(0, x.slice(0, ct::range(start, 3_000_000_000u32)).load(0, [4]));
+    }
+    let device = ct::Device::cpu();
+    let mut y = device.zeros([7])?;
+    ct::launch(kernel, 1, (&mut y, 0u32, u32::MAX, u64::MAX - 1))?;
+    assert_eq!(y.to_vec()?, [3, 2, 2, 2, 1, 2, 1]);
+    let mut y = device.zeros([4])?;
+    ct::launch(part, 1, (&device.array(&[1, 2, 3], [3])?, &mut y, 1u32))?;
+    assert_eq!(y.to_vec()?, [2, 3, 0, 0]);
+    Ok(())
+}

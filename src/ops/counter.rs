@@ -4,8 +4,10 @@
 //! or backwards, counts its rounds instead, and the number follows from the round. A body that breaks, or ends its
 //! tile block, becomes that of a `loop` that counts for itself.
 
+use std::ops::RangeInclusive;
+
 use super::body::Body;
-use super::range::{Bounds, LoopRange, Step};
+use super::range::{Bound, Bounds, LoopRange};
 use super::state::{State, Values};
 use crate::dtype::DType;
 use crate::ir::{
@@ -59,7 +61,8 @@ struct Ints<'t> {
 }
 
 impl Ints<'_> {
-    fn constant(&mut self, number: i64) -> Value {
+    /// A number that fits the type, or whose low bits are meant.
+    fn constant(&mut self, number: i128) -> Value {
         let bits = number as u64 & (u64::MAX >> (64 - self.dtype.bits()));
         self.t.splat(self.dtype, bits, &[])
     }
@@ -116,13 +119,11 @@ impl Body {
                 let message = format!("`{}`: the hint `{name}` of the range is 0", self.name);
                 t.report(self.place, message, &["1 is the least; without the hint the compiler chooses"]);
             }
-            let [start, end] = [range.start, range.end].map(|source| match source {
-                Source::Literal(bits) => Some(t.splat(dtype, bits, &[])),
-                other => t.scalar(self.place, other, dtype),
-            });
+            let start = self.bound(t, range, "start", range.start);
+            let end = self.bound(t, range, "end", range.end);
             let step = match range.step {
-                Step::Host(_) => Some(Ints { t, dtype, sign }.constant(host.unwrap_or(1))),
-                Step::Value(raw) => t.scalar(self.place, Source::Value(raw), dtype),
+                Bound::Host(_) => Some(Ints { t, dtype, sign }.constant(host.unwrap_or(1))),
+                step @ Bound::Value(_) => self.bound(t, range, "step", step),
             };
             let hints = hints(range);
             let mut counter = Counter {
@@ -135,7 +136,9 @@ impl Body {
             };
             let (Some(start), Some(end), Some(step)) = (start, end, step) else { return counter };
             let upwards = host.map_or_else(|| !signed || is_positive(t, step), |step| step > 0);
-            if !reversed && host.map_or_else(|| is_positive(t, step), |step| step > 0) {
+            // A step whose highest bit is set is one of a `for` only in some readings.
+            let most = i128::from(i64::MAX >> (64 - dtype.bits()));
+            if !reversed && host.map_or_else(|| is_positive(t, step), |step| (1..=most).contains(&step)) {
                 counter.bounds = Some([start, end, step]);
                 return counter;
             }
@@ -151,20 +154,50 @@ impl Body {
         })
     }
 
-    /// A step that is known, as far as it is one.
-    fn host_step(self, t: &mut Trace, range: Bounds) -> Option<i64> {
-        let Step::Host(step) = range.step else { return None };
+    /// An end or a step as a scalar of the counter's type; `None` after a problem.
+    fn bound(self, t: &mut Trace, range: Bounds, what: &str, bound: Bound) -> Option<Value> {
+        let sign = if range.signed { Sign::Signed } else { Sign::Unsigned };
+        match bound {
+            Bound::Host(number) if self.fits(t, range, (what, number), number) => {
+                Some(Ints { t, dtype: range.dtype, sign }.constant(number))
+            }
+            Bound::Host(_) => None,
+            Bound::Value(raw) => t.scalar(self.place, Source::Value(raw), range.dtype),
+        }
+    }
+
+    /// The step, if it is a host number; 1 after a problem.
+    fn host_step(self, t: &mut Trace, range: Bounds) -> Option<i128> {
+        let Bound::Host(step) = range.step else { return None };
         if step == 0 {
             t.report(self.place, format!("`{}`: the step is 0", self.name), &["a range goes up or down by 1 at least"]);
             return Some(1);
         }
-        let most = if range.dtype.bits() == 32 { i64::from(i32::MAX) } else { i64::MAX };
-        if step > most || step < -most {
-            let message = format!("`{}`: the step {step} does not fit the type that the loop counts in", self.name);
-            t.report(self.place, message, &["count in i64: give an end as a `Scalar<i64>`"]);
-            return Some(1);
+        // Downwards an unsigned counter goes by the size of the step.
+        let number = if range.signed { step } else { step.abs() };
+        Some(if self.fits(t, range, ("step", step), number) { step } else { 1 })
+    }
+
+    /// Returns true if the counter's type holds `number`; else reports the host number that it is of.
+    fn fits(self, t: &mut Trace, range: Bounds, (what, host): (&str, i128), number: i128) -> bool {
+        let numbers = numbers_of(range.dtype, range.signed);
+        if numbers.contains(&number) {
+            return true;
         }
-        Some(step)
+        let (elem, bits) = (range.elem, range.dtype.bits());
+        let message =
+            format!("`{}`: the {what} {host} does not fit {elem}, the type that the range counts in", self.name);
+        let wide = [("i64", true), ("u64", false)].into_iter().find(|&(_, signed)| {
+            (bits < 64 || signed != range.signed) && numbers_of(DType::I64, signed).contains(&number)
+        });
+        let way_out = match wide {
+            Some((wide, _)) => format!(
+                "count in {wide}: a scalar end is converted by `.cast::<{wide}>()`, a host end becomes `ct::scalar(0{wide})`"
+            ),
+            None => format!("{elem} holds the numbers from {} to {}", numbers.start(), numbers.end()),
+        };
+        t.report(self.place, message, &[&way_out]);
+        false
     }
 
     /// Records a loop over a range; `body` gets the item, the state, and the block of the body.
@@ -234,6 +267,15 @@ impl Counter {
     }
 }
 
+/// The numbers that an integer type holds.
+fn numbers_of(dtype: DType, signed: bool) -> RangeInclusive<i128> {
+    let unused = 64 - dtype.bits();
+    match signed {
+        true => (i64::MIN >> unused).into()..=(i64::MAX >> unused).into(),
+        false => 0..=(u64::MAX >> unused).into(),
+    }
+}
+
 /// The hints of a range that count something.
 fn numbers(range: Bounds) -> [(&'static str, Option<u32>); 3] {
     [("stages", range.stages), ("unroll", range.unroll), ("teams", range.teams)]
@@ -250,7 +292,7 @@ fn hints(range: Bounds) -> Vec<Attr> {
 }
 
 /// How often a loop runs. `host`: the step, if it is known; `upwards`: it is known to be positive.
-fn count_rounds(ints: &mut Ints<'_>, [start, end, step]: [Value; 3], host: Option<i64>, upwards: bool) -> Value {
+fn count_rounds(ints: &mut Ints<'_>, [start, end, step]: [Value; 3], host: Option<i128>, upwards: bool) -> Value {
     let zero = ints.constant(0);
     let (up, down) = (ints.sub(end, start), ints.sub(start, end));
     let (is_up, is_down) = (ints.below(start, end), ints.below(end, start));

@@ -29,7 +29,7 @@ impl Number {
         Number { source, dtype: I::DTYPE, sign: if I::SIGNED { Sign::Signed } else { Sign::Unsigned } }
     }
 
-    fn host(number: i64) -> Number {
+    pub(super) fn host(number: i64) -> Number {
         match i32::try_from(number) {
             Ok(small) => Number::of::<i32>(Source::Literal(small.to_bits())),
             Err(_) => Number::of::<i64>(Source::Literal(number.to_bits())),

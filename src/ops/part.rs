@@ -2,12 +2,12 @@
 //! copied, and nothing outside of the array can be reached.
 
 use super::index::{Component, IntoIndex, Number, TileIndex};
-use super::range::{Count, StepRange};
+use super::range::{Bound, Count, StepRange};
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, CmpPred, Opcode, Overflow, Predicate, Rounding, Sign, Type, Value};
-use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Trace, here, record};
+use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, here, record};
 
 /// Elements along an axis: `a..b`, `a..`, `..b`, or `..`, of numbers or scalars; `ct::range(a, b)` where those differ.
 ///
@@ -52,7 +52,13 @@ impl<I: IntoIndex> ElementRange for std::ops::RangeTo<I> {
 }
 impl<C: Count> ElementRange for StepRange<C> {
     fn ends(self) -> [Option<Component>; 2] {
-        self.plain_ends().map(|end| Some(Component::Tiles(Number::of::<C>(end))))
+        self.plain_ends().map(|end| {
+            Some(Component::Tiles(match end {
+                // Ends are clamped to the array, whose extents fit in i64.
+                Bound::Host(number) => Number::host(number.clamp(i64::MIN.into(), i64::MAX.into()) as i64),
+                Bound::Value(raw) => Number::of::<C>(Source::Value(raw)),
+            }))
+        })
     }
 }
 impl ElementRange for std::ops::RangeFull {

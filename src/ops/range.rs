@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::dtype::DType;
 use crate::element::Int;
-use crate::tile::{Handle, Raw, Scalar, Source, here, record};
+use crate::tile::{Handle, Raw, Scalar, here, record};
 
 /// Element types that a loop counts in.
 ///
@@ -44,9 +44,7 @@ impl Count for u64 {}
 /// ```
 pub trait HostCount: Copy {
     #[doc(hidden)]
-    fn source<I: Count>(self) -> Source;
-    #[doc(hidden)]
-    fn wide(self) -> i64;
+    fn wide(self) -> i128;
 }
 
 /// Those that a loop also counts to by themselves, in i32.
@@ -67,25 +65,13 @@ impl HostIndex for usize {}
 macro_rules! host_counts {
     ($($host:ident)+) => {$(
         impl HostCount for $host {
-            fn source<I: Count>(self) -> Source {
-                Source::Literal(self as u64 & (u64::MAX >> (64 - I::DTYPE.bits())))
-            }
-            fn wide(self) -> i64 {
-                self as i64
+            fn wide(self) -> i128 {
+                self as i128
             }
         }
     )+};
 }
-host_counts!(i32 i64 u32);
-
-impl HostCount for usize {
-    fn source<I: Count>(self) -> Source {
-        if I::DTYPE == DType::I32 { Source::Extent(self) } else { Source::Literal(self as u64) }
-    }
-    fn wide(self) -> i64 {
-        i64::try_from(self).unwrap_or(i64::MAX)
-    }
-}
+host_counts!(i32 i64 u32 usize);
 
 /// The two ends of a range, which may be of different types: two scalars of one type, a scalar and a host number, or two
 /// host numbers (counted in i32).
@@ -108,31 +94,31 @@ pub trait Ends<B>: Copy {
     /// What the loop counts in.
     type Counter: Count;
     #[doc(hidden)]
-    fn sources(self, end: B) -> [Source; 2];
+    fn bounds(self, end: B) -> [Bound; 2];
 }
 
 impl<I: Count> Ends<Scalar<I>> for Scalar<I> {
     type Counter = I;
-    fn sources(self, end: Scalar<I>) -> [Source; 2] {
-        [Source::Value(self.raw()), Source::Value(end.raw())]
+    fn bounds(self, end: Scalar<I>) -> [Bound; 2] {
+        [Bound::Value(self.raw()), Bound::Value(end.raw())]
     }
 }
 impl<I: Count, H: HostCount> Ends<H> for Scalar<I> {
     type Counter = I;
-    fn sources(self, end: H) -> [Source; 2] {
-        [Source::Value(self.raw()), end.source::<I>()]
+    fn bounds(self, end: H) -> [Bound; 2] {
+        [Bound::Value(self.raw()), Bound::Host(end.wide())]
     }
 }
 impl<I: Count, H: HostCount> Ends<Scalar<I>> for H {
     type Counter = I;
-    fn sources(self, end: Scalar<I>) -> [Source; 2] {
-        [self.source::<I>(), Source::Value(end.raw())]
+    fn bounds(self, end: Scalar<I>) -> [Bound; 2] {
+        [Bound::Host(self.wide()), Bound::Value(end.raw())]
     }
 }
 impl<H: HostIndex> Ends<H> for H {
     type Counter = i32;
-    fn sources(self, end: H) -> [Source; 2] {
-        [self.source::<i32>(), end.source::<i32>()]
+    fn bounds(self, end: H) -> [Bound; 2] {
+        [Bound::Host(self.wide()), Bound::Host(end.wide())]
     }
 }
 
@@ -153,36 +139,38 @@ impl<H: HostIndex> Ends<H> for H {
 )]
 pub trait LoopStep<C>: Copy {
     #[doc(hidden)]
-    fn step(self) -> Step;
+    fn step(self) -> Bound;
 }
 impl<C: Count> LoopStep<C> for Scalar<C> {
-    fn step(self) -> Step {
-        Step::Value(self.raw())
+    fn step(self) -> Bound {
+        Bound::Value(self.raw())
     }
 }
 impl<C, H: HostCount> LoopStep<C> for H {
-    fn step(self) -> Step {
-        Step::Host(self.wide())
+    fn step(self) -> Bound {
+        Bound::Host(self.wide())
     }
 }
 
-/// A step, as recorded.
+/// An end or the step of a range.
 #[derive(Clone, Copy, Debug)]
-pub enum Step {
-    /// Known.
-    Host(i64),
-    /// Known when the kernel runs.
+pub enum Bound {
+    /// A host number, exactly as the user gave it. The loop checks that it fits the counter's type.
+    Host(i128),
+    /// A recorded scalar of the counter's type.
     Value(Raw),
 }
 
 /// A range, as recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    pub(super) start: Source,
-    pub(super) end: Source,
-    pub(super) step: Step,
+    pub(super) start: Bound,
+    pub(super) end: Bound,
+    pub(super) step: Bound,
     pub(super) dtype: DType,
     pub(super) signed: bool,
+    /// The name of the counter's type in messages.
+    pub(super) elem: &'static str,
     pub(super) reversed: bool,
     pub(super) stages: Option<u32>,
     pub(super) unroll: Option<u32>,
@@ -191,13 +179,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    fn of<C: Count>([start, end]: [Source; 2]) -> Bounds {
+    fn of<C: Count>([start, end]: [Bound; 2]) -> Bounds {
         Bounds {
             start,
             end,
-            step: Step::Host(1),
+            step: Bound::Host(1),
             dtype: C::DTYPE,
             signed: C::SIGNED,
+            elem: C::NAME,
             reversed: false,
             stages: None,
             unroll: None,
@@ -256,7 +245,8 @@ pub struct StepRange<C = i32> {
 
 /// The numbers from `start` to before `end`: all of them, or with [`StepRange::step`] every so many, also downwards.
 ///
-/// Ends are scalars of i32, i64, u32 or u64, in which the loop then counts; a host number goes with each of them.
+/// Ends are scalars of i32, i64, u32 or u64, in which the loop then counts; a host number goes with each of them. Two
+/// host numbers are counted in i32. A host number that the counter's type does not hold is an error.
 ///
 /// ```
 /// use cutlet as ct;
@@ -279,13 +269,13 @@ pub struct StepRange<C = i32> {
 /// ```
 #[must_use]
 pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
-    StepRange { bounds: Bounds::of::<A::Counter>(start.sources(end)), counter: PhantomData }
+    StepRange { bounds: Bounds::of::<A::Counter>(start.bounds(end)), counter: PhantomData }
 }
 
 impl<C: Count> StepRange<C> {
     /// The same range by steps of `step`: the first number is `start`, and with a negative step those that follow are
     /// smaller, as long as they are above `end`. A step that is 0 when the kernel runs makes the range empty; a
-    /// host 0 is an error.
+    /// host 0 is an error. A host step fits the counter's type; of unsigned counters also its negative may.
     ///
     /// ```
     /// use cutlet as ct;
@@ -310,7 +300,7 @@ impl<C: Count> StepRange<C> {
     }
 
     /// The two ends, apart from step and direction.
-    pub(super) fn plain_ends(self) -> [Source; 2] {
+    pub(super) fn plain_ends(self) -> [Bound; 2] {
         [self.bounds.start, self.bounds.end]
     }
 
@@ -519,7 +509,7 @@ impl<H: HostIndex> LoopRange for std::ops::Range<H> {
 impl<H: HostIndex> LoopRange for std::ops::RangeTo<H> {
     type Item = Scalar<i32>;
     fn bounds(&self) -> Bounds {
-        Bounds::of::<i32>([Source::Literal(0), self.end.source::<i32>()])
+        Bounds::of::<i32>([Bound::Host(0), Bound::Host(self.end.wide())])
     }
     fn item(&self, number: Raw) -> Scalar<i32> {
         Scalar::from_raw(number)

@@ -61,6 +61,45 @@ fn step_is_not_positive() {
     );
 }
 
+/// Host numbers that the type of a counter does not hold.
+#[test]
+fn bounds_do_not_fit_the_counter() {
+    let text = problems(|| {
+        let (int, plain, wide, long) = (ct::scalar(0i32), ct::scalar(0u32), ct::scalar(0i64), ct::scalar(0u64));
+        ct::for_each(ct::range(int, (1i64 << 32) + 5), (), |_, ()| ());
+        ct::for_each(ct::range(int, 3_000_000_000u32), (), |_, ()| ());
+        ct::for_each(ct::range(-3i32, plain), (), |_, ()| ());
+        ct::for_each(ct::range(wide, usize::MAX), (), |_, ()| ());
+        ct::for_each(ct::range(long, -1i64), (), |_, ()| ());
+        ct::for_each(0..3_000_000_000usize, (), |_, ()| ());
+        ct::for_each(ct::range(0, int).step(3_000_000_000u32), (), |_, ()| ());
+        ct::for_each(ct::range(plain, 0).step(-5_000_000_000i64), (), |_, ()| ());
+        ct::for_each(ct::range(0, wide).step(usize::MAX).rev(), (), |_, ()| ());
+    });
+    let (i64_, u64_) = (
+        "count in i64: a scalar end is converted by `.cast::<i64>()`, a host end becomes `ct::scalar(0i64)`",
+        "count in u64: a scalar end is converted by `.cast::<u64>()`, a host end becomes `ct::scalar(0u64)`",
+    );
+    let want = [
+        ("ct::range(int, (1i64 << 32) + 5)", "end 4294967301", "i32", i64_),
+        ("ct::range(int, 3_000_000_000u32)", "end 3000000000", "i32", i64_),
+        ("ct::range(-3i32, plain)", "start -3", "u32", i64_),
+        ("ct::range(wide, usize::MAX)", "end 18446744073709551615", "i64", u64_),
+        ("ct::range(long, -1i64)", "end -1", "u64", i64_),
+        ("0..3_000_000_000usize", "end 3000000000", "i32", i64_),
+        ("ct::range(0, int).step(3_000_000_000u32)", "step 3000000000", "i32", i64_),
+        ("ct::range(plain, 0).step(-5_000_000_000i64)", "step -5000000000", "u32", i64_),
+        ("ct::range(0, wide).step(usize::MAX).rev()", "step 18446744073709551615", "i64", u64_),
+    ];
+    let want = want.map(|(range, what, elem, way_out)| {
+        format!(
+            "<ct::for_each({range}, (), |_, ()| ())>: `for_each`: the {what} does not fit {elem}, the type that the range \
+             counts in\n  {way_out}"
+        )
+    });
+    assert_eq!(text, want.join("\n"));
+}
+
 #[test]
 fn value_leaves_a_loop() {
     let text = problems(|| {
