@@ -224,3 +224,53 @@ fn speeds() -> ct::Result<()> {
     let mut c = device.zeros([1024, 1024])?;
     timed("f16 matmul 1024³", &mut || ct::launch(matmul, [16, 16], (&a, &a, &mut c, ct::Constant([64, 64, 32]))))
 }
+
+fn bits(x: DeviceArray<f32, 1>) -> ct::Result<Vec<u32>> {
+    Ok(x.to_vec()?.into_iter().map(f32::to_bits).collect())
+}
+
+fn extremes(x: ct::Array<f32, 1>, high: ct::ArrayMut<f32, 1>, low: ct::ArrayMut<f32, 1>) {
+    let (at, x) = (ct::arange(8, 0, 1), x.load(0, [8]));
+    high.atomic_max(at, x);
+    low.atomic_min(at, x);
+}
+
+/// A value that is NaN changes neither numbers nor NaNs, whatever their signs and other bits.
+#[test]
+fn nans_of_atomic_extrema() -> ct::Result<()> {
+    const NAN: u32 = 0x7fc0_0000;
+    let (one, sign) = (1f32.to_bits(), 1 << 31);
+    let old = [NAN, NAN | sign, NAN, NAN | sign | 5, NAN, NAN | sign, one, one | sign].map(f32::from_bits);
+    let new = [NAN, NAN, NAN | sign, NAN | sign, one, one, NAN, NAN | sign].map(f32::from_bits);
+    let device = ct::Device::cpu();
+    let x = device.array(&new, [8])?;
+    let (mut high, mut low) = (device.array(&old, [8])?, device.array(&old, [8])?);
+    ct::launch(extremes, 1, (&x, &mut high, &mut low))?;
+    let kept = old.map(f32::to_bits);
+    assert_eq!(bits(high)?, [&kept[..5], &[one], &kept[6..]].concat());
+    assert_eq!(bits(low)?, [&kept[..4], &[one], &kept[5..]].concat());
+    Ok(())
+}
+
+fn add(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, z: ct::ArrayMut<f32, 1>) {
+    let (at, x) = (ct::arange(4, 0, 1), x.load(0, [4]));
+    let own = ct::scratch::<f32, 1>([4]);
+    own.store(0, y.load(0, [4]));
+    own.atomic_add(at, x);
+    y.atomic_add(at, x);
+    z.store(0, own.load(0, [4]));
+}
+
+/// Atomic additions of f32 flush subnormal numbers, but in memory of the tile block's own: as the instructions do.
+#[test]
+fn atomic_sums_of_subnormal_numbers() -> ct::Result<()> {
+    let (normal, small) = (f32::MIN_POSITIVE, f32::from_bits(1));
+    let device = ct::Device::cpu();
+    let x = device.array(&[0.0, -small, small, -normal], [4])?;
+    let mut y = device.array(&[-small, -small, normal, 1.5 * normal], [4])?;
+    let mut z = device.zeros([4])?;
+    ct::launch(add, 1, (&x, &mut y, &mut z))?;
+    assert_eq!(bits(y)?, [0.0, -0.0, normal, 0.0].map(f32::to_bits));
+    assert_eq!(bits(z)?, [-small, -2.0 * small, normal + small, 0.5 * normal].map(f32::to_bits));
+    Ok(())
+}

@@ -8,11 +8,10 @@ use super::operand::Operand;
 use super::order::{Order, Scope};
 use super::places::{Component, GatherIndex, Places, Request, Target};
 use super::visit::Visit;
-use crate::codec;
 use crate::dtype::DType;
 use crate::element::{Int, Number, Whole, bf16, f16};
 use crate::ir::table::Effect;
-use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Rounding, Sign, Type, Value};
+use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
@@ -415,7 +414,9 @@ impl Trace {
 
     /// Maximum or minimum of floats as integers. Patterns without a sign bit are ordered as integers are, those with one
     /// the other way round; so a value without sign goes by the signed order, and one with by the unsigned order in the
-    /// other direction, whatever stands in memory. In place of a NaN the infinity stands that changes nothing.
+    /// other direction, whatever stands in memory. A NaN is replaced by the pattern that changes no pattern: all bits set
+    /// for the maximum, which is the largest unsigned integer, and all but the sign for the minimum, the largest signed
+    /// one. An infinity changes a NaN beyond it.
     fn float_extremum(&mut self, atomic: &Atomic<'_>, values: &Values, value: Value) -> Value {
         let shape = &values.shape;
         let maximum = matches!(atomic.deed, Deed::Max);
@@ -424,12 +425,12 @@ impl Trace {
             32 => DType::I32,
             _ => DType::I16,
         };
-        let least = if maximum { f64::NEG_INFINITY } else { f64::INFINITY };
-        let least = self.splat(atomic.dtype, codec::encode(atomic.dtype, least, Rounding::NearestEven), shape);
+        let all = u64::MAX >> (64 - dtype.bits());
+        let neutral = self.splat(dtype, if maximum { all } else { all >> 1 }, shape);
         let ordered = vec![Attr::CmpPred(CmpPred::Eq), Attr::CmpOrder(CmpOrder::Ordered)];
         let number = self.put(Opcode::CmpF, &[value, value], ordered, DType::I1, shape);
-        let value = self.put(Opcode::Select, &[number, value, least], vec![], atomic.dtype, shape);
         let bits = self.put(Opcode::Bitcast, &[value], vec![], dtype, shape);
+        let bits = self.put(Opcode::Select, &[number, bits, neutral], vec![], dtype, shape);
         let zero = self.splat(dtype, 0, shape);
         let elem = Elem::Ptr { pointee: dtype, attr: None };
         let ty = self.builder.module.intern(Type::Tile { elem, shape: shape.clone() });
@@ -523,12 +524,17 @@ macro_rules! atomics {
     )+};
 }
 atomics! {
-    AtomicAdd Add atomic_add atomic_add_with "9" "Adds to elements; gives the values before. Floats round once, to nearest even.";
-    AtomicAdd Sub atomic_sub atomic_sub_with "3" "Subtracts from elements; gives the values before.";
+    AtomicAdd Add atomic_add atomic_add_with "9" "Adds to elements; gives the values before. Floats round once, to nearest \
+        even. Of f32, subnormal elements, values and sums are zeros of the same sign, as `red.add.f32` has it; in \
+        [`scratch`](crate::scratch) memory the cpu and ptx back ends keep them. f16, bf16 and f64 keep them everywhere.";
+    AtomicAdd Sub atomic_sub atomic_sub_with "3" "Subtracts from elements; gives the values before. The values with \
+        the other sign are added, as [`ArrayMut::atomic_add`] does it.";
     AtomicMinMax Max atomic_max atomic_max_with "6" "The larger of element and value; gives the values before. A value that is \
-        NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
+        NaN changes no element, also none that is NaN; -0 is below +0. An element that is NaN is above all numbers, or below \
+        them if its sign bit is set: a number replaces it, or leaves it, accordingly.";
     AtomicMinMax Min atomic_min atomic_min_with "3" "The smaller of element and value; gives the values before. A value that is \
-        NaN changes nothing, and -0 is below +0. A NaN in memory is above or below all numbers, by its sign bit.";
+        NaN changes no element, also none that is NaN; -0 is below +0. An element that is NaN is above all numbers, or below \
+        them if its sign bit is set: a number replaces it, or leaves it, accordingly.";
     AtomicBits And atomic_and atomic_and_with "2" "Bitwise and; gives the values before.";
     AtomicBits Or atomic_or atomic_or_with "7" "Bitwise or; gives the values before.";
     AtomicBits Xor atomic_xor atomic_xor_with "5" "Bitwise exclusive or; gives the values before.";

@@ -113,11 +113,11 @@ atomic_stores! {
         let x = device.from_fn([3, 6], |[i, j]| (10 * i + j) as f32)?;\nlet mut sums = device.zeros([6])?;\n\
         ct::launch(sum, [3, 2], (&x, &mut sums))?;\n\
         assert_eq!(sums.to_vec()?, [30.0, 33.0, 36.0, 39.0, 42.0, 45.0]);\n# Ok::<(), ct::Error>(())\n```\n\n\
-        Floats round once, to nearest even.";
-    AtomicMinMax Min atomic_store_min "3" "The smaller of element and value, at a tile index. A value that is NaN changes \
-        nothing, and -0 is below +0.";
-    AtomicMinMax Max atomic_store_max "6" "The larger of element and value, at a tile index. A value that is NaN changes \
-        nothing, and -0 is below +0.";
+        Floats round once, to nearest even; subnormal numbers are those of [`ArrayMut::atomic_add`].";
+    AtomicMinMax Min atomic_store_min "3" "The smaller of element and value, at a tile index. NaNs and zeros are \
+        those of [`ArrayMut::atomic_min`].";
+    AtomicMinMax Max atomic_store_max "6" "The larger of element and value, at a tile index. NaNs and zeros are \
+        those of [`ArrayMut::atomic_max`].";
     AtomicBits And atomic_store_and "2" "Bitwise and with the elements at a tile index.";
     AtomicBits Or atomic_store_or "7" "Bitwise or with the elements at a tile index.";
     AtomicBits Xor atomic_store_xor "5" "Bitwise exclusive or with the elements at a tile index.";

@@ -19,6 +19,8 @@ pub fn register(suite: &mut Suite) {
     each!(additions: i32 i64 u32 u64 f16 bf16 f32 f64);
     each!(extrema: i32 i64 u32 u64 f16 bf16 f32 f64);
     each!(extrema_before: i32 u64 f16 bf16 f32);
+    each!(extrema_of_patterns: f16 bf16 f32 f64);
+    each!(small_sums: f16 bf16 f32 f64);
     each!(bits: i32 i64 u32 u64);
     each!(exchanges: i32 i64 u32 u64 f32 f64);
     each!(neighbours: i32 f16 bf16 f32 f64);
@@ -102,6 +104,89 @@ fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
     let smallest = |i: usize| of_bin(i).into_iter().min_by_key(|&x| order_key(x)).expect("a value");
     session.check("largest", &high, &|[i]| Want::SameBits(largest(i).to_bits()))?;
     session.check("smallest", &low, &|[i]| Want::SameBits(smallest(i).to_bits()))
+}
+
+/// Patterns of a float type at which its kinds of numbers begin and end: zeros, subnormal and normal numbers, infinities,
+/// NaNs that signal, quiet ones and those of all bits; of both signs.
+pub fn patterns<T: Element>() -> Vec<T> {
+    let infinity = T::from_f64(f64::INFINITY).to_bits();
+    let (normal, last) = (infinity & infinity.wrapping_neg(), mask::<T>() >> 1);
+    let one = T::from_f64(1.0).to_bits();
+    let sizes =
+        [0, 1, normal - 1, normal, normal + 1, one, infinity - 1, infinity, infinity + 1, infinity | normal >> 1, last];
+    sizes.iter().flat_map(|&bits| [bits, bits | (last + 1)]).map(T::from_bits).collect()
+}
+
+fn pairs_kernel<T: ct::AtomicMinMax>(
+    x: Array<T, 1>,
+    (high, low): (ArrayMut<T, 1>, ArrayMut<T, 1>),
+    (before, fixed): (ArrayMut<T, 1>, ArrayMut<T, 1>),
+) {
+    let (at, x) = (ct::bid(0) * 64 + ct::arange(64, 0, 1), x.load(ct::bid(0), [64]));
+    before.scatter(at, high.atomic_max(at, x));
+    low.atomic_store_min(ct::bid(0), x);
+    // A NaN that is known while the kernel is traced.
+    fixed.atomic_max(at, T::from_f64(f64::NAN));
+    fixed.atomic_min(at, T::from_f64(f64::NAN));
+}
+
+/// Each pattern in memory with each as a value: a value that is NaN changes no pattern, and all others are in order.
+fn extrema_of_patterns<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
+    let all = patterns::<T>();
+    let (count, n) = (all.len() * all.len(), all.len());
+    let old: Vec<T> = (0..count).map(|i| all[i / n]).collect();
+    let new: Vec<T> = (0..count).map(|i| all[i % n]).collect();
+    let x = session.array(&new, [count])?;
+    let [mut high, mut low, mut fixed] =
+        [session.array(&old, [count])?, session.array(&old, [count])?, session.array(&old, [count])?];
+    let mut before = session.unwritten::<T, 1>([count])?;
+    let arrays = ((&mut high, &mut low), (&mut before, &mut fixed));
+    session.launch(pairs_kernel::<T>, [count.div_ceil(64)], (&x, arrays.0, arrays.1))?;
+    let of_two = |i: usize, larger: bool| {
+        let changes = !new[i].to_f64().is_nan() && (order_key(new[i]) > order_key(old[i])) == larger;
+        Want::SameBits(if changes { new[i] } else { old[i] }.to_bits())
+    };
+    session.check("largest", &high, &|[i]| of_two(i, true))?;
+    session.check("smallest", &low, &|[i]| of_two(i, false))?;
+    session.check("before", &before, &|[i]| Want::SameBits(old[i].to_bits()))?;
+    session.check("with NaN", &fixed, &|[i]| Want::SameBits(old[i].to_bits()))
+}
+
+fn small_sums_kernel<T: ct::AtomicAdd>(
+    (x, first): (Array<T, 1>, Array<T, 1>),
+    (y, z): (ArrayMut<T, 1>, ArrayMut<T, 1>),
+    own: ArrayMut<T, 1>,
+) {
+    let (block, x) = (ct::bid(0), x.load(ct::bid(0), [64]));
+    let at = ct::arange(64, 0, 1);
+    y.atomic_add(block * 64 + at, x);
+    z.atomic_store_add(block, x);
+    let shared = ct::scratch::<T, 1>([64]);
+    shared.store(0, first.load(block, [64]));
+    shared.atomic_add(at, x);
+    own.store(block, shared.load(0, [64]));
+}
+
+/// Subnormal numbers in memory, as values and as sums: of f32 they are zeros, but in memory of the tile block's own.
+fn small_sums<T: ct::AtomicAdd>(session: Session) -> Result<()> {
+    let all: Vec<T> = patterns::<T>().into_iter().filter(|x| x.to_f64().abs() <= 1.0).collect();
+    let (count, n) = (all.len() * all.len(), all.len());
+    let old: Vec<T> = (0..count).map(|i| all[i / n]).collect();
+    let new: Vec<T> = (0..count).map(|i| all[i % n]).collect();
+    let (x, first) = (session.array(&new, [count])?, session.array(&old, [count])?);
+    let (mut y, mut z) = (session.array(&old, [count])?, session.array(&old, [count])?);
+    let mut own = session.unwritten::<T, 1>([count])?;
+    session.launch(small_sums_kernel::<T>, [count.div_ceil(64)], ((&x, &first), (&mut y, &mut z), &mut own))?;
+    let flushed = |x: f64| if T::NAME == "f32" && x.abs() < f64::from(f32::MIN_POSITIVE) { 0f64.copysign(x) } else { x };
+    let sum = |i: usize, flushed: &dyn Fn(f64) -> f64| {
+        // Rounded once: numbers of this size are a few bits long, or far below the last one of the other.
+        let sum = T::from_f64(flushed(old[i].to_f64()) + flushed(new[i].to_f64()));
+        Want::SameBits(T::from_f64(flushed(sum.to_f64())).to_bits())
+    };
+    session.check("sums", &y, &|[i]| sum(i, &flushed))?;
+    session.check("sums of tiles", &z, &|[i]| sum(i, &flushed))?;
+    // Where Tile IR keeps such memory is up to its compiler.
+    session.check("own", &own, &|[i]| if session.through_tile_ir() { Want::Open } else { sum(i, &|x| x) })
 }
 
 fn climb_kernel<T: ct::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<T, 2>) {

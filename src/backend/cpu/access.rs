@@ -5,7 +5,7 @@
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::atomic;
+use super::atomic::Update;
 use super::eval::{Machine, Own};
 use super::int;
 use super::memory::Span;
@@ -132,8 +132,9 @@ impl Machine<'_> {
         let mode = atomic_mode(op)?;
         if let Some(span) = self.touch(view, &footprint, dtype, true)? {
             let tile = self.tile(op.operand_group("value")[0]);
+            let update = Update::new(mode, dtype, self.is_own(span));
             with_width!(Width::of(dtype), W => {
-                footprint.update::<W>(span, tile, |old, operand| atomic::combine(mode, dtype, old, operand));
+                footprint.update::<W>(span, tile, |old, operand| update.apply(old, operand));
             });
         }
         self.set_token(op);
@@ -211,7 +212,8 @@ impl Machine<'_> {
         with_width!(Width::of(dtype), W => {
             let (out, operand) = (W::of_mut(&mut old), W::of(operand));
             self.each_place(op, pointers, true, |i, span| {
-                out[i] = span.update::<W>(0, |old| atomic::combine(mode, dtype, old, operand[i].to_u64()));
+                let update = Update::new(mode, dtype, self.is_own(span));
+                out[i] = span.update::<W>(0, |old| update.apply(old, operand[i].to_u64()));
             })?;
         });
         self.fence_after(op, || self.ptr_places(op, pointers).into_iter().flatten().collect());

@@ -5,8 +5,39 @@ use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Rounding};
 
-/// The new pattern from the old one and the operand's.
-pub(super) fn combine(mode: AtomicMode, dtype: DType, old: u64, operand: u64) -> u64 {
+/// An atomic operation on one element.
+#[derive(Clone, Copy)]
+pub(super) struct Update {
+    mode: AtomicMode,
+    dtype: DType,
+    /// Subnormal f32 operands and results of an addition become zero of the same sign.
+    flush: bool,
+}
+
+impl Update {
+    /// The operation on an element in memory that all tile blocks share, or in the tile block's own. PTX ISA, `atom` and
+    /// `red`: `.add.f32` flushes subnormal numbers in global memory, and keeps them in shared memory.
+    pub fn new(mode: AtomicMode, dtype: DType, own: bool) -> Update {
+        Update { mode, dtype, flush: mode == AtomicMode::AddF && dtype == DType::F32 && !own }
+    }
+
+    /// The new pattern from the old one and the operand's.
+    pub fn apply(self, old: u64, operand: u64) -> u64 {
+        let Update { mode, dtype, flush } = self;
+        if !flush {
+            return combine(mode, dtype, old, operand);
+        }
+        flushed(combine(mode, dtype, flushed(old), flushed(operand)))
+    }
+}
+
+/// An f32 pattern, or zero of its sign if it is a subnormal number's.
+fn flushed(bits: u64) -> u64 {
+    if f32::from_bits(bits as u32).is_subnormal() { bits & 1 << 31 } else { bits }
+}
+
+/// The new pattern from the old one and the operand's, all numbers being kept.
+fn combine(mode: AtomicMode, dtype: DType, old: u64, operand: u64) -> u64 {
     // Integers are i32 or i64: shifted up, their sign is the word's.
     let up = 64 - dtype.bits();
     let signed = |bits: u64| (bits << up) as i64;

@@ -273,6 +273,12 @@ impl<'p> Machine<'p> {
 
     // Memory.
 
+    /// Returns true if these bytes are of an `alloca`.
+    pub fn is_own(&self, span: Span<'_>) -> bool {
+        let mut own = self.allocations.iter().map(Own::span);
+        own.any(|own| own.part(span.address().wrapping_sub(own.address()), 1).is_some())
+    }
+
     /// Checked bytes: of the launch, of a global, or of an `alloca`; unchecked ones where `through`, the view or
     /// pointers of the access, may lead anywhere.
     pub fn span(
