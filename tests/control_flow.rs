@@ -167,3 +167,34 @@ fn host_numbers_fit_the_type_that_a_range_counts_in() -> ct::Result<()> {
     assert_eq!(y.to_vec()?, [2, 3, 0, 0]);
     Ok(())
 }
+
+/// A scalar condition selects between tiles, scalars and host values, whichever of them stand on which side.
+#[test]
+fn a_scalar_selects_between_tiles() -> ct::Result<()> {
+    fn kernel(y: ArrayMut<f32, 2>, h: ArrayMut<f16, 1>, s: Scalar<f32>) {
+        let block = ct::bid(0);
+        let (first, tile) = (block.eq(0), ct::arange(4, 1.0f32, 1.0));
+        let rows = [
+            first.select(tile, tile * 10.0),
+            first.select(tile, s),
+            first.select(s, tile),
+            first.select(0.5, tile),
+            first.select(tile, 0.5),
+            ct::full([4], first.select(s, 0.5)),
+            ct::full([4], first.select(0.25, s)),
+            ct::full([4], first.select(1.0, 2.0)),
+        ];
+        for (i, row) in rows.into_iter().enumerate() {
+            y.store((block * 8 + i, 0), row.unsqueeze(0));
+        }
+        h.store(block, first.select(tile.cast::<f16>(), 0.5));
+    }
+    let (mut y, mut h) = (ct::Device::cpu().zeros([16, 4])?, ct::Device::cpu().zeros([8])?);
+    ct::launch(kernel, 2, (&mut y, &mut h, 7.0f32))?;
+    let (tile, all) = ([1.0, 2.0, 3.0, 4.0], |x: f32| [x; 4]);
+    let first = [tile, tile, all(7.0), all(0.5), tile, all(7.0), all(0.25), all(1.0)];
+    let other = [tile.map(|x| 10.0 * x), all(7.0), tile, tile, all(0.5), all(0.5), all(7.0), all(2.0)];
+    assert_eq!(y.to_vec()?, [first, other].concat().concat());
+    assert_eq!(h.to_vec()?.into_iter().map(f16::to_f32).collect::<Vec<_>>(), [tile, all(0.5)].concat());
+    Ok(())
+}

@@ -9,7 +9,7 @@ use super::operand::{Beside, Operand, beside, elementwise, methods, operand, uni
 use crate::dtype::DType;
 use crate::element::{Comparable, Element, Float, Number, Whole};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
-use crate::tile::{Arg, Scalar, Source, Tile, TileLike, Trace, here};
+use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, here};
 
 /// Records a comparison of two values of one shape.
 #[allow(clippy::too_many_arguments)]
@@ -399,7 +399,8 @@ impl<const R: usize> Tile<bool, R> {
 }
 
 impl Scalar<bool> {
-    /// [`select`] with this scalar as the condition.
+    /// [`select`] with this scalar as the condition: of two scalars a scalar, of two tiles, or a tile and a scalar, a
+    /// tile; host values go with both.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -407,12 +408,68 @@ impl Scalar<bool> {
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
     /// let first = ct::bid(0).eq(0);
     /// ct::assert!(first.select(ct::scalar(3), 4).eq(3));
+    /// ct::assert!(first.select(ct::astile([1, 2]), 4).eq(ct::astile([1, 2])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn select<T: Whole>(self, if_true: impl Operand<Scalar<T>>, if_false: impl Operand<Scalar<T>>) -> Scalar<T> {
-        select(self, if_true, if_false)
+    pub fn select<B, O: TileLike>(self, if_true: impl Choice<B, O>, if_false: B) -> O
+    where
+        O::Elem: Whole,
+    {
+        let [if_true, if_false] = if_true.sources(if_false);
+        let of = |source| Arg { source, dtype: O::Elem::DTYPE, elem: O::Elem::NAME };
+        uniform(here(), "select", Opcode::Select, vec![], &[value(self), of(if_true), of(if_false)])
     }
 }
+
+/// Values between which a [`Scalar`] selects, `B` being the other one, and `O` what comes of it: two operands of a
+/// scalar, or a tile and one of its operands.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn first<B, O: ct::TileLike<Elem = i32>>(a: impl ct::Choice<B, O>, b: B) -> O {
+///     ct::bid(0).eq(0).select(a, b)
+/// }
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(first(7, ct::astile([1, 2])).eq(7) & first(ct::scalar(7), 8).eq(7));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a scalar condition does not select between `{Self}` and `{B}`",
+    note = "a literal has the element type of the other value: `2.0` beside floats, `2` beside integers",
+    note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`; a \
+            `Scalar` and a host value of the element type go with any rank"
+)]
+pub trait Choice<B, O>: Copy {
+    #[doc(hidden)]
+    fn sources(self, other: B) -> [Source; 2];
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Element, A: Operand<Scalar<T>>, B: Operand<Scalar<T>>> Choice<B, Scalar<T>> for A {
+    fn sources(self, other: B) -> [Source; 2] {
+        [self.source(), other.source()]
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<T: Element, B: Operand<Tile<T, R>>, const R: usize> Choice<B, Tile<T, R>> for Tile<T, R> {
+    fn sources(self, other: B) -> [Source; 2] {
+        [Source::Value(self.raw()), other.source()]
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<T: Element, A: Single + Operand<Tile<T, R>>, const R: usize> Choice<Tile<T, R>, Tile<T, R>> for A {
+    fn sources(self, other: Tile<T, R>) -> [Source; 2] {
+        [self.source(), Source::Value(other.raw())]
+    }
+}
+
+/// Values of one element: scalars and those of the host.
+pub trait Single {}
+impl<T: Element> Single for T {}
+impl<T: Element> Single for Scalar<T> {}
+impl Single for usize {}

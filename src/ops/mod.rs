@@ -85,7 +85,7 @@ mod wrapping;
 pub use access::{Cache, LoadOptions, StoreOptions};
 pub use atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg};
 pub use body::Condition;
-pub use compare::{Comparand, ComparedByOperator, select};
+pub use compare::{Choice, Comparand, ComparedByOperator, select};
 pub use complex::{ComplexArray, ComplexArrayMut, FftElement, fft, ifft};
 pub use construct::{arange, full, indices, next_extent, ones, scalar, zeros};
 pub use control::{for_each, for_each_while, if_else, if_then, while_loop};

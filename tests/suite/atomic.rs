@@ -177,7 +177,8 @@ fn small_sums<T: ct::AtomicAdd>(session: Session) -> Result<()> {
     let (mut y, mut z) = (session.array(&old, [count])?, session.array(&old, [count])?);
     let mut own = session.unwritten::<T, 1>([count])?;
     session.launch(small_sums_kernel::<T>, [count.div_ceil(64)], ((&x, &first), (&mut y, &mut z), &mut own))?;
-    let flushed = |x: f64| if T::NAME == "f32" && x.abs() < f64::from(f32::MIN_POSITIVE) { 0f64.copysign(x) } else { x };
+    let flushed =
+        |x: f64| if T::NAME == "f32" && x.abs() < f64::from(f32::MIN_POSITIVE) { 0f64.copysign(x) } else { x };
     let sum = |i: usize, flushed: &dyn Fn(f64) -> f64| {
         // Rounded once: numbers of this size are a few bits long, or far below the last one of the other.
         let sum = T::from_f64(flushed(old[i].to_f64()) + flushed(new[i].to_f64()));
