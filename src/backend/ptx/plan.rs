@@ -169,6 +169,8 @@ struct Sizes {
     /// Elements of the loaded and stored tiles of more than one element: the fewest and the most.
     fewest: Option<u64>,
     most: u64,
+    /// The tile of an atomic by pointers that has the most elements.
+    atomic: Option<Value>,
     /// Elements of the largest accumulator, with those of the products that it waits for.
     accumulators: u64,
     /// Rows of the largest accumulator that waits for another one.
@@ -202,6 +204,11 @@ impl Sizes {
                 sizes.moved = None;
             }
         });
+        // An atomic counts as a store where it is the largest access. Others have the warps of the tile that is loaded: those
+        // of a histogram were measured so.
+        if let Some(value) = sizes.atomic.filter(|&value| extent(module, value).0 > sizes.most) {
+            sizes.access(module, value);
+        }
         sizes
     }
 
@@ -242,6 +249,12 @@ impl Sizes {
             Opcode::StoreView => self.access(module, op.group(0)[0]),
             Opcode::AtomicRedView => self.access(module, op.group(2)[0]),
             Opcode::StorePtr => self.access(module, op.group(1)[0]),
+            Opcode::AtomicRmw | Opcode::AtomicCas => {
+                let old = op.results[0];
+                if self.atomic.is_none_or(|largest| extent(module, largest).0 < extent(module, old).0) {
+                    self.atomic = Some(old);
+                }
+            }
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
 
 mod ahead;
+mod atomics;
 pub mod bands;
 mod beside;
 pub(crate) mod clusters;

@@ -1,0 +1,48 @@
+//! Warps of kernels whose largest access is an atomic.
+
+use super::combined::counts;
+use super::*;
+use crate::ir::{AtomicMode, Elem, MemScope};
+
+/// An atomic maximum of one value with a tile of elements of an array, by pointers.
+fn maximum(dtype: DType, shape: [i64; 2]) -> Module {
+    let mut k = Kernel::new("maximum");
+    let (array, value) = (k.param(Type::ptr(dtype)), k.param(Type::scalar(dtype)));
+    let elem = Elem::Ptr { pointee: dtype, attr: None };
+    let tile = |k: &mut Kernel, shape: &[i64]| k.b.module.intern(Type::Tile { elem, shape: shape.to_vec() });
+    let (single, many) = (tile(&mut k, &[1, 1]), tile(&mut k, &shape));
+    let pointers = k.b.simple(Opcode::Reshape, &[array], vec![], single);
+    let pointers = k.b.simple(Opcode::Broadcast, &[pointers], vec![], many);
+    let line = k.tile(DType::I32, &[shape[0] * shape[1]]);
+    let places = k.b.simple(Opcode::Iota, &[], vec![], line);
+    let places = k.shaped(Opcode::Reshape, places, &shape, vec![]);
+    let pointers = k.b.simple(Opcode::Offset, &[pointers, places], vec![], many);
+    let value = k.shaped(Opcode::Reshape, value, &[1, 1], vec![]);
+    let values = k.shaped(Opcode::Broadcast, value, &shape, vec![]);
+    let types = [Type::tile(dtype, shape), Type::Token].map(|ty| k.b.module.intern(ty));
+    let attrs =
+        vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(MemScope::Device), Attr::AtomicMode(AtomicMode::Max)];
+    k.b.op(Opcode::AtomicRmw, &[&[pointers], &[values], &[], &[]], attrs, vec![], &types);
+    k.finish()
+}
+
+/// As many threads as a store of the tile would have; else each would hold hundreds of elements.
+#[test]
+fn an_atomic_of_a_large_tile_has_the_warps_of_a_store() {
+    for (dtype, threads) in [(DType::I32, 1024), (DType::I64, 1024), (DType::I16, 1024)] {
+        for compiled in check(&maximum(dtype, [64, 128])) {
+            assert_eq!(compiled.threads, threads, "{dtype}");
+        }
+    }
+    for compiled in check(&maximum(DType::I32, [4, 64])) {
+        assert_eq!(compiled.threads, 64);
+    }
+}
+
+/// A tile that is loaded and counted with one atomic an element has the warps of the load.
+#[test]
+fn an_atomic_of_a_loaded_tile_has_the_warps_of_the_load() {
+    for compiled in check(&counts(false)) {
+        assert_eq!(compiled.threads, 128);
+    }
+}
