@@ -274,3 +274,20 @@ fn atomic_sums_of_subnormal_numbers() -> ct::Result<()> {
     assert_eq!(bits(z)?, [-small, -2.0 * small, normal + small, 0.5 * normal].map(f32::to_bits));
     Ok(())
 }
+
+/// A scalar or a number is the index of one element, whose rank follows from nothing else.
+#[test]
+fn scalars_index_one_element() -> ct::Result<()> {
+    fn kernel(x: ct::Array<i32, 1>, y: ct::ArrayMut<i32, 1>, i: ct::Scalar<u64>) {
+        let element = x.gather(i) + x.gather(0) * 10;
+        y.scatter(i, element);
+        let _before = y.atomic_add(ct::bid(0), i.cast::<i32>());
+        y.atomic_max(2, 30);
+        let _old = y.atomic_cas(3usize, 0, element + y.gather_with(7, ct::GatherOptions::new().padding(5)));
+        y.atomic_sub_with(2, 1, ct::AtomicOptions::new().relaxed(ct::Scope::Device));
+    }
+    let (x, mut y) = (ct::Device::cpu().array(&[4, 5, 6], [3])?, ct::Device::cpu().zeros([4])?);
+    ct::launch(kernel, 1, (&x, &mut y, 1u64))?;
+    assert_eq!(y.to_vec()?, [1, 45, 29, 50]);
+    Ok(())
+}

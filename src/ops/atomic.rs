@@ -145,7 +145,7 @@ impl<const N: usize> AtomicOptions<N> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn count(y: ArrayMut<i32, 1>) {
-    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::<0>::new());
+    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::new());
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros([1])?;
@@ -164,7 +164,7 @@ impl<const N: usize> AtomicOptions<N> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn count(y: ArrayMut<i32, 1>) {
-    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::<0>::new().relaxed(ct::Scope::Device));
+    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::new().relaxed(ct::Scope::Device));
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros([1])?;
@@ -184,11 +184,11 @@ impl<const N: usize> AtomicOptions<N> {
     /// # use cutlet::prelude::*;
     /// // The last of all blocks to come sees what the others stored.
     /// fn last(parts: ArrayMut<i32, 1>, tickets: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
-    ///     let release = ct::AtomicOptions::<0>::new().release(ct::Scope::Device);
+    ///     let release = ct::AtomicOptions::new().release(ct::Scope::Device);
     ///     parts.store_scalar(ct::bid(0), ct::bid(0));
     ///     let ticket = tickets.entry(0).atomic_add_with(1, release);
     ///     ct::if_then(ticket.eq(ct::num_blocks(0) - 1), || {
-    ///         let acquire = ct::AtomicOptions::<0>::new().acquire(ct::Scope::Device);
+    ///         let acquire = ct::AtomicOptions::new().acquire(ct::Scope::Device);
     ///         let _all = tickets.entry(0).atomic_add_with(0, acquire);
     ///         sum.store(0, parts.load(0, [8]).sum(0));
     ///     });
@@ -212,7 +212,7 @@ impl<const N: usize> AtomicOptions<N> {
     /// # use cutlet::prelude::*;
     /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
     ///     data.store(0, ct::full([4], 7));
-    ///     let _before = flag.atomic_xchg_with(0, 1, ct::AtomicOptions::<0>::new().release(ct::Scope::Device));
+    ///     let _before = flag.atomic_xchg_with(0, 1, ct::AtomicOptions::new().release(ct::Scope::Device));
     /// }
     ///
     /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
@@ -232,7 +232,7 @@ impl<const N: usize> AtomicOptions<N> {
     /// # use cutlet::prelude::*;
     /// // A ticket across several GPUs and the host.
     /// fn count(y: ArrayMut<i32, 1>) {
-    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::<0>::new().acq_rel(ct::Scope::System));
+    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::new().acq_rel(ct::Scope::System));
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros([1])?;
@@ -490,8 +490,8 @@ macro_rules! atomics {
     ($($bound:ident $deed:ident $name:ident $with:ident $after:literal $doc:literal;)+) => {$(
         impl<T: $bound, const R: usize> ArrayMut<T, R> {
             #[doc = $doc]
-            /// The index is that of [`Array::gather`](crate::Array::gather), stretched together with the value. Acquires
-            /// and releases for the device.
+            /// The index is that of [`Array::gather`](crate::Array::gather), stretched together with the value; one
+            /// element by scalars is an [`entry`](ArrayMut::entry). Acquires and releases for the device.
             ///
             #[doc = example!(
                 "x: ArrayMut<i32, 1>", "let old = x.", stringify!($name), "(ct::astile([1]), 3).item();"; $after

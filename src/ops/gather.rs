@@ -430,7 +430,7 @@ macro_rules! gathers {
         impl<T: Whole, const R: usize> $name<T, R> {
             /// The elements at these element indices: one integer tile, scalar, number or range for each axis of the
             /// array, stretched together to the shape of the result. What lies outside of the array reads as zero
-            /// (negative indices too).
+            /// (negative indices too). One element by scalars is an [`entry`](Self::entry).
             ///
             /// ```
             /// use cutlet as ct;
@@ -491,7 +491,8 @@ gathers!(ArrayMut);
 impl<T: Whole, const R: usize> ArrayMut<T, R> {
     /// Writes elements at these element indices: one integer tile, scalar, number or range for each axis of the array,
     /// stretched together with the value. What lies outside of the array is not written (negative indices too). Of
-    /// several values for one element one is written; which one is open.
+    /// several values for one element one is written; which one is open. One element by scalars is an
+    /// [`entry`](ArrayMut::entry).
     ///
     /// ```
     /// use cutlet as ct;

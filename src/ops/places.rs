@@ -162,7 +162,9 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 }
 
 /// An element index of an array with `R` axes whose result has `N`: a tuple or an array with one [`AxisIndex`] for each
-/// axis; for `R = 1` that component itself.
+/// axis; for `R = 1` that component itself. A scalar or a number alone names one element (`N = 0`); within a tuple or an
+/// array it is stretched, and `N` comes from the other components or from the value. One element of several axes is an
+/// [`Entry`](crate::Entry).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -182,7 +184,8 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not index the {R} axes of this array",
-    note = "one component an axis: `(rows, cols)`, `(rows, 0)`; integer tiles of one rank, scalars and numbers"
+    note = "one component an axis: `(rows, cols)`, `(rows, 0)`; integer tiles of one rank, scalars and numbers",
+    note = "a scalar or a number alone names one element, with a `Scalar` as its value (`tile.item()`); `[i]` goes with tiles"
 )]
 pub trait GatherIndex<const R: usize, const N: usize> {
     #[doc(hidden)]
@@ -200,15 +203,18 @@ impl<A: AxisIndex<N>, const R: usize, const N: usize> GatherIndex<R, N> for [A; 
     }
 }
 macro_rules! single_index {
-    ($($ty:ty [$($generics:tt)*];)+) => {$(
-        impl<$($generics)* const N: usize> GatherIndex<1, N> for $ty {
+    ($($ty:ty [$($generics:tt)*] $rank:expr;)+) => {$(
+        impl<$($generics)*> GatherIndex<1, { $rank }> for $ty {
             fn components(self) -> [Component; 1] {
-                [AxisIndex::<N>::component(self)]
+                [AxisIndex::<{ $rank }>::component(self)]
             }
         }
     )+};
 }
-single_index! { Scalar<I> [I: Int,]; i32 []; i64 []; usize []; Span []; Range<i32> []; Range<usize> []; }
+single_index! {
+    Scalar<I> [I: Int] 0; i32 [] 0; i64 [] 0; usize [] 0;
+    Span [const N: usize] N; Range<i32> [const N: usize] N; Range<usize> [const N: usize] N;
+}
 
 /// Components of an index that was given before.
 #[derive(Clone, Copy)]
