@@ -291,3 +291,26 @@ fn scalars_index_one_element() -> ct::Result<()> {
     assert_eq!(y.to_vec()?, [1, 45, 29, 50]);
     Ok(())
 }
+
+/// Host numbers beyond i32 as tile indices, positions, ends of slices, steps and extents: as those of i64.
+#[test]
+fn host_indices_beyond_i32() -> ct::Result<()> {
+    const FAR: usize = (1 << 32) + 1;
+    fn kernel(x: ct::Array<i32, 1>, y: ct::ArrayMut<i32, 1>) {
+        let outside = [
+            x.load(FAR, [1]),
+            x.load(usize::MAX, [1]),
+            x.load(ct::at(FAR), [1]),
+            x.load(ct::at(usize::MAX), [1]),
+            x.slice(0, FAR..).load(0, [1]),
+        ];
+        let inside =
+            [x.slice(0, 1..FAR).load(0, [1]), x.step(0, usize::MAX).load(0, [1]), x.reshape([FAR]).load(2, [1])];
+        y.store(0, ct::cat(outside, 0));
+        y.store(ct::at(5), ct::cat(inside, 0));
+    }
+    let (x, mut y) = (ct::Device::cpu().array(&[4, 5, 6], [3])?, ct::Device::cpu().full([8], -1)?);
+    ct::launch(kernel, 1, (&x, &mut y))?;
+    assert_eq!(y.to_vec()?, [0, 0, 0, 0, 0, 5, 4, 6]);
+    Ok(())
+}

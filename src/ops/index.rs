@@ -36,8 +36,12 @@ impl Number {
         }
     }
 
+    /// Beyond i32 an i64, as which the largest numbers are outside of all arrays, too.
     fn extent(number: usize) -> Number {
-        Number::of::<i32>(Source::Extent(number))
+        match i32::try_from(number) {
+            Ok(_) => Number::of::<i32>(Source::Extent(number)),
+            Err(_) => Number::host(i64::try_from(number).unwrap_or(i64::MAX)),
+        }
     }
 
     /// Twice this number.

@@ -162,9 +162,9 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 }
 
 /// An element index of an array with `R` axes whose result has `N`: a tuple or an array with one [`AxisIndex`] for each
-/// axis; for `R = 1` that component itself. A scalar or a number alone names one element (`N = 0`); within a tuple or an
-/// array it is stretched, and `N` comes from the other components or from the value. One element of several axes is an
-/// [`Entry`](crate::Entry).
+/// axis; for `R = 1` that component itself. A scalar or a number alone names one element (`N = 0`), a range alone several
+/// (`N = 1`); within a tuple or an array they are stretched, and `N` comes from the other components or from the value.
+/// One element of several axes is an [`Entry`](crate::Entry).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -203,18 +203,15 @@ impl<A: AxisIndex<N>, const R: usize, const N: usize> GatherIndex<R, N> for [A; 
     }
 }
 macro_rules! single_index {
-    ($($ty:ty [$($generics:tt)*] $rank:expr;)+) => {$(
-        impl<$($generics)*> GatherIndex<1, { $rank }> for $ty {
+    ($($ty:ty [$($generics:tt)*] $rank:literal;)+) => {$(
+        impl<$($generics)*> GatherIndex<1, $rank> for $ty {
             fn components(self) -> [Component; 1] {
-                [AxisIndex::<{ $rank }>::component(self)]
+                [AxisIndex::<$rank>::component(self)]
             }
         }
     )+};
 }
-single_index! {
-    Scalar<I> [I: Int] 0; i32 [] 0; i64 [] 0; usize [] 0;
-    Span [const N: usize] N; Range<i32> [const N: usize] N; Range<usize> [const N: usize] N;
-}
+single_index! { Scalar<I> [I: Int] 0; i32 [] 0; i64 [] 0; usize [] 0; Span [] 1; Range<i32> [] 1; Range<usize> [] 1; }
 
 /// Components of an index that was given before.
 #[derive(Clone, Copy)]
