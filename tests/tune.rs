@@ -196,6 +196,55 @@ fn records_answer_for_what_they_were_made_for_alone() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Searches of several threads and processes that write one file, which is a link.
+#[test]
+fn records_of_searches_at_the_same_time_are_all_kept() {
+    const CHILD: &str = "CUTLET_TEST_TUNE_CHILD";
+    let search = |path: &std::path::Path, by: &str| {
+        for i in 0..10 {
+            let tuner = ct::Tuner::new().name(format!("{by} {i}")).bench(ct::Bench::new().warm_up(0).runs(1));
+            tuner.record(path).run(ct::Device::cpu(), &mut (), [1usize, 2], |(), _| Ok(())).unwrap();
+        }
+    };
+    if let Some(path) = std::env::var_os(CHILD) {
+        search(path.as_ref(), &std::process::id().to_string());
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("cutlet-tune-together-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (target, link) = (folder.join("target.tune"), folder.join("link.tune"));
+    ct::tune::Records::default().write(&target).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("target.tune", &link).unwrap();
+    }
+    let child = || {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["records_of_searches_at_the_same_time_are_all_kept", "--exact"]).env(CHILD, &link);
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let mut children = [child(), child(), child()];
+    std::thread::scope(|scope| {
+        for thread in ["a", "b", "c"] {
+            let link = &link;
+            scope.spawn(move || search(link, thread));
+        }
+    });
+    assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
+    assert_eq!(ct::tune::Records::read(&link).unwrap().all().len(), 60);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(ct::tune::Records::read(&target).unwrap().all().len(), 60);
+        assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "neither locks nor parts are left");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn what_takes_too_long_is_a_failure() {
     let (limit, long) = (Duration::from_millis(150), Duration::from_millis(200));

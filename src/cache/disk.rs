@@ -307,8 +307,11 @@ fn remove_oldest(files: &[(SystemTime, u64, PathBuf)], total: &mut u64, left: u6
         if *total <= left {
             break;
         }
-        if fs::remove_file(path).is_ok() {
-            *total -= bytes;
+        // A file that is missing now was removed by another process: its bytes are gone as well.
+        match fs::remove_file(path) {
+            Ok(()) => *total -= bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => *total -= bytes,
+            Err(_) => {}
         }
     }
 }
@@ -495,6 +498,24 @@ mod tests {
         assert!(cache.get(&keys[0]).is_none() && cache.get(&keys[1]).is_some(), "the oldest one goes");
         assert_eq!((cache.shrink_to(0), cache.entries().len(), young.exists()), (2 * each, 0, true));
         assert_eq!(DiskCache::new(folder.0.join("none"), 1).shrink_to(0), 0);
+    }
+
+    /// Two processes that make room at the same time list the same files.
+    #[test]
+    fn what_another_process_has_removed_counts() {
+        let folder = Folder::new("both");
+        let cache = DiskCache::new(folder.0.clone(), 1 << 20);
+        let keys = [1u8, 2, 3, 4].map(|n| ContentKey::of(&[&[n]]));
+        for key in &keys {
+            cache.put(key, &[0; 1000]);
+        }
+        let files = cache.files().unwrap();
+        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        let left = total / 2;
+        fs::remove_file(&files[0].2).unwrap();
+        fs::remove_file(&files[1].2).unwrap();
+        remove_oldest(&files, &mut total, left);
+        assert_eq!((total, cache.entries().len()), (left, 2));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod estimate;
 mod executable;
 mod export;
 mod failure;
+mod file;
 mod global;
 mod grid;
 mod hints;

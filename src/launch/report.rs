@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::choices::Wishes;
 use super::doctor::doctor;
+use super::file::name_for_file;
 use super::ptx::generate;
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
@@ -38,7 +39,7 @@ impl Case<'_> {
         let Error::Compile { kernel, stage, mut log } = error else { return error };
         let text = self.trace.to_text(PrintOptions::default());
         let hash = ContentKey::of(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.wishes).as_bytes()]).hex();
-        let own = folder.join(format!("{}-{}", self.kernel, &hash[..8]));
+        let own = folder.join(format!("{}-{}", name_for_file(self.kernel), &hash[..8]));
         let summary = format!(
             "kernel {} for {:?}, {:?}\n{stage} refused the generated code:\n{log}\n\n{}\n",
             self.kernel,

@@ -9,6 +9,7 @@ use super::entry::BundledKernel;
 use super::wire::{Read, Reader, Writer};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::kernel::ArgForm;
+use crate::launch::file::replace;
 
 /// First bytes of a file; the digit is the version of the format.
 const MAGIC: &[u8; 8] = b"cutletB2";
@@ -110,7 +111,7 @@ impl Bundle {
         to.0
     }
 
-    /// Writes the bundle to a file.
+    /// Writes the bundle to a file, through another one: a reader never gets half of it. Folders that are missing are made.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -124,8 +125,7 @@ impl Bundle {
     /// # Errors
     /// [`Error::Io`].
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        std::fs::write(path, self.to_bytes()).map_err(|source| Error::Io { path: path.display().to_string(), source })
+        replace(path.as_ref(), &self.to_bytes())
     }
 
     /// Its kernels, in the order in which they were added.

@@ -58,12 +58,13 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// Notes in the record a configuration that ended the search, so that the next one leaves it out.
     pub(super) fn keep_stuck(&self, key: TuneKey, configuration: String, why: &Error) -> Result<()> {
         let Some(path) = &self.record else { return Ok(()) };
-        let mut records = Records::read(path)?;
         let failed = |(text, why)| (text, Trial::Failed(why));
-        let mut trials: Vec<(String, Trial)> = records.stuck(&key).into_iter().map(failed).collect();
-        trials.push((configuration, Trial::Failed(why.to_string())));
-        records.put(Record { key, winner: String::new(), trials });
-        records.write(path)
+        Records::update(path, |records| {
+            let stuck = records.stuck(&key).into_iter().filter(|(text, _)| *text != configuration);
+            let mut trials: Vec<(String, Trial)> = stuck.map(failed).collect();
+            trials.push((configuration.clone(), Trial::Failed(why.to_string())));
+            records.put(Record { key: key.clone(), winner: String::new(), trials });
+        })
     }
 
     /// Puts what was found where it is kept.
@@ -78,10 +79,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let times = tuned.successes.iter().map(|(c, times)| (text_of(c), Trial::Times(times.all().to_vec())));
         let failed = tuned.failures.iter().map(|(c, error)| (text_of(c), Trial::Failed(error.to_string())));
         let left_out = tuned.left_out.iter().map(|(c, why)| (text_of(c), Trial::LeftOut(why.clone())));
-        let trials = times.chain(failed).chain(left_out).collect();
-        let mut records = Records::read(path)?;
-        records.put(Record { key, winner, trials });
-        records.write(path)
+        let record = Record { key, winner, trials: times.chain(failed).chain(left_out).collect() };
+        Records::update(path, |records| records.put(record.clone()))
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::key::TuneKey;
 use crate::error::{Diagnostic, Error, Location, Result};
+use crate::launch::file;
 
 /// The first line of a file; the digit is the version of the format.
 const FIRST_LINE: &str = "# tuning records of cutlet, format 1";
@@ -115,7 +115,8 @@ impl Records {
         parse(text).map_err(wrong)
     }
 
-    /// Writes the file, through another one, so that nobody reads half of it.
+    /// Writes the file, through another one: a reader never gets half of it. A symbolic link is followed, and a file that
+    /// exists keeps its mode.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -129,19 +130,7 @@ impl Records {
     /// # Errors
     /// [`Error::Io`].
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let failed = |source| Error::Io { path: path.display().to_string(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        // Whoever reads meanwhile finds the one or the other, whole.
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let part = folder.join(format!(".cutlet-{}-{number}.part", std::process::id()));
-        let written = std::fs::write(&part, self.to_string()).and_then(|()| std::fs::rename(&part, path));
-        written.map_err(|error| {
-            let _ = std::fs::remove_file(&part);
-            failed(error)
-        })
+        file::replace(path.as_ref(), self.to_string().as_bytes())
     }
 
     /// All records, sorted by what they are good for.
@@ -194,6 +183,19 @@ impl Records {
 }
 
 impl Records {
+    /// Changes a file; records that other threads and processes put into it meanwhile stay.
+    ///
+    /// # Errors
+    /// As [`Records::read`].
+    pub(super) fn update(path: &Path, mut change: impl FnMut(&mut Records)) -> Result<()> {
+        let name = path.display().to_string();
+        file::update(path, |text| {
+            let mut records = text.map_or(Ok(Records::default()), |text| Records::parse(&name, text))?;
+            change(&mut records);
+            Ok(records.to_string())
+        })
+    }
+
     /// What ended searches of exactly this, and why.
     pub(super) fn stuck(&self, key: &TuneKey) -> Vec<(String, String)> {
         let records = self.all.iter().filter(|record| record.key == *key && record.winner.is_empty());
