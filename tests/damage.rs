@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use cutlet::Error;
 use cutlet::backend::tileir::{WriteOptions, read, write};
-use cutlet::ir::verify;
+use cutlet::ir::{Module, PrintOptions, verify};
 
 /// Counts what this program holds, so that a length that a file merely claims is noticed.
 struct Counted;
@@ -48,6 +48,11 @@ fn swallow(file: &[u8]) {
                 let written = write(&module, &WriteOptions::default()).expect("a module that verifies is written");
                 let again = read(&written).expect("what was written is read");
                 assert_eq!(again.entries.len(), module.entries.len());
+                for options in [PrintOptions::default(), PrintOptions::with_locations()] {
+                    let text = module.to_text(options);
+                    let again = Module::parse("printed", &text).unwrap_or_else(|why| panic!("{why}\nin\n{text}"));
+                    assert_eq!(again.to_text(options), text, "the text says something else when it is read");
+                }
             } else {
                 // Printing works on any module whose handles are in range.
                 let _ = module.to_string();
@@ -115,6 +120,47 @@ fn flipped_bits_do_no_harm() {
         }
     }
     no_file_took_much();
+}
+
+/// Names of entries, globals and hints with any bytes: what verifies has a text that is read again.
+#[test]
+fn damaged_names_are_refused() {
+    let mut state = 0x2545_F491_4F6C_DD1Du64;
+    let mut next = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % n
+    };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).expect("the golden files").map(|e| e.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|suffix| suffix == "tilebc"));
+    paths.sort();
+    let (mut refused, mut fine) = (0, 0);
+    for path in paths {
+        let file = std::fs::read(&path).expect("a golden file");
+        let module = read(&file).expect("bytecode");
+        let hints = module.entries.iter().flat_map(|entry| &entry.hints.0);
+        let words = hints.flat_map(|(target, keys)| keys.iter().map(|(key, _)| key).chain([target]));
+        let names = module.entries.iter().map(|e| &e.name).chain(module.globals.iter().map(|g| &g.name)).chain(words);
+        for name in names {
+            for at in (0..file.len()).filter(|&at| file[at..].starts_with(name.as_bytes())) {
+                for _ in 0..8 {
+                    let mut file = file.clone();
+                    for _ in 0..1 + next(2) {
+                        file[at + next(name.len())] = [next(256) as u8, b'_', b'$', b'/', b' ', b'\n', b'.'][next(7)];
+                    }
+                    swallow(&file);
+                    match read(&file).map(|module| verify(&module)) {
+                        Ok(Ok(())) => fine += 1,
+                        Ok(Err(why)) => refused += why.iter().filter(|w| w.message.contains(" names an entry")).count(),
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 100 && fine > 100, "{refused} refused, {fine} not");
 }
 
 #[test]

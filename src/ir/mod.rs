@@ -28,6 +28,7 @@ mod attr;
 mod builder;
 mod memory;
 mod module;
+mod name;
 mod overflow;
 mod parse;
 mod print;

@@ -120,6 +120,15 @@ fn text_with_nul(kernel: &str, ptx: &str) -> Result<CString> {
     })
 }
 
+/// The name of a kernel or a global for the driver.
+///
+/// # Errors
+/// [`Error::Argument`] for a name with a NUL, which the text of an image has none of.
+fn name_with_nul(name: &str) -> Result<CString> {
+    let refused = || format!("{name:?} names no kernel and no global of an image: there is a NUL in it");
+    CString::new(name).map_err(|_| Error::argument(refused()))
+}
+
 /// Does this PTX have instructions that only the assembler of whole programs treats well?
 pub(crate) fn wants_whole_program(ptx: &str) -> bool {
     ptx.contains("setmaxnreg") || ptx.contains("wgmma")
@@ -256,7 +265,7 @@ impl GpuKernel {
     fn of_module(gpu: &'static Gpu, module: CUmodule, entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
         let loaded = Loaded { gpu, code: Code::Module(module) };
         let LaunchConfig { shared_bytes, cluster, .. } = config;
-        let name = CString::new(entry).expect("an entry name is an identifier");
+        let name = name_with_nul(entry)?;
         let mut function: CUfunction = std::ptr::null_mut();
         let set = |function, which: CUfunction_attribute, value: u32| {
             // SAFETY: the function is loaded.
@@ -291,7 +300,7 @@ impl GpuKernel {
     /// kernel is taken out of the library, or when it is bound to the context.
     pub fn load_tile_ir(gpu: &'static Gpu, bytecode: &[u8], assembly: Assembly, entry: &str) -> Result<GpuKernel> {
         gpu.make_current()?;
-        let name = CString::new(entry).expect("an entry name is an identifier");
+        let name = name_with_nul(entry)?;
         let (mut options, mut values) = asked(assembly);
         let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (mut library, mut kernel, mut function) =
@@ -317,7 +326,7 @@ impl GpuKernel {
     fn global(&self, symbol: &str, bytes: usize) -> Result<CUdeviceptr> {
         let gpu = self.gpu();
         gpu.make_current()?;
-        let name = CString::new(symbol).expect("a symbol is an identifier");
+        let name = name_with_nul(symbol)?;
         let (mut address, mut size) = (0, 0);
         // SAFETY: the code is loaded into the current context and the pointers are valid.
         match self.loaded.code {
@@ -524,6 +533,13 @@ mod tests {
         let mut wild = program;
         wild[0x28..0x30].copy_from_slice(&u64::MAX.to_le_bytes());
         assert!(!is_whole_elf(&wild));
+    }
+
+    #[test]
+    fn names_with_a_nul_are_errors() {
+        assert_eq!(name_with_nul("scale").expect("a name").as_bytes(), b"scale");
+        let refused = name_with_nul("sc\0ale").expect_err("a NUL").to_string();
+        assert!(refused.contains("\"sc\\0ale\" names no kernel"), "{refused}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::ir::name::{is_symbol_char, is_word_char};
+
 /// What is wrong, and where (in bytes from the start).
 #[derive(Debug)]
 pub(super) struct Problem {
@@ -95,12 +97,12 @@ impl<'t> Cursor<'t> {
     /// The word that comes next, which stays.
     pub fn peek_word(&self) -> &'t str {
         let next = self.next();
-        &next[..next.find(|c: char| !is_word(c)).unwrap_or(next.len())]
+        &next[..next.find(|c: char| !is_word_char(c)).unwrap_or(next.len())]
     }
 
     /// Letters, digits and `_`.
     pub fn word(&mut self) -> Parsed<&'t str> {
-        match self.taken(is_word) {
+        match self.taken(is_word_char) {
             "" => self.fail("expected a word"),
             word => Ok(word),
         }
@@ -116,7 +118,7 @@ impl<'t> Cursor<'t> {
 
     /// The name of a value or an entry, which may also have `-`, `$` and `.` in it.
     pub fn symbol(&mut self) -> Parsed<&'t str> {
-        match self.taken(|c| is_word(c) || matches!(c, '-' | '$' | '.')) {
+        match self.taken(is_symbol_char) {
             "" => self.fail("expected a name"),
             name => Ok(name),
         }
@@ -172,8 +174,4 @@ impl<'t> Cursor<'t> {
             }
         }
     }
-}
-
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
 }

@@ -71,7 +71,8 @@ impl Module {
         let names = if options.stable_names { Names::stable(self) } else { Names::new(self) };
         let mut printer = Printer { module: self, names, options, out: String::new(), depth: 0 };
         if let Some(producer) = &self.producer {
-            put!(printer, "// Producer: {producer}\n");
+            // A line, whatever bytecode says.
+            put!(printer, "// Producer: {}\n", producer.replace(char::is_control, " "));
         }
         self.globals.iter().for_each(|global| printer.global(global));
         self.entries.iter().for_each(|entry| printer.entry(entry));

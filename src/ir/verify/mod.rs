@@ -23,6 +23,7 @@ mod view;
 
 use super::attr::{Attr, AttrKind};
 use super::module::{Entry, Global, Module, Op, OpId, Value};
+use super::name::is_identifier;
 use super::table::{Class, Opcode};
 use super::types::{Elem, Type};
 use crate::dtype::DType;
@@ -78,6 +79,11 @@ impl Verifier<'_> {
         let entries = module.entries.iter().map(|e| (&e.name, module.location(e.loc)));
         let mut seen = rustc_hash::FxHashSet::default();
         for (name, location) in globals.chain(entries) {
+            if !is_identifier(name) {
+                let message =
+                    "names an entry or a global, but a name consists of letters, digits, `_`, `$`, `.` and `-`";
+                self.report(format!("{name:?} {message}"), location);
+            }
             if !seen.insert(name) {
                 self.report(format!("the name `{name}` is used twice in one module"), location);
             }

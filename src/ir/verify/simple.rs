@@ -3,6 +3,7 @@
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::attr::pattern_mask;
+use crate::ir::name::is_word;
 use crate::ir::{Attr, AttrKind, ConstData, Elem, HintValue, Hints, Type};
 
 /// The data of a constant or global of this element type and shape.
@@ -22,8 +23,12 @@ pub(super) fn check_pattern(bits: u64, dtype: DType) -> Rule {
     demand(bits & !pattern_mask(dtype) == 0, || format!("the bits {bits:#x} are no pattern of {dtype}"))
 }
 
-/// Numbers of hints are i32.
+/// Targets and keys of hints are words, their numbers i32.
 pub(super) fn check_hints(hints: &Hints) -> Rule {
+    let words = hints.0.iter().flat_map(|(target, keys)| keys.iter().map(|(key, _)| key).chain([target]));
+    for word in words {
+        demand(is_word(word), || format!("the hint {word:?} is no word of letters, digits and `_`"))?;
+    }
     let all = hints.0.iter().flat_map(|(_, keys)| keys);
     all.into_iter().try_for_each(|(key, value)| match value {
         HintValue::Int(number) if i32::try_from(*number).is_err() => {

@@ -313,3 +313,36 @@ fn hints_are_numbers_of_32_bits() {
     fine(&complaint(i32::MAX.into()));
     refused(&complaint(1 << 31), "entry `k`: the hint occupancy = 2147483648 does not fit i32");
 }
+
+#[test]
+fn names_are_what_text_reads_back() {
+    let with = |entry: &str, global: &str, target: &str, key: &str| {
+        let mut b = Builder::new();
+        b.begin_entry(entry, &[]);
+        end(&mut b, Opcode::Return, &[]);
+        b.module.entries[0].hints.0.push((target.into(), vec![(key.into(), HintValue::Int(1))]));
+        let ty = b.module.intern(t(F32, &[2]));
+        let (name, value) = (global.to_string(), ConstData::Splat(0));
+        b.module.globals.push(Global { name, ty, value, alignment: 0, private: false, constant: false });
+        b.module
+    };
+    for name in ["k", "_k", "$k", "2d_sum", "a.b$c-d"] {
+        let module = with(name, "g", "sm_90", "occupancy");
+        fine(&messages(&module));
+        let read = Module::parse("", &module.to_string()).expect("a module that verifies is read again");
+        assert_eq!(read.to_string(), module.to_string());
+        fine(&messages(&with("entry", name, "default", "2x")));
+    }
+    for name in ["", " ", "a b", "a/b", "a\0", "a\n", "größe", "@k", "a\"b", "a:b", "a(b"] {
+        let rule = format!("{name:?} names an entry or a global, but a name consists of");
+        refused(&messages(&with(name, "g", "sm_90", "occupancy")), &rule);
+        refused(&messages(&with("k", name, "sm_90", "occupancy")), &rule);
+        let rule = format!("entry `k`: the hint {name:?} is no word");
+        refused(&messages(&with("k", "g", name, "occupancy")), &rule);
+        refused(&messages(&with("k", "g", "sm_90", name)), &rule);
+    }
+    for word in ["sm-90", "a.b", "$efault"] {
+        refused(&messages(&with("k", "g", word, "occupancy")), "is no word of letters, digits and `_`");
+        refused(&messages(&with("k", "g", "sm_90", word)), "is no word of letters, digits and `_`");
+    }
+}
