@@ -382,32 +382,25 @@ names! {
     f7e5m1 = FloatN<5, 1>;
 }
 
-/// Values as bytes: rows of so many, each from a whole byte on, the first value in the low bits.
-pub(crate) fn pack<F: Narrow>(values: &[F], row: usize) -> Vec<u8> {
-    let width = row_bytes::<F>(row);
-    let mut bytes = vec![0; values.len() / row.max(1) * width];
-    for (line, values) in bytes.chunks_mut(width.max(1)).zip(values.chunks(row.max(1))) {
-        for (position, value) in values.iter().enumerate() {
-            let at = position * F::BITS as usize;
-            let code = u16::from(value.code()) << (at % 8);
-            line[at / 8] |= code as u8;
-            if code > 0xff {
-                line[at / 8 + 1] |= (code >> 8) as u8;
-            }
+/// Packs a row of values into the bytes of a line, which are 0: the first value in the low bits of the first byte.
+pub(crate) fn pack_row<F: Narrow>(values: &[F], line: &mut [u8]) {
+    for (position, value) in values.iter().enumerate() {
+        let at = position * F::BITS as usize;
+        let code = u16::from(value.code()) << (at % 8);
+        line[at / 8] |= code as u8;
+        if code > 0xff {
+            line[at / 8 + 1] |= (code >> 8) as u8;
         }
     }
-    bytes
 }
 
-/// The values of such rows: the inverse of [`pack`].
-pub(crate) fn unpack<F: Narrow>(bytes: &[u8], row: usize) -> Vec<F> {
-    let value = |line: &[u8], position: usize| {
+/// The first `row` values of a line: the inverse of [`pack_row`].
+pub(crate) fn unpack_row<F: Narrow>(line: &[u8], row: usize) -> impl Iterator<Item = F> {
+    (0..row).map(move |position| {
         let at = position * F::BITS as usize;
         let pair = u16::from(line[at / 8]) | u16::from(line.get(at / 8 + 1).copied().unwrap_or(0)) << 8;
         F::from_code((pair >> (at % 8)) as u8)
-    };
-    let lines = bytes.chunks(row_bytes::<F>(row).max(1));
-    lines.flat_map(|line| (0..row).map(move |position| value(line, position))).collect()
+    })
 }
 
 /// Bytes of so many packed values.
@@ -512,10 +505,11 @@ mod tests {
     #[test]
     fn rows_begin_at_whole_bytes() {
         let values: Vec<u3> = (0..20).map(|i| u3::from_code(i % 8)).collect();
-        let bytes = pack(&values, 10);
-        assert_eq!(bytes.len(), 8);
+        let mut bytes = [0; 8];
+        assert_eq!(row_bytes::<u3>(10), 4);
+        values.chunks(10).zip(bytes.chunks_mut(4)).for_each(|(row, line)| pack_row(row, line));
         // 0, 1, 2, … of three bits each, the first in the low bits; two bits of the fourth byte are nobody's.
         assert_eq!(bytes[..4], [0b1000_1000, 0b1100_0110, 0b1111_1010, 0b0000_1000]);
-        assert_eq!(unpack::<u3>(&bytes, 10), values);
+        assert_eq!(bytes.chunks(4).flat_map(|line| unpack_row::<u3>(line, 10)).collect::<Vec<_>>(), values);
     }
 }

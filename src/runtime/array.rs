@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
 use super::device::Device;
+use super::host;
 use super::memory::Memory;
 use super::recording;
 use super::strided::Strided;
@@ -87,7 +88,7 @@ impl Device {
         Ok(array)
     }
 
-    /// An array whose elements are all `value`.
+    /// An array whose elements are all `value`. The host holds no copy of it.
     ///
     /// # Errors
     /// As [`Device::array`].
@@ -101,11 +102,12 @@ impl Device {
     #[track_caller]
     pub fn full<T: Element, const R: usize>(&self, shape: [usize; R], value: T) -> Result<DeviceArray<T, R>> {
         let mut array = self.unspecified(shape)?;
-        array.copy_from(&vec![value; array.len()])?;
+        array.memory.fill(&host::pattern(&value))?;
         Ok(array)
     }
 
-    /// An array whose element at each index is what `value` gives for it, asked in row-major order.
+    /// An array whose element at each index is what `value` gives for it, asked in row-major order. The host holds at most
+    /// 16 MiB of the elements at a time.
     ///
     /// ```
     /// let a = cutlet::Device::cpu().from_fn([2, 3], |[i, j]| (10 * i + j) as i32)?;
@@ -122,16 +124,21 @@ impl Device {
         mut value: impl FnMut([usize; R]) -> T,
     ) -> Result<DeviceArray<T, R>> {
         let mut array = self.unspecified(shape)?;
-        let values: Vec<T> = (0..array.len())
-            .map(|mut i| {
-                let mut index = [0; R];
-                for d in (0..R).rev() {
-                    (index[d], i) = (i % shape[d], i / shape[d]);
-                }
-                value(index)
-            })
-            .collect();
-        array.copy_from(&values)?;
+        let mut value_at = |mut i| {
+            let mut index = [0; R];
+            for d in (0..R).rev() {
+                (index[d], i) = (i % shape[d], i / shape[d]);
+            }
+            value(index)
+        };
+        // A multiple of the two elements that may share a byte.
+        let most = host::CHUNK_BYTES / size_of::<T>();
+        let mut values = host::reserved(most.min(array.len()))?;
+        for first in (0..array.len()).step_by(most) {
+            values.clear();
+            values.extend((first..array.len().min(first + most)).map(&mut value_at));
+            array.memory.write(host::byte_offset::<T>(first), &host::to_bytes(&values)?)?;
+        }
         Ok(array)
     }
 
@@ -262,7 +269,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// The elements, in row-major order; waits for the work that writes them.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work failed.
+    /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -466,6 +473,35 @@ mod tests {
         assert!(
             (0..24).all(|i| changed[i].to_bits() == if (2..5).contains(&(i % 6)) { 7 } else { values[i].to_bits() })
         );
+        Ok(())
+    }
+
+    #[test]
+    fn patterns_of_any_length_fill_arrays_of_any_length() -> Result<()> {
+        let device = Device::cpu();
+        for len in [1, 2, 3, 1000, 8191, 8192, 8193, 100_001] {
+            assert_eq!(device.full([len], 1.5f64)?.to_vec()?, vec![1.5; len]);
+            assert_eq!(device.full([len], 0x0102_0304u32)?.to_vec()?, vec![0x0102_0304; len]);
+            assert_eq!(device.full([len], 0x0102u16)?.to_vec()?, vec![0x0102; len]);
+            assert_eq!(device.full([len], -1i64)?.to_vec()?, vec![-1; len]);
+            assert_eq!(device.full([len], true)?.to_vec()?, vec![true; len]);
+            let value = f4e2m1fn::from_bits(0xb);
+            assert_eq!(device.full([len], value)?.to_vec()?, vec![value; len]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn long_arrays_are_made_and_copied_in_parts() -> Result<()> {
+        let device = Device::cpu();
+        let part = host::CHUNK_BYTES / 8;
+        for len in [part - 1, part, 2 * part + 3] {
+            let x = device.from_fn([len, 1], |[i, _]| i as u64)?;
+            assert!(x.to_vec()?.into_iter().eq(0..len as u64), "{len}");
+            let mut y = device.zeros::<u64, 2>([len + 1, 1])?;
+            y.view_mut().slice(0, 1..)?.copy_from_array(&x.view())?;
+            assert!(y.to_vec()?.into_iter().eq(std::iter::once(0).chain(0..len as u64)), "{len}");
+        }
         Ok(())
     }
 

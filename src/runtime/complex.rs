@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::array::DeviceArray;
 use super::device::Device;
+use super::host;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::complex::Complex;
 use crate::element::Float;
@@ -114,8 +115,11 @@ impl<'a, T: Float, const R: usize> ArrivesAs<ComplexArrayMut<T, R>> for &'a mut 
 }
 
 /// The parts of numbers, in memory order.
-fn parts<T: Float>(numbers: &[Complex<T>]) -> Vec<T> {
-    numbers.iter().flat_map(|z| [z.re, z.im]).collect()
+#[track_caller]
+fn parts<T: Float>(numbers: &[Complex<T>]) -> Result<Vec<T>> {
+    let mut parts = host::reserved(2 * numbers.len())?;
+    parts.extend(numbers.iter().flat_map(|z| [z.re, z.im]));
+    Ok(parts)
 }
 
 #[track_caller]
@@ -160,7 +164,7 @@ impl Device {
         shape: [usize; R],
     ) -> Result<ComplexDeviceArray<T, R>> {
         check_count(host.len(), shape)?;
-        Ok(ComplexDeviceArray { reals: self.array(&parts(host), shape_of_parts(shape)?)? })
+        Ok(ComplexDeviceArray { reals: self.array(&parts(host)?, shape_of_parts(shape)?)? })
     }
 
     /// An array of complex zeros.
@@ -259,7 +263,10 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// ```
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<Complex<T>>> {
-        Ok(self.reals.to_vec()?.chunks_exact(2).map(|pair| Complex::new(pair[0], pair[1])).collect())
+        let parts = self.reals.to_vec()?;
+        let mut numbers = host::reserved(parts.len() / 2)?;
+        numbers.extend(parts.chunks_exact(2).map(|pair| Complex::new(pair[0], pair[1])));
+        Ok(numbers)
     }
 
     /// Overwrites all numbers with host values in row-major order.
@@ -276,7 +283,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     #[track_caller]
     pub fn copy_from(&mut self, host: &[Complex<T>]) -> Result<()> {
         check_count(host.len(), self.shape())?;
-        self.reals.copy_from(&parts(host))
+        self.reals.copy_from(&parts(host)?)
     }
 }
 

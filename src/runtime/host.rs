@@ -2,12 +2,53 @@
 //!
 //! Host values are in row-major logical order. Elements of four bits lie two in a byte, the first in
 //! the low half; all others lie as the host holds them. Knows no device.
+//!
+//! Lists of host values are reserved before they are filled: where the host has no room, the answer is an error.
+
+use std::borrow::Cow;
 
 use bytemuck::Zeroable;
+use bytemuck::allocation::try_zeroed_vec;
 
 use super::strided::Strided;
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// Bytes on the host of one part of an array that is made or copied in parts.
+pub const CHUNK_BYTES: usize = 16 << 20;
+
+/// An empty list with room for this number of values.
+///
+/// # Errors
+/// [`Error::Argument`] at the caller's place where the host has no room.
+#[track_caller]
+pub fn reserved<T>(count: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(count) {
+        Ok(()) => Ok(values),
+        Err(_) => Err(no_room::<T>(count)),
+    }
+}
+
+/// A list of this number of zeros.
+///
+/// # Errors
+/// As [`reserved`].
+#[track_caller]
+pub fn zeros<T: Zeroable>(count: usize) -> Result<Vec<T>> {
+    match try_zeroed_vec(count) {
+        Ok(values) => Ok(values),
+        Err(()) => Err(no_room::<T>(count)),
+    }
+}
+
+#[track_caller]
+fn no_room<T>(count: usize) -> Error {
+    let bytes = count as u128 * size_of::<T>() as u128;
+    Error::argument(format!(
+        "{bytes} bytes do not fit into the free memory of the host: copy the array in parts, by slices, or free others first"
+    ))
+}
 
 /// Do two elements share a byte?
 pub fn is_packed<T: Element>() -> bool {
@@ -20,21 +61,45 @@ pub fn byte_offset<T: Element>(elements: usize) -> usize {
 }
 
 /// Bytes of a contiguous array of these values.
-pub fn to_bytes<T: Element>(values: &[T]) -> std::borrow::Cow<'_, [u8]> {
+///
+/// # Errors
+/// As [`reserved`].
+#[track_caller]
+pub fn to_bytes<T: Element>(values: &[T]) -> Result<Cow<'_, [u8]>> {
     if is_packed::<T>() {
         let pack = |pair: &[T]| {
             let high = pair.get(1).map_or(0, |v| v.to_bits() as u8 & 0xf);
             pair[0].to_bits() as u8 & 0xf | high << 4
         };
-        values.chunks(2).map(pack).collect::<Vec<u8>>().into()
+        let mut bytes = reserved(values.len().div_ceil(2))?;
+        bytes.extend(values.chunks(2).map(pack));
+        Ok(Cow::Owned(bytes))
     } else {
-        bytemuck::cast_slice(values).into()
+        Ok(Cow::Borrowed(bytemuck::cast_slice(values)))
     }
 }
 
+/// The shortest pattern of bytes that gives an array of this value everywhere when it is repeated: at most those of one
+/// element.
+pub fn pattern<T: Element>(value: &T) -> Vec<u8> {
+    if is_packed::<T>() {
+        let code = value.to_bits() as u8 & 0xf;
+        return vec![code | code << 4];
+    }
+    let mut bytes = bytemuck::bytes_of(value);
+    while bytes.len() % 2 == 0 && bytes[..bytes.len() / 2] == bytes[bytes.len() / 2..] {
+        bytes = &bytes[..bytes.len() / 2];
+    }
+    bytes.to_vec()
+}
+
 /// The values of an array: `bytes` start with the byte of its first element and hold its span.
-pub fn gather<T: Element, const R: usize>(bytes: &[u8], layout: &Strided<R>) -> Vec<T> {
-    let mut values = Vec::with_capacity(layout.len());
+///
+/// # Errors
+/// As [`reserved`].
+#[track_caller]
+pub fn gather<T: Element, const R: usize>(bytes: &[u8], layout: &Strided<R>) -> Result<Vec<T>> {
+    let mut values = reserved(layout.len())?;
     let nibble = layout.offset % 2;
     layout.for_each_run(|first, stride, count| {
         if is_packed::<T>() {
@@ -45,24 +110,33 @@ pub fn gather<T: Element, const R: usize>(bytes: &[u8], layout: &Strided<R>) -> 
             values.extend(run.take(count).map(from_bytes::<T>));
         }
     });
-    values
+    Ok(values)
 }
 
-/// `count` values without gaps, whose bytes `read` writes; not for packed elements.
-pub fn collect<T: Element>(count: usize, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<T>> {
-    let mut bits = vec![<T::Bits as Zeroable>::zeroed(); count];
-    // SAFETY: every byte of the vector is initialised, and any bytes are a value of `T::Bits`, which
-    // has the size of `T` and so no padding.
-    read(unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), count * size_of::<T>()) })?;
+/// The bytes of a list of bit patterns, to be written.
+pub fn bytes_of<T: Element>(bits: &mut [T::Bits]) -> &mut [u8] {
+    // SAFETY: every byte of the list is initialised, and any bytes are a value of `T::Bits`, which has the size of `T`
+    // and so no padding.
+    unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), size_of_val(bits)) }
+}
+
+/// The values of bit patterns without gaps; not of packed elements.
+///
+/// # Errors
+/// As [`reserved`].
+#[track_caller]
+pub fn values_of<T: Element>(bits: Vec<T::Bits>) -> Result<Vec<T>> {
     if bits.iter().all(T::is_valid_bit_pattern) {
         let mut bits = std::mem::ManuallyDrop::new(bits);
         // SAFETY: `CheckedBitPattern` promises equal layout of `T::Bits` and `T`, and validity of what
         // was checked; the vector is taken apart once.
-        return Ok(unsafe { Vec::from_raw_parts(bits.as_mut_ptr().cast::<T>(), count, bits.capacity()) });
+        return Ok(unsafe { Vec::from_raw_parts(bits.as_mut_ptr().cast::<T>(), bits.len(), bits.capacity()) });
     }
-    // SAFETY: as above, shared.
-    let bytes = unsafe { std::slice::from_raw_parts(bits.as_ptr().cast::<u8>(), count * size_of::<T>()) };
-    Ok(bytes.chunks(size_of::<T>()).map(from_bytes::<T>).collect())
+    // SAFETY: as in `bytes_of`, shared.
+    let bytes = unsafe { std::slice::from_raw_parts(bits.as_ptr().cast::<u8>(), size_of_val(&bits[..])) };
+    let mut values = reserved(bits.len())?;
+    values.extend(bytes.chunks(size_of::<T>()).map(from_bytes::<T>));
+    Ok(values)
 }
 
 /// Writes values into the bytes of an array; the inverse of [`gather`]. Other bytes stay.
@@ -103,10 +177,10 @@ mod tests {
     #[test]
     fn four_bit_elements_share_bytes() {
         let values: Vec<f4e2m1fn> = (0..7).map(f4e2m1fn::from_bits).collect();
-        let bytes = to_bytes(&values);
+        let bytes = to_bytes(&values).unwrap();
         assert_eq!(*bytes, [0x10, 0x32, 0x54, 0x06]);
         let layout = Strided::contiguous([7]).unwrap();
-        assert_eq!(gather::<f4e2m1fn, 1>(&bytes, &layout), values);
+        assert_eq!(gather::<f4e2m1fn, 1>(&bytes, &layout).unwrap(), values);
         let mut other = vec![0xff; 4];
         scatter(&values, &mut other, &layout);
         assert_eq!(other, [0x10, 0x32, 0x54, 0xf6]);
@@ -116,18 +190,40 @@ mod tests {
     fn scatter_undoes_gather_and_leaves_the_rest() {
         let all: Vec<i32> = (0..60).collect();
         let layout = Strided::contiguous([3, 4, 5]).unwrap().step(2, 2).unwrap().permute([2, 1, 0]).unwrap();
-        let mut bytes = to_bytes(&all).into_owned();
-        let mut values = gather::<i32, 3>(&bytes, &layout);
+        let mut bytes = to_bytes(&all).unwrap().into_owned();
+        let mut values = gather::<i32, 3>(&bytes, &layout).unwrap();
         assert_eq!(values[..4], [0, 20, 40, 5]);
         values.iter_mut().for_each(|v| *v = -1 - *v);
         scatter(&values, &mut bytes, &layout);
-        assert_eq!(gather::<i32, 3>(&bytes, &layout), values);
-        let changed = gather::<i32, 1>(&bytes, &Strided::contiguous([60]).unwrap());
+        assert_eq!(gather::<i32, 3>(&bytes, &layout).unwrap(), values);
+        let changed = gather::<i32, 1>(&bytes, &Strided::contiguous([60]).unwrap()).unwrap();
         assert!((0..60).all(|i| changed[i as usize] == if i % 5 % 2 == 0 { -1 - i } else { i }));
     }
 
     #[test]
     fn any_byte_but_zero_is_true() {
-        assert_eq!(gather::<bool, 1>(&[0, 1, 2], &Strided::contiguous([3]).unwrap()), [false, true, true]);
+        let three = Strided::contiguous([3]).unwrap();
+        assert_eq!(gather::<bool, 1>(&[0, 1, 2], &three).unwrap(), [false, true, true]);
+    }
+
+    #[test]
+    fn patterns_are_as_short_as_they_can_be() {
+        assert_eq!(pattern(&true), [1]);
+        assert_eq!(pattern(&0x0707_0707u32), [7]);
+        assert_eq!(pattern(&0x0102_0102u32), [2, 1]);
+        assert_eq!(pattern(&0x0102_0304u32), [4, 3, 2, 1]);
+        assert_eq!(pattern(&0x0102_0304_0102_0304u64), [4, 3, 2, 1]);
+        assert_eq!(pattern(&1.5f64).len(), 8);
+        assert_eq!(pattern(&f4e2m1fn::from_bits(7)), [0x77]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_at_the_caller() {
+        let lists =
+            [reserved::<u64>(1 << 59).map(drop), zeros::<u64>(1 << 59).map(drop), zeros::<u8>(1 << 62).map(drop)];
+        for list in lists {
+            let error = list.expect_err("more than any memory").to_string();
+            assert!(error.contains("host.rs:") && error.contains("do not fit into the free memory"), "{error}");
+        }
     }
 }

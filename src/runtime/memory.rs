@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::deadline::Deadline;
 use super::device::Device;
 use super::gpu::{Gpu, GpuStream, Owner, StreamHandle};
+use super::host;
 use super::order::{Order, Queue};
 use super::peer;
 use super::recording::{self, Node, Used, Work};
@@ -27,6 +28,9 @@ pub const ALIGNMENT: usize = 256;
 
 /// Every allocation has whole words of so many bytes: atomics on 16 bits may go by the words that hold them.
 const WORD: usize = 4;
+
+/// Repetitions of a pattern that are made one by one before they are copied.
+const FILL_REPETITIONS: usize = 8192;
 
 /// One allocation on one device.
 pub struct Memory {
@@ -218,20 +222,59 @@ impl Memory {
 
     /// Sets all bytes to zero.
     pub(crate) fn clear(&mut self) -> Result<()> {
+        self.fill(&[0])
+    }
+
+    /// Repeats a pattern from the first byte on. The number of bytes is a multiple of the pattern's.
+    ///
+    /// On a GPU a fill of the driver repeats 1, 2 and 4 bytes. Of other patterns the host sends the first bytes, and copies
+    /// on the device double them.
+    #[track_caller]
+    pub(crate) fn fill(&mut self, pattern: &[u8]) -> Result<()> {
+        assert!(self.bytes.is_multiple_of(pattern.len()), "{} bytes of a pattern of {}", self.bytes, pattern.len());
         if self.bytes == 0 {
             return Ok(());
         }
         match &self.kind {
-            Kind::Absent => {}
-            // SAFETY: the allocation has this many bytes and `self` is borrowed uniquely.
-            Kind::Cpu => unsafe { cpu_pointer(self.address).write_bytes(0, self.bytes) },
+            Kind::Absent => Ok(()),
+            Kind::Cpu => {
+                // SAFETY: the allocation has this many bytes, which are initialised, and `self` is borrowed uniquely.
+                let all = unsafe { std::slice::from_raw_parts_mut(cpu_pointer(self.address), self.bytes) };
+                repeat(pattern, all);
+                Ok(())
+            }
             Kind::Gpu { gpu, order } => {
                 let stream = own_stream(gpu, order);
                 order.before_use(&stream, true)?;
                 gpu.make_current()?;
-                // SAFETY: the range is the allocation.
-                unsafe { gpu.driver.fill_bytes(self.address, 0, self.bytes, stream.raw) }?;
+                let (to, bytes, driver) = (self.address, self.bytes, gpu.driver);
+                // SAFETY: the range is the allocation, which is aligned to more than 4 bytes.
+                unsafe {
+                    match *pattern {
+                        [byte] => driver.fill_bytes(to, byte, bytes, stream.raw),
+                        [a, b] => driver.fill_halves(to, u16::from_ne_bytes([a, b]), bytes / 2, stream.raw),
+                        [a, b, c, d] => driver.fill_words(to, u32::from_ne_bytes([a, b, c, d]), bytes / 4, stream.raw),
+                        _ => self.fill_by_copies(pattern),
+                    }
+                }
             }
+        }
+    }
+
+    /// [`Memory::fill`] of a GPU with any pattern.
+    #[track_caller]
+    fn fill_by_copies(&mut self, pattern: &[u8]) -> Result<()> {
+        let mut chunk = vec![0; self.bytes.min(pattern.len() * FILL_REPETITIONS)];
+        repeat(pattern, &mut chunk);
+        self.write(0, &chunk)?;
+        let Kind::Gpu { gpu, order } = &self.kind else { return Ok(()) };
+        let stream = own_stream(gpu, order);
+        let mut done = chunk.len();
+        while done < self.bytes {
+            let count = done.min(self.bytes - done);
+            // SAFETY: both ranges are in the allocation, and the one ends where the other begins.
+            unsafe { gpu.driver.copy_on_device(self.address + done as u64, self.address, count, stream.raw) }?;
+            done += count;
         }
         Ok(())
     }
@@ -345,9 +388,13 @@ impl Memory {
                 unsafe { gpu.driver.copy_between(to, gpu.context, from, from_gpu.context, bytes, stream.raw) }
             }
             _ => {
-                let mut host = vec![0u8; bytes];
-                from.read(from_offset, &mut host)?;
-                self.write(offset, &host)
+                let mut host = host::zeros::<u8>(bytes.min(host::CHUNK_BYTES))?;
+                for first in (0..bytes).step_by(host::CHUNK_BYTES) {
+                    let part = &mut host[..(bytes - first).min(host::CHUNK_BYTES)];
+                    from.read(from_offset + first, part)?;
+                    self.write(offset + first, part)?;
+                }
+                Ok(())
             }
         }
     }
@@ -396,6 +443,22 @@ fn settle(kind: &mut Kind, foreign: &Foreign) -> Result<()> {
 
 fn cpu_pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Fills bytes with a pattern, from the first byte on.
+fn repeat(pattern: &[u8], all: &mut [u8]) {
+    if let [byte] = *pattern {
+        all.fill(byte);
+        return;
+    }
+    let mut done = pattern.len().min(all.len());
+    all[..done].copy_from_slice(&pattern[..done]);
+    while done < all.len() {
+        // Not from all that is done: the source stays in the processor's cache.
+        let count = done.min(pattern.len() * FILL_REPETITIONS).min(all.len() - done);
+        all.copy_within(..count, done);
+        done += count;
+    }
 }
 
 fn cpu_layout(bytes: usize) -> Option<Layout> {

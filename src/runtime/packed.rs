@@ -9,11 +9,12 @@ use std::marker::PhantomData;
 use super::arg::{ArraySpec, ArraySpecMut};
 use super::array::DeviceArray;
 use super::device::Device;
+use super::host;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::{ArrivesAs, Constant, LaunchArg};
-use crate::narrow::{Narrow, pack, row_bytes, unpack};
+use crate::narrow::{Narrow, pack_row, row_bytes, unpack_row};
 use crate::ops::{PackedArray, PackedArrayMut};
 
 /// Elements of a row that have their words together: of so many, each bit fills 16 bytes.
@@ -62,25 +63,29 @@ pub struct PackedDeviceArray<F, const R: usize> {
     element: PhantomData<F>,
 }
 
-/// Rows of bytes as rows of words, padded with zeros.
-fn words_of<F: Narrow>(bytes: &[u8], row: usize) -> Vec<u32> {
+/// Rows of words of zeros, which `write` fills: it gets the number of a row, and the bytes of its elements.
+///
+/// # Errors
+/// [`Error::Argument`] at the caller's place where the host has no room.
+#[track_caller]
+fn words_of<F: Narrow>(rows: usize, row: usize, mut write: impl FnMut(usize, &mut [u8])) -> Result<Vec<u32>> {
     let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
-    let mut all = Vec::with_capacity(bytes.len() / width.max(1) * words);
-    for line in bytes.chunks(width.max(1)) {
-        let start = all.len();
-        all.extend(line.chunks(4).map(|part| {
-            let mut word = [0; 4];
-            word[..part.len()].copy_from_slice(part);
-            u32::from_le_bytes(word)
-        }));
-        // Bits behind the last element are nobody's: in memory they are 0.
+    let mut all = host::zeros::<u32>(rows.saturating_mul(words))?;
+    for (number, line) in all.chunks_mut(words).enumerate() {
+        write(number, &mut bytemuck::cast_slice_mut(line)[..width]);
+        // Bits after the last element belong to no element: in memory they are 0.
         let used = row * F::BITS as usize;
         if !used.is_multiple_of(32) {
-            all[start + used / 32] &= (1 << (used % 32)) - 1;
+            line[used / 32] &= (1 << (used % 32)) - 1;
         }
-        all.resize(start + words, 0);
     }
-    all
+    Ok(all)
+}
+
+/// [`words_of`] values in row-major order.
+#[track_caller]
+fn packed_words_of<F: Narrow>(values: &[F], row: usize) -> Result<Vec<u32>> {
+    words_of::<F>(values.len() / row.max(1), row, |number, line| pack_row(&values[number * row..][..row], line))
 }
 
 #[track_caller]
@@ -129,7 +134,7 @@ impl Device {
         check_shape::<F, R>(shape)?;
         let row = shape[R - 1];
         check_count("values", host.len(), rows(shape).and_then(|rows| rows.checked_mul(row)), shape)?;
-        self.packed_words(&words_of::<F>(&pack(host, row), row), shape)
+        self.packed_words(&packed_words_of(host, row)?, shape)
     }
 
     /// A packed array whose bits are all 0: of integers and floats the number 0.
@@ -171,7 +176,9 @@ impl Device {
         check_shape::<F, R>(shape)?;
         let row = shape[R - 1];
         check_count("bytes", bytes.len(), rows(shape).and_then(|rows| rows.checked_mul(row_bytes::<F>(row))), shape)?;
-        self.packed_words(&words_of::<F>(bytes, row), shape)
+        let width = row_bytes::<F>(row);
+        let copy = |number: usize, line: &mut [u8]| line.copy_from_slice(&bytes[number * width..][..width]);
+        self.packed_words(&words_of::<F>(bytes.len() / width.max(1), row, copy)?, shape)
     }
 
     #[track_caller]
@@ -265,7 +272,13 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// ```
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<F>> {
-        Ok(unpack(&self.to_bytes()?, self.shape[R - 1]))
+        let row = self.shape[R - 1];
+        let all = self.words.to_vec()?;
+        let mut values = host::reserved(self.len())?;
+        for line in all.chunks(row_words::<F>(row)) {
+            values.extend(unpack_row::<F>(bytemuck::cast_slice(line), row));
+        }
+        Ok(values)
     }
 
     /// The packed elements: rows one after another, each from a whole byte on.
@@ -279,12 +292,14 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// assert_eq!(a.to_bytes()?, [0x21, 0x03]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let row = self.shape[R - 1];
         let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
         let all = self.words.to_vec()?;
-        let line = |line: &[u32]| line.iter().flat_map(|word| word.to_le_bytes()).take(width).collect::<Vec<u8>>();
-        Ok(all.chunks(words).flat_map(line).collect())
+        let mut bytes = host::reserved(all.len() / words * width)?;
+        all.chunks(words).for_each(|line| bytes.extend_from_slice(&bytemuck::cast_slice(line)[..width]));
+        Ok(bytes)
     }
 
     /// Overwrites all elements with host values in row-major order.
@@ -304,7 +319,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         check_count("values", host.len(), Some(self.len()), self.shape)?;
         match host.is_empty() {
             true => Ok(()),
-            false => self.words.copy_from(&words_of::<F>(&pack(host, self.shape[R - 1]), self.shape[R - 1])),
+            false => self.words.copy_from(&packed_words_of(host, self.shape[R - 1])?),
         }
     }
 }

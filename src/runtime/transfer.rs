@@ -7,30 +7,35 @@ use crate::element::Element;
 use crate::error::{Error, Location, Result};
 
 /// The elements in row-major order; waits for the work that writes them.
+///
+/// # Errors
+/// [`Error::Argument`] at the caller's place where the host has no room, [`Error::Driver`] when this work failed.
 #[track_caller]
 pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
     let first = host::byte_offset::<T>(layout.offset);
     if layout.is_contiguous() && !host::is_packed::<T>() {
-        let place = Location::caller();
-        return host::collect(layout.len(), |bytes| {
-            memory.read(first, bytes).map_err(|error| error.placed(place.clone()))
-        });
+        let mut bits = host::zeros::<T::Bits>(layout.len())?;
+        memory.read(first, host::bytes_of::<T>(&mut bits))?;
+        return host::values_of(bits);
     }
-    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
+    let mut bytes = host::zeros(span_bytes::<T, R>(layout))?;
     memory.read(first, &mut bytes)?;
-    Ok(host::gather(&bytes, layout))
+    host::gather(&bytes, layout)
 }
 
 /// Overwrites the elements, which `host` has in row-major order.
+///
+/// # Errors
+/// As [`download`].
 #[track_caller]
 pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
     let first = host::byte_offset::<T>(layout.offset);
     // A packed view may end in the middle of a byte that belongs to its neighbour.
     let whole = !host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
     if layout.is_contiguous() && whole {
-        return memory.write(first, &host::to_bytes(host));
+        return memory.write(first, &host::to_bytes(host)?);
     }
-    let mut bytes = vec![0; span_bytes::<T, R>(layout)];
+    let mut bytes = host::zeros(span_bytes::<T, R>(layout))?;
     memory.read(first, &mut bytes)?;
     host::scatter(host, &mut bytes, layout);
     memory.write(first, &bytes)

@@ -133,7 +133,7 @@ macro_rules! view_methods {
             /// The elements in row-major order; waits for the work that writes them.
             ///
             /// # Errors
-            /// [`Error::Driver`] when this work failed.
+            /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
             ///
             /// ```
             /// # use cutlet as ct;

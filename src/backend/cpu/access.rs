@@ -10,6 +10,7 @@ use super::eval::{Machine, Own};
 use super::int;
 use super::memory::Span;
 use super::race::Touch;
+use super::room;
 use super::val::Val;
 use super::value::{Array, Width, Word, Words, with_width, zip};
 use super::view::{self, Footprint, Index};
@@ -51,12 +52,19 @@ impl Machine<'_> {
             Some(Attr::NumElem(n) | Attr::Alignment(n)) => *n,
             _ => 0,
         };
-        let count = usize::try_from(number(AttrKind::NumElem)).map_err(|_| "alloca is out of memory")?;
         let alignment = number(AttrKind::Alignment).max(8);
-        let words = (count as u64 * pointee.storage_bits() as u64).div_ceil(64) + alignment / 8;
-        let memory: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let bits = number(AttrKind::NumElem).saturating_mul(pointee.storage_bits().into());
+        let words = bits.div_ceil(64).saturating_add(alignment / 8);
+        let mut memory = room::reserved(words, "scratch memory")?;
+        memory.extend((0..words).map(|_| AtomicU64::new(0)));
+        let memory: Box<[AtomicU64]> = memory.into_boxed_slice();
         let address = (memory.as_ptr() as u64).next_multiple_of(alignment);
-        let written = if self.checks.unwritten { vec![false; 16 * memory.len()] } else { Vec::new() };
+        let mut written = Vec::new();
+        if self.checks.unwritten {
+            let half_bytes = words.saturating_mul(16);
+            written = room::reserved(half_bytes, "what is known about scratch memory")?;
+            written.resize(half_bytes as usize, false);
+        }
         self.allocations.push(Own { memory, written });
         self.put(op, Words::W64(vec![address]));
         Ok(())

@@ -6,6 +6,7 @@ use super::float::{self, Mode};
 use super::int::{self, Towards};
 use super::mma::{self, Extents};
 use super::print::Printed;
+use super::room::{self, Claim};
 use super::val::Val;
 use super::value::{Width, Word, Words, each_width, zip3};
 use super::{assume, cast, print, shape};
@@ -16,6 +17,7 @@ impl<'p> Machine<'p> {
     /// Runs one op; gives the way out when it ends the block.
     pub fn step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         use Opcode as O;
+        let _claim = self.claim(id, op)?;
         match op.code.spec().class {
             Class::FloatUnary => self.float_of_one(op),
             Class::FloatBinary | Class::FloatTernary | Class::CmpF => self.float_of_more(op),
@@ -48,6 +50,16 @@ impl<'p> Machine<'p> {
             },
         }
         Ok(None)
+    }
+
+    /// Room for the tiles of an op. In the body of a reduction these are as long as the slices that it runs on.
+    fn claim(&self, id: OpId, op: &Op) -> Result<Claim, String> {
+        let elements = self.program.elements[id.index()];
+        if !self.folding {
+            return Claim::of(elements);
+        }
+        let lanes = op.operands.iter().map(|&value| self.words(value).map_or(0, Words::len));
+        Claim::of(room::large(lanes.max().unwrap_or(0)).max(elements))
     }
 
     /// Float arithmetic on one operand.

@@ -207,6 +207,14 @@ impl<'p> Machine<'p> {
         }
     }
 
+    /// The words of a value, if it is a tile.
+    pub fn words(&self, value: Value) -> Option<&Words> {
+        match &self.frame[value.index()] {
+            Val::Tile(words) | Val::Doubtful(words, _) => Some(words),
+            Val::Dead | Val::View(_) | Val::Token => None,
+        }
+    }
+
     /// The doubts about a value.
     pub fn doubt(&self, value: Value) -> Option<&Rc<Doubt>> {
         match &self.frame[value.index()] {

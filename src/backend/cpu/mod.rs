@@ -41,6 +41,7 @@ mod pool;
 mod print;
 mod program;
 mod race;
+mod room;
 mod shape;
 mod turns;
 mod val;

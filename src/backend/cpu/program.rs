@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::global::Globals;
 use super::liveness::Liveness;
-use super::{origin, turns};
+use super::{origin, room, turns};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Opcode, Value, Written};
 
@@ -37,6 +37,8 @@ pub(super) struct Code {
     pub(super) globals: Globals,
     /// Views and pointers that may lead anywhere.
     pub(super) foreign: FxHashSet<Value>,
+    /// The elements of an op that asks for room: see [`room::elements`].
+    pub(super) elements: Vec<usize>,
     /// Turns after which a loop is taken for endless.
     pub(super) loop_limit: u64,
     /// What the user wrote, for checks on request.
@@ -71,6 +73,7 @@ impl Program {
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
             foreign: origin::foreign(module, entry.body),
+            elements: room::elements(module),
             loop_limit: turns::LIMIT,
             written: module.written.iter().map(|&written| (written.op, written)).collect(),
         })))

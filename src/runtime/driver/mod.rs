@@ -9,7 +9,7 @@
 mod library;
 pub mod sys;
 
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -173,6 +173,10 @@ driver_table! {
     free = "cuMemFree_v2"(address: CUdeviceptr);
     /// Fills bytes in stream order.
     fill_bytes = "cuMemsetD8Async"(address: CUdeviceptr, byte: c_uchar, bytes: usize, stream: CUstream);
+    /// Fills 16-bit units in stream order.
+    fill_halves = "cuMemsetD16Async"(address: CUdeviceptr, half: c_ushort, count: usize, stream: CUstream);
+    /// Fills 32-bit units in stream order.
+    fill_words = "cuMemsetD32Async"(address: CUdeviceptr, word: c_uint, count: usize, stream: CUstream);
     /// Allocates host memory that GPUs reach.
     host_alloc = "cuMemHostAlloc"(address: *mut *mut c_void, bytes: usize, flags: c_uint);
     /// The address of such memory on the GPU of the current context.
