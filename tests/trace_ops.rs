@@ -444,3 +444,46 @@ fn rounds_stand_in_a_row_where_the_hint_says_so() {
     assert_eq!(rounds(false, 4), 5 * single);
     assert_eq!(rounds(true, 4), rounds(true, 1));
 }
+
+/// The character that stands around values while a message is traced, in the text of the message, in that of a value of the
+/// host, and in the text of another message.
+#[test]
+fn private_characters_in_messages_are_text() {
+    use std::fmt::{Display, Formatter, Result};
+    struct Marks;
+    impl Display for Marks {
+        fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+            f.write_str("\u{F8FE}1\u{F8FE} \u{F8FE}")
+        }
+    }
+    struct Nested<'a>(&'a std::cell::RefCell<String>, Scalar<i32>);
+    impl Display for Nested<'_> {
+        fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+            let text = self.1.to_string();
+            f.write_str(&text)?;
+            *self.0.borrow_mut() = text;
+            Ok(())
+        }
+    }
+    let kernel = |x: Array<i32, 1>, y: Array<i32, 1>| {
+        let (a, b) = (x.extent(0), y.extent(0));
+        ct::println!("\u{F8FE}0\u{F8FE} {a} \u{F8FE} {Marks} {b} \u{F8FE}99999999999999999999\u{F8FE} {a:>4}");
+        ct::assert!(a.gt(0), "\u{F8FE} {b} 50%\u{F8FE}0\u{F8FE}");
+        // The text of a value outlives its message: what it said then is no value of another message.
+        let kept = std::cell::RefCell::new(String::new());
+        ct::println!("{}", Nested(&kept, b));
+        ct::println!("{a} {}", kept.borrow());
+    };
+    let spec = ct::ArraySpec::<i32, 1>::new([64]);
+    let text = ct::code_ir(kernel, (spec, spec)).unwrap();
+    let [print, nested, other] = &text.lines().filter(|line| line.contains("print_tko")).collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
+    let mark = r"\EF\A3\BE";
+    let shown = format!("\"{mark}0{mark} %d {mark} {mark}1{mark} {mark} %d {mark}99999999999999999999{mark} %4d\\0A\"");
+    assert!(print.contains(&shown) && print.matches("tile<i32>").count() == 3, "{print}\n{shown}");
+    assert!(nested.contains("\"%d\\0A\""), "{nested}");
+    assert!(other.contains("\"%d ") && other.matches("tile<i32>").count() == 1, "{other}");
+    let assertion = text.lines().find(|line| line.contains("assert ")).unwrap_or(&text);
+    assert!(assertion.contains(&format!("\"{mark} %d 50%%{mark}0{mark}\"")), "{assertion}");
+}

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
+use std::hash::{BuildHasher, RandomState};
 
 use super::convert::{Kind, convert};
 use crate::dtype::DType;
@@ -40,26 +41,36 @@ struct Spec {
     fancy: bool,
 }
 
-thread_local! {
-    /// The values of the message that is being formatted on this thread.
-    static SPECS: RefCell<Option<Vec<Spec>>> = const { RefCell::new(None) };
+/// The values of a message, whose numbers have marks around them in its text.
+struct Marked {
+    /// In front of a number. Other texts do not have it, because a part of it is drawn for each message: neither the
+    /// message's own text nor marks of other messages are taken for values.
+    opening: String,
+    specs: Vec<Spec>,
 }
 
-/// Stands around the number of a value: a character for private use.
+thread_local! {
+    /// The values of the message that is being formatted on this thread.
+    static MARKED: RefCell<Option<Marked>> = const { RefCell::new(None) };
+}
+
+/// The first and the last character of a mark: one for private use.
 const MARK: char = '\u{F8FE}';
 
-/// Collects values while it lives.
-struct Collecting(Option<Vec<Spec>>);
+/// Collects values while it lives; at the end the message around this one, if any, goes on.
+struct Collecting(Option<Marked>);
 
 impl Collecting {
     fn start() -> Collecting {
-        Collecting(SPECS.replace(Some(Vec::new())))
+        // A state of its own draws its keys.
+        let drawn = RandomState::new().hash_one(MARK);
+        Collecting(MARKED.replace(Some(Marked { opening: format!("{MARK}{drawn:016x}:"), specs: Vec::new() })))
     }
 }
 
 impl Drop for Collecting {
     fn drop(&mut self) {
-        SPECS.set(self.0.take());
+        MARKED.set(self.0.take());
     }
 }
 
@@ -82,13 +93,13 @@ fn mark(
         alternate: f.alternate(),
         fancy: f.fill() != ' ' || matches!(f.align(), Some(fmt::Alignment::Center)),
     };
-    let number = SPECS.with_borrow_mut(|specs| {
-        let specs = specs.as_mut()?;
+    let text = MARKED.with_borrow_mut(|marked| {
+        let Marked { opening, specs } = marked.as_mut()?;
         specs.push(spec);
-        Some(specs.len() - 1)
+        Some(format!("{opening}{}{MARK}", specs.len() - 1))
     });
-    match number {
-        Some(number) => write!(f, "{MARK}{number}{MARK}"),
+    match text {
+        Some(text) => f.write_str(&text),
         None => outside(f),
     }
 }
@@ -137,16 +148,18 @@ impl Message {
         let mut text = String::new();
         // What fails is the formatting of a value of the user's: what it wrote until then stays.
         let _ = text.write_fmt(message);
-        let specs = SPECS.take().unwrap_or_default();
+        let marked = MARKED.take();
         drop(collecting);
         let mut pieces = Vec::new();
         let mut rest = text.as_str();
-        while let Some((before, number, after)) = marked(rest) {
-            match number.parse::<usize>().ok().and_then(|number| specs.get(number)) {
-                Some(&spec) => pieces.extend([Piece::Text(before.into()), Piece::Value(spec)]),
-                None => pieces.push(Piece::Text(format!("{before}{MARK}{number}{MARK}"))),
+        if let Some(Marked { opening, specs }) = marked {
+            while let Some((before, number, after)) = next_mark(rest, &opening) {
+                match number.parse::<usize>().ok().and_then(|number| specs.get(number)) {
+                    Some(&spec) => pieces.extend([Piece::Text(before.into()), Piece::Value(spec)]),
+                    None => pieces.push(Piece::Text(format!("{before}{opening}{number}{MARK}"))),
+                }
+                rest = after;
             }
-            rest = after;
         }
         pieces.push(Piece::Text(rest.into()));
         Message(pieces)
@@ -184,9 +197,9 @@ impl Message {
     }
 }
 
-/// What stands before a mark, in it and behind it.
-fn marked(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = text.split_once(MARK)?;
+/// The text before the next mark, the number in the mark, and the text after it.
+fn next_mark<'t>(text: &'t str, opening: &str) -> Option<(&'t str, &'t str, &'t str)> {
+    let (before, rest) = text.split_once(opening)?;
     let (number, after) = rest.split_once(MARK)?;
     Some((before, number, after))
 }
