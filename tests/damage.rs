@@ -163,6 +163,50 @@ fn damaged_names_are_refused() {
     assert!(refused > 100 && fine > 100, "{refused} refused, {fine} not");
 }
 
+/// As deep as a trace may be, and the verifier accepts: text and bytecode are read again, on the small stack of a test's
+/// thread.
+#[test]
+fn deep_regions_are_read_again() {
+    use cutlet::dtype::DType;
+    use cutlet::ir::{Builder, Opcode};
+    let nested = |depth: usize| {
+        let mut b = Builder::new();
+        b.begin_entry("deep", &[]);
+        let yes = b.splat(DType::I1, 1, &[]);
+        for _ in 0..depth {
+            b.begin_block(&[]);
+        }
+        for _ in 0..depth {
+            b.op(Opcode::Yield, &[&[]], vec![], vec![], &[]);
+            let then = b.end_block();
+            b.begin_block(&[]);
+            b.op(Opcode::Yield, &[&[]], vec![], vec![], &[]);
+            let otherwise = b.end_block();
+            b.op(Opcode::If, &[&[yes]], vec![], vec![then, otherwise], &[]);
+        }
+        b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+        b.module
+    };
+    for depth in [64, 65, 128, 129, 200, 256] {
+        let module = nested(depth);
+        verify(&module).unwrap_or_else(|why| panic!("{depth}: {why:?}"));
+        let text = module.to_string();
+        assert_eq!(Module::parse("deep", &text).unwrap_or_else(|why| panic!("{depth}: {why}")).to_string(), text);
+        let file = write(&module, &WriteOptions::default()).expect("bytecode");
+        assert_eq!(read(&file).unwrap_or_else(|why| panic!("{depth}: {why}")).to_string(), text);
+        // SAFETY: the kernel does nothing.
+        unsafe { cutlet::load(&module, "deep", cutlet::Device::cpu()).expect("a kernel").launch(1, ()) }
+            .expect("a launch");
+    }
+    let module = nested(257);
+    let refused = verify(&module).expect_err("257 regions in one another");
+    assert!(refused[0].message.contains("more than 256 regions in one another"), "{refused:?}");
+    assert!(Module::parse("deep", &module.to_string()).is_err());
+    assert!(read(&write(&module, &WriteOptions::default()).expect("bytecode")).is_err());
+    // The verifier calls itself as well.
+    assert!(verify(&nested(10_000)).is_err());
+}
+
 #[test]
 fn absurd_lengths_are_refused_at_once() {
     let file = golden("synth_constants_13.4");

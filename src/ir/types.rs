@@ -12,6 +12,10 @@ pub const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 /// An extent of a tile is the sum of at most so many powers of two. Tile IR itself has one: see [`apart`](crate::pass::apart).
 pub const MOST_EXTENT_PARTS: u32 = 3;
 
+/// Regions that may be nested in the body of an entry: text and bytecode are read by functions that call themselves, and
+/// what the verifier accepts has to be readable.
+pub(crate) const MAX_NESTING: usize = 256;
+
 /// Most tile blocks of a grid along each axis: what CUDA allows. Back ends may run less.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 

@@ -11,10 +11,9 @@ use super::version::Version;
 use super::wire::{Decoder, damaged};
 use crate::error::Result;
 use crate::ir::table::{Arity, Counting, FlagBit, OpSpec, Results};
-use crate::ir::{Attr, AttrKind, BlockId, Entry, Global, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
-
-/// Regions nest at most this deep in a file that is read.
-const MAX_NESTING: u32 = 128;
+use crate::ir::{
+    Attr, AttrKind, BlockId, Entry, Global, Hints, Loc, MAX_NESTING, Module, OpId, Opcode, Type, TypeId, Value,
+};
 
 /// Reads bytecode of any version from 13.1 to 13.5, with the places of its debug section.
 ///
@@ -197,6 +196,16 @@ struct Body<'a, 'f> {
     next_loc: usize,
 }
 
+/// What bytecode has of an op before its regions.
+struct Start {
+    at: usize,
+    code: Opcode,
+    loc: Loc,
+    results: Vec<TypeId>,
+    attrs: Vec<Attr>,
+    groups: Vec<Vec<Value>>,
+}
+
 impl Body<'_, '_> {
     fn loc(&mut self) -> Result<Loc> {
         let Some(locs) = self.locs else { return Ok(Loc::UNKNOWN) };
@@ -207,8 +216,15 @@ impl Body<'_, '_> {
         Ok(loc)
     }
 
-    /// Reads one op and appends it to the block.
+    /// Reads one op and appends it to the block. Of the parts before and after its regions nothing is on the stack at each
+    /// depth.
     fn op(&mut self, block: BlockId, depth: u32) -> Result<()> {
+        let start = self.start()?;
+        let regions = self.regions(start.code.spec(), depth)?;
+        self.end(start, regions, block)
+    }
+
+    fn start(&mut self) -> Result<Start> {
         let at = self.input.offset();
         let number = self.input.varint()?;
         let code = Opcode::from_code(number).filter(|code| code.spec().since <= self.tables.version.minor());
@@ -229,7 +245,12 @@ impl Body<'_, '_> {
         }
         attrs.sort_by_key(|attr| row_position(spec, attr.kind()));
         let groups = self.operands(spec, &present)?;
-        let regions = self.regions(spec, depth)?;
+        Ok(Start { at, code, loc, results, attrs, groups })
+    }
+
+    fn end(&mut self, start: Start, regions: Vec<BlockId>, block: BlockId) -> Result<()> {
+        let Start { at, code, loc, results, attrs, groups } = start;
+        let spec = code.spec();
         let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
         // The token of a print came with 13.2; text shows it for older files, too.
         let unnumbered = code == Opcode::Print && self.tables.version < Version::V13_2;
@@ -327,10 +348,15 @@ impl Body<'_, '_> {
         if count != u64::from(spec.regions) {
             return Err(damaged(at, format!("`{}` has {count} regions instead of {}", spec.name, spec.regions)));
         }
-        if depth >= MAX_NESTING {
+        if depth as usize >= MAX_NESTING {
             return Err(damaged(at, format!("regions are nested deeper than {MAX_NESTING}")));
         }
-        (0..count).map(|index| self.region(index, depth)).collect()
+        // Not `collect`, whose calls would be on the stack at each depth.
+        let mut regions = Vec::new();
+        for index in 0..count {
+            regions.push(self.region(index, depth)?);
+        }
+        Ok(regions)
     }
 
     fn region(&mut self, index: u64, depth: u32) -> Result<BlockId> {

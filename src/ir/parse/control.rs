@@ -44,7 +44,18 @@ impl<'t> Parser<'t> {
         Ok(self.module.add_op(code, groups, attrs, regions, results, Loc::UNKNOWN))
     }
 
-    pub(super) fn for_loop(&mut self) -> Parsed<OpId> {
+    /// An op of any code with regions.
+    pub(super) fn op_with_regions(&mut self, code: Opcode) -> Parsed<OpId> {
+        match code {
+            Opcode::For => self.for_loop(),
+            Opcode::Loop => self.endless_loop(),
+            Opcode::If => self.branch(),
+            Opcode::Reduce | Opcode::Scan => self.reduction(code),
+            code => unreachable!("{} has no region", code.spec().name),
+        }
+    }
+
+    fn for_loop(&mut self) -> Parsed<OpId> {
         let unsigned = self.cursor.eat_word("unsigned").then_some(Attr::Flag(Flag::UnsignedCmp));
         self.cursor.expect("%")?;
         let mut names = vec![self.cursor.symbol()?];
@@ -68,7 +79,7 @@ impl<'t> Parser<'t> {
         self.with_regions(Opcode::For, &groups, unsigned.into_iter().collect(), vec![body], &results)
     }
 
-    pub(super) fn endless_loop(&mut self) -> Parsed<OpId> {
+    fn endless_loop(&mut self) -> Parsed<OpId> {
         let (names, init) = self.carried()?;
         let mut results = Vec::new();
         if self.cursor.eat(":") {
@@ -85,7 +96,7 @@ impl<'t> Parser<'t> {
         self.with_regions(Opcode::Loop, &[&init], vec![], vec![body], &results)
     }
 
-    pub(super) fn branch(&mut self) -> Parsed<OpId> {
+    fn branch(&mut self) -> Parsed<OpId> {
         let condition = self.value()?;
         let results = if self.cursor.eat("->") { self.list("(", ")", Self::ty)? } else { Vec::new() };
         let then = self.region_of(&[], &[], Some(Opcode::Yield))?;
@@ -96,7 +107,7 @@ impl<'t> Parser<'t> {
         self.with_regions(Opcode::If, &[&[condition]], vec![], vec![then, otherwise], &results)
     }
 
-    pub(super) fn reduction(&mut self, code: Opcode) -> Parsed<OpId> {
+    fn reduction(&mut self, code: Opcode) -> Parsed<OpId> {
         let operands = self.values()?;
         let mut attrs = vec![Attr::Dim(self.number_named("dim")?)];
         if code == Opcode::Scan {

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use self::cursor::{Cursor, Parsed};
 use super::attr::Hints;
 use super::table::Opcode;
-use super::{BlockId, Entry, Global, Loc, Module, OpId, TypeId, Value};
+use super::{BlockId, Entry, Global, Loc, MAX_NESTING, Module, OpId, TypeId, Value};
 use crate::error::{Diagnostic, Location};
 
 #[cfg(test)]
@@ -56,9 +56,6 @@ impl Module {
         Ok(parser.module)
     }
 }
-
-/// Nested regions beyond this depth are refused: the parser calls itself.
-const MOST_DEPTH: usize = 64;
 
 struct Parser<'t> {
     cursor: Cursor<'t>,
@@ -189,8 +186,9 @@ impl<'t> Parser<'t> {
     /// inside is forgotten at the end.
     fn region(&mut self, block: BlockId, implicit: Option<Opcode>) -> Parsed<()> {
         self.depth += 1;
-        if self.depth > MOST_DEPTH {
-            return self.cursor.fail(format!("more than {MOST_DEPTH} regions in one another"));
+        // The body of the entry is none.
+        if self.depth > MAX_NESTING + 1 {
+            return self.cursor.fail(format!("more than {MAX_NESTING} regions in one another"));
         }
         let outer = self.values.clone();
         self.cursor.expect("{")?;
@@ -217,7 +215,11 @@ impl<'t> Parser<'t> {
         };
         self.op_at = at;
         let count = header.iter().map(|(_, count)| count).sum();
-        let id = self.op_of(code, count)?;
+        // Apart from the others, whose many locals would be on the stack at each depth.
+        let id = match code.spec().regions {
+            0 => self.op_of(code, count)?,
+            _ => self.op_with_regions(code)?,
+        };
         let found = self.module.op(id).results.len();
         if found != count {
             return self.cursor.fail_at(at, format!("`{name}` has {found} results here, not {count}"));

@@ -250,11 +250,7 @@ impl Parser<'_> {
             Opcode::AtomicCas | Opcode::AtomicRmw => self.pointer_atomic(code),
             Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => self.view_access(code),
             Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore => self.multimem(code),
-            Opcode::For => self.for_loop(),
-            Opcode::Loop => self.endless_loop(),
-            Opcode::If => self.branch(),
-            Opcode::Reduce | Opcode::Scan => self.reduction(code),
-            code => unreachable!("{} is of a regular class", code.spec().name),
+            code => unreachable!("{} is of a regular class, or has regions", code.spec().name),
         }
     }
 

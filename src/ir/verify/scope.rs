@@ -2,7 +2,7 @@
 
 use super::{Verifier, rule};
 use crate::ir::table::Effect;
-use crate::ir::{BlockId, Def, Entry, Op, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Def, Entry, MAX_NESTING, Op, OpId, Opcode, Type, Value};
 
 /// What encloses a block, from the entry inward.
 #[derive(Clone, Copy)]
@@ -36,6 +36,11 @@ impl Verifier<'_> {
 
     fn block(&mut self, walk: &mut Walk, id: BlockId, owner: Owner, entry: Option<&Entry>) {
         let module = self.module;
+        if walk.stack.len() > MAX_NESTING {
+            let deepest = walk.stack.last().map(|&op| module.op(op));
+            self.structure(deepest, entry, &format!("more than {MAX_NESTING} regions in one another"));
+            return;
+        }
         let block = module.block(id);
         let owner_op = match owner {
             Owner::Entry => None,
