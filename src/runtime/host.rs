@@ -87,7 +87,7 @@ pub fn pattern<T: Element>(value: &T) -> Vec<u8> {
         return vec![code | code << 4];
     }
     let mut bytes = bytemuck::bytes_of(value);
-    while bytes.len() % 2 == 0 && bytes[..bytes.len() / 2] == bytes[bytes.len() / 2..] {
+    while bytes.len().is_multiple_of(2) && bytes[..bytes.len() / 2] == bytes[bytes.len() / 2..] {
         bytes = &bytes[..bytes.len() / 2];
     }
     bytes.to_vec()
