@@ -228,10 +228,10 @@ mod system {
     use std::path::Path;
 
     /// The holder of a lock file may remove it, because [`is_at`] tells the next one.
-    pub const CAN_REMOVE: bool = true;
+    pub(super) const CAN_REMOVE: bool = true;
 
     /// Returns true if this is the file that a path names now.
-    pub fn is_at(file: &File, path: &Path) -> bool {
+    pub(super) fn is_at(file: &File, path: &Path) -> bool {
         let identity = |data: Metadata| (data.dev(), data.ino());
         match (file.metadata(), metadata(path)) {
             (Ok(own), Ok(named)) => identity(own) == identity(named),
@@ -240,7 +240,7 @@ mod system {
     }
 
     /// Gives a file the owner and the group of another one, as far as the system permits.
-    pub fn keep_owner(file: &File, other: &Metadata) {
+    pub(super) fn keep_owner(file: &File, other: &Metadata) {
         let Ok(own) = file.metadata() else { return };
         if own.gid() != other.gid() {
             let _ = fchown(file, None, Some(other.gid()));
@@ -257,13 +257,13 @@ mod system {
     use std::path::Path;
 
     /// Files have no identity that the standard library tells.
-    pub const CAN_REMOVE: bool = false;
+    pub(super) const CAN_REMOVE: bool = false;
 
-    pub fn is_at(_file: &File, _path: &Path) -> bool {
+    pub(super) fn is_at(_file: &File, _path: &Path) -> bool {
         true
     }
 
-    pub fn keep_owner(_file: &File, _other: &Metadata) {}
+    pub(super) fn keep_owner(_file: &File, _other: &Metadata) {}
 }
 
 #[cfg(test)]
