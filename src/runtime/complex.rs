@@ -254,7 +254,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// The numbers in row-major order; waits for the work that writes them.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work failed.
+    /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
     ///
     /// ```
     /// let numbers = [cutlet::c64::new(1.0, 2.0), cutlet::c64::new(3.0, 4.0)];

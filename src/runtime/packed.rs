@@ -262,7 +262,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// The elements in row-major order; waits for the work that writes them.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work failed.
+    /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
     ///
     /// ```
     /// use cutlet::{Device, Narrow, i3};
