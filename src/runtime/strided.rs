@@ -102,8 +102,8 @@ impl<const R: usize> Strided<R> {
             return Err(Error::argument(format!("a step of 0 along axis {axis}: steps count from 1")));
         }
         self.shape[axis] = self.shape[axis].div_ceil(step);
-        // With at most one element left the stride is never used; keep it from overflowing.
-        if self.shape[axis] > 1 {
+        // With at most one element left along the axis, or none at all, the stride is never used; keep it from overflowing.
+        if self.shape[axis] > 1 && self.len() > 0 {
             self.strides[axis] *= step;
         }
         Ok(self)
@@ -299,6 +299,9 @@ mod tests {
         assert!(offsets(&empty).is_empty());
         assert_eq!(empty.reshape([0, 7]).unwrap().shape, [0, 7]);
         assert!(offsets(&empty.slice(0, 3..).unwrap()).is_empty());
+        // Another library may give an empty array any strides.
+        let foreign = Strided { offset: 0, shape: [7, 0], strides: [i64::MAX as usize, 1] };
+        assert_eq!(foreign.step(0, 3).unwrap().slice(0, 2..).unwrap().shape, [1, 0]);
         let scalar = Strided::contiguous([]).unwrap();
         assert_eq!(offsets(&scalar), [0]);
         assert!(Strided::contiguous([usize::MAX, 2]).is_none());
