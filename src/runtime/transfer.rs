@@ -4,7 +4,7 @@ use super::host;
 use super::memory::Memory;
 use super::strided::Strided;
 use crate::element::Element;
-use crate::error::{Error, Location, Result};
+use crate::error::{Error, Result};
 
 /// The elements in row-major order; waits for the work that writes them.
 ///
