@@ -13,6 +13,15 @@ pub struct Number {
     sign: Sign,
 }
 
+/// The result for a u64 above i64::MAX.
+#[derive(Clone, Copy)]
+enum Beyond {
+    /// i64::MAX, which is outside of each array.
+    Saturates,
+    /// The low 64 bits.
+    Wraps,
+}
+
 /// Which unit a component of a tile index counts.
 #[derive(Clone, Copy, Debug)]
 pub enum Component {
@@ -55,11 +64,15 @@ impl Number {
         }
     }
 
-    /// The number, if the host knows it.
+    /// The number, if the host knows it; i64::MAX for a u64 above that.
     pub fn known(self) -> Option<i64> {
         match self.source {
-            Source::Literal(bits) if self.dtype == DType::I32 => Some((bits as u32 as i32).into()),
-            Source::Literal(bits) => Some(bits as i64),
+            Source::Literal(bits) => Some(match (self.dtype, self.sign) {
+                (DType::I32, Sign::Signed) => (bits as u32 as i32).into(),
+                (DType::I32, Sign::Unsigned) => (bits as u32).into(),
+                (_, Sign::Signed) => bits as i64,
+                (_, Sign::Unsigned) => i64::try_from(bits).unwrap_or(i64::MAX),
+            }),
             Source::Extent(extent) => i64::try_from(extent).ok(),
             Source::Value(_) => None,
         }
@@ -318,25 +331,60 @@ impl Component {
 }
 
 impl Trace {
-    /// A component as an i32 or i64 scalar, the same number read as signed; `None` after a problem.
+    /// A component as an i32 or i64 scalar: [`Trace::index_width`]. `None` after a problem.
     pub(crate) fn index_scalar(&mut self, place: Place, number: Number) -> Option<Value> {
         let value = self.scalar(place, number.source, number.dtype)?;
-        Some(self.index_width(value, number))
+        Some(self.index_width(value, number, Beyond::Saturates))
     }
 
-    /// Where the tile of this number starts, in elements, as [`Trace::index_scalar`]; in i64, where the product does
-    /// not wrap.
+    /// The first element of the tile of this number, as [`Trace::index_scalar`]. The product is computed in i64. It
+    /// saturates: a number whose product does not fit i64 is outside of each array.
     pub(crate) fn scaled_index(&mut self, place: Place, number: Number, step: i64) -> Option<Value> {
         if let Some(product) = number.known().and_then(|host| step.checked_mul(host)) {
             return self.index_scalar(place, Number::host(product));
         }
         let index = self.index_scalar(place, number)?;
-        let wide = match self.builder.module.dtype(index) {
-            DType::I64 => index,
-            _ => self.extended(index, Sign::Signed, DType::I64),
+        let index = if number.dtype == DType::I64 { self.scalable(index, number.sign, step) } else { index };
+        Some(self.scaled(index, step))
+    }
+
+    /// As [`Trace::scaled_index`] in i64, with the low 64 bits of number and product: for a sequence whose period is a
+    /// power of two.
+    pub(crate) fn periodic_index(&mut self, place: Place, number: Number, step: i64) -> Option<Value> {
+        if let Some(product) = number.known().and_then(|host| step.checked_mul(host)) {
+            let index = self.index_scalar(place, Number::host(product))?;
+            return Some(self.as_width(index, DType::I64));
+        }
+        let value = self.scalar(place, number.source, number.dtype)?;
+        let index = self.index_width(value, number, Beyond::Wraps);
+        Some(self.scaled(index, step))
+    }
+
+    /// The product with a step, in i64.
+    fn scaled(&mut self, index: Value, step: i64) -> Value {
+        let wide = self.as_width(index, DType::I64);
+        match step {
+            1 => wide,
+            _ => {
+                let step = self.splat(DType::I64, step as u64, &[]);
+                self.put(Opcode::MulI, &[wide, step], vec![Attr::Overflow(Overflow::None)], DType::I64, &[])
+            }
+        }
+    }
+
+    /// An i64 scalar, limited to numbers whose product with a positive step fits i64.
+    fn scalable(&mut self, index: Value, sign: Sign, step: i64) -> Value {
+        if step <= 1 {
+            return index;
+        }
+        let most = i64::MAX / step;
+        let limited = |t: &mut Trace, code, value, end: i64| {
+            let end = t.splat(DType::I64, end as u64, &[]);
+            t.put(code, &[value, end], vec![Attr::Sign(Sign::Signed)], DType::I64, &[])
         };
-        let step = self.splat(DType::I64, step as u64, &[]);
-        Some(self.put(Opcode::MulI, &[wide, step], vec![Attr::Overflow(Overflow::None)], DType::I64, &[]))
+        let index = limited(self, Opcode::MinI, index, most);
+        // A number without sign is not negative here.
+        if sign == Sign::Signed { limited(self, Opcode::MaxI, index, -most) } else { index }
     }
 
     /// So many positions from a start on, in its type.
@@ -348,18 +396,38 @@ impl Trace {
         self.put(Opcode::AddI, &[start, numbers], vec![Attr::Overflow(Overflow::None)], dtype, &[count])
     }
 
-    /// A list of positions as an i32 or i64 tile, the same numbers read as signed; `None` after a problem.
+    /// A list of positions as an i32 or i64 tile: [`Trace::index_width`]. `None` after a problem.
     pub(crate) fn index_tile(&mut self, place: Place, number: Number) -> Option<Value> {
-        let Source::Value(raw) = number.source else { return self.index_scalar(place, number) };
-        let value = self.usable(raw, place)?;
-        Some(self.index_width(value, number))
+        self.list(place, number, Beyond::Saturates)
     }
 
-    fn index_width(&mut self, value: Value, number: Number) -> Value {
-        match (number.dtype.bits(), number.sign) {
-            (32, Sign::Signed) | (64, _) => value,
-            (32, Sign::Unsigned) => self.extended(value, Sign::Unsigned, DType::I64),
-            (_, sign) => self.extended(value, sign, DType::I32),
+    /// A list of positions in a sequence whose period is a power of two: as [`Trace::index_tile`], with the low 64 bits
+    /// of each.
+    pub(crate) fn periodic_list(&mut self, place: Place, number: Number) -> Option<Value> {
+        self.list(place, number, Beyond::Wraps)
+    }
+
+    fn list(&mut self, place: Place, number: Number, beyond: Beyond) -> Option<Value> {
+        let value = match number.source {
+            Source::Value(raw) => self.usable(raw, place)?,
+            other => self.scalar(place, other, number.dtype)?,
+        };
+        Some(self.index_width(value, number, beyond))
+    }
+
+    /// Integers of an index, extent, step or bound in the width of the IR: the same numbers as signed i32 or i64. All
+    /// conversions of the user's integers to indices are this one. The IR has no integers above i64::MAX:
+    /// `beyond` says what becomes of these.
+    fn index_width(&mut self, value: Value, number: Number, beyond: Beyond) -> Value {
+        match (number.dtype.bits(), number.sign, beyond) {
+            (32 | 64, Sign::Signed, _) | (64, Sign::Unsigned, Beyond::Wraps) => value,
+            (64, Sign::Unsigned, Beyond::Saturates) => {
+                let shape = self.builder.module.shape(value).to_vec();
+                let most = self.splat(DType::I64, i64::MAX as u64, &shape);
+                self.put(Opcode::MinI, &[value, most], vec![Attr::Sign(Sign::Unsigned)], DType::I64, &shape)
+            }
+            (32, Sign::Unsigned, _) => self.extended(value, Sign::Unsigned, DType::I64),
+            (_, sign, _) => self.extended(value, sign, DType::I32),
         }
     }
 

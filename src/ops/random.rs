@@ -396,7 +396,7 @@ fn positions<const R: usize>(place: Place, name: &str, index: Component, axis: u
         return Tile::from_raw(record(|t| {
             let shape = extents(shape);
             let ty = Type::tile(DType::I64, shape.as_slice());
-            let Some(list) = t.index_tile(place, number) else { return t.poison(ty) };
+            let Some(list) = t.periodic_list(place, number) else { return t.poison(ty) };
             let count = t.builder.module.shape(list).iter().product::<i64>();
             if count != shape[axis] {
                 let message = format!("`{name}`: {count} positions for extent {extent} of axis {axis}");
@@ -409,14 +409,11 @@ fn positions<const R: usize>(place: Place, name: &str, index: Component, axis: u
     }
     let start: Scalar<i64> = Scalar::from_raw(record(|t| {
         let first = match index {
-            Component::Tiles(number) => t.scaled_index(place, number, extents([extent])[0]),
-            Component::Elements(number) | Component::Sparse(number) => t.index_scalar(place, number),
+            Component::Tiles(number) => t.periodic_index(place, number, extents([extent])[0]),
+            Component::Elements(number) | Component::Sparse(number) => t.periodic_index(place, number, 1),
         };
         match first {
-            Some(first) => {
-                let first = t.widened(first);
-                t.raw(first)
-            }
+            Some(first) => t.raw(first),
             None => t.poison(Type::scalar(DType::I64)),
         }
     }));

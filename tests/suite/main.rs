@@ -92,6 +92,7 @@ mod teams;
 #[path = "../../src/temporary.rs"]
 mod temporary;
 mod tileiras;
+mod unsigned;
 mod views;
 mod whole;
 mod works;
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
     cast::register(&mut suite);
     shape::register(&mut suite);
     memory::register(&mut suite);
+    unsigned::register(&mut suite);
     views::register(&mut suite);
     cut::register(&mut suite);
     inline_ptx::register(&mut suite);
