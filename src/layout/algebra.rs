@@ -2,7 +2,7 @@
 
 use std::ops::Mul;
 
-use super::modes::{Modes, SpatialMode, local, spatial};
+use super::modes::{Modes, SpatialMode, counted, local, spatial};
 use super::reshape::are_axes;
 
 /// A layout `local(…) * spatial(…)` of this shape for so many threads: they fill the axes from the last one on, and a
@@ -51,15 +51,20 @@ impl Modes {
         self
     }
 
-    /// The product, as `self * inner`, or `None` if the ranks differ.
+    /// The product, as `self * inner`, or `None` if the ranks differ or an extent of the product does not fit i64.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
     /// assert!(spatial([4]).product(&local([2])) == Some(spatial([4]) * local([2])));
     /// assert!(spatial([4]).product(&local([2, 2])).is_none());
+    /// assert!(spatial([1 << 40]).product(&local([1 << 40])).is_none());
     /// ```
     pub fn product(&self, inner: &Modes) -> Option<Modes> {
-        (self.shape.len() == inner.shape.len()).then(|| self.multiplied(inner))
+        if self.shape.len() != inner.shape.len() {
+            return None;
+        }
+        let extents = self.shape.iter().zip(&inner.shape).map(|(a, b)| a.checked_mul(*b));
+        Some(self.multiplied(inner, extents.collect::<Option<_>>()?))
     }
 
     /// The layout `outer` with `outer * inner` equal to this one, or `None` if there is none.
@@ -95,14 +100,14 @@ impl Modes {
             spatial: slow.collect::<Option<_>>()?,
             local: split.local.iter().filter_map(|&mode| number(mode)).collect(),
         };
-        let counts = quotient.num_threads() * quotient.num_slots() == quotient.places_of_all();
-        (counts && quotient.multiplied(inner) == *self).then_some(quotient)
+        let counts = counted([quotient.num_threads(), quotient.num_slots()]) == quotient.places_of_all();
+        (counts && quotient.product(inner)? == *self).then_some(quotient)
     }
 
-    /// Elements times replicas: as many as there are slots in all threads.
+    /// Elements times replicas, the number of slots in all threads; i64::MAX if there are more.
     fn places_of_all(&self) -> i64 {
         let replicas = self.spatial.iter().map(|mode| if let SpatialMode::Replicas(count) = mode { *count } else { 1 });
-        self.shape.iter().chain(&replicas.collect::<Vec<_>>()).product()
+        counted(self.shape.iter().copied().chain(replicas))
     }
 
     /// The factors of the thread number above the lowest `count` threads.
@@ -123,8 +128,8 @@ impl Modes {
         Some(slow)
     }
 
-    /// The product of layouts of equal rank.
-    fn multiplied(&self, inner: &Modes) -> Modes {
+    /// The product of layouts of equal rank, of this shape.
+    fn multiplied(&self, inner: &Modes, shape: Vec<i64>) -> Modes {
         let (mut mode_shape, mut mode_axis) = (Vec::new(), Vec::new());
         let (mut outer_number, mut inner_number) = (Vec::new(), Vec::new());
         for axis in 0..self.shape.len() {
@@ -146,7 +151,7 @@ impl Modes {
         let (outer_spatial, outer_local) = renumber(self, &outer_number);
         let (inner_spatial, inner_local) = renumber(inner, &inner_number);
         Modes {
-            shape: self.shape.iter().zip(&inner.shape).map(|(a, b)| a * b).collect(),
+            shape,
             mode_shape,
             mode_axis,
             spatial: [outer_spatial, inner_spatial].concat(),
@@ -264,10 +269,13 @@ impl Mul for Modes {
     type Output = Modes;
 
     /// # Panics
-    /// If the ranks differ; [`Modes::product`] answers `None` then.
+    /// If the ranks differ or an extent does not fit i64; [`Modes::product`] returns `None` then.
     fn mul(self, inner: Modes) -> Modes {
         match self.product(&inner) {
             Some(product) => product,
+            None if self.shape.len() == inner.shape.len() => {
+                panic!("the product of layouts of shapes {:?} and {:?} does not fit i64", self.shape, inner.shape)
+            }
             None => panic!("layouts of shapes {:?} and {:?} differ in rank", self.shape, inner.shape),
         }
     }

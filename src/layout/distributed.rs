@@ -5,11 +5,14 @@ use super::linear;
 /// Bits of the lane number: a warp has 32 lanes.
 pub(super) const LANE_BITS: usize = 5;
 
+/// Most warps of a layout: threads are counted in u32.
+pub(super) const MOST_WARPS: usize = 1 << 26;
+
 /// Where the elements of a tile live: an F2-linear map from (register, lane, warp) to elements.
 ///
 /// The image of a hardware bit is its XOR contribution to the flat row-major element index; an image
-/// of 0 is replication along that bit. Every extent of the shape is a power of two. Two layouts are
-/// equal if their [canonical](Layout::canonical) forms are.
+/// of 0 is replication along that bit. Every extent of the shape is a power of two, and the tile has less than 2^32
+/// elements. Two layouts are equal if their [canonical](Layout::canonical) forms are.
 ///
 /// ```
 /// use cutlet::layout::Layout;
@@ -32,7 +35,8 @@ impl Layout {
     /// The layout of a tile of this shape with these images of the register, lane and warp bits.
     ///
     /// # Panics
-    /// If an extent is not a power of two, there are not 5 lane images, or an image is no element index.
+    /// If an extent is not a power of two, the tile has 2^32 elements or more, there are not 5 lane images, there are more
+    /// than 31 register images or 26 warp images, or an image is no element index.
     ///
     /// ```
     /// use cutlet::layout::Layout;
@@ -45,7 +49,9 @@ impl Layout {
         let shape = shape.into();
         assert!(shape.iter().all(|n| *n > 0 && n.count_ones() == 1), "extents {shape:?} are not powers of two");
         assert_eq!(lane.len(), LANE_BITS, "a warp has 32 lanes");
-        let count: i64 = shape.iter().product();
+        assert!(register.len() < 32, "{} bits of registers", register.len());
+        assert!(1 << warp.len().min(32) <= MOST_WARPS, "{} bits of warps", warp.len());
+        let count = counted(&shape);
         assert!(
             [&register, &lane, &warp].into_iter().flatten().all(|&image| i64::from(image) < count),
             "an image lies outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
@@ -60,7 +66,8 @@ impl Layout {
     /// longer than the fastest axis is shortened.
     ///
     /// # Panics
-    /// If `order` is not a permutation of the axes, or an extent, `vector` or `num_warps` is no power of two.
+    /// If `order` is not a permutation of the axes, an extent, `vector` or `num_warps` is no power of two, or the tile has
+    /// 2^32 elements or more.
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::blocked(&[8, 256], &[1, 0], 4, 2);
@@ -71,6 +78,7 @@ impl Layout {
     pub fn blocked(shape: &[i64], order: &[usize], vector: usize, num_warps: usize) -> Layout {
         assert!(vector.is_power_of_two() && num_warps.is_power_of_two(), "vector {vector}, {num_warps} warps");
         assert!(is_permutation(order, shape.len()), "{order:?} is no order of {} axes", shape.len());
+        counted(shape);
         let mut bits: Vec<u32> = order.iter().flat_map(|&axis| axis_bits(shape, axis)).map(|bit| 1 << bit).collect();
         let fastest = order.first().map_or(1, |&axis| shape[axis] as usize);
         let mut take = |count: usize| -> Vec<u32> { bits.drain(..count.min(bits.len())).collect() };
@@ -85,12 +93,15 @@ impl Layout {
 
     /// Every thread holds the whole tile: register `r` is element `r`.
     ///
+    /// # Panics
+    /// As [`Layout::new`].
+    ///
     /// ```
     /// let layout = cutlet::layout::Layout::replicated(&[2, 4], 1);
     /// assert_eq!((layout.element(5, 0, 0), layout.element(5, 31, 0)), (5, 5));
     /// ```
     pub fn replicated(shape: &[i64], num_warps: usize) -> Layout {
-        let bits = shape.iter().product::<i64>().ilog2();
+        let bits = counted(shape).ilog2();
         let warp = vec![0; num_warps.ilog2() as usize];
         Layout::new(shape, (0..bits).map(|bit| 1 << bit).collect(), vec![0; LANE_BITS], warp)
     }
@@ -202,8 +213,8 @@ impl Layout {
     /// ```
     pub fn reshape(&self, shape: &[i64]) -> Layout {
         assert_eq!(
-            shape.iter().product::<i64>(),
-            self.num_elements() as i64,
+            elements(shape),
+            Some(self.num_elements() as i64),
             "{:?} cannot be reshaped to {shape:?}",
             self.shape
         );
@@ -442,6 +453,18 @@ impl std::hash::Hash for Layout {
         let Layout { shape, register, lane, warp } = self.canonical();
         (shape, register, lane, warp).hash(state);
     }
+}
+
+/// The number of elements of a tile; `None` if extents are not positive or the number is 2^32 or more.
+pub(super) fn elements(shape: &[i64]) -> Option<i64> {
+    let positive = shape.iter().all(|&extent| extent > 0);
+    let count = shape.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent));
+    count.filter(|&count| positive && count < 1 << 32)
+}
+
+/// [`elements`], which have to be countable.
+fn counted(shape: &[i64]) -> i64 {
+    elements(shape).unwrap_or_else(|| panic!("a tile of shape {shape:?} has 2^32 elements or more"))
 }
 
 /// Bits of the flat row-major index that belong to an axis, from low to high.

@@ -191,24 +191,24 @@ impl Modes {
         &self.local
     }
 
-    /// Threads that the layout is for.
+    /// Threads that the layout is for; i64::MAX if there are more.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
     /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_threads(), 6);
     /// ```
     pub fn num_threads(&self) -> i64 {
-        self.spatial.iter().map(|&mode| self.spatial_extent(mode)).product()
+        counted(self.spatial.iter().map(|&mode| self.spatial_extent(mode)))
     }
 
-    /// Elements that one thread holds.
+    /// Elements that one thread holds; i64::MAX if there are more.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
     /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_slots(), 12);
     /// ```
     pub fn num_slots(&self) -> i64 {
-        self.local.iter().map(|&mode| self.mode_shape[mode]).product()
+        counted(self.local.iter().map(|&mode| self.mode_shape[mode]))
     }
 
     /// Coordinates of the element in a slot of a thread.
@@ -262,14 +262,15 @@ impl Modes {
             digits[number] = *rest % extent;
             *rest /= extent;
         }
-        let slot = self.local.iter().fold(0, |slot, &number| slot * self.mode_shape[number] + digits[number]);
+        let next = |number: i64, extent: i64, digit: i64| number.saturating_mul(extent).saturating_add(digit);
+        let slot = self.local.iter().fold(0, |slot, &number| next(slot, self.mode_shape[number], digits[number]));
         let threads = self.spatial.iter().fold(vec![0], |threads, &mode| {
             let values = match mode {
                 SpatialMode::Mode(number) => digits[number]..digits[number] + 1,
                 SpatialMode::Replicas(count) => 0..count,
             };
             let extent = self.spatial_extent(mode);
-            threads.iter().flat_map(|thread| values.clone().map(move |value| thread * extent + value)).collect()
+            threads.iter().flat_map(|&thread| values.clone().map(move |value| next(thread, extent, value))).collect()
         });
         threads.into_iter().map(|thread| (thread, slot)).collect()
     }
@@ -309,7 +310,11 @@ impl Modes {
         }
         for mode in spatial {
             match (mode, result.spatial.last_mut()) {
-                (SpatialMode::Replicas(count), Some(SpatialMode::Replicas(merged))) => *merged *= count,
+                (SpatialMode::Replicas(count), Some(SpatialMode::Replicas(merged)))
+                    if merged.checked_mul(count).is_some() =>
+                {
+                    *merged *= count;
+                }
                 (SpatialMode::Replicas(_), _) => result.spatial.push(mode),
                 (SpatialMode::Mode(mode), _) => result.spatial.extend(number[mode].map(SpatialMode::Mode)),
             }
@@ -331,6 +336,11 @@ impl Modes {
             SpatialMode::Replicas(_) => None,
         })
     }
+}
+
+/// The product of extents; i64::MAX if it does not fit.
+pub(super) fn counted(extents: impl IntoIterator<Item = i64>) -> i64 {
+    extents.into_iter().fold(1, i64::saturating_mul)
 }
 
 impl PartialEq for Modes {

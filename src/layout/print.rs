@@ -3,9 +3,12 @@
 use std::fmt;
 
 use super::distributed::Layout;
-use super::modes::{Modes, SpatialMode};
+use super::modes::{Modes, SpatialMode, counted};
 
-/// For each element the pairs of thread and slot that hold it.
+/// Most elements, and most pairs of thread and slot, of a layout whose picture has cells.
+const MOST_CELLS: i64 = 1 << 20;
+
+/// For each element the pairs of thread and slot that hold it. Empty where there are more than [`MOST_CELLS`].
 pub(super) type Holders = Vec<Vec<(i64, i64)>>;
 
 /// Who holds the elements of a tile, given all places and what lies there.
@@ -19,12 +22,20 @@ pub(super) fn holders(shape: &[i64], cells: impl Iterator<Item = (Vec<i64>, i64,
 }
 
 pub(super) fn holders_of_modes(modes: &Modes) -> Holders {
+    let places = counted([modes.num_threads(), modes.num_slots()]);
+    if places.max(counted(modes.shape().iter().copied())) > MOST_CELLS {
+        return Vec::new();
+    }
     let places = (0..modes.num_threads()).flat_map(|thread| (0..modes.num_slots()).map(move |slot| (thread, slot)));
     holders(modes.shape(), places.map(|(thread, slot)| (modes.coordinates(thread, slot), thread, slot)))
 }
 
 pub(super) fn holders_of_layout(layout: &Layout) -> Holders {
     let registers = layout.num_registers();
+    let places = counted([registers as i64, 32, layout.num_warps() as i64]);
+    if places.max(layout.num_elements() as i64) > MOST_CELLS {
+        return Vec::new();
+    }
     let places = (0..32 * layout.num_warps()).flat_map(|thread| (0..registers).map(move |register| (thread, register)));
     let cells = places.map(|(thread, register)| {
         let flat = layout.element(register, thread % 32, thread / 32);
@@ -41,6 +52,9 @@ pub(super) fn matrix(shape: &[i64]) -> [usize; 2] {
 
 /// Prints one row of cells per row of the last axis, a blank line between the matrices of higher ranks.
 fn grid(f: &mut fmt::Formatter<'_>, shape: &[i64], text: &[String]) -> fmt::Result {
+    if text.is_empty() {
+        return writeln!(f, "(more than {MOST_CELLS} cells)");
+    }
     let width = text.iter().map(String::len).max().unwrap_or(0);
     let [rows, columns] = matrix(shape);
     for (i, row) in text.chunks(columns).enumerate() {

@@ -1,6 +1,6 @@
 //! Products and quotients of layouts.
 
-use super::distributed::{LANE_BITS, Layout, axis_bits};
+use super::distributed::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
 use super::linear;
 
 impl Layout {
@@ -8,7 +8,7 @@ impl Layout {
     /// `inner` come first.
     ///
     /// `None` if the ranks differ or both use lanes (a warp has only 32; [`Modes`](super::Modes) has
-    /// partial warps).
+    /// partial warps), or the product has more elements, registers or warps than a [`Layout`] can have.
     ///
     /// ```
     /// use cutlet::layout::{Layout, local, spatial};
@@ -22,7 +22,13 @@ impl Layout {
         if rank != inner.shape().len() || (is_used(self.lane_images()) && is_used(inner.lane_images())) {
             return None;
         }
-        let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a * b).collect();
+        // Extents are less than 2^32: one that is not exact is too large as well.
+        let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a.saturating_mul(*b)).collect();
+        elements(&shape)?;
+        let registers = self.register_images().len() + inner.register_images().len();
+        if registers > 31 || self.num_warps().saturating_mul(inner.num_warps()) > MOST_WARPS {
+            return None;
+        }
         let place = |part: &[i64], axis_offset: &dyn Fn(usize) -> u32| -> Vec<u32> {
             let mut images = vec![0; part.iter().product::<i64>().ilog2() as usize];
             for axis in 0..rank {

@@ -35,7 +35,8 @@ impl Modes {
         self.reshape(&shape.collect::<Option<Vec<_>>>()?)
     }
 
-    /// The axes of a range merged into one. `None` if it is empty or leaves the shape.
+    /// The axes of a range merged into one. `None` if it is empty or leaves the shape, or the merged extent does not fit
+    /// i64.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -53,13 +54,14 @@ impl Modes {
             Bound::Excluded(&axis) => axis,
             Bound::Unbounded => self.shape.len(),
         };
-        let merged = self.shape.get(start..end).filter(|axes| !axes.is_empty())?.iter().product();
+        let axes = self.shape.get(start..end).filter(|axes| !axes.is_empty())?;
+        let merged = axes.iter().try_fold(1i64, |merged, &extent| merged.checked_mul(extent))?;
         self.reshape(&[&self.shape[..start], &[merged], &self.shape[end..]].concat())
     }
 
     /// The same elements, in row-major order, in the same places under another shape.
     ///
-    /// `None` if the number of elements differs, or a mode would have to be cut where its extent has no such factor.
+    /// `None` if the number of elements differs or does not fit i64, or a mode would have to be cut where its extent has no such factor.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -71,7 +73,8 @@ impl Modes {
     /// ```
     pub fn reshape(&self, shape: &[i64]) -> Option<Modes> {
         let size = shape.iter().try_fold(1i64, |size, &extent| size.checked_mul(extent).filter(|_| extent > 0))?;
-        if size != self.shape.iter().product::<i64>() {
+        let own = self.shape.iter().try_fold(1i64, |size, &extent| size.checked_mul(extent))?;
+        if size != own {
             return None;
         }
         let flat = Modes { shape: vec![size], mode_axis: vec![0; self.mode_shape.len()], ..self.clone() }.canonical();

@@ -12,7 +12,8 @@ const LETTER: usize = 8;
 
 impl Modes {
     /// The picture of [`Display`](std::fmt::Display) as the text of an SVG file: a cell for every element with its
-    /// thread and slot, coloured by thread; what else holds the element is the cell's tooltip.
+    /// thread and slot, coloured by thread; what else holds the element is the cell's tooltip. A layout of more than 2^20 elements or
+    /// places has no cells.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -43,8 +44,8 @@ fn svg(shape: &[i64], holders: &Holders) -> String {
     let [rows, columns] = matrix(shape);
     let text: Vec<String> = holders.iter().map(|places| brief(places)).collect();
     let width = LETTER * (2 + text.iter().map(String::len).max().unwrap_or(0));
-    let matrices = holders.len() / (rows * columns);
-    let (all_wide, all_high) = (columns * width, (matrices * (rows + 1) - 1) * HEIGHT);
+    let matrices = if holders.is_empty() { 0 } else { holders.len() / (rows * columns) };
+    let (all_wide, all_high) = (columns.min(holders.len()) * width, (matrices * (rows + 1)).saturating_sub(1) * HEIGHT);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{all_wide}\" height=\"{all_high}\" \
          font-family=\"monospace\" font-size=\"12\" text-anchor=\"middle\" stroke-width=\"1\">\n"

@@ -294,3 +294,30 @@ fn modes_count_in_their_order() {
         }
     }
 }
+
+#[test]
+fn more_elements_than_u32_counts() {
+    use super::{Layout, column_spatial};
+    // 2^32 elements and more, in as many slots or threads, up to those that i64 does not count.
+    for extents in [[1i64 << 16, 1 << 16], [1 << 20, 1 << 20], [1 << 40, 1 << 40], [1 << 62, 1 << 62]] {
+        assert!(local(extents).to_layout(1).is_none() && spatial(extents).to_layout(1 << 20).is_none());
+        let (slots, threads) = (local(extents), spatial(extents));
+        let wanted = extents[0].checked_mul(extents[1]).unwrap_or(i64::MAX);
+        assert_eq!((slots.num_slots(), threads.num_threads()), (wanted, wanted));
+        assert_eq!((slots.num_threads(), threads.num_slots()), (1, 1));
+        assert_eq!(threads.clone().replicate(1 << 62).num_threads(), i64::MAX);
+        let countable = wanted < i64::MAX;
+        assert_eq!(slots.reshape(&[extents[1], extents[0]]).is_some(), countable);
+        assert_eq!(threads.flatten(..).is_some(), countable);
+        // A picture of them has no cells.
+        assert!(slots.to_string().ends_with("(more than 1048576 cells)\n") && !slots.to_svg().contains("<rect"));
+        assert_eq!((slots.clone() * spatial([1, 1])).divide(&spatial([1, 1])).is_some(), countable);
+    }
+    assert!(local([1 << 40]).product(&spatial([1 << 40])).is_none());
+    assert_eq!(local([1 << 31]).to_layout(1).unwrap().num_elements(), 1 << 31);
+    assert_eq!(column_spatial([2, 4]).replicate(4).replicate(1 << 62).canonical().num_threads(), i64::MAX);
+    let many = Layout::replicated(&[1 << 16], 1);
+    assert!(many.compose(&many).is_none() && many.concat(&Layout::replicated(&[1 << 15], 1)).is_some());
+    assert!(spatial([1]).to_layout(1 << 27).is_none());
+    assert!(!Layout::replicated(&[1 << 31], 1).to_svg().contains("<rect"));
+}

@@ -33,7 +33,7 @@ const MOST_THREADS: i64 = 1024;
 )]
 pub trait TileLayout {
     #[doc(hidden)]
-    fn described(&self) -> Described;
+    fn described(&self, tile: &[i64]) -> Described;
 }
 
 /// A layout as it is recorded.
@@ -41,28 +41,29 @@ pub trait TileLayout {
 pub struct Described {
     shape: Vec<i64>,
     threads: i64,
-    /// For so many threads; `None` where bits do not tell them apart.
+    /// For so many threads; `None` where bits do not tell them apart, or the tile has another shape.
     distribution: Option<Distribution>,
 }
 
 impl TileLayout for Modes {
-    fn described(&self) -> Described {
+    fn described(&self, tile: &[i64]) -> Described {
         let threads = self.num_threads();
-        let layout = self.to_layout(usize::try_from(threads / WARP).unwrap_or(0).max(1));
+        let num_warps = usize::try_from(threads / WARP).unwrap_or(0).max(1);
+        let layout = (self.shape() == tile).then(|| self.to_layout(num_warps)).flatten();
         Described { shape: self.shape().to_vec(), threads, distribution: layout.map(|layout| distribution(&layout)) }
     }
 }
 
 impl TileLayout for Layout {
-    fn described(&self) -> Described {
-        let distribution = Some(distribution(self)).filter(|_| is_plain(self));
+    fn described(&self, tile: &[i64]) -> Described {
+        let distribution = (self.shape() == tile && is_plain(self)).then(|| distribution(self));
         Described { shape: self.shape().to_vec(), threads: WARP * self.num_warps() as i64, distribution }
     }
 }
 
 impl<L: TileLayout> TileLayout for &L {
-    fn described(&self) -> Described {
-        (*self).described()
+    fn described(&self, tile: &[i64]) -> Described {
+        (*self).described(tile)
     }
 }
 
@@ -182,8 +183,8 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn with_layout(self, layout: impl TileLayout) -> Tile<T, R> {
-        let (place, layout) = (here(), layout.described());
-        let tile = self.raw();
+        let (place, tile) = (here(), self.raw());
+        let layout = layout.described(&record(|t| t.shape(tile)));
         Tile::from_raw(record(|t| match t.with_layout(place, tile, T::DTYPE, &layout) {
             Some(value) => t.raw(value),
             None => {

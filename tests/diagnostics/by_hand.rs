@@ -11,6 +11,8 @@ fn layouts_of_other_shapes() {
         let _ = tile(32, 16).with_layout(spatial([32, 4]) * local([1, 2]));
         let _ = tile(8, 16).with_layout(spatial([16, 8]));
         let _ = tile(8, 16).with_layout(spatial([128]));
+        let _ = tile(8, 16).with_layout(local([1 << 40, 1 << 40]));
+        let _ = tile(8, 16).with_layout(spatial([1 << 20, 1 << 20]));
     });
     assert_eq!(
         text,
@@ -20,6 +22,10 @@ fn layouts_of_other_shapes() {
 <with_layout(spatial([16, 8]))>: `with_layout`: a layout of [16, 8] for a tile of shape [8, 16]
   the extents of the factors of a layout multiply to those of the tile
 <with_layout(spatial([128]))>: `with_layout`: a layout of [128] for a tile of shape [8, 16]
+  the extents of the factors of a layout multiply to those of the tile
+<with_layout(local([1 << 40, 1 << 40]))>: `with_layout`: a layout of [1099511627776, 1099511627776] for a tile of shape [8, 16]
+  the extents of the factors of a layout multiply to those of the tile
+<with_layout(spatial([1 << 20, 1 << 20]))>: `with_layout`: a layout of [1048576, 1048576] for a tile of shape [8, 16]
   the extents of the factors of a layout multiply to those of the tile"
     );
 }
@@ -30,6 +36,7 @@ fn layouts_for_threads_that_no_tile_block_has() {
         let _ = tile(8, 16).with_layout(spatial([8, 1]) * local([1, 16]));
         let _ = tile(64, 32).with_layout(spatial([64, 32]));
         let _ = tile(24, 16).with_layout(local([8, 2]) * spatial([3, 8]));
+        let _ = tile(8, 16).with_layout(spatial([8, 16]).replicate(1 << 62));
     });
     assert_eq!(
         text,
@@ -39,7 +46,9 @@ fn layouts_for_threads_that_no_tile_block_has() {
 <with_layout(spatial([64, 32]))>: `with_layout`: a layout for 2048 threads
   a tile block has 1024 threads at most: more elements in `local`
 <with_layout(local([8, 2]) * spatial([3, 8]))>: `with_layout`: a layout for 24 threads
-  a tile block has 32 to 1024 threads, a power of two"
+  a tile block has 32 to 1024 threads, a power of two
+<with_layout(spatial([8, 16]).replicate(1 << 62))>: `with_layout`: a layout for 9223372036854775807 threads
+  a tile block has 1024 threads at most: more elements in `local`"
     );
 }
 
