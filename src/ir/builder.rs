@@ -70,6 +70,16 @@ impl Builder {
         &self.open
     }
 
+    /// Leaves the outermost block alone open, until [`Builder::reopen`] of the others, which are returned.
+    pub fn leave_inner(&mut self) -> Vec<BlockId> {
+        self.open.split_off(1)
+    }
+
+    /// Opens blocks again after [`Builder::leave_inner`].
+    pub fn reopen(&mut self, inner: Vec<BlockId>) {
+        self.open.extend(inner);
+    }
+
     /// Appends an op (see [`Module::add_op`]) and gives its handle.
     pub fn op(
         &mut self,

@@ -13,6 +13,8 @@ use hmac_sha256::Hash as Sha256;
 pub struct ArrayFacts {
     /// Extents and strides are i64 (else i32): chosen when an element offset may not fit 31 bits.
     pub index64: bool,
+    /// Some extent is above i32::MAX. Then `index64` is true as well.
+    pub extent64: bool,
     /// The base address is a multiple of this many bytes: 16, or the element size.
     pub base_align: u32,
     /// Bit d: the stride of dimension d is 1.
@@ -128,10 +130,11 @@ impl ArgForm {
 /// Does everything that code relies on hold for an array? `table`: its numbers lie in memory, of one width for all.
 fn implied(own: ArrayFacts, facts: ArrayFacts, table: bool) -> bool {
     let within = |own: u32, given: u32| own & !given == 0;
-    let ArrayFacts { index64, base_align, unit_stride, extent_div16, stride_div16 } = own;
+    let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = own;
     // Wide indices serve small arrays, not the other way round.
     let width = index64 == facts.index64 || index64 && !table;
     width
+        && (extent64 || !facts.extent64)
         && base_align != 0
         && facts.base_align.is_multiple_of(base_align)
         && within(unit_stride, facts.unit_stride)
@@ -224,6 +227,9 @@ fn known(facts: ArrayFacts) -> Vec<String> {
     if facts.index64 {
         all.push("indices of 64 bits".to_owned());
     }
+    if facts.extent64 {
+        all.push("extents of 64 bits".to_owned());
+    }
     all
 }
 
@@ -240,6 +246,14 @@ mod tests {
             ("(a::B, &'static str, c::d::E<f::G, 4>)", "(B, &'static str, E<G, 4>)"),
         ] {
             assert_eq!(without_paths(name), expected);
+        }
+    }
+
+    #[test]
+    fn code_for_long_axes_serves_short_ones() {
+        let facts = |extent64| ArrayFacts { index64: true, extent64, base_align: 16, ..ArrayFacts::default() };
+        for table in [false, true] {
+            assert!(implied(facts(true), facts(false), table) && !implied(facts(false), facts(true), table));
         }
     }
 

@@ -5,13 +5,23 @@
 
 use super::access::{Access, LoadOptions, StoreOptions};
 use super::construct::extents;
+use super::counted::Counted;
 use super::index::{Component, TileIndex};
 use super::visit::Visit;
 use crate::dtype::DType;
 use crate::element::{CastTo, Element, Whole};
 use crate::ir::table::Effect;
-use crate::ir::{Attr, Opcode, Overflow, Padding, Type};
+use crate::ir::{Attr, Opcode, Overflow, Padding, Sign, Type};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+
+/// A call of a method of an array.
+#[derive(Clone, Copy)]
+struct Method {
+    place: Place,
+    name: &'static str,
+    /// The name of the element type.
+    elem: &'static str,
+}
 
 impl Trace {
     pub(super) fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> Raw {
@@ -55,7 +65,8 @@ impl Trace {
     }
 
     /// The extent of one axis as recorded: i32 or i64.
-    fn extent(&mut self, array: ArrayHandle, place: Place, axis: usize, to: DType) -> Raw {
+    fn extent(&mut self, array: ArrayHandle, method: Method, axis: usize, to: DType) -> Raw {
+        let Method { place, name, elem } = method;
         self.at(place);
         let ty = Type::scalar(to);
         if self.array_view(array, place).is_none() {
@@ -63,15 +74,31 @@ impl Trace {
         }
         let extents = self.arrays[array.index as usize].extents.clone();
         let Some(&extent) = extents.get(axis) else {
-            let message = format!("`extent`: axis {axis} of an array with {} axes", extents.len());
+            let message = format!("`{name}`: axis {axis} of an array with {} axes", extents.len());
             return self.fail(place, ty, message, &["axes are counted from 0"]);
         };
         let value = match (self.builder.module.dtype(extent), to) {
             (from, to) if from == to => extent,
-            (DType::I64, _) => self.put(Opcode::TruncI, &[extent], vec![Attr::Overflow(Overflow::None)], to, &[]),
-            _ => self.put(Opcode::ExtI, &[extent], vec![Attr::Sign(crate::ir::Sign::Signed)], to, &[]),
+            (DType::I64, _) => {
+                let fits = self.limit_count(&Counted { place, name, elem, array, axis, step: 1 });
+                let value = self.put(Opcode::TruncI, &[extent], vec![Attr::Overflow(Overflow::None)], to, &[]);
+                if !fits {
+                    self.written(value, [Sign::Signed; 2]);
+                }
+                value
+            }
+            _ => self.put(Opcode::ExtI, &[extent], vec![Attr::Sign(Sign::Signed)], to, &[]),
         };
         self.raw(value)
+    }
+
+    /// Makes certain that the number of all tiles fits i32.
+    pub(super) fn limit_indices(&mut self, visit: &Visit<'_>) {
+        if visit.check(self) && self.array_view(visit.array, visit.place).is_some() {
+            let axes: Vec<(usize, i64)> = (0..visit.shape.len()).map(|axis| visit.steps_along(axis)).collect();
+            let (place, name, elem, array) = (visit.place, visit.name, visit.elem, visit.array);
+            self.limit_product(&Counted { place, name, elem, array, axis: 0, step: 1 }, &axes);
+        }
     }
 
     pub(super) fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
@@ -86,6 +113,9 @@ impl Trace {
             return self.poison(ty);
         }
         let Some(view) = visit.view(self) else { return self.poison(ty) };
+        let (place, name, elem, array) = (visit.place, visit.name, visit.elem, visit.array);
+        let (axis_of_array, step) = visit.steps_along(axis);
+        self.limit_count(&Counted { place, name, elem, array, axis: axis_of_array, step });
         let types = vec![self.builder.module.intern(ty); rank];
         let values = self.emit(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &types);
         self.raw(values[axis])
@@ -178,6 +208,10 @@ macro_rules! array_methods {
 
             /// The extent of an axis in elements.
             ///
+            /// A launch with an array of 2^31 elements or more along this axis is an
+            /// [`Error::Argument`](crate::Error::Argument) with this place: [`Self::extent64`] is for such arrays. Where
+            /// only the kernel knows the extent, of a part of such an array, the kernel asserts it.
+            ///
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
@@ -194,7 +228,9 @@ macro_rules! array_methods {
             #[must_use]
             pub fn extent(self, axis: usize) -> Scalar<i32> {
                 let place = here();
-                Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I32)))
+                Scalar::from_raw(record(|t| {
+                    t.extent(self.handle, Method { place, name: "extent", elem: T::NAME }, axis, DType::I32)
+                }))
             }
 
             /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
@@ -215,10 +251,12 @@ macro_rules! array_methods {
             #[must_use]
             pub fn extent64(self, axis: usize) -> Scalar<i64> {
                 let place = here();
-                Scalar::from_raw(record(|t| t.extent(self.handle, place, axis, DType::I64)))
+                Scalar::from_raw(record(|t| {
+                    t.extent(self.handle, Method { place, name: "extent64", elem: T::NAME }, axis, DType::I64)
+                }))
             }
 
-            /// The extents of all axes in elements.
+            /// The extents of all axes in elements. Each is as that of [`Self::extent`].
             ///
             /// ```
             /// # use cutlet as ct;
@@ -238,11 +276,13 @@ macro_rules! array_methods {
             #[must_use]
             pub fn shape(self) -> [Scalar<i32>; R] {
                 let place = here();
-                std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, place, d, DType::I32))))
+                let method = Method { place, name: "shape", elem: T::NAME };
+                std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, method, d, DType::I32))))
             }
 
-            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. Tile indices
-            /// are i32: an array with 2^31 tiles or more along an axis needs larger ones.
+            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. A launch with an
+            /// array that has 2^31 tiles or more along this axis is an error, as that of [`Self::extent`]: such an
+            /// array needs larger tiles.
             ///
             /// ```
             /// # use cutlet as ct;

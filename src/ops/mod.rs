@@ -21,6 +21,7 @@ mod complex;
 mod construct;
 mod control;
 mod convert;
+mod counted;
 mod counter;
 mod dense;
 mod dependent;

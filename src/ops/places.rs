@@ -42,6 +42,14 @@ impl Component {
         Component { kind: Kind::Value(raw), dtype: I::DTYPE, signed: I::SIGNED }
     }
 
+    /// The component for an axis that i32 does not count: the positions of a span do not wrap.
+    fn of_long_axis(self) -> Component {
+        match self.kind {
+            Kind::Span { .. } => Component { dtype: DType::I64, ..self },
+            Kind::Value(_) | Kind::Number(_) => self,
+        }
+    }
+
     fn number(number: i64) -> Component {
         let dtype = if i32::try_from(number).is_ok() { DType::I32 } else { DType::I64 };
         Component { kind: Kind::Number(number), dtype, signed: true }
@@ -310,6 +318,9 @@ impl Trace {
     ) -> Option<Places> {
         let array = self.array_data(array, request.place)?;
         let mut positions = Vec::with_capacity(components.len());
+        let components: Vec<Component> = (components.iter().zip(&array.extents))
+            .map(|(&component, &extent)| if self.fits(extent) { component } else { component.of_long_axis() })
+            .collect();
         for (axis, component) in components.iter().enumerate() {
             let position = self.position((request.place, request.name), request.rank, axis, component)?;
             positions.push(("index", position));
@@ -320,7 +331,7 @@ impl Trace {
         let index = array.extents.first().map_or(DType::I32, |&extent| self.builder.module.dtype(extent));
         let mut parts = Vec::new();
         let mut masks = Vec::new();
-        for (axis, (&(_, position), component)) in positions.iter().zip(components).enumerate() {
+        for (axis, (&(_, position), component)) in positions.iter().zip(&components).enumerate() {
             if !unchecked {
                 masks.push(self.is_inside(position, component, array.extents[axis]));
             }
@@ -374,8 +385,10 @@ impl Trace {
                     1 => iota,
                     _ => self.put(Opcode::Reshape, &[iota], vec![], DType::I32, &shape),
                 };
+                let range = self.converted(range, DType::I32, true, component.dtype);
                 let zero = matches!(start, Source::Literal(0) | Source::Extent(0));
                 let start = self.scalar(place, start, DType::I32)?;
+                let start = self.converted(start, DType::I32, true, component.dtype);
                 Some(if zero { range } else { self.combined(Opcode::AddI, wrap(), range, start) })
             }
         }

@@ -77,7 +77,7 @@ fn scalar(t: &mut Trace, place: Place, value: Value) -> Option<Value> {
 }
 
 /// What a value depends on that is not known before the kernel runs, if there is something; and in whose words.
-fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str)> {
+pub(super) fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str)> {
     let module = &t.builder.module;
     let mut seen = rustc_hash::FxHashSet::default();
     let mut rest = vec![value];

@@ -366,6 +366,9 @@ macro_rules! tiles_of {
 
             /// All tile indices, for one loop: fewer than 2^31.
             ///
+            /// A launch with an array of more tiles, whose offsets need 64 bits, is an
+            /// [`Error::Argument`](crate::Error::Argument) with this place.
+            ///
             /// ```
             /// use cutlet as ct;
             /// use cutlet::prelude::*;
@@ -392,6 +395,12 @@ macro_rules! tiles_of {
                 let Some((&first, others)) = counts.split_first() else {
                     return Indices { counts: std::array::from_fn(|_| super::scalar(1)), all: range(0, 1) };
                 };
+                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
+                let visit = Visit {
+                    step: Some(&step),
+                    ..self.array.visit(here(), "indices", &shape, &options.access, Some(self.padding))
+                };
+                record(|t| t.limit_indices(&visit));
                 let mut all = first;
                 for &count in others {
                     all *= count;

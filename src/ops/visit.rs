@@ -91,6 +91,12 @@ impl Visit<'_> {
         }
     }
 
+    /// The axis of the array that an axis of the tiles goes along, and the elements from one tile to the next.
+    pub fn steps_along(&self, axis: usize) -> (usize, i64) {
+        let order = self.access.order.as_ref().filter(|order| is_permutation(order, self.shape.len()));
+        (order.map_or(axis, |order| order[axis]), self.steps()[axis])
+    }
+
     fn steps(&self) -> &[i64] {
         self.step.filter(|step| !step.is_empty()).unwrap_or(self.extents())
     }
@@ -152,6 +158,7 @@ impl Visit<'_> {
     /// and their types; `None` after a problem.
     pub fn positions(&self, t: &mut Trace, index: &[Component]) -> Option<Vec<(Raw, DType)>> {
         self.sparse_axis(t, index)?;
+        t.array_view(self.array, self.place)?;
         let order = self.dim_map(t);
         let mut positions = vec![None; index.len()];
         for (d, component) in index.iter().enumerate() {
@@ -163,7 +170,11 @@ impl Visit<'_> {
             };
             let list = match start {
                 None => self.listed(t, component, d)?,
-                Some(start) => t.positions_from(start, extent),
+                Some(start) => {
+                    let along = t.arrays[self.array.index as usize].extents[order[d] as usize];
+                    let start = if t.fits(along) { start } else { t.as_width(start, DType::I64) };
+                    t.positions_from(start, extent)
+                }
             };
             let dtype = t.builder.module.dtype(list);
             let mut shape = vec![1; index.len()];

@@ -40,6 +40,7 @@ fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> Array
         facts.extent_div16 |= u32::from(extent % 16 == 0) << d;
         facts.stride_div16 |= u32::from(stride % 16 == 0) << d;
         facts.index64 |= stride > i32::MAX as usize || extent > LARGEST_EXTENT;
+        facts.extent64 |= extent > i32::MAX as usize;
         last = last.saturating_add(extent.saturating_sub(1).saturating_mul(stride));
     }
     facts.index64 |= last > i32::MAX as usize || index64_is_forced();
@@ -110,11 +111,12 @@ pub(super) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayF
     ArgForm::Array { element: T::NAME.into(), rank: R as u32, writes, table: false, facts }
 }
 
-/// The facts in one word: 1 bit index width, 8 bits alignment, 3 * 16 bits of dimensions.
+/// The facts in one word: 2 bits of widths, 8 bits alignment, 3 * 16 bits of dimensions.
 #[inline]
 pub(super) fn facts_word(facts: ArrayFacts) -> u64 {
-    let ArrayFacts { index64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
+    let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
     u64::from(index64)
+        | u64::from(extent64) << 1
         | u64::from(base_align) << 8
         | u64::from(unit_stride) << 16
         | u64::from(extent_div16) << 32

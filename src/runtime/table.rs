@@ -92,6 +92,7 @@ impl List {
         let mut words = Vec::with_capacity(arrays.len() * (1 + 2 * R));
         for (_, form) in arrays {
             facts.index64 |= form.facts.index64;
+            facts.extent64 |= form.facts.extent64;
             facts.base_align = facts.base_align.min(form.facts.base_align);
             facts.unit_stride &= form.facts.unit_stride;
             facts.extent_div16 &= form.facts.extent_div16;

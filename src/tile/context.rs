@@ -125,6 +125,12 @@ pub(crate) struct Trace {
     loops: FxHashMap<BlockId, Looping>,
     /// How often bodies were asked for that are nested too deeply.
     too_deep: u32,
+    /// Extents in i64 that are known to fit i32.
+    pub short_extents: FxHashSet<Value>,
+    /// Extents in i64 of arrays of which some extent does not fit i32.
+    pub long_extents: FxHashSet<Value>,
+    /// What each launch checks not to be above a number: see `ops/counted.rs`.
+    pub limited: FxHashSet<(Value, i64)>,
     /// Threads that the layouts of tiles are for, and the first of these.
     pub layout_threads: Option<(i64, Place)>,
     /// Rounding and flush to zero for float ops that state none.
@@ -277,6 +283,9 @@ impl Trace {
             regions: FxHashMap::default(),
             loops: FxHashMap::default(),
             too_deep: 0,
+            short_extents: FxHashSet::default(),
+            long_extents: FxHashSet::default(),
+            limited: FxHashSet::default(),
             layout_threads: None,
             float_mode: None,
             diagnostics: Vec::new(),
@@ -450,6 +459,16 @@ impl Trace {
         let value = self.builder.module.add_block_arg(body, id);
         self.settle(&[value], body);
         value
+    }
+
+    /// Is this value defined in the body of the entry, outside of all regions?
+    pub fn is_outermost(&self, value: Value) -> bool {
+        self.homes.get(value.index()) == self.builder.open_blocks().first()
+    }
+
+    /// Does the innermost open block take only operations on scalars without effects?
+    pub fn is_scalar_only(&self) -> bool {
+        self.regions.get(&self.builder.block()).is_some_and(|region| region.scalar_only)
     }
 
     /// Opens the block of a region; gives its arguments.

@@ -52,7 +52,11 @@ impl Trace {
             let value = self.assumed(extents[d], Predicate::Bounded { lower: Some(0), upper: None });
             if bit(facts.extent_div16, d) { self.assume_div_by(value, 16) } else { value }
         });
-        let extents = known_extents.collect();
+        let extents: Vec<Value> = known_extents.collect();
+        if facts.index64 {
+            let known = if facts.extent64 { &mut self.long_extents } else { &mut self.short_extents };
+            known.extend(&extents);
+        }
         let known_strides = (0..rank).map(|d| {
             if bit(facts.unit_stride, d) {
                 return strides[d];

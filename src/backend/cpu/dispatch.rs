@@ -319,12 +319,12 @@ impl<'p> Machine<'p> {
             }
             O::GetTensorShape => {
                 let shape = self.array(op.operands[0]).shape.clone();
-                self.put_ints(op, &shape)
+                self.put_counts(op, &shape)?
             }
             O::GetIndexSpaceShape => {
                 let view = self.module().ty(op.operands[0]);
                 let space = super::view::index_space(view, self.array(op.operands[0]));
-                self.put_ints(op, &space)
+                self.put_counts(op, &space)?
             }
             O::LoadView => self.load_view(op)?,
             O::StoreView => self.store_view(op)?,
@@ -419,6 +419,19 @@ impl<'p> Machine<'p> {
             let words = int::write(self.module().dtype(result), &[number as u64]);
             self.set(result, Val::tile(words));
         }
+    }
+
+    /// Extents or numbers of tiles, which their types have to hold.
+    fn put_counts(&mut self, op: &Op, numbers: &[i64]) -> Result<(), String> {
+        for (axis, (&result, &number)) in op.results.iter().zip(numbers).enumerate() {
+            let dtype = self.module().dtype(result);
+            if number >> (dtype.bits() - 1) != 0 {
+                let what = if op.code == Opcode::GetTensorShape { "elements" } else { "tiles" };
+                return Err(format!("{number} {what} along axis {axis}, which {dtype} does not hold"));
+            }
+        }
+        self.put_ints(op, numbers);
+        Ok(())
     }
 
     // Elementwise.

@@ -13,8 +13,9 @@ pub(super) fn write_form(to: &mut Writer, form: &ArgForm) {
             to.u32(*rank);
             to.flag(*writes);
             to.flag(*table);
-            let ArrayFacts { index64, base_align, unit_stride, extent_div16, stride_div16 } = *facts;
+            let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = *facts;
             to.flag(index64);
+            to.flag(extent64);
             for word in [base_align, unit_stride, extent_div16, stride_div16] {
                 to.u32(word);
             }
@@ -43,10 +44,10 @@ pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgForm> {
             if rank > 16 {
                 return Err(format!("an array of {rank} dimensions"));
             }
-            let (writes, table, index64) = (from.flag()?, from.flag()?, from.flag()?);
+            let (writes, table, index64, extent64) = (from.flag()?, from.flag()?, from.flag()?, from.flag()?);
             let [base_align, unit_stride, extent_div16, stride_div16] =
                 [from.u32()?, from.u32()?, from.u32()?, from.u32()?];
-            let facts = ArrayFacts { index64, base_align, unit_stride, extent_div16, stride_div16 };
+            let facts = ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 };
             ArgForm::Array { element, rank, writes, table, facts }
         }
         1 => ArgForm::Number(from.text()?),

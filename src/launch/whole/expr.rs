@@ -1,12 +1,12 @@
 //! The methods of expressions over whole arrays.
 
 use super::combine::{By, Larger, Product, Smaller, Sum};
-use super::fused::{Fused, Map, MapWith, Zip};
+use super::fused::{Fused, Map, MapWith, Zip, surveyed};
 use super::reduce::{reduce, reduce_all};
 use super::scan::scan;
 use super::store::{store, to_array};
 use crate::element::{Element, Number, Whole};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::ArrivesAs;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut};
 use crate::tile::Scalar;
@@ -260,11 +260,20 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
     }
 
     /// How many elements along an axis are true.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an axis of 2^31 elements or more, beside the errors of [`ArrayExpr::sum`].
     #[track_caller]
     fn count(self, axis: usize) -> Result<DeviceArray<i32, R>>
     where
         Self: Fused<R, Elem = bool>,
     {
+        let shape = surveyed(&self)?.shape();
+        if shape.get(axis).is_some_and(|&extent| extent > i32::MAX as usize) {
+            let message = format!("`count` along axis {axis} of an array of shape {shape:?}: more than i32 counts");
+            let way_out = "`.map(|x: Scalar<bool>| x.cast::<i64>()).sum(axis)` counts in i64";
+            return Err(Error::argument(format!("{message}; {way_out}")));
+        }
         reduce(self.map(|x: Scalar<bool>| x.cast::<i32>()), axis, 0, Sum)
     }
 }
