@@ -366,3 +366,139 @@ fn promises_become_assertions() {
     let refused = all(1).code_ptx(kernel, (x, at, x.mutable(), 8), ct::Target::SM_80).unwrap_err().to_string();
     assert!(refused.contains("the ptx back end checks promises"), "{refused}");
 }
+
+/// A tile or scalar is used: a doubtful element is an error.
+macro_rules! used {
+    ($($value:expr),+ $(,)?) => {$(
+        let value = $value;
+        ct::assert!(value.eq(value) | value.ne(value));
+    )+};
+}
+
+/// Operations that the library puts together of others, on the extreme numbers of each integer type.
+#[test]
+fn operations_of_the_library_raise_no_alarm_on_integers() {
+    macro_rules! each {
+        ($($name:ident)+) => {$({
+            let (least, most) = ($name::MIN, $name::MAX);
+            let data = [least, most, 0, 1, most - 1, least + 1, most / 2, most / 2 + 1];
+            let kernel = |x: Array<$name, 1>| {
+                let (x, y) = (x.load(0, [8]), x.load(0, [8]).flip(0));
+                let (keys, values) = ct::sort_by_key(x, y, 0);
+                used!(x.sort(0), x.sort_descending(0), x.argsort(0), x.argsort_descending(0), keys, values);
+                used!(x.top_k(0, 2).0, x.top_k(0, 4).1, x.top_k(0, 8).0);
+                used!(x.argmax(0), x.argmin(0), x.cummax(0), x.cummin(0), x.histogram(4));
+                used!(x.reduce_max(0), x.reduce_min(0), x.reduce_and(0), x.reduce_or(0), x.reduce_xor(0));
+                used!(ct::astile([7i32, 5, 3, 1, 0, 2, 4, 6]).gather(0, x), x.gather(0, y));
+                used!(x.count_ones(), x.leading_zeros(), x.trailing_zeros(), x.reverse_bits(), !x, x & y, x | y, x ^ y);
+                used!(x.funnel_shl(y, 3), x.funnel_shr(y, x), x.rotate_left(y), x.rotate_right(3));
+                used!(x.saturating_add(y), x.saturating_sub(y), x.mul_hi(y), x.powi(3), x.relu());
+                used!(x.wrapping_add(y), x.wrapping_sub(y), x.wrapping_mul(y), x.clamp(1, 5), x.max(y), x.min(y));
+                used!(x.cast_saturating::<i8>(), x.cast_saturating::<u64>(), x.cast_saturating::<u32>());
+                used!(x.wrapping_cast::<u8>(), x.wrapping_cast::<i64>(), x.cast::<f32>(), x.bitcast::<$name>());
+                used!(x.sum_as::<f64>(0), x.cast::<f64>().cumsum(0), x.cast::<bool>());
+                used!(x.get(ct::scalar(most)), x.set(ct::scalar(most), 3), x.extract(ct::scalar(least), [2]));
+                used!(x.interleave(y, 0), x.repeat([2]), x.reshape([2, 4]).transpose());
+                used!(x.cast_narrow::<ct::u4>().codes(), x.cast_narrow::<ct::i3>().cast::<i32>());
+            };
+            let x = ct::Device::cpu().array(&data, [8]).unwrap();
+            all(1).launch(kernel, (&x,)).unwrap_or_else(|error| panic!("{}: {error}", stringify!($name)));
+        })+};
+    }
+    each!(i8 i16 i32 i64 u8 u16 u32 u64);
+}
+
+#[test]
+fn divisors_raise_no_alarm() {
+    macro_rules! each {
+        ($($name:ident)+) => {$({
+            let (least, most) = ($name::MIN, $name::MAX);
+            let data = [least, most, 0, 1, most - 1, least + 1, most / 2, most / 2 + 1];
+            let kernel = |x: Array<$name, 1>, z: ArrayMut<$name, 2>, d: Scalar<$name>| {
+                let (x, d) = (x.load(0, [8]), ct::Divisor::new(d));
+                let (quotient, rest) = d.div_rem(x);
+                used!(x / d, x % d);
+                z.store((0, 0), quotient.unsqueeze(0));
+                z.store((1, 0), rest.unsqueeze(0));
+            };
+            let device = ct::Device::cpu();
+            let (x, mut z) = (device.array(&data, [8]).unwrap(), device.zeros([2, 8]).unwrap());
+            for d in data {
+                let of = |x: $name| if d == 0 { (0, x) } else { (x.wrapping_div(d), x.wrapping_rem(d)) };
+                all(1).launch(kernel, (&x, &mut z, d)).unwrap_or_else(|error| panic!("{d}: {error}"));
+                let wanted = data.map(|x| of(x).0).into_iter().chain(data.map(|x| of(x).1));
+                assert_eq!(z.to_vec().unwrap(), wanted.collect::<Vec<$name>>(), "{d}");
+            }
+        })+};
+    }
+    each!(i32 u32);
+}
+
+#[test]
+fn random_numbers_raise_no_alarm() {
+    fn kernel(y: ArrayMut<i32, 1>, seed: Scalar<u64>, at: Scalar<i64>, low: Scalar<i32>, high: Scalar<i32>) {
+        let numbers = ct::Philox::new(seed, seed);
+        y.store(0, numbers.range(0, [64], low..high));
+        used!(numbers.range(ct::at(at), [6], -5..i32::MAX), numbers.range(at, [8], i32::MIN..i32::MAX));
+        used!(numbers.bits(at, [8]), numbers.bits(ct::at(at), [8]), numbers.bits(ct::at(ct::full([8], at)), [8]));
+        used!(numbers.uniform::<f32, 1>(at, [8]), numbers.uniform::<f64, 2>((at, at), [2, 6]));
+        used!(numbers.uniform::<f16, 3>((at, at, at), [2, 2, 4]), numbers.uniform::<bf16, 1>(ct::at(at), [6]));
+        used!(numbers.normal::<f32, 1>(at, [8]), numbers.normal::<f64, 1>(at, [8]), numbers.normal::<f16, 1>(at, [8]));
+        used!(numbers.exponential::<f32, 1>(at, [8]), numbers.exponential::<f64, 1>(at, [8]));
+        let p = numbers.uniform::<f32, 1>(0, [1]).item();
+        let coins = numbers.bernoulli(at, [8], p);
+        ct::assert!(coins | !coins);
+        ct::with_mode(ct::FloatMode::new().approx(), || {
+            used!(numbers.normal::<f32, 1>(at, [8]), numbers.exponential::<f32, 1>(at, [8]));
+        });
+    }
+    let mut y = ct::Device::cpu().zeros([64]).unwrap();
+    for (low, high) in
+        [(-5, i32::MAX), (i32::MIN, i32::MAX), (i32::MAX - 1, i32::MAX), (0, 6), (i32::MIN, i32::MIN + 1)]
+    {
+        for at in [0, -1, i64::MAX, i64::MIN, 1 << 33, 1 << 62] {
+            all(1).launch(kernel, (&mut y, u64::MAX, at, low, high)).unwrap_or_else(|error| panic!("{at}: {error}"));
+            assert!(y.to_vec().unwrap().iter().all(|number| (low..high).contains(number)));
+        }
+    }
+}
+
+#[test]
+fn operations_of_the_library_raise_no_alarm_on_floats() {
+    macro_rules! each {
+        ($($name:ident)+) => {$({
+            let number = |x: f64| <$name as Element>::from_f64(x);
+            let (most, nan) = (number(3e38), number(f64::NAN));
+            let data = [number(f64::INFINITY), number(f64::NEG_INFINITY), nan, number(0.0), number(-0.0), most, -most, number(1e-30)];
+            let kernel = |x: Array<$name, 1>| {
+                let (x, y) = (x.load(0, [8]), x.load(0, [8]).flip(0));
+                used!(x.sort(0), x.sort_descending(0), x.argsort(0), x.top_k(0, 4).1, x.argmax(0), x.argmin_nan(0));
+                used!(x.cummax(0), x.cumsum(0), x.cumprod(0), x.softmax(0), x.log_softmax(0), x.sum(0), x.prod(0));
+                used!(x.exp(), x.log(), x.sin(), x.tan(), x.sinpi(), x.cospi(), x.pow(y), x.powi(-7), x.erf(), x.erfc());
+                used!(x.erfinv(), x.lgamma(), x.gelu(), x.gelu_tanh(), x.silu(), x.softplus(), x.sigmoid(), x.tanh());
+                used!(x.asin(), x.acosh(), x.atan2(y), x.cbrt(), x.hypot(y), x.expm1(), x.log1p(), x.exp10(), x.log10());
+                used!(x.round(), x.round_ties_even(), x.fract(), x.nextafter(y), x.copysign(y), x.signum(), x.clamp(y, y));
+                used!(x.cast_narrow::<ct::f6e2m3>().codes());
+                used!(x.floor_div(y), x.modulo(y), x % y, x.isfinite());
+            };
+            let x = ct::Device::cpu().array(&data, [8]).unwrap();
+            all(1).launch(kernel, (&x,)).unwrap_or_else(|error| panic!("{}: {error}", stringify!($name)));
+        })+};
+    }
+    each!(f16 bf16 f32 f64);
+}
+
+/// Blocks beyond the last tile have numbers that mean nothing, which is no division by zero.
+#[test]
+fn blocks_in_groups_raise_no_alarm() {
+    fn kernel(y: ArrayMut<i32, 2>, rows: Scalar<i32>, columns: Scalar<i32>) {
+        let [i, j] = ct::swizzle_2d(ct::bid(0), rows, columns, 4);
+        used!(i, j);
+        ct::if_then(ct::bid(0).lt(rows * columns), || y.store((i, j), ct::full([1, 1], 1)));
+    }
+    let mut y = ct::Device::cpu().zeros([5, 3]).unwrap();
+    for (rows, columns) in [(5, 3), (0, 3), (5, 0)] {
+        all(64).launch(kernel, (&mut y, rows, columns)).unwrap();
+    }
+    assert_eq!(y.to_vec().unwrap(), [1; 15]);
+}

@@ -79,7 +79,12 @@ impl<T: Divides> Divisor<T> {
     #[track_caller]
     #[must_use]
     pub fn new(divisor: impl Operand<Scalar<T>>) -> Divisor<T> {
-        let divisor: Scalar<T> = formula(here(), "Divisor::new", &[operand::<Scalar<T>>(divisor)], |_, v| v[0]);
+        let place = here();
+        let divisor: Scalar<T> = formula(place, "Divisor::new", &[operand::<Scalar<T>>(divisor)], |_, v| v[0]);
+        at_place(place, || Divisor::of(divisor))
+    }
+
+    fn of(divisor: Scalar<T>) -> Divisor<T> {
         let magnitude = divisor.abs().cast::<u32>();
         // The bits of numbers below the divisor.
         let bits = 32 - (magnitude - 1).leading_zeros();
@@ -122,7 +127,7 @@ impl<T: Divides> Divisor<T> {
     #[must_use]
     pub fn div_rem<const R: usize>(self, x: Tile<T, R>) -> (Tile<T, R>, Tile<T, R>) {
         let quotient = self.quotient(x);
-        (quotient, x - quotient * self.divisor)
+        (quotient, at_place(here(), || x - quotient * self.divisor))
     }
 
     #[track_caller]

@@ -4,7 +4,7 @@ use super::construct::scalar;
 use super::operand::Operand;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Type};
-use crate::tile::{Handle, Place, Scalar, here, record};
+use crate::tile::{Handle, Place, Scalar, at_place, here, record};
 
 #[track_caller]
 fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32> {
@@ -65,7 +65,8 @@ pub fn num_blocks(axis: usize) -> Scalar<i32> {
 /// block: `group` rows are gone through column by column, then the next ones. Blocks of a grid that run at the same
 /// time then share what they read of both operands of a product, which the cache keeps.
 ///
-/// Every number below `rows * columns` has a place of its own, whatever the group, which is at least 1.
+/// Every number below `rows * columns` has a place of its own, whatever the group, which is at least 1. `columns` times
+/// `group` is below 2^31.
 ///
 /// ```
 /// use cutlet as ct;
@@ -89,11 +90,13 @@ pub fn swizzle_2d(
     columns: impl Operand<Scalar<i32>>,
     group: usize,
 ) -> [Scalar<i32>; 2] {
-    let (rows, columns, group) = (scalar(0) + rows, scalar(0) + columns, group.max(1));
-    let size = columns * group;
-    let first = number / size * group;
-    // The last group may have fewer rows.
-    let height = (rows - first).min(group);
-    let within = number % size;
-    [first + within % height, within / height]
+    at_place(here(), || {
+        let (rows, columns, group) = (scalar(0) + rows, scalar(0) + columns, group.max(1));
+        let size = columns * group;
+        let first = number / size * group;
+        // The last group may have fewer rows, and blocks behind it have none.
+        let height = (rows - first).min(group);
+        let within = number % size;
+        [first + within % height, within / height]
+    })
 }

@@ -269,7 +269,7 @@ impl Philox {
         let [start, end]: [Scalar<i32>; 2] =
             [range.start, range.end].map(|end| formula(place, "range", &[operand::<Scalar<i32>>(end)], |_, v| v[0]));
         let words = self.lanes(place, "range", index.components(), shape, 4, &|words| words.to_vec());
-        words.mul_hi((end - start).cast::<u32>()).cast::<i32>() + start
+        at_place(place, || words.mul_hi((end - start).cast::<u32>()).cast::<i32>() + start)
     }
 
     /// True with this probability, from 0 to 1.
@@ -294,7 +294,7 @@ impl Philox {
         let place = here();
         let probability: Scalar<f32> = formula(place, "bernoulli", &[operand::<Scalar<f32>>(probability)], |_, v| v[0]);
         let numbers: Tile<f32, R> = self.lanes(place, "bernoulli", index.components(), shape, 4, &f32::uniforms);
-        numbers.lt(probability)
+        at_place(place, || numbers.lt(probability))
     }
 
     /// Numbers made of words, `lanes` of them out of one counter.
