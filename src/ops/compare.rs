@@ -327,11 +327,19 @@ methods! { [Number]
 
     /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
     ///
+    /// A NaN is ignored, as by [`max`](Tile::max) and [`min`](Tile::min): a NaN element becomes `low` (`f32::clamp` of Rust
+    /// keeps it), and a bound that is NaN is no bound. Where `low` is above `high`, the result is `high`.
+    ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
     /// ct::assert!(ct::astile([-5, 0, 5, 9]).clamp(-1, 5).eq(ct::astile([-1, 0, 5, 5])));
+    /// let x = ct::astile([-5.0, f32::NAN, 0.5, 9.0]);
+    /// ct::assert!(x.clamp(0.0, 1.0).eq(ct::astile([0.0, 0.0, 0.5, 1.0])));
+    /// ct::assert!(x.clamp(f32::NAN, 1.0).eq(ct::astile([-5.0, 1.0, 0.5, 1.0])));
+    /// ct::assert!(x.clamp(0.0, f32::NAN).eq(ct::astile([0.0, 0.0, 0.5, 9.0])));
+    /// ct::assert!(x.clamp(2.0, 1.0).eq(1.0) & ct::scalar(f32::NAN).clamp(f32::NAN, f32::NAN).isnan());
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -29,6 +29,35 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// (of f64: column / 2), row, and the two halves of the offset, to which the first of three axes is added; the key is the
 /// seed.
 ///
+/// # Period
+/// Positions wrap where the counter does, and then the numbers repeat:
+///
+/// * along the last axis after 2^34 numbers (f64: 2^33),
+/// * along the axis before it after 2^32,
+/// * along the first of three axes after 2^64. An offset of 1 more moves this axis by 1.
+///
+/// A tile across the end of a period continues at its beginning. Negative positions count back from the end. More
+/// numbers than a period has need another offset or another seed.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+/// let (numbers, period) = (ct::Philox::new(42, 7), 1i64 << 34);
+/// ct::assert!(numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period), [8])));
+/// ct::assert!(numbers.bits(ct::at(-3), [8]).eq(numbers.bits(ct::at(period - 3), [8])));
+/// ct::assert!(!numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period / 2), [8])).any(0));
+/// let double = |first: i64| numbers.uniform::<f64, 1>(ct::at(first), [8]);
+/// ct::assert!(double(5).eq(double(5 + period / 2)));
+/// let row = |row: i64| numbers.bits((row, 0), [1, 8]);
+/// ct::assert!(row(3).eq(row(3 + (1 << 32))));
+/// let plane = |offset: u64, plane: i64| ct::Philox::new(42, offset).bits((plane, 0, 0), [1, 1, 8]);
+/// ct::assert!(plane(7, 3).eq(plane(8, 2)) & plane(u64::MAX, 1).eq(plane(0, 0)));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Examples
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
