@@ -109,6 +109,7 @@ pub use mode::{FloatMode, with_mode};
 pub use narrow::Packed;
 pub use operand::{Beside, Operand};
 pub use order::Scope;
+pub(crate) use packed::PackedFacts;
 pub use packed::{NarrowTile, PackedArray, PackedArrayMut};
 pub use part::ElementRange;
 pub use pieces::{Stack, cat, stack};

@@ -286,6 +286,10 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     fn facts(&self) -> ArrayFacts {
         facts::<T, R>(self.address, &self.layout)
     }
+
+    pub(super) fn layout(&self) -> Strided<R> {
+        self.layout
+    }
 }
 
 impl<T: Element, const R: usize> Sealed for ArraySpec<T, R> {}
@@ -320,6 +324,12 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
 arrives_as_it_is! {
     [T: Element, const R: usize] ArraySpec<T, R> => Array<T, R>;
     [T: Element, const R: usize] ArraySpecMut<T, R> => ArrayMut<T, R>;
+}
+
+impl<T, const R: usize> ArraySpecMut<T, R> {
+    pub(super) fn layout(&self) -> Strided<R> {
+        self.0.layout
+    }
 }
 
 impl<T: Element, const R: usize> Sealed for ArraySpecMut<T, R> {}

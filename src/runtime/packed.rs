@@ -10,12 +10,13 @@ use super::arg::{ArraySpec, ArraySpecMut};
 use super::array::DeviceArray;
 use super::device::Device;
 use super::host;
+use super::strided::Strided;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::{ArrivesAs, Constant, LaunchArg};
 use crate::narrow::{Narrow, pack_row, row_bytes, unpack_row};
-use crate::ops::{PackedArray, PackedArrayMut};
+use crate::ops::{PackedArray, PackedArrayMut, PackedFacts};
 
 /// Elements of a row that have their words together: of so many, each bit fills 16 bytes.
 const GROUP: usize = 128;
@@ -383,26 +384,34 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     }
 }
 
-/// The number of elements of a row, and whether that is whole groups.
-pub(super) fn row<const R: usize>(shape: [usize; R]) -> (i32, Constant<bool>) {
-    (shape[R - 1] as i32, Constant(shape[R - 1].is_multiple_of(GROUP)))
+/// The number of elements of a row, and what code depends on, given the layout of the words.
+pub(super) fn row<const R: usize>(shape: [usize; R], words: &Strided<R>) -> (i32, Constant<PackedFacts>) {
+    let offsets = (0..R).map(|d| words.shape[d].saturating_sub(1).saturating_mul(words.strides[d]));
+    let last = offsets.fold(0, usize::saturating_add);
+    let most = words.strides.iter().copied().fold(last, usize::max);
+    let facts = PackedFacts {
+        whole: shape[R - 1].is_multiple_of(GROUP),
+        bytes64: most.saturating_mul(4).saturating_add(3) > i32::MAX as usize,
+    };
+    (shape[R - 1] as i32, Constant(facts))
 }
 
 macro_rules! packed_argument {
     ($([$($generics:tt)*] $ty:ty => $array:ident, $words:ty, |$this:ident| $give:expr, $shape:expr;)+) => {$(
         #[diagnostic::do_not_recommend]
         impl<$($generics)* F: Narrow, const R: usize> ArrivesAs<$array<F, R>> for $ty {
-            type Given = ($words, i32, Constant<bool>);
+            type Given = ($words, i32, Constant<PackedFacts>);
 
             #[inline]
             fn give(self) -> Self::Given {
                 let $this = self;
-                let (extent, whole) = row($shape);
-                ($give, extent, whole)
+                let (shape, words) = ($shape, $give);
+                let (extent, facts) = row(shape, &words.layout());
+                (words, extent, facts)
             }
 
-            fn arrive((words, extent, whole): <Self::Given as LaunchArg>::Traced) -> $array<F, R> {
-                $array::new(words, extent, whole)
+            fn arrive((words, extent, facts): <Self::Given as LaunchArg>::Traced) -> $array<F, R> {
+                $array::new(words, extent, facts)
             }
         }
     )+};
@@ -429,6 +438,35 @@ mod tests {
         let other: Vec<F> = values.iter().rev().copied().collect();
         a.copy_from(&other)?;
         assert_eq!(a.to_vec()?, other);
+        Ok(())
+    }
+
+    /// Words of less than 32 bits have offsets up to four times those of whole words: 2^31 bytes are 2^29 words.
+    #[test]
+    fn byte_offsets_get_64_bits_where_they_need_them() -> Result<()> {
+        use crate::dtype::DType;
+        use crate::ir::Opcode;
+        use crate::kernel::{Arguments, trace_kernel};
+        // The bits of the indices of words of a kernel that loads tiles with rows of so many elements.
+        fn bits<F: Narrow>(shape: [usize; 2], columns: usize) -> Result<Vec<DType>> {
+            let kernel = move |x: PackedArray<F, 2>| {
+                let _ = x.load((1, 2), [4, columns]).cast::<f32>();
+            };
+            let module = trace_kernel("kernel", &kernel, &Arguments::of((PackedSpec::<F, 2>::new(shape),)))?;
+            let mut bits = Vec::new();
+            module.walk(module.entries[0].body, &mut |id| {
+                let op = module.op(id);
+                if op.code == Opcode::MakeTensorView {
+                    bits.push(module.dtype(op.operands[1]));
+                }
+            });
+            Ok(bits)
+        }
+        let (short, long) = (vec![DType::I32; 2], vec![DType::I32, DType::I64]);
+        assert_eq!(bits::<u8>([(1 << 15) + 1, 1 << 16], 4)?, long);
+        assert_eq!(bits::<u8>([1 << 15, 1 << 16], 4)?, short);
+        assert_eq!(bits::<f6e3m2>([1 << 16, 1 << 16], 8)?, long);
+        assert_eq!(bits::<f6e3m2>([1 << 16, 1 << 16], 32)?, short);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::view::DeviceView;
 use crate::error::{Error, Result};
 use crate::kernel::{ArrivesAs, Constant, LaunchArg};
 use crate::narrow::Narrow;
-use crate::ops::PackedArray;
+use crate::ops::{PackedArray, PackedFacts};
 
 /// The words of an array as a packed array of rank `R`: in a kernel, [`PackedArray`].
 ///
@@ -111,16 +111,16 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedView<'_, F, R> {
 
 #[diagnostic::do_not_recommend]
 impl<'a, F: Narrow, const R: usize> ArrivesAs<PackedArray<F, R>> for PackedView<'a, F, R> {
-    type Given = (DeviceView<'a, u32, R>, i32, Constant<bool>);
+    type Given = (DeviceView<'a, u32, R>, i32, Constant<PackedFacts>);
 
     #[inline]
     fn give(self) -> Self::Given {
-        let (extent, whole) = row(self.shape);
-        (self.words, extent, whole)
+        let (extent, facts) = row(self.shape, &self.words.layout());
+        (self.words, extent, facts)
     }
 
-    fn arrive((words, extent, whole): <Self::Given as LaunchArg>::Traced) -> PackedArray<F, R> {
-        PackedArray::new(words, extent, whole)
+    fn arrive((words, extent, facts): <Self::Given as LaunchArg>::Traced) -> PackedArray<F, R> {
+        PackedArray::new(words, extent, facts)
     }
 }
 

@@ -69,6 +69,10 @@ macro_rules! view_methods {
                 self.memory.device()
             }
 
+            pub(super) fn layout(&self) -> Strided<R> {
+                self.layout
+            }
+
             /// Extents in elements.
             ///
             /// ```

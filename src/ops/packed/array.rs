@@ -10,7 +10,7 @@ use super::tile::NarrowTile;
 use super::words::Source;
 use crate::element::Element;
 use crate::narrow::Narrow;
-use crate::tile::{Array, ArrayMut, Scalar, Tile, here, record};
+use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
 
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
 ///
@@ -33,6 +33,7 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile, here, record};
 pub struct PackedArray<F, const R: usize> {
     words: Array<u32, R>,
     extent: Scalar<i32>,
+    facts: PackedFacts,
     element: PhantomData<F>,
 }
 
@@ -54,20 +55,29 @@ pub struct PackedArray<F, const R: usize> {
 pub struct PackedArrayMut<F, const R: usize> {
     words: ArrayMut<u32, R>,
     extent: Scalar<i32>,
-    /// Are rows whole groups, so that nothing lies behind them?
-    whole: bool,
+    facts: PackedFacts,
     element: PhantomData<F>,
 }
 
+/// What the launch knows about a packed array and compiles in, beside the facts of its words. (Public because an
+/// implementation of a public trait mentions it.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PackedFacts {
+    /// Rows are whole groups: no word holds bits behind the end of a row.
+    pub whole: bool,
+    /// Some offset does not fit i32 when it counts bytes.
+    pub bytes64: bool,
+}
+
 impl<F, const R: usize> PackedArray<F, R> {
-    pub(crate) fn new(words: Array<u32, R>, extent: Scalar<i32>, _whole: bool) -> Self {
-        PackedArray { words, extent, element: PhantomData }
+    pub(crate) fn new(words: Array<u32, R>, extent: Scalar<i32>, facts: PackedFacts) -> Self {
+        PackedArray { words, extent, facts, element: PhantomData }
     }
 }
 
 impl<F, const R: usize> PackedArrayMut<F, R> {
-    pub(crate) fn new(words: ArrayMut<u32, R>, extent: Scalar<i32>, whole: bool) -> Self {
-        PackedArrayMut { words, extent, whole, element: PhantomData }
+    pub(crate) fn new(words: ArrayMut<u32, R>, extent: Scalar<i32>, facts: PackedFacts) -> Self {
+        PackedArrayMut { words, extent, facts, element: PhantomData }
     }
 }
 
@@ -111,7 +121,8 @@ macro_rules! packed_array {
             #[must_use]
             pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> NarrowTile<F, R> {
                 let (shape, place) = (extents(shape), here());
-                let source = Source { place, name: "load", array: self.words.handle, coded: Coded::of::<F>() };
+                let (array, coded, bytes64) = (self.words.handle, Coded::of::<F>(), self.facts.bytes64);
+                let source = Source { place, name: "load", array, coded, bytes64 };
                 NarrowTile::of(record(|t| t.load_packed(&source, &index.components(), &shape)))
             }
 
@@ -195,9 +206,10 @@ macro_rules! packed_array {
             #[track_caller]
             #[must_use]
             pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
-                if axis + 1 == R {
-                    let step = shape[axis].max(1);
-                    return (self.extent + (step - 1)) / step;
+                let place = here();
+                if axis + 1 == R && record(|t| t.legal_shape(place, "num_tiles", &extents(shape))) {
+                    let step = shape[axis];
+                    return at_place(place, || (self.extent + (step - 1)) / step);
                 }
                 let mut shape = shape;
                 shape[R - 1] = 1;
@@ -233,8 +245,14 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: NarrowTile<F, R>) {
         let target = Target {
-            source: Source { place: here(), name: "store", array: self.words.handle, coded: Coded::of::<F>() },
-            extent: (!self.whole).then_some(self.extent),
+            source: Source {
+                place: here(),
+                name: "store",
+                array: self.words.handle,
+                coded: Coded::of::<F>(),
+                bytes64: self.facts.bytes64,
+            },
+            extent: (!self.facts.whole).then_some(self.extent),
         };
         target.store(&index.components(), tile.bits());
     }
@@ -258,6 +276,6 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn as_packed_array(self) -> PackedArray<F, R> {
-        PackedArray::new(self.words.as_array(), self.extent, self.whole)
+        PackedArray::new(self.words.as_array(), self.extent, self.facts)
     }
 }

@@ -13,5 +13,5 @@ mod tile;
 mod unpack;
 mod words;
 
-pub use array::{PackedArray, PackedArrayMut};
+pub use array::{PackedArray, PackedArrayMut, PackedFacts};
 pub use tile::NarrowTile;

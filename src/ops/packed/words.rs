@@ -18,6 +18,8 @@ pub struct Source {
     pub name: &'static str,
     pub array: ArrayHandle,
     pub coded: Coded,
+    /// Offsets in bytes need 64 bits.
+    pub bytes64: bool,
 }
 
 /// The type of words of so many bits.
@@ -60,8 +62,13 @@ impl Source {
     /// The array as one of these words: with the words of a group along one more axis where there are several.
     pub fn words(&self, t: &mut Trace, grouping: Grouping) -> Option<ArrayHandle> {
         const WRAP: Attr = Attr::Overflow(Overflow::None);
-        let data = t.array_data(self.array, self.place)?;
+        let mut data = t.array_data(self.array, self.place)?;
         let last = data.extents.len() - 1;
+        if self.bytes64 && grouping.unit < 32 {
+            for number in data.extents.iter_mut().chain(&mut data.strides) {
+                *number = t.as_width(*number, DType::I64);
+            }
+        }
         let index = t.builder.module.dtype(data.extents[last]);
         let number = |t: &mut Trace, number: u32| t.splat(index, number.into(), &[]);
         let factor = 32 / grouping.unit;
