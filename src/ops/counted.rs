@@ -186,7 +186,7 @@ impl Proof<'_> {
                 },
                 (Opcode::MinI, Some(a), Some(b)) if op.sign() == Sign::Signed => proof.fits(a) || proof.fits(b),
                 (Opcode::MaxI, Some(a), Some(b)) if op.sign() == Sign::Signed => proof.fits(a) && proof.fits(b),
-                (Opcode::Select, ..) => op.operands[1..].to_vec().into_iter().all(|value| proof.fits(value)),
+                (Opcode::Select, ..) => op.operands[1..].iter().all(|&value| proof.fits(value)),
                 (Opcode::SubI, Some(a), Some(b)) => proof.fits(a) && [a, b].iter().all(|&v| proof.is_nonnegative(v)),
                 (Opcode::DivI, Some(a), _) => proof.fits(a) && proof.is_nonnegative(a),
                 _ => false,
@@ -211,7 +211,7 @@ impl Proof<'_> {
                 (Opcode::MaxI, Some(a), Some(b)) if op.sign() == Sign::Signed => {
                     proof.is_nonnegative(a) || proof.is_nonnegative(b)
                 }
-                (Opcode::Select, ..) => op.operands[1..].to_vec().into_iter().all(|value| proof.is_nonnegative(value)),
+                (Opcode::Select, ..) => op.operands[1..].iter().all(|&value| proof.is_nonnegative(value)),
                 _ => false,
             }
         })
