@@ -2,6 +2,9 @@
 
 use super::eval::{Fault, Flow, Machine};
 use super::exact::{self, Unrounded};
+use super::family::{
+    Combination, Control, Conversion, Environment, Family, FloatMultiary, FloatUnary, Integer, Movement,
+};
 use super::float::{self, Mode};
 use super::int::{self, Towards};
 use super::mma::{self, Extents};
@@ -10,44 +13,21 @@ use super::room::{self, Claim};
 use super::val::Val;
 use super::value::{Width, Word, Words, each_width, zip3};
 use super::{assume, cast, print, shape};
-use crate::ir::table::Class;
-use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Overflow, Rounding, Sign, Type, Value};
+use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Overflow, Rounding, Sign, Type, Value};
 
 impl<'p> Machine<'p> {
     /// Runs one op; gives the way out when it ends the block.
     pub fn step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
-        use Opcode as O;
         let _claim = self.claim(id, op)?;
-        match op.code.spec().class {
-            Class::FloatUnary => self.float_of_one(op),
-            Class::FloatBinary | Class::FloatTernary | Class::CmpF => self.float_of_more(op),
-            Class::IntUnary | Class::IntBinary | Class::CmpI => self.integers(op)?,
-            Class::Cast => self.conversion(id, op),
-            Class::Own => match op.code {
-                O::If => return self.run_if(op),
-                O::For => return self.run_for(id, op),
-                O::Loop => return self.run_loop(id, op),
-                O::Yield => return Ok(self.terminate(id, Flow::Yield)),
-                O::Continue => return Ok(self.terminate(id, Flow::Continue)),
-                O::Break => return Ok(self.terminate(id, Flow::Break)),
-                O::Return => return Ok(Some(Flow::Return)),
-
-                O::Pack | O::Unpack | O::Reshape | O::WithLayout => self.conversion(id, op),
-                O::Select
-                | O::PowI
-                | O::InlinePtx
-                | O::Constant
-                | O::Iota
-                | O::Broadcast
-                | O::Permute
-                | O::Cat
-                | O::Extract
-                | O::Insert
-                | O::Gather
-                | O::Histogram => self.movement(id, op)?,
-                O::Reduce | O::Scan | O::MmaF | O::MmaI | O::MmaFScaled => self.combination(id, op)?,
-                _ => self.beside_tiles(id, op)?,
-            },
+        match Family::of(op.code) {
+            Family::FloatUnary(which) => self.float_of_one(which, op),
+            Family::FloatMultiary(which) => self.float_of_more(which, op),
+            Family::Integer(which) => self.integers(which, op)?,
+            Family::Conversion(which) => self.conversion(which, id, op),
+            Family::Movement(which) => self.movement(which, id, op)?,
+            Family::Combination(which) => self.combination(which, id, op)?,
+            Family::Control(which) => return self.control(which, id, op),
+            Family::Environment(which) => self.beside_tiles(which, id, op)?,
         }
         Ok(None)
     }
@@ -62,10 +42,23 @@ impl<'p> Machine<'p> {
         Claim::of(room::large(lanes.max().unwrap_or(0)).max(elements))
     }
 
+    /// Control flow: the way out, if the op ends the block.
+    fn control(&mut self, which: Control, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+        match which {
+            Control::If => self.run_if(op),
+            Control::For => self.run_for(id, op),
+            Control::Loop => self.run_loop(id, op),
+            Control::Yield => Ok(self.terminate(id, Flow::Yield)),
+            Control::Continue => Ok(self.terminate(id, Flow::Continue)),
+            Control::Break => Ok(self.terminate(id, Flow::Break)),
+            Control::Return => Ok(Some(Flow::Return)),
+        }
+    }
+
     /// Float arithmetic on one operand.
-    fn float_of_one(&mut self, op: &Op) {
-        use Opcode as O;
-        match op.code {
+    fn float_of_one(&mut self, which: FloatUnary, op: &Op) {
+        use FloatUnary as O;
+        match which {
             O::AbsF => self.sign_bit(op, false),
             O::NegF => self.sign_bit(op, true),
             O::Ceil => self.float1(op, f32::ceil, f64::ceil),
@@ -86,14 +79,13 @@ impl<'p> Machine<'p> {
                 let words = float::unary_rounded(self.dtype(op), mode(op), x, f32::sqrt, f64::sqrt, exact::sqrt);
                 self.put(op, words)
             }
-            code => unreachable!("{} has another number of operands", code.spec().name),
         }
     }
 
     /// Float arithmetic on two or three operands, and comparisons.
-    fn float_of_more(&mut self, op: &Op) {
-        use Opcode as O;
-        match op.code {
+    fn float_of_more(&mut self, which: FloatMultiary, op: &Op) {
+        use FloatMultiary as O;
+        match which {
             O::AddF => self.rounded2(op, |x, y| x + y, |x, y| x + y, exact::add),
             O::SubF => self.rounded2(op, |x, y| x - y, |x, y| x - y, exact::sub),
             O::MulF => self.rounded2(op, |x, y| x * y, |x, y| x * y, exact::mul),
@@ -118,19 +110,18 @@ impl<'p> Machine<'p> {
                 let words = float::compare(dtype, op.cmp_pred(), op.cmp_order(), self.pair(op));
                 self.put(op, words)
             }
-            code => unreachable!("{} has another number of operands", code.spec().name),
         }
     }
 
     /// Integer arithmetic and comparisons.
-    fn integers(&mut self, op: &Op) -> Result<(), String> {
-        use Opcode as O;
+    fn integers(&mut self, which: Integer, op: &Op) -> Result<(), String> {
+        use Integer as O;
         use Sign::{Signed, Unsigned};
         let [bits, _] = self.element_bits(op);
         if op.overflow() != Overflow::None && op.operands.len() == 2 {
             assume::check_overflow(op, self.dtype(op), self.pair(op))?;
         }
-        match op.code {
+        match which {
             O::AbsI => self.int1(op, |x| (x as i64).unsigned_abs()),
             O::NegI => self.int1(op, |x| (x as i64).wrapping_neg() as u64),
             O::AddI => self.int2(op, Signed, u64::wrapping_add),
@@ -160,17 +151,16 @@ impl<'p> Machine<'p> {
                 let words = int::compare(dtype, op.sign(), op.cmp_pred(), self.pair(op));
                 self.put(op, words)
             }
-            code => unreachable!("{} is not about integers", code.spec().name),
         }
         Ok(())
     }
 
     /// Elements of other types, or the same words seen in another way.
-    fn conversion(&mut self, id: OpId, op: &Op) {
-        use Opcode as O;
+    fn conversion(&mut self, which: Conversion, id: OpId, op: &Op) {
+        use Conversion as O;
         use Sign::Unsigned;
         let [bits, from_bits] = self.element_bits(op);
-        match op.code {
+        match which {
             O::ExtI => self.cast(op, |from, to, x| cast::int_to_int(from, to, op.sign(), x)),
             O::TruncI => self.cast(op, |from, to, x| cast::int_to_int(from, to, Unsigned, x)),
             O::IToF => self.cast(op, |from, to, x| cast::int_to_float(from, to, op.sign(), x)),
@@ -180,20 +170,18 @@ impl<'p> Machine<'p> {
             O::Unpack => self.cast(op, |_, to, x| cast::unpack(to, x)),
             // The words stay what they are.
             O::Bitcast | O::IntToPtr | O::PtrToInt | O::PtrToPtr | O::Reshape | O::WithLayout => {
-                debug_assert!(matches!(op.code, O::Reshape | O::WithLayout) || bits == from_bits);
+                debug_assert!(matches!(which, O::Reshape | O::WithLayout) || bits == from_bits);
                 let val = self.take(id, 0);
                 self.set(op.results[0], val);
             }
-
-            code => unreachable!("{} does not convert", code.spec().name),
         }
     }
 
     /// Tiles made of others, element by element or by moving elements; constants.
-    fn movement(&mut self, id: OpId, op: &Op) -> Result<(), String> {
-        use Opcode as O;
+    fn movement(&mut self, which: Movement, id: OpId, op: &Op) -> Result<(), String> {
+        use Movement as O;
         use Sign::{Signed, Unsigned};
-        match op.code {
+        match which {
             O::Select => {
                 let [c, x, y] = [0, 1, 2].map(|i| &**self.tile(op.operands[i]));
                 let choose = each_width!(x, x => Word::list(zip3(u8::of(c), x, Word::of(y), |c, x, y| {
@@ -261,16 +249,14 @@ impl<'p> Machine<'p> {
                 let words = shape::histogram(self.tile(op.operands[0]), self.count(op.results[0]));
                 self.put(op, words)
             }
-
-            code => unreachable!("{} does not move elements", code.spec().name),
         }
         Ok(())
     }
 
     /// Reductions and products.
-    fn combination(&mut self, id: OpId, op: &Op) -> Result<(), Fault> {
-        use Opcode as O;
-        match op.code {
+    fn combination(&mut self, which: Combination, id: OpId, op: &Op) -> Result<(), Fault> {
+        use Combination as O;
+        match which {
             O::Reduce => self.run_reduce(op)?,
             O::Scan => self.run_scan(op)?,
             O::MmaF => {
@@ -291,16 +277,14 @@ impl<'p> Machine<'p> {
                 let words = mma::mma_scaled(self.extents(op), types, inputs, acc);
                 self.put(op, words)
             }
-
-            code => unreachable!("{} does not combine elements", code.spec().name),
         }
         Ok(())
     }
 
     /// The grid, memory, tokens, checks and texts.
-    fn beside_tiles(&mut self, id: OpId, op: &Op) -> Result<(), Fault> {
-        use Opcode as O;
-        match op.code {
+    fn beside_tiles(&mut self, which: Environment, id: OpId, op: &Op) -> Result<(), Fault> {
+        use Environment as O;
+        match which {
             O::GetTileBlockId => self.put_three(op, self.id),
             O::GetNumTileBlocks => self.put_three(op, self.grid),
             O::GetBand => self.put(op, Words::W32(vec![self.band])),
@@ -353,7 +337,6 @@ impl<'p> Machine<'p> {
                 self.print(op)?;
                 self.set_token(op)
             }
-            code => unreachable!("{} has an arm elsewhere", code.spec().name),
         }
         Ok(())
     }

@@ -8,7 +8,8 @@
 //! a kernel makes of numbers, see [`Memory::allow_any`]) and broken promises (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out; a quotient by zero is 0, a
 //! remainder the dividend; float to integer saturates. f16 and bf16 round after every op.
 //!
-//! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op;
+//! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op, and `family` divides all ops among its
+//!   functions;
 //! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
 //! * `access`, `view`, `atomic`, `memory`, `global`, `origin` are loads and stores;
 //! * `turns` counts those of loops, and notices loops that never end;
@@ -28,6 +29,7 @@ mod doubt;
 mod doubtful;
 mod eval;
 mod exact;
+mod family;
 mod float;
 #[cfg(any(test, feature = "_suite"))]
 mod frame;
