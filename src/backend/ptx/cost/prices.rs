@@ -6,8 +6,7 @@ use super::weights::Weights;
 use crate::backend::ptx::infer::{Source, ViewShape, stored};
 use crate::backend::ptx::plan::{WARP, extent};
 use crate::backend::ptx::schedule::Context;
-use crate::ir::table::Effect;
-use crate::ir::{Attr, AttrKind, Flag, OpId, Opcode, Type, Value};
+use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Bytes of the widest access of a thread.
@@ -28,6 +27,31 @@ struct Mix {
     all: f64,
     alu: f64,
     special: f64,
+}
+
+/// The rule that prices an op.
+#[derive(Clone, Copy)]
+enum Pricing {
+    /// Instructions for each element of the result.
+    Elements(Mix),
+    /// A reduction.
+    Reduce,
+    /// A scan.
+    Scan,
+    /// A load of the first result.
+    Load,
+    /// A store of this tile, or an atomic without a result.
+    Store(Value),
+    /// An atomic with a result, by this tile.
+    Atomic(Value),
+    /// Elements at computed places of shared memory.
+    Lookup,
+    /// Elements in other registers.
+    Move,
+    /// One instruction that the next one waits for.
+    Step,
+    /// No instructions, or a price of another rule.
+    Nothing,
 }
 
 /// What an op asks for, of the warps that go through it together.
@@ -86,40 +110,45 @@ impl Prices<'_, '_> {
         let module = self.context.module;
         let op = module.op(id);
         let Some(&first) = op.results.first().or(op.operands.first()) else { return Price::default() };
-        match op.code {
-            Opcode::Reduce => return self.reduce(id),
-            Opcode::Scan => {
+        let demand = |demand| Price { demand, ..Price::default() };
+        let pricing = self.pricing(op);
+        debug_assert_eq!(matches!(pricing, Pricing::Elements(_)), op.code.is_elementwise(), "{:?}", op.code);
+        match pricing {
+            Pricing::Elements(mix) => self.elements(op, mix),
+            Pricing::Reduce => self.reduce(id),
+            Pricing::Scan => {
                 let mut price = self.reduce(id);
                 price.demand += self.instructions(2.0 * self.slots(op.operands[0]), mix(1.0, 0.5, 0.0));
-                return price;
+                price
             }
-            Opcode::LoadView | Opcode::LoadPtr => return self.access(id, op.results[0], false),
-            Opcode::StoreView | Opcode::AtomicRedView => return self.access(id, stored(op), true),
-            Opcode::StorePtr => return self.access(id, op.group(1)[0], true),
-            Opcode::AtomicRmw | Opcode::AtomicCas => {
-                return Price { arrives: true, ..self.access(id, op.group(1)[0], true) };
-            }
-            Opcode::Gather | Opcode::Histogram => {
+            Pricing::Load => self.access(id, op.results[0], false),
+            Pricing::Store(tile) => self.access(id, tile, true),
+            Pricing::Atomic(tile) => Price { arrives: true, ..self.access(id, tile, true) },
+            Pricing::Lookup => {
                 let slots = self.slots(first);
                 let bytes = slots * self.warps * f64::from(WARP) * 4.0 * 4.0;
-                let demand =
+                let lookups =
                     self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Unit::Shared, bytes / self.weights.shared);
-                return Price { demand, meets: 2, ..Price::default() };
+                Price { meets: 2, ..demand(lookups) }
             }
-            Opcode::Cat | Opcode::Extract | Opcode::Insert | Opcode::Pack | Opcode::Unpack => {
-                return Price { demand: self.instructions(self.slots(first), mix(1.0, 0.5, 0.0)), ..Price::default() };
-            }
-            code if !code.is_elementwise() => {
-                let scalars = matches!(code.spec().effect, Effect::Pure);
-                return Price {
-                    demand: Demand::time(if scalars { 0.0 } else { self.weights.step }),
-                    ..Price::default()
-                };
-            }
-            _ => {}
+            Pricing::Move => demand(self.instructions(self.slots(first), mix(1.0, 0.5, 0.0))),
+            Pricing::Step => demand(Demand::time(self.weights.step)),
+            Pricing::Nothing => Price::default(),
         }
-        let mut price = Price { demand: self.elementwise(id), ..Price::default() };
-        if let Some(wanted) = self.context.inference.layout(first) {
+    }
+
+    /// An elementwise op, with the conversions of its operands.
+    fn elements(&self, op: &Op, mix: Mix) -> Price {
+        let result = op.results[0];
+        let slots = self.slots(result);
+        let mut demand = self.instructions(slots, mix);
+        demand.latency += self.weights.step;
+        if slots <= 1.0 && self.context.inference.num_elements(result) == 1 {
+            // Numbers that all threads have: divisions take their time.
+            demand.latency += mix.all * self.weights.step;
+        }
+        let mut price = Price { demand, ..Price::default() };
+        if let Some(wanted) = self.context.inference.layout(result) {
             for &operand in &op.operands {
                 let moved = self.moved(operand, wanted);
                 price.demand += moved.demand;
@@ -129,40 +158,58 @@ impl Prices<'_, '_> {
         price
     }
 
-    /// An elementwise op without what brings its operands.
-    pub fn elementwise(&self, id: OpId) -> Demand {
-        let op = self.context.module.op(id);
-        let result = op.results[0];
-        let slots = self.slots(result);
-        let mut demand = self.instructions(slots, self.mix(id));
-        demand.latency += self.weights.step;
-        if slots <= 1.0 && self.context.inference.num_elements(result) == 1 {
-            // Numbers that all threads have: divisions take their time.
-            demand.latency += self.mix(id).all * self.weights.step;
-        }
-        demand
-    }
-
-    fn mix(&self, id: OpId) -> Mix {
+    /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state its cost.
+    fn pricing(&self, op: &Op) -> Pricing {
         use Opcode::*;
-        let module = self.context.module;
-        let op = module.op(id);
         let bits = |value: Value| self.context.element_type(value).storage_bits();
         let flushes = op.flag(Flag::FlushToZero);
+        let each = |all, alu, special| Pricing::Elements(mix(all, alu, special));
         match op.code {
-            AddF | SubF | MulF | Fma | NegF | AbsF => mix(if bits(op.results[0]) > 32 { 2.0 } else { 1.0 }, 0.0, 0.0),
-            Bitcast | PtrToInt | IntToPtr | PtrToPtr => mix(0.0, 0.0, 0.0),
-            Exp2 => mix(if flushes { 1.0 } else { 3.0 }, 0.0, 1.0),
-            Exp => mix(if flushes { 2.0 } else { 4.0 }, 0.0, 1.0),
-            Log | Log2 | Rsqrt => mix(5.0, 1.0, 1.0),
-            Sqrt | DivF => mix(8.0, 1.0, 1.0),
-            Sin | Cos | Tan | Tanh | Sinh | Cosh | Atan2 | PowF | PowI | RemF => mix(24.0, 6.0, 1.0),
-            DivI | RemI => mix(20.0, 10.0, 1.0),
-            FToF if bits(op.results[0]) < bits(op.operands[0]) => mix(0.5, 0.5, 0.0),
-            FToF => mix(0.75, 0.25, 0.0),
-            InlinePtx => mix(2.0, 1.0, 0.0),
-            MulI | MulHiI | Offset => mix(1.0, 0.5, 0.0),
-            _ => mix(1.0, 1.0, 0.0),
+            Reduce => Pricing::Reduce,
+            Scan => Pricing::Scan,
+            LoadView | LoadPtr => Pricing::Load,
+            StoreView | AtomicRedView => Pricing::Store(stored(op)),
+            StorePtr => Pricing::Store(op.group(1)[0]),
+            AtomicRmw | AtomicCas => Pricing::Atomic(op.group(1)[0]),
+            Gather | Histogram => Pricing::Lookup,
+            Cat | Extract | Insert | Pack | Unpack => Pricing::Move,
+            AddF | SubF | MulF | Fma | NegF | AbsF => each(if bits(op.results[0]) > 32 { 2.0 } else { 1.0 }, 0.0, 0.0),
+            Bitcast | PtrToInt | IntToPtr | PtrToPtr => each(0.0, 0.0, 0.0),
+            Exp2 => each(if flushes { 1.0 } else { 3.0 }, 0.0, 1.0),
+            Exp => each(if flushes { 2.0 } else { 4.0 }, 0.0, 1.0),
+            Log | Log2 | Rsqrt => each(5.0, 1.0, 1.0),
+            Sqrt | DivF => each(8.0, 1.0, 1.0),
+            Sin | Cos | Tan | Tanh | Sinh | Cosh | Atan2 | PowF | PowI | RemF => each(24.0, 6.0, 1.0),
+            DivI | RemI => each(20.0, 10.0, 1.0),
+            FToF if bits(op.results[0]) < bits(op.operands[0]) => each(0.5, 0.5, 0.0),
+            FToF => each(0.75, 0.25, 0.0),
+            InlinePtx => each(2.0, 1.0, 0.0),
+            MulI | MulHiI | Offset => each(1.0, 0.5, 0.0),
+            AbsI | AddI | AndI | Ceil | CmpF | CmpI | ExtI | FToI | Floor | IToF | MaxF | MaxI | MinF | MinI | NegI
+            | OrI | Select | ShlI | ShrI | SubI | TruncI | XorI => each(1.0, 1.0, 0.0),
+            Alloca | Assert | Break | Continue | For | GdcLaunchDependents | GdcWait | If | Loop | MemoryFenceAlias
+            | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return | Yield => Pricing::Step,
+            // Products have prices of their own.
+            MmaF | MmaFScaled | MmaI => Pricing::Nothing,
+            Assume
+            | Broadcast
+            | Constant
+            | GetBand
+            | GetGlobal
+            | GetIndexSpaceShape
+            | GetNumTileBlocks
+            | GetTensorShape
+            | GetTileBlockId
+            | Iota
+            | JoinTokens
+            | MakeGatherScatterView
+            | MakePartitionView
+            | MakeStridedView
+            | MakeTensorView
+            | MakeToken
+            | Permute
+            | Reshape
+            | WithLayout => Pricing::Nothing,
         }
     }
 
@@ -260,11 +307,11 @@ impl Prices<'_, '_> {
         let left = slots / f64::from(1 << along(layout.register_images()));
         let each = op.operands.len() as f64;
         let body = &self.context.module.block(op.regions[0]).ops;
-        let folds = body.iter().filter(|&&inner| self.context.module.op(inner).code.is_elementwise());
         let mut fold = Mix::default();
-        for &inner in folds {
-            let more = self.mix(inner);
-            fold = mix(fold.all + more.all, fold.alu + more.alu, fold.special + more.special);
+        for &inner in body {
+            if let Pricing::Elements(more) = self.pricing(self.context.module.op(inner)) {
+                fold = mix(fold.all + more.all, fold.alu + more.alu, fold.special + more.special);
+            }
         }
         let mut demand = self.instructions((slots - left).max(0.0), fold);
         let shuffle = mix(fold.all + each, fold.alu + each, fold.special);
