@@ -100,6 +100,10 @@ fn is_tile(context: &Context<'_>, value: Value) -> bool {
 
 /// Can copies of this loop run ahead?
 pub fn ahead(context: &Context<'_>, id: OpId, ahead: &Ahead, steps: &[Step]) -> Checked {
+    // Invariant of `copies_ahead`: every iteration ends at the end of its body.
+    if context.ends_early(context.module.op(id).regions[0]) {
+        return fault(id, "has copies ahead, and an iteration may end early");
+    }
     if ahead.stages < 2 {
         return fault(id, "has copies ahead, and one stage");
     }

@@ -1,7 +1,9 @@
 //! Tiles that threads copy ahead for themselves, beside operands of products.
 
+use super::schedules::each_schedule_of;
 use super::waits::product_beside_a_computed_one;
 use super::*;
+use crate::backend::ptx::schedule::{Schedule, Step};
 
 /// A kernel whose threads copy for themselves beside an operand.
 pub fn kernel() -> (String, Module, CompileOptions) {
@@ -80,4 +82,65 @@ fn loops_without_stores_wait_for_none() {
     assert!(schedule[head..end].contains("meet") && end < sent, "{schedule}");
     assert_eq!(schedule.matches("drain reads").count(), 1, "{schedule}");
     assert!(schedule.find("drain reads") > Some(sent), "{schedule}");
+}
+
+/// A product in a loop with a branch that stores the sum, and then ends with `end`.
+fn with_branch(end: Opcode) -> Module {
+    let mut k = Kernel::new("branch");
+    let [a, b] = [(); 2].map(|()| k.array(DType::F16, 2, true));
+    let c = k.array(DType::F32, 2, true);
+    let ids = k.bids();
+    let [a, b, c] = [a, b, c].map(|array| k.partition(&array, &[64, 64], &[0, 1]));
+    let (zero, one, few, count) = (k.index(0), k.index(1), k.index(9), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[64, 64]);
+    let (int, state, flag) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[64, 64]), k.tile(DType::I1, &[]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (left, right) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
+    let product = k.b.simple(Opcode::MmaF, &[left, right, args[1]], vec![], state);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    let taken = k.b.simple(Opcode::CmpI, &[args[0], few], attrs, flag);
+    let stores = k.b.begin_block(&[]);
+    k.store(product, c, &[ids[0], ids[1]]);
+    let carried = [product];
+    let carried = if end == Opcode::Continue { &carried[..] } else { &[] };
+    k.b.op(end, &[carried], vec![], vec![], &[]);
+    k.b.end_block();
+    let passes = k.b.begin_block(&[]);
+    k.b.op(Opcode::Yield, &[&[]], vec![], vec![], &[]);
+    k.b.end_block();
+    k.b.op(Opcode::If, &[&[taken]], vec![], vec![stores, passes], &[]);
+    k.b.op(Opcode::Continue, &[&[product]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], ids[1]]);
+    k.finish()
+}
+
+#[test]
+fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
+    let kernel = |end| vec![("branch".to_owned(), with_branch(end), CompileOptions::default())];
+    let copies = |schedule: &Schedule| {
+        schedule.bodies.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.ahead.is_some()))
+    };
+    let mut whole = None;
+    each_schedule_of(kernel(Opcode::Yield), |name, _, _, schedule| {
+        if name.ends_with("sm_80") {
+            whole = Some(schedule.clone());
+        }
+    });
+    let whole = whole.filter(copies).expect("copies ahead");
+    let mut count = 0;
+    // The ops of both kernels have the same numbers.
+    each_schedule_of(kernel(Opcode::Continue), |name, context, body, schedule| {
+        context.check_schedule(body, schedule).unwrap();
+        if name.ends_with("sm_80") {
+            assert!(!copies(schedule), "{}", schedule.to_text(context.module));
+            let problem = context.check_schedule(body, &whole).unwrap_err();
+            assert!(problem.contains("an iteration may end early"), "{problem}");
+            count += 1;
+        }
+    });
+    assert_eq!(count, 1);
 }
