@@ -3,7 +3,7 @@
 use super::choices::Launch;
 use super::compile::{Form, optimise, optimise_watched};
 use super::hints::check_hints;
-use super::ptx::{generate, picture, schedule};
+use super::ptx::{Maps, generate, picture, schedule};
 use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
@@ -290,7 +290,7 @@ impl Launch<'_> {
     pub(super) fn code_ptx_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
         check_hints(self.hints)?;
         let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
-        let code = generate(&traced_as(call, form)?.0, target, self.hints, true)?;
+        let code = generate(&traced_as(call, form)?.0, target, self.hints, Maps::Allowed)?;
         remarks::say_code(&code, code.min_blocks > 1);
         Ok(code.text)
     }

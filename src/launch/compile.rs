@@ -4,6 +4,7 @@ use super::choices::Wishes;
 use super::dump::Dump;
 use super::executable::{Code, Executable, GpuCode};
 use super::profile::Profiled;
+use super::ptx::Maps;
 use super::remarks::{Remarks, Stages};
 use super::require::Requirements;
 use super::{ptx, report, tileir};
@@ -105,6 +106,22 @@ pub(super) fn compile(
     })
 }
 
+/// Builds code, and builds it without tensor maps if the assembler refuses it: for warps with roles the assembler has limits of
+/// its own. The remarks of the second form have the answer of the assembler.
+///
+/// # Errors
+/// The first error, if the second form fails as well.
+fn within_limits<T>(maps: Maps<'_>, build: impl Fn(Maps<'_>) -> Result<T>) -> Result<T> {
+    build(maps).or_else(|problem| match (&problem, maps) {
+        (Error::Compile { stage, log, .. }, Maps::Allowed) => {
+            let log: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let reason = format!("{stage} refused the form with tensor maps: {}", log.join("; "));
+            build(Maps::Without(&reason)).map_err(|_| problem)
+        }
+        _ => Err(problem),
+    })
+}
+
 fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages: Stages) -> Result<Executable> {
     let (mut module, required) =
         stages.time("passes", || optimise(name, module, Form::of(wishes.generator, wishes.checked)))?;
@@ -113,8 +130,6 @@ fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages:
     }
     let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
     dump.write_module(&module)?;
-    // Globals live in the code: there is one form of it for all launches.
-    let has_globals = !module.globals.is_empty();
     let mut code = match device.as_gpu() {
         None => {
             let mut own = Stages::default();
@@ -123,22 +138,57 @@ fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages:
             Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
         }
         Some(gpu) if wishes.generator == Backend::TileIr => {
-            let guards = if has_globals { Guards::Kernel } else { Guards::Launch };
+            // Globals live in the code: there is one form of it for all launches.
+            let guards = if module.globals.is_empty() { Guards::Launch } else { Guards::Kernel };
             Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?)
         }
-        Some(gpu) if has_globals => Code::Gpu(ptx::compile(name, &module, gpu, wishes.hints, false, &dump)?),
         Some(gpu) => {
-            let build = |tma| ptx::compile(name, &module, gpu, wishes.hints, tma, &dump);
-            // The assembler has limits of its own for kernels whose warps have roles: the plain form has fewer.
-            let code = build(true).or_else(|problem| match problem {
-                Error::Compile { .. } => build(false).map_err(|_| problem),
-                other => Err(other),
-            });
-            Code::Gpu(code?)
+            let build = |maps: Maps<'_>| ptx::compile(name, &module, gpu, wishes.hints, maps, &dump);
+            Code::Gpu(within_limits(Maps::of(&module), build)?)
         }
     };
     match &mut code {
         Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
     }
     Ok(Executable { code, required: required.map(Box::new), profiled: Profiled::new(name, device, &module) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn refused() -> Error {
+        let log = "ptxas error : one\n\n  ptxas fatal : two\n".to_owned();
+        Error::Compile { kernel: "k".to_owned(), stage: "the driver's PTX assembler", log }
+    }
+
+    #[test]
+    fn the_form_without_tensor_maps_knows_why_the_assembler_refused_the_other() {
+        let reason = within_limits(Maps::Allowed, |maps| match maps {
+            Maps::Allowed => Err(refused()),
+            Maps::Without(reason) => Ok(reason.to_owned()),
+        });
+        let wanted =
+            "the driver's PTX assembler refused the form with tensor maps: ptxas error : one; ptxas fatal : two";
+        assert_eq!(reason.unwrap(), wanted);
+    }
+
+    #[test]
+    fn a_kernel_is_built_once_more_at_most_and_only_for_the_assembler() {
+        let built = |maps, problem: &dyn Fn() -> Error| {
+            let forms = RefCell::new(Vec::new());
+            let result = within_limits(maps, |maps| {
+                forms.borrow_mut().push(matches!(maps, Maps::Allowed));
+                Err::<(), _>(problem())
+            });
+            (forms.into_inner(), result.unwrap_err().to_string())
+        };
+        let (forms, problem) = built(Maps::Allowed, &refused);
+        assert_eq!(forms, [true, false]);
+        assert!(problem.contains("ptxas error : one"), "{problem}");
+        assert_eq!(built(Maps::Without("globals"), &refused).0, [false]);
+        assert_eq!(built(Maps::Allowed, &|| Error::NoDevice("none".to_owned())).0, [true]);
+    }
 }

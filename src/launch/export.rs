@@ -7,6 +7,7 @@ use super::code::traced;
 use super::grid::Grid;
 use super::hints::{assembly, check_hints};
 use super::promise::Checks;
+use super::ptx::Maps;
 use super::require::Requirements;
 use super::settle::{machine_code, settled};
 use super::tileir::assembled;
@@ -317,7 +318,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
 fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
     // A file is launched with any grid: without clusters.
     let hints = Hints { num_ctas: None, ..source.hints };
-    let code = settled(&source.module, source.target, hints, true)?;
+    let code = settled(&source.module, source.target, hints, Maps::Allowed)?;
     // An entry's parameters are those of the trace, one after another.
     let pointers = tileir::params(&source.module);
     let param = |kind: &ParamKind| match kind {

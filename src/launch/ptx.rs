@@ -21,9 +21,37 @@ use crate::runtime::{
 };
 use crate::target::Target;
 
-/// Generates PTX; `tma`: the kernel may take tensor maps.
-pub(super) fn generate(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
-    let code = ptx::compile(module, target, &options(hints, tma))?;
+/// Tensor maps of a kernel: without them there are no warps that only load.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Maps<'a> {
+    /// The kernel may take tensor maps.
+    Allowed,
+    /// The kernel takes none, for this reason.
+    Without(&'a str),
+}
+
+impl Maps<'_> {
+    /// Returns the choice for a module: a kernel with globals has one form, which runs for all arrays.
+    pub fn of(module: &Module) -> Maps<'static> {
+        match module.globals.is_empty() {
+            true => Maps::Allowed,
+            false => {
+                Maps::Without("a kernel with globals has one form, which runs for arrays without tensor maps, too")
+            }
+        }
+    }
+
+    fn are_allowed(self) -> bool {
+        matches!(self, Maps::Allowed)
+    }
+}
+
+/// Generates PTX.
+pub(super) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
+    let mut code = ptx::compile(module, target, &options(hints, maps.are_allowed()))?;
+    if let Maps::Without(reason) = maps {
+        code.remarks.plain = Some(reason.to_owned());
+    }
     if let Some(what) = code.remarks.overfull(OVERFULL) {
         say_once(&code.entry, &what);
     }
@@ -169,16 +197,16 @@ fn say_once(kernel: &str, what: &str) {
 }
 
 /// The same kernel with other hints, or without tensor maps.
-fn other(source: Arc<Source>, hints: Hints, tma: bool) -> Other {
+fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> Other {
     Other::new(move || {
         let Source { name, module, gpu, .. } = &*source;
-        let maps = if tma { "" } else { " without maps" };
-        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{maps}", gpu.target()));
-        compile(name, module, gpu, hints, tma, &dump)
+        let without = if maps.are_allowed() { "" } else { " without maps" };
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{without}", gpu.target()));
+        compile(name, module, gpu, hints, maps, &dump)
     })
 }
 
-/// Compiles a module for a GPU through PTX; `tma`: the kernel may take tensor maps.
+/// Compiles a module for a GPU through PTX.
 ///
 /// # Errors
 /// [`crate::Error::Unsupported`] at the user's places, [`crate::Error::Compile`] with the assembler's log.
@@ -187,18 +215,19 @@ pub(super) fn compile(
     module: &Module,
     gpu: &'static Gpu,
     hints: Hints,
-    tma: bool,
+    maps: Maps<'_>,
     dump: &Dump,
 ) -> Result<GpuCode> {
+    let tma = maps.are_allowed();
     let mut stages = Stages::default();
     let mut used = hints;
-    let mut code = stages.time("code", || generate(module, gpu.target(), hints, tma))?;
+    let mut code = stages.time("code", || generate(module, gpu.target(), hints, maps))?;
     let load = |code: &ptx::Compiled| assembled(name, gpu, (&code.text, &code.entry), config(code), assembly(hints));
     let (mut kernel, mut cubin) = stages.time("assembler", || load(&code))?;
     if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
         // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
         used.occupancy = Some(1);
-        code = stages.time("code again", || generate(module, gpu.target(), used, tma))?;
+        code = stages.time("code again", || generate(module, gpu.target(), used, maps))?;
         (kernel, cubin) = stages.time("assembler again", || load(&code))?;
     }
     dump.write("layout", code.layout.as_bytes())?;
@@ -233,8 +262,8 @@ fn completed(
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
     let maps = TensorMaps::of(&params).map(|maps| {
         let (hints, source) = (source.hints, Arc::new(source));
-        let plain = other(source.clone(), hints, false);
-        let single = other(source, Hints { num_ctas: None, ..hints }, true);
+        let plain = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
+        let single = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);
         Box::new(Mapped { maps, plain, single })
     });
     Ok(GpuCode { kernel, params, remarks, promises: None, maps, globals, failure })

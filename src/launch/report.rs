@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::choices::Wishes;
 use super::doctor::doctor;
 use super::file::name_for_file;
-use super::ptx::generate;
+use super::ptx::{Maps, generate};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
@@ -49,7 +49,7 @@ impl Case<'_> {
         );
         let ptx = self.device.target().and_then(|target| {
             let module = optimise(self.kernel, self.trace.clone()).ok()?;
-            Some(generate(&module, target, self.wishes.hints, true).ok()?.text)
+            Some(generate(&module, target, self.wishes.hints, Maps::Allowed).ok()?.text)
         });
         let files = [("report.txt", Some(summary)), ("trace.ir", Some(text)), ("kernel.ptx", ptx)];
         let written = std::fs::create_dir_all(&own).and_then(|()| {

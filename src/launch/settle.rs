@@ -8,7 +8,7 @@ use std::io;
 use std::process::{Command, Output, Stdio};
 
 use super::hints::assembly;
-use super::ptx::generate;
+use super::ptx::{Maps, generate};
 use super::remarks;
 use crate::backend::Hints;
 use crate::backend::ptx;
@@ -18,14 +18,14 @@ use crate::runtime::{Gpu, assemble, uses_local_memory};
 use crate::target::Target;
 use crate::temporary::TemporaryFolder;
 
-/// Generates PTX, as a launch would; `tma`: it may take tensor maps.
-pub(super) fn settled(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<ptx::Compiled> {
-    let mut code = generate(module, target, hints, tma)?;
+/// Generates PTX, as a launch would.
+pub(super) fn settled(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
+    let mut code = generate(module, target, hints, maps)?;
     let mut asked = None;
     if code.min_blocks > 1 && hints.occupancy.is_none() {
         asked = Some(log_of(&code, target, hints));
         if asked.as_ref().and_then(Option::as_deref).is_some_and(uses_local_memory) {
-            code = generate(module, target, Hints { occupancy: Some(1), ..hints }, tma)?;
+            code = generate(module, target, Hints { occupancy: Some(1), ..hints }, maps)?;
         }
     }
     remarks::say_code(&code, asked == Some(None));

@@ -16,6 +16,7 @@ use crate::launch::choices::Launch;
 use crate::launch::compile::{Form, optimise_apart};
 use crate::launch::hints::{assembly, check_hints};
 use crate::launch::parallel::share;
+use crate::launch::ptx::Maps;
 use crate::launch::settle::{machine_code, settled};
 use crate::launch::tileir::assembled;
 use crate::target::Target;
@@ -266,7 +267,7 @@ fn ptx(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> {
     // A bundle is launched with any grid: without clusters.
     let hints = Hints { num_ctas: None, ..job.hints };
     // Globals live in the code: there is one form of it, for arrays that have no maps, too.
-    let code = settled(&job.module, target, hints, job.module.globals.is_empty())?;
+    let code = settled(&job.module, target, hints, Maps::of(&job.module))?;
     let made = with_machine_code.then(|| machine_code(&job.name, &code.text, target, job.hints));
     Ok(Image {
         target,

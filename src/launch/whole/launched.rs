@@ -35,7 +35,7 @@ pub mod seen {
     use crate::kernel::{Arguments, ArrivesAs, Bound, Kernel, LaunchArg};
     use crate::launch::code::traced;
     use crate::launch::grid::Grid;
-    use crate::launch::ptx::generate;
+    use crate::launch::ptx::{Maps, generate};
     use crate::runtime::Device;
     use crate::target::Target;
 
@@ -47,7 +47,8 @@ pub mod seen {
     pub fn add<K: Kernel<P>, A: ArrivesAs<P>, P>(kernel: &K, args: &Arguments<A, P>) -> Result<()> {
         for target in ["sm_80", "sm_90a"] {
             let target: Target = target.parse().expect("a target");
-            let text = generate(&traced(&Bound::new(kernel, args).call())?.0, target, Hints::default(), true)?.text;
+            let module = traced(&Bound::new(kernel, args).call())?.0;
+            let text = generate(&module, target, Hints::default(), Maps::Allowed)?.text;
             CODE.with_borrow_mut(|code| code.push(text));
         }
         Ok(())
