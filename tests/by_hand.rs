@@ -247,7 +247,6 @@ fn a_loop_has_a_producer_as_it_wishes() {
         (Target::SM_90A, None, true),
         (Target::SM_90A, Some(true), true),
         (Target::SM_90A, Some(false), false),
-        (Target::SM_80, None, false),
         (Target::SM_80, Some(false), false),
     ] {
         let code = product_with(target, Hints::new(), 0, streamed);
@@ -255,9 +254,14 @@ fn a_loop_has_a_producer_as_it_wishes() {
         assert_eq!(code.remarks.producer_warps > 0, produced, "{}", code.remarks);
         assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
     }
-    let old = product_with(Target::SM_80, Hints::new(), 0, Some(true));
-    let said = old.remarks.to_string();
-    assert!(said.contains(": loop: no producer: there is one on sm_90a"), "{said}");
+    // The reason is given without a wish, too.
+    for wish in [None, Some(true)] {
+        let old = product_with(Target::SM_80, Hints::new(), 0, wish);
+        let said = old.remarks.to_string();
+        assert!(said.contains(": loop: no producer: there is one on sm_90a only"), "{said}");
+        let wide = product_with(Target::SM_90A, Hints::new().num_warps(32), 0, wish).remarks.to_string();
+        assert!(wide.contains(": loop: no producer: a tile block would have 1152 threads with one"), "{wide}");
+    }
     let one = product_with(Target::SM_90A, Hints::new(), 1, Some(true));
     assert!(
         one.remarks.to_string().contains(": loop: no producer: nothing runs ahead with one stage"),
@@ -274,7 +278,70 @@ fn a_loop_has_a_producer_as_it_wishes() {
     };
     let computed = compiled(kernel, (array(), array().mutable()), Target::SM_90A, Hints::new());
     let said = computed.remarks.to_string();
-    assert!(said.contains(": loop: no producer: no load of it that the copy engine can make"), "{said}");
+    let what = ": loop: no producer: threads make an operand, by `mulf`; threads make an operand, by `addf`";
+    assert!(said.contains(what), "{said}");
+}
+
+#[test]
+fn a_loop_without_a_producer_says_what_its_load_lacks() {
+    let said = |code: &Compiled| code.remarks.to_string();
+    // The tile of a load that threads need, too.
+    let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
+        let start = (ct::zeros::<f32, 2>([64, 64]), ct::zeros::<f16, 2>([64, 64]));
+        let (acc, sum) = ct::for_each(ct::range(0, 4), start, |k, (acc, sum)| {
+            let (a, b) = (a.load((0, k), [64, 64]), b.load((k, 0), [64, 64]));
+            (ct::mma(a, b, acc), sum + a + b)
+        });
+        c.store((0, 0), acc + sum.cast::<f32>());
+    };
+    let read = compiled(kernel, (array(), array(), array().mutable()), Target::SM_90A, Hints::new());
+    let what = ": threads need its tile, too, for `addf`; of the load at ";
+    assert!(
+        said(&read).contains(": loop: no producer: of the load at ") && said(&read).contains(what),
+        "{}",
+        read.remarks
+    );
+    // An array that the kernel writes.
+    let kernel = |a: ArrayMut<f16, 2>| {
+        let acc = ct::for_each(ct::range(0, 4), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+            ct::mma(a.load((0, k), [64, 64]), a.load((k, 1), [64, 64]), acc)
+        });
+        a.store((0, 0), acc.cast());
+    };
+    let written = compiled(kernel, (array().mutable(),), Target::SM_90A, Hints::new());
+    assert!(said(&written).contains(": the kernel writes to its array"), "{}", written.remarks);
+    // Stages of two products that do not fit, and operands of one that do.
+    let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
+        let start = ct::zeros::<f32, 2>([128, 128]);
+        let (x, y) = ct::for_each(ct::range(0, 4), (start.clone(), start), |k, (x, y)| {
+            let x = ct::mma(a.load((0, k), [128, 256]), b.load((k, 0), [256, 128]), x);
+            let y = ct::mma(a.load((1, k), [128, 256]), b.load((k, 1), [256, 128]), y);
+            (x, y)
+        });
+        c.store((0, 0), x + y);
+    };
+    let full = compiled(kernel, (array(), array(), array().mutable()), Target::SM_90A, Hints::new());
+    assert!(
+        said(&full).contains("no producer: its stages need 262144 bytes of shared memory, and "),
+        "{}",
+        full.remarks
+    );
+}
+
+#[test]
+fn an_op_without_room_in_shared_memory_says_how_much_is_free() {
+    // All but 3072 bytes are the kernel's own.
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        let own = ct::scratch::<f32, 1>([56 << 10]);
+        own.store(ct::bid(0), ct::zeros::<f32, 1>([1]));
+        let rows = x.load((0, 0), [64, 64]).with_layout(spatial([64, 2]) * local([1, 32]));
+        y.store((0, 0), rows.with_layout(spatial([2, 64]) * local([32, 1])));
+    };
+    let mut module = traced::trace(kernel, (array(), array().mutable()));
+    cutlet::pass::optimize(&mut module);
+    let problem = ptx::compile(&module, Target::SM_90A, &CompileOptions::default()).map(|code| code.schedule);
+    let problem = problem.unwrap_err().to_string();
+    assert!(problem.contains(" bytes of shared memory are needed, and 3072 are free: use smaller tiles"), "{problem}");
 }
 
 /// Tiles of 64 x 128, one after the other.

@@ -259,10 +259,15 @@ fn build(
     };
     let choice = choose::choose(module, entry, target, options);
     let mut built = build(&choice.options);
+    let mut by_threads = options.tma && !choice.options.tma;
     if built.is_err() && choice.options != *options {
         built = build(options);
+        by_threads = false;
     }
     built.map(|mut compiled| {
+        if by_threads {
+            compiled.remarks.plain = Some("by the cost model copies by threads take less time".to_owned());
+        }
         compiled.remarks.considered = choice.considered;
         compiled
     })

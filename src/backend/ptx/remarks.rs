@@ -88,7 +88,8 @@ pub struct CodeRemarks {
     pub bands: Option<u32>,
     /// Why a tile block has no bands of rows although so many warps were wished for.
     pub whole: Option<String>,
-    /// Wishes of loops that are not met, or not wholly: where, and what there is instead.
+    /// Wishes of loops that are not met, or not wholly, and loops with products that have no producer: where, and what there
+    /// is instead.
     pub loops: Vec<(Option<Location>, String)>,
     /// Plans that were considered, a line each: what they cost, and why they were not taken.
     pub considered: Vec<String>,
@@ -198,7 +199,7 @@ impl CodeRemarks {
         self.products.push((id, product));
     }
 
-    /// Notes what loops wish for and do not get.
+    /// Notes what loops do not get.
     pub(super) fn unmet(&mut self, module: &Module, unmet: Vec<(OpId, String)>) {
         let at = |id: OpId| module.location(module.op(id).loc).cloned();
         self.loops.extend(unmet.into_iter().map(|(id, what)| (at(id), what)));

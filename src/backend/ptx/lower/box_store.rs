@@ -81,9 +81,8 @@ impl Lowering<'_> {
             (None, Some(parts)) => self.store_boxes(&store, parts),
             (None, None) => match self.missing_room() {
                 None => self.lower_op(send.op),
-                Some([bytes, all]) => Err(format!(
-                    "{bytes} bytes of shared memory are needed for a part of this tile, and of {all} not so many are left: use \
-                     smaller tiles"
+                Some([bytes, free]) => Err(format!(
+                    "{bytes} bytes of shared memory are needed for a part of this tile, and {free} are free: use smaller tiles"
                 )),
             },
             (Some(_), Some(_)) => Err(OTHERWISE.to_owned()),

@@ -39,12 +39,12 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.params = lowering.entry_params(entry);
     lowering.reserve_own(entry.body);
     lowering.context.choose_stores(entry.body);
-    let (roles, alone) = lowering.context.plan_roles_within_wish(entry.body, &lowering.shared);
-    lowering.remarks.alone = alone;
+    let planned = lowering.context.plan_roles_within_wish(entry.body, &lowering.shared);
+    lowering.remarks.alone = planned.alone;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
     let blocks = lowering.context.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
-    match roles {
+    match planned.roles {
         Some(roles) => {
             if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
                 lowering.errors.push(Diagnostic::new(message, None));
@@ -63,7 +63,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
     }
-    let unmet = lowering.context.unmet(entry.body, &lowering.schedule);
+    let unmet = lowering.context.unmet(entry.body, &lowering.schedule, &planned.unstreamed);
     lowering.remarks.unmet(lowering.module, unmet);
     lowering
 }

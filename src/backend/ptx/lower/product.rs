@@ -92,7 +92,7 @@ impl Lowering<'_> {
         let registers = self.accumulators(members, &plans, registers)?;
         if let Some([bytes, free]) = self.missing_room() {
             return Err(format!(
-                "{bytes} bytes of shared memory are needed for operands, {free} are there: use smaller tiles"
+                "{bytes} bytes of shared memory are needed for operands, and {free} are free: use smaller tiles"
             ));
         }
         self.meet_at(&mut operands, plans[0].is_asynchronous())?;

@@ -41,7 +41,7 @@ impl Lowering<'_> {
         match self.behind_meetings()? {
             Some(Within::Write(buffer)) => Ok(self.of_team(buffer)),
             Some(Within::NoRoom { bytes, of }) => {
-                Err(format!("{bytes} bytes of shared memory are needed, {of} are there: use smaller tiles"))
+                Err(format!("{bytes} bytes of shared memory are needed, and {of} are free: use smaller tiles"))
             }
             _ => Err(OTHERWISE.to_owned()),
         }

@@ -1,6 +1,7 @@
 //! What loops and accesses say about themselves.
 
 use super::Context;
+use super::unstreamed::Reason;
 use crate::ir::{Attr, AttrKind, HintValue, OpId};
 
 /// Fewest stages of loads that are copied ahead.
@@ -38,10 +39,13 @@ impl Context<'_> {
         around.and_then(|id| self.hinted_number(id, "stages"))
     }
 
-    /// May a producer make the loads of a loop, or those that stand in none?
-    pub fn may_stream(&self, around: Option<OpId>) -> bool {
-        let wish = around.and_then(|id| self.hinted_flag(id, "streamed"));
-        wish != Some(false) && self.wished_stages(around) != Some(1)
+    /// Returns the wish against a producer of the loads of a loop, or of those outside of loops.
+    pub fn may_stream(&self, around: Option<OpId>) -> Result<(), Reason> {
+        match around.and_then(|id| self.hinted_flag(id, "streamed")) {
+            Some(false) => Err(Reason::LoopHint),
+            _ if self.wished_stages(around) == Some(1) => Err(Reason::OneStage),
+            _ => Ok(()),
+        }
     }
 
     /// Stages for loads that say how long they take: as many as the longest one says.

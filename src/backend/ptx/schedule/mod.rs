@@ -84,6 +84,7 @@ mod touch;
 mod trips;
 mod turns;
 mod unmet;
+mod unstreamed;
 mod uses;
 mod waits;
 mod way;

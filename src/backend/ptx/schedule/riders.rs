@@ -63,7 +63,7 @@ impl Context<'_> {
     fn ride(&self, load: OpId, structure: &Structure, roles: &Roles) -> Option<usize> {
         let block = self.op_blocks[load.index()]?;
         let loop_around = self.loop_of(block, structure);
-        if loop_around.is_none() || !self.may_stream(loop_around) || !self.allows_copy_engine(load) {
+        if loop_around.is_none() || self.may_stream(loop_around).is_err() || !self.allows_copy_engine(load) {
             return None;
         }
         let ops = &self.module.block(block).ops;

@@ -14,9 +14,10 @@ use std::collections::{HashMap, HashSet};
 use super::Context;
 use super::context::rounds_to_tf32;
 use super::pairs::{BLOCKS, Pairs};
-use super::slice::Slicer;
+use super::slice::{Slice, Slicer};
 use super::streams::{Box, Channel, Roles, Streamed, TEAMS};
 use super::structure::Structure;
+use super::unstreamed::{Reason, Unstreamed};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
@@ -47,6 +48,14 @@ struct Feed {
     bytes: u32,
 }
 
+/// A load that a producer makes: its products, its boxes, and what the producer runs for it.
+struct Stream {
+    feed: Feed,
+    map: TensorMap,
+    boxes: Vec<Box>,
+    slice: Slice,
+}
+
 impl Feed {
     /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
     fn wants_the_same(&self, other: &Feed) -> bool {
@@ -55,24 +64,30 @@ impl Feed {
     }
 }
 
+/// The roles of the warps, and what the decision leaves to say.
+pub struct PlannedRoles {
+    pub roles: Option<Roles>,
+    /// The reason why pairs of tile blocks share nothing although that is wished.
+    pub alone: Option<&'static str>,
+    pub unstreamed: Unstreamed,
+}
+
 impl Context<'_> {
     /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
-    /// do not fit without roles either: so fewer blocks are taken. And why pairs of blocks share nothing, where that is
-    /// wished.
-    pub fn plan_roles_within_wish(
-        &mut self,
-        body: BlockId,
-        shared: &SharedMemory,
-    ) -> (Option<Roles>, Option<&'static str>) {
-        let (wished, mut alone) = (self.options.occupancy, None);
+    /// do not fit without roles either: so fewer blocks are taken.
+    pub fn plan_roles_within_wish(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
+        let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, Unstreamed::default());
         for blocks in (1..=self.blocks_of_roles()).rev() {
             self.options.occupancy = wished.map(|_| blocks);
-            if let Some(roles) = self.plan_paired_roles(body, shared, &mut alone) {
-                return (Some(self.in_teams(body, shared, roles)), alone);
+            match self.plan_paired_roles(body, shared, &mut alone) {
+                Ok((roles, unstreamed)) => {
+                    return PlannedRoles { roles: Some(self.in_teams(body, shared, roles)), alone, unstreamed };
+                }
+                Err(reasons) => unstreamed = reasons,
             }
         }
         self.options.occupancy = wished;
-        (None, alone)
+        PlannedRoles { roles: None, alone, unstreamed }
     }
 
     /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
@@ -81,8 +96,8 @@ impl Context<'_> {
             return roles;
         }
         self.teams = TEAMS;
-        let dealt = self.plan_paired_roles(body, shared, &mut None);
-        let dealt = dealt.and_then(|dealt| Some(Roles { deal: Some(self.deal(body, &dealt)?), ..dealt }));
+        let dealt = self.plan_paired_roles(body, shared, &mut None).ok();
+        let dealt = dealt.and_then(|(dealt, _)| Some(Roles { deal: Some(self.deal(body, &dealt)?), ..dealt }));
         dealt.unwrap_or_else(|| {
             self.teams = 1;
             roles
@@ -95,32 +110,32 @@ impl Context<'_> {
         body: BlockId,
         shared: &SharedMemory,
         alone: &mut Option<&'static str>,
-    ) -> Option<Roles> {
-        let roles = self.plan_roles(body, None, shared);
+    ) -> Result<(Roles, Unstreamed), Unstreamed> {
+        let planned = self.plan_roles(body, None, shared);
         if self.options.num_ctas.unwrap_or(1) < BLOCKS {
-            return roles;
+            return planned;
         }
         if self.bands > 1 {
             *alone = Some("bands of rows share what is loaded");
-            return roles;
+            return planned;
         }
-        let paired = match &roles {
-            Some(roles) => self.pairs_of(body, &roles.slice, roles.members.keys().copied()),
-            None => Err("no load is streamed"),
+        let paired = match &planned {
+            Ok((roles, _)) => self.pairs_of(body, &roles.slice, roles.members.keys().copied()),
+            Err(_) => Err("no load is streamed"),
         };
         let paired = paired.and_then(|pairs| self.paired_roles(body, pairs, shared).ok_or("no load has two boxes"));
         match paired {
-            Ok(paired) => Some(paired),
+            Ok(paired) => planned.map(|(_, unstreamed)| (paired, unstreamed)),
             Err(reason) => {
                 *alone = Some(reason);
-                roles
+                planned
             }
         }
     }
 
     /// The roles with two boxes at least of what is shared.
     fn paired_roles(&self, body: BlockId, mut pairs: Pairs, shared: &SharedMemory) -> Option<Roles> {
-        let mut roles = self.plan_roles(body, Some(&pairs), shared)?;
+        let (mut roles, _) = self.plan_roles(body, Some(&pairs), shared).ok()?;
         let loads = || roles.channels.iter().flat_map(|channel| &channel.loads);
         pairs.shared.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
         for channel in &roles.channels {
@@ -131,12 +146,15 @@ impl Context<'_> {
         any.then_some(roles)
     }
 
-    /// The loads that a producer should make, if there are any in a loop. `pairs`: what tile blocks may share, of
-    /// which there should be two boxes.
-    fn plan_roles(&self, body: BlockId, pairs: Option<&Pairs>, shared: &SharedMemory) -> Option<Roles> {
-        if !self.can_stream() || self.has_print(body) || self.leaves_amid(body) {
-            return None;
-        }
+    /// The loads that a producer should make, if there are any in a loop, and the reasons why it makes no others. `pairs`: what
+    /// tile blocks may share, of which there should be two boxes.
+    fn plan_roles(
+        &self,
+        body: BlockId,
+        pairs: Option<&Pairs>,
+        shared: &SharedMemory,
+    ) -> Result<(Roles, Unstreamed), Unstreamed> {
+        self.can_stream(body).map_err(Unstreamed::all)?;
         let structure = self.structure(body);
         let mut roles = Roles {
             channels: Vec::new(),
@@ -150,18 +168,19 @@ impl Context<'_> {
             bands: self.bands,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
-        let (mut loads, mut feeds) = (Vec::new(), HashMap::new());
+        let (mut loads, mut feeds, mut unstreamed) = (Vec::new(), HashMap::new(), Unstreamed::default());
         self.module.walk(body, &mut |id| loads.push(id));
-        loads.retain(|&id| self.module.op(id).code == Opcode::LoadView && self.allows_copy_engine(id));
+        loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads {
-            let block = self.op_blocks[load.index()]?;
-            if !self.may_stream(self.loop_of(block, &structure)) {
-                continue;
-            }
-            let Some(feed) = self.feed_of(load, &structure) else { continue };
-            let halved = pairs.is_some_and(|pairs| pairs.may_share(load));
-            let Some((map, boxes)) = self.boxes_of(load, &feed, halved) else { continue };
-            let Some(slice) = Slicer::of_load(self, &structure, load) else { continue };
+            let Some(block) = self.op_blocks[load.index()] else { continue };
+            let stream = match self.stream_of(load, block, (&structure, pairs)) {
+                Ok(stream) => stream,
+                Err(reason) => {
+                    unstreamed.loads.insert(load, reason);
+                    continue;
+                }
+            };
+            let Stream { feed, map, boxes, slice } = stream;
             roles.slice.extend(slice.ops);
             roles.carried.extend(slice.carried);
             // Products that are issued together are done with what they read at the same time.
@@ -185,35 +204,59 @@ impl Context<'_> {
             self.place_loads(channel, &feeds, pairs);
         }
         self.add_riders(&structure, &mut roles, body);
-        let in_loop = |channel: &Channel| self.loop_of(channel.block, &structure).is_some();
-        (roles.channels.iter().any(in_loop) && self.choose_stages(body, &mut roles, &structure, shared))
-            .then_some(roles)
+        if !roles.channels.iter().any(|channel| self.loop_of(channel.block, &structure).is_some()) {
+            return Err(unstreamed);
+        }
+        match self.choose_stages(body, &mut roles, &structure, shared) {
+            Ok(()) => Ok((roles, unstreamed)),
+            Err(reason) => Err(Unstreamed { all: Some(reason), ..unstreamed }),
+        }
     }
 
-    /// Are there producers on this target, and is there room for one beside the threads of a tile block?
-    pub fn can_stream(&self) -> bool {
+    /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile block, or its body.
+    fn can_stream(&self, body: BlockId) -> Result<(), Reason> {
         let target = self.inference.target;
-        let threads = (self.consumer_warps() + self.producer_warps()) * WARP;
-        target.arch == 90 && target.accelerated && threads <= MOST_THREADS && self.options.tma
+        let count = (self.consumer_warps() + self.producer_warps()) * WARP;
+        match () {
+            () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
+            () if !self.options.tma => Err(Reason::NoMaps),
+            () if count > MOST_THREADS => Err(Reason::Threads { count, most: MOST_THREADS }),
+            () if self.has_print(body) => Err(Reason::Prints),
+            () if self.leaves_amid(body) => Err(Reason::Exits),
+            () => Ok(()),
+        }
     }
 
-    /// Could a producer make this load?
-    pub fn is_streamable(&self, load: OpId, structure: &Structure) -> bool {
-        let is_load = self.module.op(load).code == Opcode::LoadView && self.allows_copy_engine(load);
-        let feed = if is_load { self.feed_of(load, structure) } else { None };
-        feed.is_some_and(|feed| self.boxes_of(load, &feed, false).is_some())
-            && Slicer::of_load(self, structure, load).is_some()
+    /// The parts of a load that a producer makes, or the reason why it cannot.
+    fn stream_of(
+        &self,
+        load: OpId,
+        block: BlockId,
+        (structure, pairs): (&Structure, Option<&Pairs>),
+    ) -> Result<Stream, Reason> {
+        if !self.allows_copy_engine(load) {
+            return Err(Reason::LoadHint);
+        }
+        self.may_stream(self.loop_of(block, structure))?;
+        let feed = self.feed_of(load, structure)?;
+        let halved = pairs.is_some_and(|pairs| pairs.may_share(load));
+        if !self.is_steady(load) {
+            return Err(Reason::Written);
+        }
+        let (map, boxes) = self.boxes_of(load, &feed, halved).ok_or(Reason::View)?;
+        let slice = Slicer::of_load(self, structure, load).ok_or(Reason::Index)?;
+        Ok(Stream { feed, map, boxes, slice })
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
-    fn feed_of(&self, load: OpId, structure: &Structure) -> Option<Feed> {
+    fn feed_of(&self, load: OpId, structure: &Structure) -> Result<Feed, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
         let mut feed: Option<Feed> = None;
         let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
         while let Some((value, axes, rounded)) = pending.pop() {
-            for &user in structure.users.get(&value)? {
+            for &user in structure.users.get(&value).ok_or(Reason::Unused)? {
                 let op = module.op(user);
                 match op.code {
                     Opcode::Assume => pending.push((op.results[0], axes.clone(), rounded)),
@@ -225,19 +268,21 @@ impl Context<'_> {
                     }
                     Opcode::Reshape => {
                         let (from, to) = (module.shape(value), module.shape(op.results[0]));
-                        pending.push((op.results[0], without_unit_axes(from, to, &axes)?, rounded));
+                        let axes = without_unit_axes(from, to, &axes).ok_or(Reason::ReadBy(op.code))?;
+                        pending.push((op.results[0], axes, rounded));
                     }
                     Opcode::MmaF | Opcode::MmaI => {
-                        let plan = self.inference.products.get(&user)?.as_ref().ok()?;
+                        let plan = self.inference.products.get(&user).and_then(|plan| plan.as_ref().ok());
+                        let plan = plan.ok_or(Reason::Product)?;
                         if op.operands[2] == value || op.operands[0] == op.operands[1] {
-                            return None;
+                            return Err(Reason::Product);
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
                         let this = Feed {
                             rounded,
                             direct: !operand.rounds,
-                            ..self.operand_feed(user, operand, is_left, &axes, value)?
+                            ..self.operand_feed(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
                         };
                         match &mut feed {
                             None => feed = Some(this),
@@ -245,16 +290,16 @@ impl Context<'_> {
                                 feed.direct &= this.direct;
                                 feed.products.push(user);
                             }
-                            Some(_) => return None,
+                            Some(_) => return Err(Reason::Forms),
                         }
                     }
-                    _ => return None,
+                    code => return Err(Reason::ReadBy(code)),
                 }
             }
         }
-        let mut feed = feed?;
+        let mut feed = feed.ok_or(Reason::Unused)?;
         feed.products.sort_by_key(|op| op.index());
-        Some(feed)
+        Ok(feed)
     }
 
     fn operand_feed(
@@ -285,7 +330,7 @@ impl Context<'_> {
         let view = op.group(0)[0];
         let shape = ViewShape::of(module, view)?;
         let [contiguous, rows] = feed.axes;
-        if !self.is_steady(load) || contiguous_axis(module, &shape) != Some(contiguous) {
+        if contiguous_axis(module, &shape) != Some(contiguous) {
             return None;
         }
         let Panels { span, rows: count, count: panels, .. } = feed.panels;

@@ -4,6 +4,7 @@ use super::Context;
 use super::room::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
 use super::streams::{Repeats, RingPlan, Roles};
 use super::structure::Structure;
+use super::unstreamed::Reason;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::BlockId;
 
@@ -27,18 +28,21 @@ fn inner_stages(rings: &[RingPlan]) -> u32 {
 }
 
 impl Context<'_> {
-    /// Divides shared memory among the rings; false if it is too small for one stage each.
+    /// Divides shared memory among the rings.
     ///
     /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
     /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
     /// get the rest.
+    ///
+    /// # Errors
+    /// If shared memory is too small for one stage of each ring.
     pub fn choose_stages(
         &self,
         body: BlockId,
         roles: &mut Roles,
         structure: &Structure,
         shared: &SharedMemory,
-    ) -> bool {
+    ) -> Result<(), Reason> {
         let streamed = |load| roles.members.contains_key(&load);
         let beside = |boxes: bool, most: u32| {
             let crews = self.crews();
@@ -68,7 +72,8 @@ impl Context<'_> {
                 rooms[0]
             }
         };
-        let Some(room) = room.filter(|&room| used_bytes(&roles.rings) <= room) else { return false };
+        let (needed, free) = (used_bytes(&roles.rings), room.unwrap_or(0));
+        let room = room.filter(|&room| needed <= room).ok_or(Reason::Room { needed, free })?;
         let rings = 0..roles.rings.len();
         let wishes: Vec<Option<u32>> = rings.clone().map(|ring| self.wish_for_ring(roles, ring, structure)).collect();
         let wanted: Vec<u32> =
@@ -90,7 +95,7 @@ impl Context<'_> {
                 }
             }
         }
-        true
+        Ok(())
     }
 
     /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.

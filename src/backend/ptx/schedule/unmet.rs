@@ -1,28 +1,28 @@
-//! What loops wish for and do not get, in words for people.
+//! Remarks on loops: wishes that are not met, and products without a producer.
 
 use std::collections::HashMap;
 
 use super::Context;
 use super::data::{Schedule, Step};
 use super::structure::Structure;
+use super::unstreamed::{Reason, Unstreamed};
 use crate::ir::{BlockId, OpId, Opcode};
 
 impl Context<'_> {
-    /// The wishes of loops that a schedule does not meet, or not wholly.
-    pub fn unmet(&self, body: BlockId, schedule: &Schedule) -> Vec<(OpId, String)> {
-        let mut hinted = Vec::new();
+    /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
+    pub fn unmet(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
+        let mut loops = Vec::new();
         self.module.walk(body, &mut |id| {
-            let wishes = ["stages", "teams"].iter().any(|key| self.hinted_number(id, key).is_some());
             let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
-            hinted.extend((is_loop && (wishes || self.hinted_flag(id, "streamed").is_some())).then_some(id));
+            loops.extend(is_loop.then_some(id));
         });
-        if hinted.is_empty() {
+        if loops.is_empty() {
             return Vec::new();
         }
         let structure = self.structure(body);
         let (streamed, copied) = (self.streamed_stages(schedule, &structure), copied_stages(schedule));
         let mut unmet = Vec::new();
-        for id in hinted {
+        for id in loops {
             let stages = streamed.get(&id).or_else(|| copied.get(&id)).copied();
             if let Some(wished) = self.hinted_number(id, "stages").filter(|&wished| wished > 1) {
                 match stages {
@@ -33,8 +33,10 @@ impl Context<'_> {
                     None => unmet.push((id, format!("no stages, where {wished} are wished: {NOTHING_AHEAD}"))),
                 }
             }
-            if self.hinted_flag(id, "streamed") == Some(true) && !streamed.contains_key(&id) {
-                unmet.push((id, format!("no producer: {}", self.why_not_streamed(body, id, &structure))));
+            if !streamed.contains_key(&id)
+                && let Some(why) = self.why_not_streamed(body, id, (&structure, unstreamed))
+            {
+                unmet.push((id, format!("no producer: {why}")));
             }
             let dealt = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
             if self.hinted_number(id, "teams").is_some_and(|teams| teams > 1)
@@ -59,29 +61,53 @@ impl Context<'_> {
         found
     }
 
-    /// Why no load of a loop is streamed.
-    fn why_not_streamed(&self, body: BlockId, id: OpId, structure: &Structure) -> &'static str {
-        if !self.can_stream() {
-            return "there is one on sm_90a, if its threads find room beside the others";
-        }
-        if self.has_print(body) {
-            return "the kernel prints";
-        }
-        if self.leaves_amid(body) {
-            return "the kernel ends early, or leaves a loop between a load and its product";
-        }
-        if self.wished_stages(Some(id)) == Some(1) {
-            return "nothing runs ahead with one stage";
-        }
-        let mut loads = false;
-        self.module.walk(body, &mut |load| {
-            let here = self.op_blocks[load.index()].is_some_and(|block| self.loop_of(block, structure) == Some(id));
-            loads |= here && self.is_streamable(load, structure);
+    /// The reasons why no producer makes the loads of a loop; none for a loop without products, or that has none by its own wish.
+    fn why_not_streamed(
+        &self,
+        body: BlockId,
+        id: OpId,
+        (structure, unstreamed): (&Structure, &Unstreamed),
+    ) -> Option<String> {
+        let is_here =
+            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.loop_of(block, structure)) == Some(id);
+        let mut products = Vec::new();
+        self.module.walk(body, &mut |op| {
+            let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
+            products.extend((multiplies && is_here(op)).then_some(op));
         });
-        if loads {
-            "shared memory has no room for its stages"
-        } else {
-            "no load of it that the copy engine can make is for matrix products alone that read shared memory"
+        let asked = self.hinted_flag(id, "streamed") == Some(true);
+        let by_wish = self.may_stream(Some(id)).is_err_and(Reason::is_wish);
+        if !asked && (by_wish || products.is_empty()) {
+            return None;
+        }
+        if let Some(reason) = unstreamed.all {
+            return Some(reason.to_string());
+        }
+        let mut reasons: Vec<String> = Vec::new();
+        for &operand in products.iter().flat_map(|&product| &self.module.op(product).operands[..2]) {
+            let reason = match (self.load_behind(operand), self.module.defining_op(operand)) {
+                (Some(load), _) if is_here(load) => {
+                    unstreamed.loads.get(&load).map(|&reason| self.reason_of_load(load, reason))
+                }
+                (Some(_), _) => Some("an operand is loaded outside of the loop".to_owned()),
+                (None, Some(maker)) => {
+                    Some(format!("threads make an operand, by `{}`", self.module.op(maker).code.spec().name))
+                }
+                (None, None) => Some("the loop carries an operand".to_owned()),
+            };
+            reasons.extend(reason.filter(|reason| !reasons.contains(reason)));
+        }
+        if reasons.is_empty() {
+            reasons.push("it loads no operand of a product".to_owned());
+        }
+        Some(reasons.join("; "))
+    }
+
+    /// A reason why no producer makes a load, with the user's place if it is of this load alone.
+    fn reason_of_load(&self, load: OpId, reason: Reason) -> String {
+        match self.module.location(self.module.op(load).loc).filter(|_| !reason.is_of_loop()) {
+            Some(place) => format!("of the load at {place}: {reason}"),
+            None => reason.to_string(),
         }
     }
 

@@ -251,7 +251,7 @@ impl<'a, 'm> Way<'a, 'm> {
 
     /// There is no room for a buffer.
     pub fn no_room(&mut self, bytes: u32) {
-        self.within.push(Within::NoRoom { bytes, of: self.shared.budget() });
+        self.within.push(Within::NoRoom { bytes, of: self.shared.free() });
     }
 
     /// A buffer of shared memory; the lowering of the step says if there is none.

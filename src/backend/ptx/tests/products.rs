@@ -166,6 +166,26 @@ fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
 }
 
 #[test]
+fn a_loop_without_a_producer_names_the_condition_that_fails() {
+    let reason = |target, options: CompileOptions| {
+        let module = Product::new([DType::F16, DType::F16, DType::F32], [128, 128, 64]).module();
+        compile(&module, target, &options).unwrap().remarks.to_string()
+    };
+    let plain = CompileOptions::default();
+    let said = reason(Target::SM_90A, CompileOptions { tma: false, ..plain });
+    assert!(said.contains(": loop: no producer: the kernel takes no tensor maps"), "{said}");
+    let said = reason(Target::SM_90A, CompileOptions { num_warps: Some(32), ..plain });
+    let what = ": loop: no producer: a tile block would have 1152 threads with one, and 1024 is the most";
+    assert!(said.contains(what), "{said}");
+    let said = reason(Target::SM_80, plain);
+    assert!(said.contains(": loop: no producer: there is one on sm_90a only"), "{said}");
+    // The launch asks for one stage, and a loop with a producer has nothing to say.
+    for options in [CompileOptions { stages: Some(1), ..plain }, plain] {
+        assert!(!reason(Target::SM_90A, options).contains("no producer"));
+    }
+}
+
+#[test]
 fn products_of_bytes() {
     use DType::*;
     for (types, fast) in [([F8E4M3FN, F8E4M3FN, F32], false), ([F8E5M2, F8E5M2, F32], true), ([I8, I8, I32], false)] {
