@@ -72,10 +72,20 @@ struct Ring {
     given: Vec<Arrivals>,
 }
 
+/// The end of a turn of a group: at a time, or when a product of this number leaves the tensor cores, of this walker.
+#[derive(Clone, Copy)]
+pub struct TurnEnd {
+    pub at: f64,
+    pub product: Option<(usize, usize)>,
+}
+
 /// What the agents of one tile block wait for.
 pub struct Shared {
     rings: Vec<Ring>,
     turns: [Vec<Arrivals>; 2],
+    /// Begins and ends of the turns of groups, in the order of the turns.
+    begins: Vec<Arrivals>,
+    ends: Vec<Vec<TurnEnd>>,
     /// By agent and team.
     meets: Vec<Vec<Vec<Arrivals>>>,
     /// Groups of a team that takes stages.
@@ -101,6 +111,8 @@ impl Shared {
         Shared {
             rings: programs.rings.iter().map(ring).collect(),
             turns: Default::default(),
+            begins: Vec::new(),
+            ends: Vec::new(),
             meets: programs.agents.iter().map(|agent| vec![Vec::new(); agent.teams as usize]).collect(),
             takers,
         }
@@ -136,6 +148,29 @@ impl Shared {
     /// When all of a team have passed a turn.
     pub fn passed(&self, turn: Turn, iteration: usize) -> Option<f64> {
         complete(&self.turns[turn as usize], iteration, self.takers)
+    }
+
+    /// A walker comes to the begin of a turn of its group.
+    pub fn begin_turn(&mut self, turn: usize, at: f64) {
+        arrive(&mut self.begins, turn, at);
+    }
+
+    /// When all walkers of a group have come to the begin of its turn.
+    pub fn begun(&self, turn: usize, walkers: u32) -> Option<f64> {
+        complete(&self.begins, turn, walkers)
+    }
+
+    /// A walker ends a turn of its group.
+    pub fn end_turn(&mut self, turn: usize, end: TurnEnd) {
+        if self.ends.len() <= turn {
+            self.ends.resize(turn + 1, Vec::new());
+        }
+        self.ends[turn].push(end);
+    }
+
+    /// The ends of a turn, if all walkers of its group have ended it.
+    pub fn ended(&self, turn: usize, walkers: u32) -> Option<&[TurnEnd]> {
+        self.ends.get(turn).map(|ends| &ends[..]).filter(|ends| ends.len() >= walkers as usize)
     }
 
     pub fn meet(&mut self, (agent, team): (usize, usize), index: usize, at: f64) {

@@ -269,7 +269,7 @@ fn colour(what: &What) -> &'static str {
         What::Fill(_) => "#1a7f37",
         What::Send { .. } => "#bc4c00",
         What::Take(_) | What::Await(_) | What::Land { .. } | What::Give(_) => "#6e7781",
-        What::Turn(_) | What::Pass(_) => "#9a6700",
+        What::Turn(_) | What::Pass(_) | What::BeginTurn | What::EndTurn { .. } => "#9a6700",
         What::Round(_) => "#8c959f",
     }
 }

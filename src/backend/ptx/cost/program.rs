@@ -56,6 +56,12 @@ pub enum What {
     Give(Vec<u32>),
     Turn(Turn),
     Pass(Turn),
+    /// Waits until the group before has ended its turn.
+    BeginTurn,
+    /// The next group has its turn; `multiplied`: when tensor cores have done the products that were issued last.
+    EndTurn {
+        multiplied: bool,
+    },
     /// Bytes leave shared memory on their own.
     Send {
         near: Demand,
@@ -114,6 +120,8 @@ pub struct AgentPlan {
     pub teams: u32,
     pub groups: u32,
     pub warps: u32,
+    /// Groups or bands that take turns: each is so many of the groups.
+    pub in_turn: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -181,10 +189,17 @@ impl Programs {
             // Each band has tiles of its own.
             let bands = if agent.acts == Acts::Math { context.bands } else { 1 };
             let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
-            let mut writer =
-                Writer { prices, schedule, known: &known, loads: agent.acts == Acts::Load, programs: &mut programs };
+            let mut writer = Writer {
+                prices,
+                schedule,
+                known: &known,
+                loads: agent.acts == Acts::Load,
+                exponentials: None,
+                programs: &mut programs,
+            };
             let list = writer.body(agent.body);
-            programs.agents.push(AgentPlan { acts: agent.acts, list, teams, groups, warps: each });
+            let in_turn = if bands > 1 { bands } else { groups };
+            programs.agents.push(AgentPlan { acts: agent.acts, list, teams, groups, warps: each, in_turn });
         }
         programs
     }
@@ -196,6 +211,8 @@ struct Writer<'a, 'm> {
     known: &'a HashMap<OpId, f64>,
     /// One lane, which does one thing after another.
     loads: bool,
+    /// Exponentials whose turn has begun, and ends when they have been computed.
+    exponentials: Option<Value>,
     programs: &'a mut Programs,
 }
 
@@ -260,6 +277,10 @@ impl Writer<'_, '_> {
         let schedule = self.schedule;
         for step in schedule.steps(body) {
             self.step(step, acts);
+            let makes = |value| step.ops().iter().any(|&id| self.prices.context.module.op(id).results.contains(&value));
+            if self.exponentials.is_some_and(makes) {
+                self.pass_work(acts);
+            }
         }
     }
 
@@ -343,7 +364,12 @@ impl Writer<'_, '_> {
                 let label = format!("land {}", land.product.index());
                 self.push(acts, step, label, What::Land { younger: land.younger });
             }
-            Step::Look(_) | Step::BeginTurn { .. } | Step::EndTurn(_) => {}
+            Step::Look(_) => {}
+            Step::BeginTurn { exponentials, .. } => {
+                self.push(acts, step, "turn work".to_owned(), What::BeginTurn);
+                self.exponentials = Some(*exponentials);
+            }
+            Step::EndTurn(_) => self.pass_work(acts),
             Step::Give(channels) => {
                 self.push(acts, step, format!("give {}", all(channels)), What::Give(channels.clone()));
             }
@@ -362,6 +388,13 @@ impl Writer<'_, '_> {
                     self.steps(arm, acts);
                 }
             }
+        }
+    }
+
+    /// The next group has its turn to work: when the exponentials have been computed, wherever the step is.
+    fn pass_work(&mut self, acts: &mut Vec<Act>) {
+        if self.exponentials.take().is_some() {
+            acts.push(Act::new(What::EndTurn { multiplied: false }, "pass work".to_owned()));
         }
     }
 
@@ -419,7 +452,13 @@ impl Writer<'_, '_> {
             return;
         }
         let waits = !context.run_on(&plan.ops);
+        if plan.turn.begins {
+            acts.push(Act::new(What::BeginTurn, "turn products".to_owned()));
+        }
         self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.gives.clone() });
+        if plan.turn.ends {
+            acts.push(Act::new(What::EndTurn { multiplied: true }, "pass products".to_owned()));
+        }
         if after.alone() > 0.0 {
             let what = work(after);
             acts.push(Act::new(what, format!("sums of {}", last.index())));

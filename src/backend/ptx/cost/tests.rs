@@ -77,7 +77,7 @@ fn work(demand: Demand) -> Act {
 }
 
 fn agent(acts: super::Acts, list: usize, groups: u32) -> AgentPlan {
-    AgentPlan { acts, list, teams: 1, groups, warps: 4 }
+    AgentPlan { acts, list, teams: 1, groups, warps: 4, in_turn: groups }
 }
 
 /// A loop of so many iterations over a list.
@@ -134,6 +134,66 @@ fn stages_hide_the_way_of_copies() {
     for (stages, wanted) in [(1, 810.0), (2, 405.0), (4, 202.5), (8, 101.25), (9, 100.0), (16, 100.0)] {
         let got = ring(stages);
         assert!((got / wanted - 1.0).abs() < 0.03, "{stages} stages: {got} instead of {wanted}");
+    }
+}
+
+/// Cycles of an iteration of two groups: a product of 300 cycles, of which the tensor cores take 100, and 50 cycles behind it.
+/// `turns`: the groups take turns at products.
+fn multiplying(turns: bool) -> f64 {
+    let act = |what| Act::new(what, String::new());
+    let (runs, gives) = (Demand::of(Unit::Tensor, 100.0), Vec::new());
+    let product = act(What::Product { runs, least: 300.0, waits: false, gives });
+    let all = [
+        act(What::BeginTurn),
+        product,
+        act(What::EndTurn { multiplied: true }),
+        act(What::Land { younger: 0 }),
+        work(Demand::time(50.0)),
+    ];
+    let body = all.into_iter().filter(|act| turns || !matches!(act.what, What::BeginTurn | What::EndTurn { .. }));
+    let lists = vec![vec![act(What::Round(0))], body.collect()];
+    let all = programs(free(), vec![agent(super::Acts::Math, 0, 2)], lists, vec![round(1, 64)]);
+    extrapolated(&all, &Replay::of(&all, 1, false).unwrap()).0[0].cycles
+}
+
+#[test]
+fn products_in_turn_are_done_one_after_another() {
+    let [free, in_turn] = [false, true].map(multiplying);
+    // Without turns both products run at the same time; a turn ends when the product is done, not when it is issued.
+    assert!((free - 350.0).abs() < 1.0 && (in_turn - 600.0).abs() < 1.0, "{free}, {in_turn} cycles");
+}
+
+#[test]
+fn groups_wait_for_the_turn_before() {
+    let act = |what| Act::new(what, String::new());
+    let turn =
+        |cycles| vec![act(What::BeginTurn), work(Demand::time(cycles)), act(What::EndTurn { multiplied: false })];
+    let of = |in_turn, groups, weights| {
+        let agents = vec![AgentPlan { in_turn, ..agent(super::Acts::Math, 0, groups) }];
+        let all = programs(weights, agents, vec![turn(100.0)], Vec::new());
+        Replay::of(&all, 1, false).unwrap().end
+    };
+    // Three groups one after the other; of two bands of two groups each these go together.
+    assert_eq!((of(3, 3, free()), of(2, 4, free())), (300.0, 200.0));
+    // Each waits at a barrier, and arrives at the next one.
+    assert_eq!(of(3, 3, Weights { meet: 30.0, step: 4.0, ..free() }), 3.0 * 130.0 + 4.0);
+    // A turn that never ends has no cost.
+    let lists = vec![vec![act(What::BeginTurn)]];
+    assert!(Replay::of(&programs(free(), vec![agent(super::Acts::Math, 0, 2)], lists, Vec::new()), 1, false).is_none());
+}
+
+#[test]
+fn turns_of_a_schedule_are_acts() {
+    for (name, module, options) in crate::backend::ptx::tests::turns::kernels() {
+        let look = &mut |subject: &super::Subject<'_, '_>| {
+            let programs = subject.programs(weights(Target::SM_90A));
+            let count = |is: fn(&What) -> bool| programs.lists.iter().flatten().filter(|act| is(&act.what)).count();
+            let begins = count(|what| matches!(what, What::BeginTurn));
+            (begins, count(|what| matches!(what, What::EndTurn { .. })), subject.schedule.has_turns())
+        };
+        let options = CompileOptions { choice: Choice::Nothing, ..options };
+        let found = with_plan(&module, Target::SM_90A, &options, Launched::default(), look).unwrap();
+        assert_eq!(found, (1, 1, true), "{name}");
     }
 }
 

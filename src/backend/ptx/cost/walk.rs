@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::demand::{Demand, PART, Unit};
-use super::machine::{Shared, Units};
+use super::machine::{Shared, TurnEnd, Units};
 use super::program::{Act, Programs, Round, What};
 use super::queue::{FAR, NEAR, PRODUCTS, QUEUES, Queue};
 use crate::backend::ptx::schedule::Acts;
@@ -75,6 +75,8 @@ pub struct Walker {
     issued: usize,
     /// Iteration of the loop that is dealt.
     iteration: usize,
+    /// Turns of this walker's group that are over.
+    turns: usize,
     met: usize,
     /// Barriers that are still to come in this act; has it arrived at the next one?
     meets: u32,
@@ -122,6 +124,7 @@ impl Walker {
             flights: VecDeque::new(),
             issued: 0,
             iteration: 0,
+            turns: 0,
             met: 0,
             meets: 0,
             arrived: false,
@@ -257,6 +260,15 @@ impl Walker {
                 }
             }
             &What::Pass(turn) => world.blocks[self.block].pass(turn, self.iteration, self.time),
+            What::BeginTurn => return self.begin_turn(world, place),
+            &What::EndTurn { multiplied } => {
+                let (turn, _) = self.turn(world);
+                let last = self.issued.checked_sub(1).filter(|_| multiplied);
+                let end = TurnEnd { at: self.time, product: last.map(|last| (self.number, last)) };
+                world.blocks[self.block].end_turn(turn, end);
+                self.turns += 1;
+                self.time += weights.step;
+            }
             What::Send { near, far } => {
                 // The threads write to shared memory again when what stood there has been read.
                 if self.sent > 0 {
@@ -269,6 +281,40 @@ impl Walker {
             }
             &What::Round(round) => self.enter(world, round, place),
         }
+        Some(true)
+    }
+
+    /// The number of the next turn of this walker's group among those of all groups, and the walkers of a group.
+    fn turn(&self, world: &World<'_>) -> (usize, u32) {
+        let plan = &world.programs.agents[self.agent];
+        let walkers = (plan.groups / plan.in_turn).max(1);
+        (self.turns * plan.in_turn as usize + self.group / walkers as usize, walkers)
+    }
+
+    /// Waits at the barrier of this walker's group: for its other walkers, and for the end of the turn before.
+    fn begin_turn(&mut self, world: &mut World<'_>, place: (usize, usize)) -> Option<bool> {
+        let (turn, walkers) = self.turn(world);
+        if !self.arrived {
+            world.blocks[self.block].begin_turn(turn, self.time);
+            self.arrived = true;
+            return Some(false);
+        }
+        let weights = world.programs.weights;
+        let mut all = world.blocks[self.block].begun(turn, walkers)?;
+        if let Some(before) = turn.checked_sub(1) {
+            for end in world.blocks[self.block].ended(before, walkers)? {
+                let end = match end.product {
+                    Some((walker, number)) => {
+                        let done = *world.queues[QUEUES * walker + PRODUCTS].done.get(number)?;
+                        done - weights.drain
+                    }
+                    None => end.at,
+                };
+                all = all.max(end);
+            }
+        }
+        self.wait_until(world, all + weights.meet, place);
+        self.arrived = false;
         Some(true)
     }
 
