@@ -13,7 +13,7 @@ use super::room::{self, Claim};
 use super::val::Val;
 use super::value::{Width, Word, Words, each_width, zip3};
 use super::{assume, cast, print, shape};
-use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Overflow, Rounding, Sign, Type, Value};
+use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Overflow, Rounding, Sign, Type, Value};
 
 impl<'p> Machine<'p> {
     /// Runs one op; gives the way out when it ends the block.
