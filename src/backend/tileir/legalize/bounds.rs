@@ -10,7 +10,7 @@ use super::rewrite::rewrite_blocks;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign,
+    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign,
     Substitution, Type, Value,
 };
 use crate::pass::Facts;
@@ -173,6 +173,22 @@ fn known_count(module: &Module, params: &[Value], view: Value, d: usize, step: i
     Some(Bound::Tiles { param: param as u32, tile: u32::try_from(step).ok()? })
 }
 
+/// An index in i64 where extents of the array behind a view are: there may be more tiles than 32 bits count.
+fn as_wide_as_extents(module: &mut Module, view: Value, index: Value, loc: Loc, out: &mut Vec<OpId>) -> Value {
+    let make = |module: &Module, value: Value| module.defining_op(value).map(|id| module.op(id).clone());
+    let extent = make(module, view)
+        .and_then(|view| make(module, through_assumes(module, view.operands[0])))
+        .filter(|tensor| tensor.code == Opcode::MakeTensorView)
+        .and_then(|tensor| tensor.operand_group("dynamic_shape").first().copied());
+    if extent.is_none_or(|extent| module.dtype(extent) != DType::I64) || module.dtype(index) == DType::I64 {
+        return index;
+    }
+    let wide = module.intern(Type::scalar(DType::I64));
+    let id = module.add_op(Opcode::ExtI, &[&[index]], vec![Attr::Sign(Sign::Signed)], vec![], &[wide], loc);
+    out.push(id);
+    module.op(id).results[0]
+}
+
 /// Puts an access into an `if` on its index being inside.
 fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, values: &mut Substitution) {
     let (op, loc) = (module.op(id).clone(), module.op(id).loc);
@@ -180,10 +196,11 @@ fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, val
     let truth = module.intern(Type::scalar(DType::I1));
     let mut condition: Option<Value> = None;
     for &d in open {
-        let count = tile_count(module, view, d, index[d], loc, out);
+        let position = as_wide_as_extents(module, view, index[d], loc, out);
+        let count = tile_count(module, view, d, position, loc, out);
         // Read as unsigned, a negative index is large.
         let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
-        let less = module.add_op(Opcode::CmpI, &[&[index[d]], &[count]], attrs, vec![], &[truth], loc);
+        let less = module.add_op(Opcode::CmpI, &[&[position], &[count]], attrs, vec![], &[truth], loc);
         out.push(less);
         let less = module.op(less).results[0];
         condition = Some(match condition {
