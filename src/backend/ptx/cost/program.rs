@@ -268,6 +268,14 @@ impl Writer<'_, '_> {
     fn body(&mut self, body: BodyId) -> usize {
         let mut acts = Vec::new();
         self.steps(body, &mut acts);
+        if self.has_turns(body) {
+            // The planner gives turns only to bodies in which threads do not meet; prices assume barriers for conversions.
+            for act in &mut acts {
+                if let What::Work { meets, .. } = &mut act.what {
+                    *meets = 0;
+                }
+            }
+        }
         let acts = if self.loads { acts } else { mixed(acts) };
         self.programs.lists.push(acts);
         self.programs.lists.len() - 1
@@ -282,6 +290,16 @@ impl Writer<'_, '_> {
                 self.pass_work(acts);
             }
         }
+    }
+
+    /// Returns true if groups take turns in a body, and threads do not meet there.
+    fn has_turns(&self, body: BodyId) -> bool {
+        let steps = self.schedule.steps(body);
+        let is_turn = |step: &Step| match step {
+            Step::Multiply(plan) => plan.turn.is_one(),
+            step => matches!(step, Step::BeginTurn { .. }),
+        };
+        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Within(Within::Meet { .. })))
     }
 
     fn push(&self, acts: &mut Vec<Act>, step: &Step, label: String, what: What) {

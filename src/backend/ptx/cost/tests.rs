@@ -137,6 +137,20 @@ fn stages_hide_the_way_of_copies() {
     }
 }
 
+#[test]
+fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
+    let value = crate::ir::Value(0);
+    let (demand, behind, arrives) = (Demand::time(1.0), Demand::default(), vec![value]);
+    let load = What::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
+    let alu = Demand::of(Unit::Alu, 64.0);
+    let reads = Act { reads: vec![value], ..work(alu) };
+    let lists = vec![vec![Act::new(load, String::new()), reads], vec![work(Demand::time(500.0)), work(alu)]];
+    let agents = vec![agent(super::Acts::Math, 0, 1), agent(super::Acts::Load, 1, 1)];
+    let replay =
+        Replay::of(&programs(Weights { load: 1000.0, ..free() }, agents, lists, Vec::new()), 1, false).unwrap();
+    assert_eq!(replay.walkers.iter().map(|walker| walker.time).collect::<Vec<_>>(), [1065.0, 564.0]);
+}
+
 /// Cycles of an iteration of two groups: a product of 300 cycles, of which the tensor cores take 100, and 50 cycles behind it.
 /// `turns`: the groups take turns at products.
 fn multiplying(turns: bool) -> f64 {

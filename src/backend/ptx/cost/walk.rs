@@ -147,6 +147,10 @@ impl Walker {
             self.begun = true;
             self.came = self.time;
             self.wait_for_values(world, act, place);
+            // Units serve in the order in which they are asked: what comes before the end of the wait goes first.
+            if self.time > self.came {
+                return Progress::Went;
+            }
         }
         let Some(went) = self.act(world, act, place) else { return Progress::Waits };
         if went {
@@ -219,7 +223,10 @@ impl Walker {
             &What::Fill(channel) => {
                 let channel = &programs.channels[channel as usize];
                 let free = world.blocks[self.block].free(channel.ring)?;
-                self.wait_until(world, free, place);
+                if free > self.time {
+                    self.wait_until(world, free, place);
+                    return Some(false);
+                }
                 let start = self.time;
                 let paired = programs.rings[channel.ring].paired;
                 self.time += if paired { weights.paired_fill } else { weights.fill } + channel.boxes * weights.each_box;
