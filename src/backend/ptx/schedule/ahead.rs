@@ -15,8 +15,8 @@
 use std::collections::HashMap;
 
 use super::Context;
+use super::ir::pipelines::Roles;
 use super::room::CONVERSION_BYTES;
-use super::streams::Roles;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::plan::WARP;

@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 
 use super::Context;
-use super::data::{Multiply, Schedule, Step, Strip};
 use super::forms::is_computed_where_used;
+use super::ir::program::{Multiply, Schedule, Step, Strip};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
-use super::sends::Send;
-use super::streams::Roles;
-use super::within::Within;
+use super::ir::pipelines::Roles;
+use super::ir::program::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use super::ir::sub_step::Within;
+use super::ir::tma_store::Send;
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.

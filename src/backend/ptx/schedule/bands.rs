@@ -8,9 +8,9 @@ use std::collections::HashSet;
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Schedule, Step};
-use super::streams::{Box, Streamed};
-use super::within::Within;
+use super::ir::pipelines::{Box, Streamed};
+use super::ir::program::{Acts, Schedule, Step};
+use super::ir::sub_step::Within;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 

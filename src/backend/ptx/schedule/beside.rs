@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use super::Context;
-use super::data::{Acts, BodyId, Schedule, Step};
+use super::ir::program::{Acts, BodyId, Schedule, Step};
 use crate::ir::{OpId, Opcode, Value};
 
 /// Of a chain of additions this part goes before the wait: as many exponentials as the product takes that runs meanwhile.

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::Context;
-use super::data::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
-use super::sends::{Boxed, Send};
-use super::streams::Roles;
+use super::ir::pipelines::Roles;
+use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
+use super::ir::tma_store::{Boxed, Send};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::table::Effect;

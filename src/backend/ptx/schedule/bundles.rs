@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::Context;
-use super::data::{InTurn, Issue, Multiply};
-use super::streams::Roles;
+use super::ir::pipelines::Roles;
+use super::ir::program::{InTurn, Issue, Multiply};
 use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::pass::sums;
 

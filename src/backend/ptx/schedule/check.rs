@@ -19,9 +19,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::Context;
 use super::checked::{Checked, Mark};
-use super::data::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
 use super::forms;
-use super::streams::Roles;
+use super::ir::pipelines::Roles;
+use super::ir::program::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 

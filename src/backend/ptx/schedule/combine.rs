@@ -2,13 +2,13 @@
 //!
 //! Integer atomics whose results nobody reads, in no order, again and again at scattered elements of an array that the
 //! kernel does not touch otherwise: what they do to the first elements of the array goes to a copy in shared memory
-//! (`private`). All others go to the array at once. So neither the extent of the array nor what the elements mean has to be
+//! (`ir/privatized_array`). All others go to the array at once. So neither the extent of the array nor what the elements mean has to be
 //! known; it pays where many elements meet at few places.
 
 use std::collections::HashMap;
 
 use super::Context;
-use super::private::Private;
+use super::ir::privatized_array::Private;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};

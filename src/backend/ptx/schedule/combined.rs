@@ -3,7 +3,7 @@
 use super::Context;
 use super::checked::Checked;
 use super::combine::MOST_COPIES;
-use super::data::{Schedule, Step};
+use super::ir::program::{Schedule, Step};
 use crate::ir::{BlockId, OpId};
 
 /// Bytes that are read from the copy at once.

@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::private::Private;
-use super::sends::Boxed;
+use super::ir::privatized_array::Private;
+use super::ir::tma_store::Boxed;
 use super::touch::{Touch, Written};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;

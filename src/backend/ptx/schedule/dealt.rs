@@ -2,8 +2,8 @@
 
 use super::Context;
 use super::checked::{Checked, Mark};
-use super::data::{Acts, BodyId, For, Schedule, Step, Turn};
-use super::streams::{Deal, Takes};
+use super::ir::pipelines::{Deal, Takes};
+use super::ir::program::{Acts, BodyId, For, Schedule, Step, Turn};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
 fn fault(id: OpId, what: &str) -> Checked {

@@ -6,7 +6,7 @@
 
 use super::Context;
 use super::cut::Parts;
-use super::streams::{Channel, Repeats, Roles};
+use super::ir::pipelines::{Channel, Repeats, Roles};
 use super::structure::Structure;
 use crate::ir::OpId;
 

@@ -6,7 +6,7 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Await, BodyId, For, Land, Schedule, Step};
+use super::ir::program::{Acts, Await, BodyId, For, Land, Schedule, Step};
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.

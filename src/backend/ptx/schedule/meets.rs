@@ -7,9 +7,9 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Agent, BodyId, Schedule, Step};
+use super::ir::program::{Acts, Agent, BodyId, Schedule, Step};
+use super::ir::sub_step::{Bring, Change, How, LayoutId, Within};
 use super::touch::Touch;
-use super::within::{Bring, Change, How, LayoutId, Within};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 

@@ -2,23 +2,23 @@
 //!
 //! What the threads of a tile block do, in which order and where, is decided here and written down; `lower` turns it into
 //! instructions, step by step. A [`Schedule`] has an agent for each program that warps run, and a program is a list of
-//! steps, each of which names an op of the module (`data`). Tile IR says what an op means; a step says how it is done.
+//! steps, each of which names an op of the module (`ir/program`). Tile IR says what an op means; a step says how it is done.
 //!
 //! * `context` — what is known of a kernel, and questions about it; `touch`, `structure`, `hint`, `exits`, `room`: more of
 //!   them;
-//! * `streams`, `roles`, `riders`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
+//! * `ir/pipelines`, `roles`, `riders`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
 //! * `teams`, `turns`, `bands` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
-//! * `stores`, `sends` — stores by the copy engine, and where their boxes stand; `combine`, `private`, `implied` — atomics that the block
+//! * `stores`, `ir/tma_store` — stores by the copy engine, and where their boxes stand; `combine`, `ir/privatized_array`, `implied` — atomics that the block
 //!   combines, and what of their masks is known at once;
 //! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them; `beside` — work before a wait;
 //!   `looks` — stages that are asked for ahead;
-//! * `sync`, `way`, `within`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
+//! * `sync`, `way`, `ir/sub_step`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
 //!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `leaves` — what ops ask for there;
 //! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
+//! * `build` — all of that as steps; `ir/print`, `ir/parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
 //!   `sent`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
@@ -37,7 +37,6 @@ mod combine;
 mod combined;
 mod context;
 mod cut;
-mod data;
 mod dealt;
 mod differing;
 mod exits;
@@ -48,6 +47,7 @@ mod hint;
 mod history;
 mod hoist;
 mod implied;
+mod ir;
 mod layouts;
 mod leaves;
 mod lent;
@@ -56,18 +56,13 @@ mod maps;
 mod meets;
 mod neighbour;
 mod pairs;
-#[cfg(test)]
-mod parse;
-mod print;
 mod printed;
-mod private;
 mod products;
 mod riders;
 mod roles;
 mod room;
 mod rounds;
 mod runs;
-mod sends;
 mod sent;
 mod share;
 mod slice;
@@ -75,7 +70,6 @@ mod split;
 mod stages;
 mod stands;
 mod stores;
-mod streams;
 mod strips;
 mod structure;
 mod sync;
@@ -84,11 +78,9 @@ mod touch;
 mod trips;
 mod turns;
 mod unmet;
-mod unstreamed;
 mod uses;
 mod waits;
 mod way;
-mod within;
 mod works;
 
 pub use ahead::{Ahead, Copy};
@@ -96,30 +88,30 @@ pub use budget::PRODUCER_REGISTERS;
 pub use combine::array_and_offsets;
 pub use context::Context;
 pub use cut::Parts;
-#[cfg(test)]
-pub use data::InTurn;
-pub use data::{
-    Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
-};
 pub use folds::{Fold, Images};
 #[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
 pub use implied::Comparison;
+#[cfg(any(test, feature = "_suite"))]
+pub use ir::pipelines::Channel;
+pub use ir::pipelines::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
+pub use ir::privatized_array::{NEAR, Private, WORDS};
+#[cfg(test)]
+pub use ir::program::InTurn;
+pub use ir::program::{
+    Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
+};
+pub use ir::sub_step::{Bring, Change, Within};
+pub use ir::tma_store::{Outbox, Send};
 pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
 pub use printed::{SMALL, pieces};
-pub use private::{NEAR, Private, WORDS};
 pub use room::{PRINT_BYTES, PRINTED_PART};
-pub use sends::{Outbox, Send};
-#[cfg(any(test, feature = "_suite"))]
-pub use streams::Channel;
-pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
 #[cfg(any(test, feature = "_suite"))]
 pub use touch::Touch;
 pub use trips::APART;
 pub use turns::GROUPS;
 pub use uses::leaders;
-pub use within::{Bring, Change, Within};
 
 #[cfg(test)]
 pub use crate::backend::ptx::shared::Buffer;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Context;
-use super::data::{Multiply, Orbit, Step};
+use super::ir::program::{Multiply, Orbit, Step};
 use crate::backend::ptx::infer::Source;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};

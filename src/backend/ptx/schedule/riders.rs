@@ -11,9 +11,9 @@
 use std::collections::HashSet;
 
 use super::Context;
+use super::ir::pipelines::{Box, Roles, Streamed};
 use super::roles::ALIGN;
 use super::slice::Slicer;
-use super::streams::{Box, Roles, Streamed};
 use super::structure::Structure;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;

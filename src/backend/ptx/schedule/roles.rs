@@ -13,11 +13,11 @@ use std::collections::{HashMap, HashSet};
 
 use super::Context;
 use super::context::rounds_to_tf32;
+use super::ir::pipelines::{Box, Channel, Roles, Streamed, TEAMS};
+use super::ir::rejected_loads::{Reason, Unstreamed};
 use super::pairs::{BLOCKS, Pairs};
 use super::slice::{Slice, Slicer};
-use super::streams::{Box, Channel, Roles, Streamed, TEAMS};
 use super::structure::Structure;
-use super::unstreamed::{Reason, Unstreamed};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;

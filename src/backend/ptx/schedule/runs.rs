@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::Context;
-use super::data::Part;
+use super::ir::program::Part;
 use super::strips::Role;
 use super::touch::Touch;
 use crate::backend::ptx::infer::Source;

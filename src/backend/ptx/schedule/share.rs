@@ -1,7 +1,7 @@
 //! Which channels share a ring.
 
 use super::Context;
-use super::streams::{Channel, Repeats, RingPlan, Roles};
+use super::ir::pipelines::{Channel, Repeats, RingPlan, Roles};
 use super::structure::Structure;
 use crate::ir::{BlockId, OpId};
 

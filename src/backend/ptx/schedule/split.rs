@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Schedule, Step};
+use super::ir::program::{Schedule, Step};
 use crate::ir::{BlockId, OpId};
 
 impl Context<'_> {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::Context;
 use super::checked::Checked;
+use super::ir::pipelines::{Channel, Roles, Streamed};
 use super::riders::BOX_ALIGN;
-use super::streams::{Channel, Roles, Streamed};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::ir::{BlockId, OpId, Opcode};

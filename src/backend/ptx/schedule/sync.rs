@@ -1,10 +1,10 @@
 //! The way through a program that finds where threads meet: its bodies, loops and branches.
 
 use super::Context;
-use super::data::Part;
-use super::data::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
+use super::ir::program::Part;
+use super::ir::program::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
+use super::ir::sub_step::Within;
 use super::way::{Wait, Way};
-use super::within::Within;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 

@@ -8,7 +8,7 @@
 //! before have done.
 
 use super::Context;
-use super::streams::{Deal, Roles, Takes};
+use super::ir::pipelines::{Deal, Roles, Takes};
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};

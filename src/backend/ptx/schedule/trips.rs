@@ -2,8 +2,8 @@
 //! counts of numbers, blocks of tiles, and operands of products.
 
 use super::folds::{Fold, Images};
+use super::ir::sub_step::{Change, Within};
 use super::way::Way;
-use super::within::{Change, Within};
 use crate::backend::ptx::infer::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
 use crate::backend::ptx::shared::{Buffer, run_bytes, shared_type};
 use crate::dtype::DType;

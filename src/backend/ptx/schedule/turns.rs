@@ -11,7 +11,7 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, Agent, BodyId, For, Schedule, Step};
+use super::ir::program::{Acts, Agent, BodyId, For, Schedule, Step};
 use crate::backend::ptx::plan::GROUP_WARPS;
 
 /// Groups that take turns.

@@ -4,10 +4,10 @@
 
 use super::cut::{BOX_ALIGN, Parts};
 use super::folds::Images;
-use super::sends::Send;
+use super::ir::sub_step::Within;
+use super::ir::tma_store::Send;
 use super::trips::size_of;
 use super::way::Way;
-use super::within::Within;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use super::Context;
-use super::data::{Acts, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use super::ir::program::{Acts, Await, BodyId, For, Land, Multiply, Schedule, Step};
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.

@@ -11,9 +11,9 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::Context;
-use super::data::{BodyId, Schedule, Step};
 use super::history::History;
-use super::within::{Bring, Change, How, Within};
+use super::ir::program::{BodyId, Schedule, Step};
+use super::ir::sub_step::{Bring, Change, How, Within};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};

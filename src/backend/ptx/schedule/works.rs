@@ -9,7 +9,7 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::data::{Acts, For, Schedule, Step};
+use super::ir::program::{Acts, For, Schedule, Step};
 use crate::backend::ptx::plan::extent;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};

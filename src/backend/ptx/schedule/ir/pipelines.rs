@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::pairs::Pairs;
+use crate::backend::ptx::schedule::pairs::Pairs;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 

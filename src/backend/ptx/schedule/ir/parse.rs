@@ -3,15 +3,17 @@
 
 use std::rc::Rc;
 
-use super::ahead::{Ahead, Copy, Piece};
-use super::cut::Parts;
-use super::data::{Acts, Agent, Await, BodyId, For, InTurn, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn};
-use super::data::{Schedule, Step, Strip};
-use super::private::Private;
-use super::sends::{Outbox, Send};
-use super::streams::{Deal, Roles, Takes};
-use super::within::{Bring, How, Within};
+use super::pipelines::{Deal, Roles, Takes};
+use super::privatized_array::Private;
+use super::program::{
+    Acts, Agent, Await, BodyId, For, InTurn, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn,
+};
+use super::program::{Schedule, Step, Strip};
+use super::sub_step::{Bring, How, Within};
+use super::tma_store::{Outbox, Send};
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::schedule::ahead::{Ahead, Copy, Piece};
+use crate::backend::ptx::schedule::cut::Parts;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;

@@ -4,9 +4,9 @@
 //! in parts, as many as there is room for then; or each warp has boxes of its own in a place that is reserved for it, or in a stage
 //! that is lent to the store.
 
-use super::cut::Parts;
-use super::within::LayoutId;
+use super::sub_step::LayoutId;
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::schedule::cut::Parts;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
 use crate::layout::Layout;

@@ -7,13 +7,13 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::ahead::Ahead;
-use super::private::Private;
-use super::sends::Send;
-use super::streams::{Deal, Roles};
-use super::within::{Change, Within};
+use super::pipelines::{Deal, Roles};
+use super::privatized_array::Private;
+use super::sub_step::{Change, Within};
+use super::tma_store::Send;
+use crate::backend::ptx::schedule::ahead::Ahead;
 
-pub use super::within::LayoutId;
+pub use super::sub_step::LayoutId;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;

@@ -5,13 +5,13 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use super::ahead::{Ahead, Copy};
-use super::cut::Parts;
-use super::data::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
-use super::private::Private;
-use super::sends::{Outbox, Send};
-use super::streams::{Deal, Roles, TEAMS};
+use super::pipelines::{Deal, Roles, TEAMS};
+use super::privatized_array::Private;
+use super::program::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
+use super::tma_store::{Outbox, Send};
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::schedule::ahead::{Ahead, Copy};
+use crate::backend::ptx::schedule::cut::Parts;
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for Acts {
