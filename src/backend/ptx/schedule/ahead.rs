@@ -15,8 +15,8 @@
 use std::collections::HashMap;
 
 use super::Context;
+use super::analysis::smem_budget::CONVERSION_BYTES;
 use super::ir::pipelines::Roles;
-use super::room::CONVERSION_BYTES;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::plan::WARP;

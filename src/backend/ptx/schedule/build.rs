@@ -84,7 +84,7 @@ impl Builder<'_, '_> {
     /// Does the agent that loads do this op?
     fn is_loaders(&self, id: OpId) -> bool {
         let code = self.context.module.op(id).code;
-        // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `exits`).
+        // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
             || self

@@ -5,9 +5,9 @@
 //! who multiplies takes it, and gives it back when the copy engine has read the boxes.
 
 use super::Context;
+use super::analysis::region_tree::Structure;
 use super::cut::Parts;
 use super::ir::pipelines::{Channel, Repeats, Roles};
-use super::structure::Structure;
 use crate::ir::OpId;
 
 impl Context<'_> {

@@ -6,10 +6,10 @@
 //! equally often, whatever way they go.
 
 use super::Context;
+use super::analysis::memory_effects::Touch;
 use super::checked::Checked;
 use super::ir::program::{Acts, Agent, BodyId, Schedule, Step};
 use super::ir::sub_step::{Bring, Change, How, LayoutId, Within};
-use super::touch::Touch;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 

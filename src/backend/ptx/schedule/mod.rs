@@ -4,63 +4,54 @@
 //! instructions, step by step. A [`Schedule`] has an agent for each program that warps run, and a program is a list of
 //! steps, each of which names an op of the module (`ir/program`). Tile IR says what an op means; a step says how it is done.
 //!
-//! * `context` — what is known of a kernel, and questions about it; `touch`, `structure`, `hint`, `exits`, `room`: more of
+//! * `analysis/kernel_info` — what is known of a kernel, and questions about it; `analysis/memory_effects`, `analysis/region_tree`, `analysis/hints`, `analysis/early_exit`, `analysis/smem_budget`: more of
 //!   them;
-//! * `ir/pipelines`, `roles`, `riders`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
+//! * `ir/pipelines`, `roles`, `riders`, `stages`, `slice`, `pairs`, `analysis/cta_uniformity`, `analysis/tensor_maps`, `analysis/tile_adjacency` — loads that a producer streams (sm_90a), for pairs of blocks, too;
 //! * `teams`, `turns`, `bands` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
 //! * `stores`, `ir/tma_store` — stores by the copy engine, and where their boxes stand; `combine`, `ir/privatized_array`, `implied` — atomics that the block
 //!   combines, and what of their masks is known at once;
 //! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
 //! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
-//! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them; `beside` — work before a wait;
+//! * `waits`, `analysis/step_uses` — when products and streamed tiles are waited for, and what steps ask of them; `beside` — work before a wait;
 //!   `looks` — stages that are asked for ahead;
 //! * `sync`, `way`, `ir/sub_step`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
-//!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `leaves` — what ops ask for there;
-//! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
+//!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `analysis/deferred_values` — what ops ask for there;
+//! * `analysis/register_budget` — registers and warps; `unmet` — what loops wish for and do not get;
 //! * `build` — all of that as steps; `ir/print`, `ir/parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
 //!   `sent`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
 mod ahead;
-mod asked;
+mod analysis;
 mod awaited;
 mod bands;
 mod beside;
-mod budget;
 mod build;
 mod bundles;
 mod check;
 mod checked;
 mod combine;
 mod combined;
-mod context;
 mod cut;
 mod dealt;
-mod differing;
-mod exits;
 mod folds;
 mod forms;
 mod held;
-mod hint;
 mod history;
 mod hoist;
 mod implied;
 mod ir;
 mod layouts;
-mod leaves;
 mod lent;
 mod looks;
-mod maps;
 mod meets;
-mod neighbour;
 mod pairs;
 mod printed;
 mod products;
 mod riders;
 mod roles;
-mod room;
 mod rounds;
 mod runs;
 mod sent;
@@ -71,10 +62,8 @@ mod stages;
 mod stands;
 mod stores;
 mod strips;
-mod structure;
 mod sync;
 mod teams;
-mod touch;
 mod trips;
 mod turns;
 mod unmet;
@@ -84,9 +73,13 @@ mod way;
 mod works;
 
 pub use ahead::{Ahead, Copy};
-pub use budget::PRODUCER_REGISTERS;
+pub use analysis::kernel_info::Context;
+#[cfg(any(test, feature = "_suite"))]
+pub use analysis::memory_effects::Touch;
+pub use analysis::register_budget::PRODUCER_REGISTERS;
+pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
+pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use combine::array_and_offsets;
-pub use context::Context;
 pub use cut::Parts;
 pub use folds::{Fold, Images};
 #[cfg(any(test, feature = "_suite"))]
@@ -103,12 +96,8 @@ pub use ir::program::{
 };
 pub use ir::sub_step::{Bring, Change, Within};
 pub use ir::tma_store::{Outbox, Send};
-pub use maps::{box_order, whole_indices};
 pub use pairs::{BLOCKS, Pairs};
 pub use printed::{SMALL, pieces};
-pub use room::{PRINT_BYTES, PRINTED_PART};
-#[cfg(any(test, feature = "_suite"))]
-pub use touch::Touch;
 pub use trips::APART;
 pub use turns::GROUPS;
 pub use uses::leaders;

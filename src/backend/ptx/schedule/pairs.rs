@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Context;
-use super::differing::{Differing, known_at_entry};
+use super::analysis::cta_uniformity::{Differing, known_at_entry};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Tile blocks of a cluster.

@@ -1,6 +1,6 @@
 //! Printing: how a message is cut, and the tiles that go through shared memory for it.
 
-use super::room::{PRINT_BYTES, PRINTED_PART};
+use super::analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 use super::way::Way;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};

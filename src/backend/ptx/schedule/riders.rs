@@ -11,10 +11,10 @@
 use std::collections::HashSet;
 
 use super::Context;
+use super::analysis::region_tree::Structure;
 use super::ir::pipelines::{Box, Roles, Streamed};
 use super::roles::ALIGN;
 use super::slice::Slicer;
-use super::structure::Structure;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};

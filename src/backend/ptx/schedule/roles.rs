@@ -12,12 +12,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Context;
-use super::context::rounds_to_tf32;
+use super::analysis::kernel_info::rounds_to_tf32;
+use super::analysis::region_tree::Structure;
 use super::ir::pipelines::{Box, Channel, Roles, Streamed, TEAMS};
 use super::ir::rejected_loads::{Reason, Unstreamed};
 use super::pairs::{BLOCKS, Pairs};
 use super::slice::{Slice, Slicer};
-use super::structure::Structure;
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::Context;
+use super::analysis::memory_effects::Touch;
 use super::ir::program::Part;
 use super::strips::Role;
-use super::touch::Touch;
 use crate::backend::ptx::infer::Source;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;

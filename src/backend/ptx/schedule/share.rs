@@ -1,8 +1,8 @@
 //! Which channels share a ring.
 
 use super::Context;
+use super::analysis::region_tree::Structure;
 use super::ir::pipelines::{Channel, Repeats, RingPlan, Roles};
-use super::structure::Structure;
 use crate::ir::{BlockId, OpId};
 
 impl Context<'_> {

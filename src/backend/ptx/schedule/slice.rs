@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::Context;
-use super::structure::Structure;
+use super::analysis::region_tree::Structure;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 

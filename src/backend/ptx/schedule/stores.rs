@@ -14,13 +14,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Context;
-use super::context::is_weak;
+use super::analysis::kernel_info::is_weak;
+use super::analysis::memory_effects::is_unknown;
+use super::analysis::smem_budget::CONVERSION_BYTES;
+use super::analysis::tensor_maps::{added, box_order};
 use super::cut::{BOX_ALIGN, Parts};
 use super::ir::pipelines::Roles;
 use super::ir::tma_store::{Boxed, Outbox};
-use super::maps::{added, box_order};
-use super::room::CONVERSION_BYTES;
-use super::touch::is_unknown;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
 use crate::backend::ptx::shared::{Buffer, SharedMemory};

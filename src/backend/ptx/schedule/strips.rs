@@ -1,7 +1,7 @@
 //! What ops are to strips: runs of elementwise work that is done piece by piece.
 
 use super::Context;
-use super::context::is_weak;
+use super::analysis::kernel_info::is_weak;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan;
 use crate::ir::{OpId, Opcode};

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::Context;
+use super::analysis::region_tree::Structure;
 use super::ir::program::{Schedule, Step};
 use super::ir::rejected_loads::{Reason, Unstreamed};
-use super::structure::Structure;
 use crate::ir::{BlockId, OpId, Opcode};
 
 impl Context<'_> {

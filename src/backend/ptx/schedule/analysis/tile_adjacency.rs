@@ -1,7 +1,7 @@
 //! Tiles of one array that lie side by side: where tiles begin, as far as that can be compared.
 
-use super::Context;
 use crate::backend::ptx::infer::ViewShape;
+use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};
 

@@ -1,8 +1,8 @@
 //! What is known of values before there are instructions: conditions that hold, padding that is the same everywhere, and what ops
 //! are made of that are computed where they are used.
 
-use super::Context;
 use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
 use crate::ir::{ConstData, OpId, Opcode, Type, Value};
 
 impl Context<'_> {

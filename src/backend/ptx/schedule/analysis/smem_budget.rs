@@ -1,8 +1,8 @@
 //! Room in shared memory beside stages: what operands and layout changes take.
 
-use super::Context;
 use crate::backend::ptx::infer::{AxisBits, Source, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
+use crate::backend::ptx::schedule::Context;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
 

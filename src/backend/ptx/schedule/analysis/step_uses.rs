@@ -4,9 +4,9 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::forms::is_computed_where_used;
-use super::ir::program::{Multiply, Schedule, Step, Strip};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::forms::is_computed_where_used;
+use crate::backend::ptx::schedule::ir::program::{Multiply, Schedule, Step, Strip};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;

@@ -1,6 +1,6 @@
 //! Whether the bodies of loops, and kernels, end early.
 
-use super::Context;
+use crate::backend::ptx::schedule::Context;
 use crate::ir::{BlockId, OpId, Opcode};
 
 impl Context<'_> {

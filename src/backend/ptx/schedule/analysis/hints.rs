@@ -1,7 +1,7 @@
 //! What loops and accesses say about themselves.
 
-use super::Context;
-use super::ir::rejected_loads::Reason;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::ir::{Attr, AttrKind, HintValue, OpId};
 
 /// Fewest stages of loads that are copied ahead.

@@ -3,11 +3,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::ir::privatized_array::Private;
-use super::ir::tma_store::Boxed;
-use super::touch::{Touch, Written};
+use super::memory_effects::{Touch, Written};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
+use crate::backend::ptx::schedule::ir::privatized_array::Private;
+use crate::backend::ptx::schedule::ir::tma_store::Boxed;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};

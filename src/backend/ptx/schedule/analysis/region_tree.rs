@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Context;
+use crate::backend::ptx::schedule::Context;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Ops by what they stand in and who uses them.

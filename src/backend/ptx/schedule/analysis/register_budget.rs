@@ -1,8 +1,8 @@
 //! Registers and warps: how many blocks they allow, and who gets how many.
 
-use super::Context;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::{WARP, products_behind};
+use crate::backend::ptx::schedule::Context;
 use crate::ir::{BlockId, Elem, Type};
 
 /// Registers of a producer thread once it has given up the others.
