@@ -6,8 +6,8 @@
 //!
 //! * `analysis/kernel_info` — what is known of a kernel, and questions about it; `analysis/memory_effects`, `analysis/region_tree`, `analysis/hints`, `analysis/early_exit`, `analysis/smem_budget`: more of
 //!   them;
-//! * `ir/pipelines`, `roles`, `riders`, `stages`, `slice`, `pairs`, `analysis/cta_uniformity`, `analysis/tensor_maps`, `analysis/tile_adjacency` — loads that a producer streams (sm_90a), for pairs of blocks, too;
-//! * `teams`, `turns`, `bands` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
+//! * `ir/pipelines`, `warp_specialize/plan`, `warp_specialize/aux_loads`, `warp_specialize/stage_count`, `warp_specialize/producer_slice`, `warp_specialize/cluster_multicast`, `analysis/cta_uniformity`, `analysis/tensor_maps`, `analysis/tile_adjacency` — loads that a producer streams (sm_90a), for pairs of blocks, too;
+//! * `warp_specialize/pingpong`, `turns`, `warp_specialize/data_partition` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
 //! * `stores`, `ir/tma_store` — stores by the copy engine, and where their boxes stand; `combine`, `ir/privatized_array`, `implied` — atomics that the block
 //!   combines, and what of their masks is known at once;
 //! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
@@ -26,7 +26,6 @@
 mod ahead;
 mod analysis;
 mod awaited;
-mod bands;
 mod beside;
 mod build;
 mod bundles;
@@ -44,31 +43,24 @@ mod hoist;
 mod implied;
 mod ir;
 mod layouts;
-mod lent;
 mod looks;
 mod meets;
-mod pairs;
 mod printed;
 mod products;
-mod riders;
-mod roles;
 mod rounds;
 mod runs;
 mod sent;
-mod share;
-mod slice;
 mod split;
-mod stages;
 mod stands;
 mod stores;
 mod strips;
 mod sync;
-mod teams;
 mod trips;
 mod turns;
 mod unmet;
 mod uses;
 mod waits;
+mod warp_specialize;
 mod way;
 mod works;
 
@@ -96,11 +88,11 @@ pub use ir::program::{
 };
 pub use ir::sub_step::{Bring, Change, Within};
 pub use ir::tma_store::{Outbox, Send};
-pub use pairs::{BLOCKS, Pairs};
 pub use printed::{SMALL, pieces};
 pub use trips::APART;
 pub use turns::GROUPS;
 pub use uses::leaders;
+pub use warp_specialize::cluster_multicast::{BLOCKS, Pairs};
 
 #[cfg(test)]
 pub use crate::backend::ptx::shared::Buffer;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Context;
 use super::checked::Checked;
 use super::ir::pipelines::{Channel, Roles, Streamed};
-use super::riders::BOX_ALIGN;
+use super::warp_specialize::aux_loads::BOX_ALIGN;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::ir::{BlockId, OpId, Opcode};

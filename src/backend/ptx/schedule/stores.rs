@@ -181,7 +181,7 @@ impl Context<'_> {
         Some(Boxed { layout, tile, outbox: Some(Outbox { place, stage: None, parts }) })
     }
 
-    /// A store by boxes of each warp in a stage that is lent to it (`lent`).
+    /// A store by boxes of each warp in a stage that is lent to it (`warp_specialize/epilogue_smem_reuse`).
     fn in_lent_stage(&self, id: OpId, roles: &Roles) -> Option<Boxed> {
         let channel = roles.lent_to(id)?;
         let (tile, warps) = (self.tile_of_warps(id)?, self.inference.num_warps as u32);

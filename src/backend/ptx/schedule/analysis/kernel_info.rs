@@ -37,7 +37,7 @@ pub struct Context<'m> {
     pub deferred: HashSet<OpId>,
     /// Groups of the warps that layouts speak of, which take iterations in turn.
     pub teams: u32,
-    /// Groups of such warps of which each has rows of its own (`bands`).
+    /// Groups of such warps of which each has rows of its own (`warp_specialize/data_partition`).
     pub bands: u32,
 }
 

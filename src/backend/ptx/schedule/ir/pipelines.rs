@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::schedule::pairs::Pairs;
+use crate::backend::ptx::schedule::warp_specialize::cluster_multicast::Pairs;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -149,7 +149,7 @@ pub struct Channel {
     pub last: OpId,
     /// Some use is in a region of its own: the tile is waited for where it is loaded.
     pub early: bool,
-    /// Nothing is loaded: the boxes of this store stand in the stage (`lent`).
+    /// Nothing is loaded: the boxes of this store stand in the stage (`warp_specialize/epilogue_smem_reuse`).
     pub lent_to: Option<OpId>,
 }
 

@@ -10,13 +10,13 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::analysis::region_tree::Structure;
-use super::ir::pipelines::{Box, Roles, Streamed};
-use super::roles::ALIGN;
-use super::slice::Slicer;
+use super::plan::ALIGN;
+use super::producer_slice::Slicer;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::ir::pipelines::{Box, Roles, Streamed};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 

@@ -1,8 +1,8 @@
 //! Which channels share a ring.
 
-use super::Context;
-use super::analysis::region_tree::Structure;
-use super::ir::pipelines::{Channel, Repeats, RingPlan, Roles};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, Repeats, RingPlan, Roles};
 use crate::ir::{BlockId, OpId};
 
 impl Context<'_> {

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 

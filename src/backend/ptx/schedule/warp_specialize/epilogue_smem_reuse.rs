@@ -4,10 +4,10 @@
 //! as tiles come to products: the agent that loads goes through its ring there, too, and passes the next stage on with nothing in it;
 //! who multiplies takes it, and gives it back when the copy engine has read the boxes.
 
-use super::Context;
-use super::analysis::region_tree::Structure;
-use super::cut::Parts;
-use super::ir::pipelines::{Channel, Repeats, Roles};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::cut::Parts;
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, Repeats, Roles};
 use crate::ir::OpId;
 
 impl Context<'_> {

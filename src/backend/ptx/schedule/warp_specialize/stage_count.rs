@@ -1,10 +1,10 @@
 //! Rings: which channels share one, and how many stages each has.
 
-use super::Context;
-use super::analysis::region_tree::Structure;
-use super::analysis::smem_budget::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
-use super::ir::pipelines::{Repeats, RingPlan, Roles};
-use super::ir::rejected_loads::Reason;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
+use crate::backend::ptx::schedule::ir::pipelines::{Repeats, RingPlan, Roles};
+use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::BlockId;
 

@@ -11,16 +11,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Context;
-use super::analysis::kernel_info::rounds_to_tf32;
-use super::analysis::region_tree::Structure;
-use super::ir::pipelines::{Box, Channel, Roles, Streamed, TEAMS};
-use super::ir::rejected_loads::{Reason, Unstreamed};
-use super::pairs::{BLOCKS, Pairs};
-use super::slice::{Slice, Slicer};
+use super::cluster_multicast::{BLOCKS, Pairs};
+use super::producer_slice::{Slice, Slicer};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::ir::pipelines::{Box, Channel, Roles, Streamed, TEAMS};
+use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::backend::ptx::shared::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Context;
-use super::analysis::cta_uniformity::{Differing, known_at_entry};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::cta_uniformity::{Differing, known_at_entry};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Tile blocks of a cluster.

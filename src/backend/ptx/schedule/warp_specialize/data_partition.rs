@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::pipelines::{Box, Streamed};
-use super::ir::program::{Acts, Schedule, Step};
-use super::ir::sub_step::Within;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::checked::Checked;
+use crate::backend::ptx::schedule::ir::pipelines::{Box, Streamed};
+use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
+use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 

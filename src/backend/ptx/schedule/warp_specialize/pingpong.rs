@@ -7,9 +7,9 @@
 //! that ping-pong.) What an iteration does that others could notice it does in its *turn*: behind all that the iterations
 //! before have done.
 
-use super::Context;
-use super::ir::pipelines::{Deal, Roles, Takes};
 use crate::backend::ptx::plan::GROUP_WARPS;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::{Deal, Roles, Takes};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
