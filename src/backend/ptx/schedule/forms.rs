@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use super::Context;
-use super::ahead::{Ahead, Copy};
 use super::analysis::memory_effects::Touch;
 use super::checked::Checked;
 use super::ir::pipelines::Roles;
 use super::ir::program::{Acts, For, Multiply, Orbit, Part, Schedule, Step, Strip};
+use super::pipeline::cp_async::{Ahead, Copy};
 use crate::backend::ptx::infer::Source;
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;

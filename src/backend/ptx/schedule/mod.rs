@@ -7,28 +7,25 @@
 //! * `analysis/kernel_info` — what is known of a kernel, and questions about it; `analysis/memory_effects`, `analysis/region_tree`, `analysis/hints`, `analysis/early_exit`, `analysis/smem_budget`: more of
 //!   them;
 //! * `ir/pipelines`, `warp_specialize/plan`, `warp_specialize/aux_loads`, `warp_specialize/stage_count`, `warp_specialize/producer_slice`, `warp_specialize/cluster_multicast`, `analysis/cta_uniformity`, `analysis/tensor_maps`, `analysis/tile_adjacency` — loads that a producer streams (sm_90a), for pairs of blocks, too;
-//! * `warp_specialize/pingpong`, `turns`, `warp_specialize/data_partition` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
+//! * `warp_specialize/pingpong`, `pipeline/mma_order`, `warp_specialize/data_partition` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
 //! * `stores`, `ir/tma_store` — stores by the copy engine, and where their boxes stand; `combine`, `ir/privatized_array`, `implied` — atomics that the block
 //!   combines, and what of their masks is known at once;
-//! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
+//! * `pipeline/cp_async` — copies that run ahead of a loop; `pipeline/unroll` — rounds of one that are written out;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
-//! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
-//! * `waits`, `analysis/step_uses` — when products and streamed tiles are waited for, and what steps ask of them; `beside` — work before a wait;
-//!   `looks` — stages that are asked for ahead;
+//! * `pipeline/mma_groups`, `pipeline/mma_carry`, `pipeline/hoist_conversions` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
+//! * `pipeline/mma_waits`, `analysis/step_uses` — when products and streamed tiles are waited for, and what steps ask of them; `pipeline/mma_overlap` — work before a wait;
+//!   `pipeline/try_wait` — stages that are asked for ahead;
 //! * `sync`, `way`, `ir/sub_step`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
 //!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `analysis/deferred_values` — what ops ask for there;
-//! * `analysis/register_budget` — registers and warps; `unmet` — what loops wish for and do not get;
+//! * `analysis/register_budget` — registers and warps; `pipeline/unmet_hints` — what loops wish for and do not get;
 //! * `build` — all of that as steps; `ir/print`, `ir/parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
 //!   `sent`, `stands` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
-mod ahead;
 mod analysis;
 mod awaited;
-mod beside;
 mod build;
-mod bundles;
 mod check;
 mod checked;
 mod combine;
@@ -39,32 +36,23 @@ mod folds;
 mod forms;
 mod held;
 mod history;
-mod hoist;
 mod implied;
 mod ir;
 mod layouts;
-mod looks;
 mod meets;
+mod pipeline;
 mod printed;
-mod products;
-mod rounds;
 mod runs;
 mod sent;
-mod split;
 mod stands;
 mod stores;
 mod strips;
 mod sync;
 mod trips;
-mod turns;
-mod unmet;
 mod uses;
-mod waits;
 mod warp_specialize;
 mod way;
-mod works;
 
-pub use ahead::{Ahead, Copy};
 pub use analysis::kernel_info::Context;
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::memory_effects::Touch;
@@ -88,9 +76,10 @@ pub use ir::program::{
 };
 pub use ir::sub_step::{Bring, Change, Within};
 pub use ir::tma_store::{Outbox, Send};
+pub use pipeline::cp_async::{Ahead, Copy};
+pub use pipeline::mma_order::GROUPS;
 pub use printed::{SMALL, pieces};
 pub use trips::APART;
-pub use turns::GROUPS;
 pub use uses::leaders;
 pub use warp_specialize::cluster_multicast::{BLOCKS, Pairs};
 

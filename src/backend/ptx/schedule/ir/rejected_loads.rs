@@ -1,4 +1,4 @@
-//! Loads that no producer makes, with the reasons. `warp_specialize/plan` decides and returns them; `unmet` prints them as remarks.
+//! Loads that no producer makes, with the reasons. `warp_specialize/plan` decides and returns them; `pipeline/unmet_hints` prints them as remarks.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Rounds of a `for` that are written out one after another, as its hint asks.
 
-use super::Context;
+use crate::backend::ptx::schedule::Context;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode};
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::Context;
-use super::ir::program::{Multiply, Orbit, Step};
 use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::{Multiply, Orbit, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};
 use crate::pass::sums;

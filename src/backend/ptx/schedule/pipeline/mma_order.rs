@@ -9,10 +9,10 @@
 //! gaps (several blocks on a multiprocessor), and where the groups meet in each iteration anyway. But three groups, bands of rows, do fall into step in
 //! attention, too: there each issues all products of an iteration in its turn. (FlashAttention-3, Shah et al. 2024, has its groups do so.)
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::program::{Acts, Agent, BodyId, For, Schedule, Step};
 use crate::backend::ptx::plan::GROUP_WARPS;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::checked::Checked;
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, For, Schedule, Step};
 
 /// Groups that take turns.
 pub const GROUPS: u32 = 2;

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::ir::pipelines::Roles;
-use super::ir::program::{InTurn, Issue, Multiply};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::program::{InTurn, Issue, Multiply};
 use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::pass::sums;
 

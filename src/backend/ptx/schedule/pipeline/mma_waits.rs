@@ -10,8 +10,8 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::ir::program::{Acts, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Multiply, Schedule, Step};
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.

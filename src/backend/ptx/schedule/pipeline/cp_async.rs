@@ -14,12 +14,12 @@
 
 use std::collections::HashMap;
 
-use super::Context;
-use super::analysis::smem_budget::CONVERSION_BYTES;
-use super::ir::pipelines::Roles;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};

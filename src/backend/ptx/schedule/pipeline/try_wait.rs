@@ -4,9 +4,9 @@
 //! nothing runs on the tensor cores meanwhile, and the first product waits for the answer. So the answer is asked for in the iteration
 //! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::program::{Acts, Await, BodyId, For, Land, Schedule, Step};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::checked::Checked;
+use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Schedule, Step};
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.

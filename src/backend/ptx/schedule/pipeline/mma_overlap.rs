@@ -8,8 +8,8 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::ir::program::{Acts, BodyId, Schedule, Step};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, Schedule, Step};
 use crate::ir::{OpId, Opcode, Value};
 
 /// Of a chain of additions this part goes before the wait: as many exponentials as the product takes that runs meanwhile.

@@ -7,10 +7,10 @@
 //!
 //! Where products take longer they are what everything waits for, and turns only cost.
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::program::{Acts, For, Schedule, Step};
 use crate::backend::ptx::plan::extent;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::checked::Checked;
+use crate::backend::ptx::schedule::ir::program::{Acts, For, Schedule, Step};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::Context;
-use super::analysis::region_tree::Structure;
-use super::ir::program::{Schedule, Step};
-use super::ir::rejected_loads::{Reason, Unstreamed};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
+use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::ir::{BlockId, OpId, Opcode};
 
 impl Context<'_> {

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::Context;
 use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
 use crate::ir::{BlockId, Opcode, Type, Value};
 use crate::layout::Layout;
 
