@@ -2,8 +2,8 @@
 
 use super::Context;
 use super::checked::Checked;
-use super::combine::MOST_COPIES;
 use super::ir::program::{Schedule, Step};
+use super::store::privatize::MOST_COPIES;
 use crate::ir::{BlockId, OpId};
 
 /// Bytes that are read from the copy at once.

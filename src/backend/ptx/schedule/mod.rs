@@ -8,7 +8,7 @@
 //!   them;
 //! * `ir/pipelines`, `warp_specialize/plan`, `warp_specialize/aux_loads`, `warp_specialize/stage_count`, `warp_specialize/producer_slice`, `warp_specialize/cluster_multicast`, `analysis/cta_uniformity`, `analysis/tensor_maps`, `analysis/tile_adjacency` — loads that a producer streams (sm_90a), for pairs of blocks, too;
 //! * `warp_specialize/pingpong`, `pipeline/mma_order`, `warp_specialize/data_partition` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
-//! * `stores`, `ir/tma_store` — stores by the copy engine, and where their boxes stand; `combine`, `ir/privatized_array`, `implied` — atomics that the block
+//! * `store/tma_store`, `ir/tma_store` — stores by the copy engine, and where their boxes stand; `store/privatize`, `ir/privatized_array`, `store/implied_mask` — atomics that the block
 //!   combines, and what of their masks is known at once;
 //! * `pipeline/cp_async` — copies that run ahead of a loop; `pipeline/unroll` — rounds of one that are written out;
 //! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
@@ -16,7 +16,7 @@
 //! * `pipeline/mma_waits`, `analysis/step_uses` — when products and streamed tiles are waited for, and what steps ask of them; `pipeline/mma_overlap` — work before a wait;
 //!   `pipeline/try_wait` — stages that are asked for ahead;
 //! * `sync`, `way`, `ir/sub_step`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
-//!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `analysis/deferred_values` — what ops ask for there;
+//!   threads; `uses`, `trips`, `folds`, `printed`, `store/split`, `analysis/deferred_values` — what ops ask for there;
 //! * `analysis/register_budget` — registers and warps; `pipeline/unmet_hints` — what loops wish for and do not get;
 //! * `build` — all of that as steps; `ir/print`, `ir/parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
 //!   `sent`, `stands` — what has to hold of any schedule.
@@ -28,15 +28,12 @@ mod awaited;
 mod build;
 mod check;
 mod checked;
-mod combine;
 mod combined;
-mod cut;
 mod dealt;
 mod folds;
 mod forms;
 mod held;
 mod history;
-mod implied;
 mod ir;
 mod layouts;
 mod meets;
@@ -45,7 +42,7 @@ mod printed;
 mod runs;
 mod sent;
 mod stands;
-mod stores;
+mod store;
 mod strips;
 mod sync;
 mod trips;
@@ -59,12 +56,9 @@ pub use analysis::memory_effects::Touch;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};
-pub use combine::array_and_offsets;
-pub use cut::Parts;
 pub use folds::{Fold, Images};
 #[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
-pub use implied::Comparison;
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
@@ -79,6 +73,9 @@ pub use ir::tma_store::{Outbox, Send};
 pub use pipeline::cp_async::{Ahead, Copy};
 pub use pipeline::mma_order::GROUPS;
 pub use printed::{SMALL, pieces};
+pub use store::implied_mask::Comparison;
+pub use store::privatize::array_and_offsets;
+pub use store::split::Parts;
 pub use trips::APART;
 pub use uses::leaders;
 pub use warp_specialize::cluster_multicast::{BLOCKS, Pairs};

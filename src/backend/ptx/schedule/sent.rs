@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use super::Context;
 use super::checked::Checked;
-use super::cut::{BOX_ALIGN, Parts};
 use super::ir::pipelines::Channel;
 use super::ir::program::Schedule;
 use super::ir::tma_store::{Outbox, Send};
+use super::store::split::{BOX_ALIGN, Parts};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::stored;
 use crate::backend::ptx::shared::Buffer;

@@ -2,10 +2,10 @@
 //!
 //! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
 
-use super::cut::{BOX_ALIGN, Parts};
 use super::folds::Images;
 use super::ir::sub_step::Within;
 use super::ir::tma_store::Send;
+use super::store::split::{BOX_ALIGN, Parts};
 use super::trips::size_of;
 use super::way::Way;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};

@@ -10,8 +10,8 @@ use super::privatized_array::Private;
 use super::program::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
 use super::tma_store::{Outbox, Send};
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::cut::Parts;
 use crate::backend::ptx::schedule::pipeline::cp_async::{Ahead, Copy};
+use crate::backend::ptx::schedule::store::split::Parts;
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for Acts {

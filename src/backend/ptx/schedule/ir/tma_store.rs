@@ -6,7 +6,7 @@
 
 use super::sub_step::LayoutId;
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::cut::Parts;
+use crate::backend::ptx::schedule::store::split::Parts;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
 use crate::layout::Layout;

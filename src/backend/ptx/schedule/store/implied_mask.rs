@@ -4,7 +4,7 @@
 //! end of an array. Where the largest element of a thread is known without looking at all of them, one comparison
 //! decides for all.
 
-use super::Context;
+use crate::backend::ptx::schedule::Context;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, CmpPred, Opcode, Sign, Value};
 

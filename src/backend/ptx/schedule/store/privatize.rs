@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use super::Context;
-use super::ir::privatized_array::Private;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::privatized_array::Private;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::dtype::DType;
 use crate::ir::table::Effect;

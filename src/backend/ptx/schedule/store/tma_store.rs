@@ -13,16 +13,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Context;
-use super::analysis::kernel_info::is_weak;
-use super::analysis::memory_effects::is_unknown;
-use super::analysis::smem_budget::CONVERSION_BYTES;
-use super::analysis::tensor_maps::{added, box_order};
-use super::cut::{BOX_ALIGN, Parts};
-use super::ir::pipelines::Roles;
-use super::ir::tma_store::{Boxed, Outbox};
+use super::split::{BOX_ALIGN, Parts};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
+use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
+use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
+use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::tma_store::{Boxed, Outbox};
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::table::Effect;
