@@ -11,7 +11,7 @@
 //! * `store/tma_store`, `ir/tma_store` — stores by the copy engine, and where their boxes stand; `store/privatize`, `ir/privatized_array`, `store/implied_mask` — atomics that the block
 //!   combines, and what of their masks is known at once;
 //! * `pipeline/cp_async` — copies that run ahead of a loop; `pipeline/unroll` — rounds of one that are written out;
-//! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
+//! * `strip_mine/eligibility`, `strip_mine/find`, `strip_mine/pressure` — elementwise work that goes piece by piece;
 //! * `pipeline/mma_groups`, `pipeline/mma_carry`, `pipeline/hoist_conversions` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `pipeline/mma_waits`, `analysis/step_uses` — when products and streamed tiles are waited for, and what steps ask of them; `pipeline/mma_overlap` — work before a wait;
 //!   `pipeline/try_wait` — stages that are asked for ahead;
@@ -32,18 +32,16 @@ mod combined;
 mod dealt;
 mod folds;
 mod forms;
-mod held;
 mod history;
 mod ir;
 mod layouts;
 mod meets;
 mod pipeline;
 mod printed;
-mod runs;
 mod sent;
 mod stands;
 mod store;
-mod strips;
+mod strip_mine;
 mod sync;
 mod trips;
 mod uses;

@@ -2,18 +2,18 @@
 //!
 //! A run starts with an op on a tile. Every op on tiles in it has the same slots, and no two of its accesses may meet at an
 //! element. Most end with a store or a reduction, and what they make is used in them alone. Where that would fill the registers
-//! otherwise (`held`), a run ends wherever the next op is no matter of pieces, and gives what is used later: as work behind a
+//! otherwise (`pressure`), a run ends wherever the next op is no matter of pieces, and gives what is used later: as work behind a
 //! product whose result is stored by boxes. [`Runs`] is told of each op once, in order, and
 //! then finds the longest run from any op on, in time that grows with the length of the block.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::Context;
-use super::analysis::memory_effects::Touch;
-use super::ir::program::Part;
-use super::strips::Role;
+use super::eligibility::Role;
 use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
+use crate::backend::ptx::schedule::ir::program::Part;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 

@@ -5,9 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Context;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan;
+use crate::backend::ptx::schedule::Context;
 use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 

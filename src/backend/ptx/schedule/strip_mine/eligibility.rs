@@ -1,9 +1,9 @@
 //! What ops are to strips: runs of elementwise work that is done piece by piece.
 
-use super::Context;
-use super::analysis::kernel_info::is_weak;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::ir::{OpId, Opcode};
 use crate::layout::Layout;
 use crate::pass;
