@@ -15,8 +15,8 @@
 //! * `pipeline/mma_groups`, `pipeline/mma_carry`, `pipeline/hoist_conversions` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
 //! * `pipeline/mma_waits`, `analysis/step_uses` — when products and streamed tiles are waited for, and what steps ask of them; `pipeline/mma_overlap` — work before a wait;
 //!   `pipeline/try_wait` — stages that are asked for ahead;
-//! * `sync`, `way`, `ir/sub_step`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
-//!   threads; `uses`, `trips`, `folds`, `printed`, `store/split`, `analysis/deferred_values` — what ops ask for there;
+//! * `membar/walk`, `membar/state`, `ir/sub_step`, `membar/global_hazards` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
+//!   threads; `membar/requirements`, `membar/scratch`, `membar/reduction_steps`, `membar/printf_steps`, `store/split`, `analysis/deferred_values` — what ops ask for there;
 //! * `analysis/register_budget` — registers and warps; `pipeline/unmet_hints` — what loops wish for and do not get;
 //! * `build` — all of that as steps; `ir/print`, `ir/parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
 //!   `sent`, `stands` — what has to hold of any schedule.
@@ -30,23 +30,17 @@ mod check;
 mod checked;
 mod combined;
 mod dealt;
-mod folds;
 mod forms;
-mod history;
 mod ir;
 mod layouts;
 mod meets;
+mod membar;
 mod pipeline;
-mod printed;
 mod sent;
 mod stands;
 mod store;
 mod strip_mine;
-mod sync;
-mod trips;
-mod uses;
 mod warp_specialize;
-mod way;
 
 pub use analysis::kernel_info::Context;
 #[cfg(any(test, feature = "_suite"))]
@@ -54,7 +48,6 @@ pub use analysis::memory_effects::Touch;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};
-pub use folds::{Fold, Images};
 #[cfg(any(test, feature = "_suite"))]
 pub use forms::is_computed_where_used;
 #[cfg(any(test, feature = "_suite"))]
@@ -68,14 +61,15 @@ pub use ir::program::{
 };
 pub use ir::sub_step::{Bring, Change, Within};
 pub use ir::tma_store::{Outbox, Send};
+pub use membar::printf_steps::{SMALL, pieces};
+pub use membar::reduction_steps::{Fold, Images};
+pub use membar::requirements::leaders;
+pub use membar::scratch::APART;
 pub use pipeline::cp_async::{Ahead, Copy};
 pub use pipeline::mma_order::GROUPS;
-pub use printed::{SMALL, pieces};
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
 pub use store::split::Parts;
-pub use trips::APART;
-pub use uses::leaders;
 pub use warp_specialize::cluster_multicast::{BLOCKS, Pairs};
 
 #[cfg(test)]

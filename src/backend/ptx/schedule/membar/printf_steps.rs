@@ -1,7 +1,7 @@
 //! Printing: how a message is cut, and the tiles that go through shared memory for it.
 
-use super::analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
-use super::way::Way;
+use super::state::Way;
+use crate::backend::ptx::schedule::analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 

@@ -1,6 +1,6 @@
 //! Accesses to arrays since threads have met: which of them come between an access and the next one.
 
-use super::analysis::memory_effects::{Touch, Written};
+use crate::backend::ptx::schedule::analysis::memory_effects::{Touch, Written};
 
 /// Accesses to each written array since the last meeting.
 #[derive(Clone, Debug, Default)]

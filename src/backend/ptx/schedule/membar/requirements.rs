@@ -2,13 +2,13 @@
 //!
 //! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
 
-use super::folds::Images;
-use super::ir::sub_step::Within;
-use super::ir::tma_store::Send;
-use super::store::split::{BOX_ALIGN, Parts};
-use super::trips::size_of;
-use super::way::Way;
+use super::reduction_steps::Images;
+use super::scratch::size_of;
+use super::state::Way;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
+use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::ir::tma_store::Send;
+use crate::backend::ptx::schedule::store::split::{BOX_ALIGN, Parts};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;

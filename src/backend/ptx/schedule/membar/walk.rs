@@ -1,10 +1,12 @@
 //! The way through a program that finds where threads meet: its bodies, loops and branches.
 
-use super::Context;
-use super::ir::program::Part;
-use super::ir::program::{Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip};
-use super::ir::sub_step::Within;
-use super::way::{Wait, Way};
+use super::state::{Wait, Way};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::Part;
+use crate::backend::ptx::schedule::ir::program::{
+    Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip,
+};
+use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 

@@ -1,10 +1,10 @@
 //! What goes through shared memory from thread to thread: parts of reductions and scans, tiles in which elements are looked up,
 //! counts of numbers, blocks of tiles, and operands of products.
 
-use super::folds::{Fold, Images};
-use super::ir::sub_step::{Change, Within};
-use super::way::Way;
+use super::reduction_steps::{Fold, Images};
+use super::state::Way;
 use crate::backend::ptx::infer::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
+use crate::backend::ptx::schedule::ir::sub_step::{Change, Within};
 use crate::backend::ptx::shared::{Buffer, run_bytes, shared_type};
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};

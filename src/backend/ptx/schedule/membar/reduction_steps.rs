@@ -5,8 +5,8 @@
 //! combined, two lanes share the slots: each combines half of them, and the lane bit tells from then on what the register bit
 //! told.
 
-use super::Context;
 use crate::backend::ptx::infer::AxisBits;
+use crate::backend::ptx::schedule::Context;
 use crate::dtype::DType;
 use crate::ir::{BlockId, OpId, Opcode};
 use crate::layout::Layout;

@@ -10,11 +10,11 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::Context;
-use super::history::History;
-use super::ir::program::{BodyId, Schedule, Step};
-use super::ir::sub_step::{Bring, Change, How, Within};
+use super::global_hazards::History;
 use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::{BodyId, Schedule, Step};
+use crate::backend::ptx::schedule::ir::sub_step::{Bring, Change, How, Within};
 use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout, SumPlan};
