@@ -18,28 +18,20 @@
 //! * `membar/walk`, `membar/state`, `ir/sub_step`, `membar/global_hazards` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
 //!   threads; `membar/requirements`, `membar/scratch`, `membar/reduction_steps`, `membar/printf_steps`, `store/split`, `analysis/deferred_values` — what ops ask for there;
 //! * `analysis/register_budget` — registers and warps; `pipeline/unmet_hints` — what loops wish for and do not get;
-//! * `build` — all of that as steps; `ir/print`, `ir/parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
-//!   `sent`, `stands` — what has to hold of any schedule.
+//! * `build` — all of that as steps; `ir/print`, `ir/parse` — as text; `verify/program`, `verify/async_order`, `verify/privatized`, `verify/pingpong`, `verify/steps`, `verify/barriers`,
+//!   `verify/tma_store`, `verify/stage_layout` — what has to hold of any schedule.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
 mod analysis;
-mod awaited;
 mod build;
-mod check;
-mod checked;
-mod combined;
-mod dealt;
-mod forms;
 mod ir;
 mod layouts;
-mod meets;
 mod membar;
 mod pipeline;
-mod sent;
-mod stands;
 mod store;
 mod strip_mine;
+mod verify;
 mod warp_specialize;
 
 pub use analysis::kernel_info::Context;
@@ -48,8 +40,6 @@ pub use analysis::memory_effects::Touch;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};
-#[cfg(any(test, feature = "_suite"))]
-pub use forms::is_computed_where_used;
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
@@ -70,6 +60,8 @@ pub use pipeline::mma_order::GROUPS;
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
 pub use store::split::Parts;
+#[cfg(any(test, feature = "_suite"))]
+pub use verify::steps::is_computed_where_used;
 pub use warp_specialize::cluster_multicast::{BLOCKS, Pairs};
 
 #[cfg(test)]

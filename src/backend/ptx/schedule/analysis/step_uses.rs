@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::forms::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::program::{Multiply, Schedule, Step, Strip};
+use crate::backend::ptx::schedule::verify::steps::is_computed_where_used;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;

@@ -9,8 +9,8 @@
 
 use crate::backend::ptx::plan::extent;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::checked::Checked;
 use crate::backend::ptx::schedule::ir::program::{Acts, For, Schedule, Step};
+use crate::backend::ptx::schedule::verify::Checked;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 

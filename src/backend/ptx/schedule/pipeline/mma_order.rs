@@ -11,8 +11,8 @@
 
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::checked::Checked;
 use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, For, Schedule, Step};
+use crate::backend::ptx::schedule::verify::Checked;
 
 /// Groups that take turns.
 pub const GROUPS: u32 = 2;

@@ -1,8 +1,8 @@
 //! Which instruction a product is, and how the warps of an agent split its rows and columns.
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::checked::Checked;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
+use crate::backend::ptx::schedule::verify::Checked;
 use crate::ir::{BlockId, OpId};
 
 impl Context<'_> {

@@ -5,8 +5,8 @@
 //! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::checked::Checked;
 use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Schedule, Step};
+use crate::backend::ptx::schedule::verify::Checked;
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.

@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::checked::Checked;
 use crate::backend::ptx::schedule::ir::pipelines::{Box, Streamed};
 use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
 use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::verify::Checked;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 

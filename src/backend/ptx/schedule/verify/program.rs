@@ -7,21 +7,21 @@
 //! * *given back*: a stage that is taken is given back once, in the same body, when nothing uses it any more, or by the
 //!   product that carries it into the next iteration;
 //! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
-//! * *filled*: boxes fill the bytes of stages that products read, each once (`stands`);
-//! * *sent*: boxes of stores cover their tiles once, and stand in places of their own (`sent`);
-//! * *combined*: atomics that the block combines find a copy of their array, which nobody accesses otherwise (`combined`);
+//! * *filled*: boxes fill the bytes of stages that products read, each once (`stage_layout`);
+//! * *sent*: boxes of stores cover their tiles once, and stand in places of their own (`tma_store`);
+//! * *combined*: atomics that the block combines find a copy of their array, which nobody accesses otherwise (`privatized`);
 //! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
-//! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`awaited`);
-//! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`dealt`);
-//! * what strips, copies ahead, products that are issued together and quiet branches ask for (`forms`).
+//! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`async_order`);
+//! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`pingpong`);
+//! * what strips, copies ahead, products that are issued together and quiet branches ask for (`steps`).
 
 use std::collections::{HashMap, HashSet};
 
-use super::Context;
-use super::checked::{Checked, Mark};
-use super::forms;
-use super::ir::pipelines::Roles;
-use super::ir::program::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
+use super::steps;
+use super::{Checked, Mark};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
@@ -226,7 +226,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             &Step::Take(channel) | &Step::Fill(channel) => self.go_through(body, step, channel)?,
             Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
             Step::Strip(strip) => {
-                forms::strip(self.context, self.schedule, strip)?;
+                steps::strip(self.context, self.schedule, strip)?;
                 for &(id, part) in &strip.parts {
                     if part == Part::Piece {
                         self.kind_fits(&Step::Do(id), id)?;
@@ -236,10 +236,10 @@ impl<'a, 'm> Walk<'a, 'm> {
                 }
             }
             Step::For(step) => {
-                step.orbits.iter().try_for_each(|orbit| forms::orbit(self.context, self.schedule, step, orbit))?;
-                forms::rounds(self.context, self.acts, step)?;
+                step.orbits.iter().try_for_each(|orbit| steps::orbit(self.context, self.schedule, step, orbit))?;
+                steps::rounds(self.context, self.acts, step)?;
                 if let Some(ahead) = &step.ahead {
-                    forms::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
+                    steps::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
                 }
             }
             Step::Land(Land { product, behind: Some(value), .. }) if !self.there.contains(value) => {
@@ -277,7 +277,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
         let ahead = &self.ahead;
         let fetched = |load: OpId| self.channel_of(load).is_some() || ahead.get(&load) == Some(&false);
-        forms::together(self.context, self.roles(), plan, (&fetched, self.bytes_ahead))?;
+        steps::together(self.context, self.roles(), plan, (&fetched, self.bytes_ahead))?;
         plan.gives.iter().try_for_each(|&channel| self.give(body, channel))
     }
 
@@ -317,7 +317,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             _ if self.context.deferred.contains(&id) => true,
             code => {
                 let behind = op.results.first().and_then(|&result| self.context.load_behind(result));
-                forms::is_computed_where_used(self.context, id)
+                steps::is_computed_where_used(self.context, id)
                     || code == Opcode::FToF && behind.is_some_and(fetched)
                     || matches!(code, Opcode::MakeToken | Opcode::JoinTokens)
             }
@@ -341,7 +341,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             self.bytes_ahead += ahead.bytes();
             self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.own)));
         }
-        forms::fits(self.context, self.roles(), self.bytes_ahead)?;
+        steps::fits(self.context, self.roles(), self.bytes_ahead)?;
         self.way.push(Mark::Enter(id));
         for (index, (&region, &body)) in regions.iter().zip(bodies).enumerate() {
             if index > 0 {

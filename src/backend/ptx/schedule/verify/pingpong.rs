@@ -1,9 +1,9 @@
 //! Whether iterations that are dealt to teams may be: what each takes of the rings, and what others could notice of them.
 
-use super::Context;
-use super::checked::{Checked, Mark};
-use super::ir::pipelines::{Deal, Takes};
-use super::ir::program::{Acts, BodyId, For, Schedule, Step, Turn};
+use super::{Checked, Mark};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::{Deal, Takes};
+use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, For, Schedule, Step, Turn};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
 fn fault(id: OpId, what: &str) -> Checked {

@@ -1,9 +1,9 @@
 //! Atomics that a tile block combines: what has to hold of them, and of the copy of their array.
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::program::{Schedule, Step};
-use super::store::privatize::MOST_COPIES;
+use super::Checked;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
+use crate::backend::ptx::schedule::store::privatize::MOST_COPIES;
 use crate::ir::{BlockId, OpId};
 
 /// Bytes that are read from the copy at once.

@@ -5,11 +5,11 @@
 //! which everything may have been touched. Conditions are the same in all threads, so that all of them come to each meeting, and
 //! equally often, whatever way they go.
 
-use super::Context;
-use super::analysis::memory_effects::Touch;
-use super::checked::Checked;
-use super::ir::program::{Acts, Agent, BodyId, Schedule, Step};
-use super::ir::sub_step::{Bring, Change, How, LayoutId, Within};
+use super::Checked;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, Schedule, Step};
+use crate::backend::ptx::schedule::ir::sub_step::{Bring, Change, How, LayoutId, Within};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 

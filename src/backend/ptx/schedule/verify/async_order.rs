@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::pipelines::Roles;
-use super::ir::program::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
-use super::ir::sub_step::Within;
-use super::ir::tma_store::Send;
+use super::Checked;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::ir::tma_store::Send;
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -300,7 +300,7 @@ impl<'a> Walk<'a, '_> {
         let op = self.context.module.op(step.op);
         let args = &self.context.module.block(op.regions[0]).args;
         let in_orbit = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<Flight> {
-            let flight = |orbit: &super::Orbit| Flight {
+            let flight = |orbit: &crate::backend::ptx::schedule::Orbit| Flight {
                 product: orbit.product,
                 results: orbit.carried.iter().filter_map(|&carried| of(carried)).collect(),
                 carried: true,

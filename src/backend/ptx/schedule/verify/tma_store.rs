@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::pipelines::Channel;
-use super::ir::program::Schedule;
-use super::ir::tma_store::{Outbox, Send};
-use super::store::split::{BOX_ALIGN, Parts};
+use super::Checked;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::stored;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::Channel;
+use crate::backend::ptx::schedule::ir::program::Schedule;
+use crate::backend::ptx::schedule::ir::tma_store::{Outbox, Send};
+use crate::backend::ptx::schedule::store::split::{BOX_ALIGN, Parts};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::Context;
-use super::checked::Checked;
-use super::ir::pipelines::{Channel, Roles, Streamed};
-use super::warp_specialize::aux_loads::BOX_ALIGN;
+use super::Checked;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, Roles, Streamed};
+use crate::backend::ptx::schedule::warp_specialize::aux_loads::BOX_ALIGN;
 use crate::ir::{BlockId, OpId, Opcode};
 
 /// Rows of a swizzle pattern.
@@ -113,7 +113,7 @@ impl Context<'_> {
         let shape = ViewShape::of(self.module, view);
         let fastest = shape.and_then(|shape| contiguous_axis(self.module, &shape)).ok_or("a view without rows")?;
         let span = span_of(load);
-        let place = |part: &super::Box| {
+        let place = |part: &crate::backend::ptx::schedule::Box| {
             let along = part.place[fastest] * i64::from(load.map.element.bytes());
             let row: i64 = part.place.iter().sum::<i64>() - part.place[fastest];
             let right = span > 0 && along % span == 0 && i64::from(part.at) == along * load.rows + row * span;
@@ -121,7 +121,8 @@ impl Context<'_> {
             right.then(|| i64::from(load.offset) + i64::from(part.at)).ok_or_else(fault)
         };
         let high = box_bytes(load) / span.max(1);
-        let row = |part: &super::Box| part.place.iter().sum::<i64>() - part.place[fastest] + high;
+        let row =
+            |part: &crate::backend::ptx::schedule::Box| part.place.iter().sum::<i64>() - part.place[fastest] + high;
         let mut places = Vec::new();
         for (band, boxes) in (0..).zip(self.boxes_of_bands(load)) {
             if boxes.iter().map(row).max().is_some_and(|rows| rows != load.rows) {
@@ -135,15 +136,15 @@ impl Context<'_> {
     }
 
     /// The boxes of a load as if each band were the first one.
-    fn boxes_of_bands(&self, load: &Streamed) -> Vec<Vec<super::Box>> {
+    fn boxes_of_bands(&self, load: &Streamed) -> Vec<Vec<crate::backend::ptx::schedule::Box>> {
         let Some(axis) = self.band_axis(load.load).filter(|_| load.bands > 1) else { return vec![load.boxes.clone()] };
         let height = self.module.shape(self.module.op(load.load).results[0])[axis];
         let each = load.boxes.len().div_ceil(load.bands as usize).max(1);
-        let of_band = |(band, boxes): (u32, &[super::Box])| {
-            let as_first = |part: &super::Box| {
+        let of_band = |(band, boxes): (u32, &[crate::backend::ptx::schedule::Box])| {
+            let as_first = |part: &crate::backend::ptx::schedule::Box| {
                 let mut place = part.place.clone();
                 place[axis] -= i64::from(band) * height;
-                super::Box { place, at: part.at.wrapping_sub(band * (load.bytes / load.bands)) }
+                crate::backend::ptx::schedule::Box { place, at: part.at.wrapping_sub(band * (load.bytes / load.bands)) }
             };
             boxes.iter().map(as_first).collect()
         };

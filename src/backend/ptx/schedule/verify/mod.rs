@@ -1,0 +1,34 @@
+//! What a check of a schedule says.
+//!
+//! * `async_order` — no read before the wait, no release before the last read
+//! * `barriers` — every required barrier is there and none is redundant
+//! * `pingpong` — equal stage counts, no carried values, side effects in order
+//! * `privatized` — verifies privatized atomics
+//! * `program` — every op once, operands defined, pipelines balanced
+//! * `stage_layout` — verifies the layout of pipeline stages against the MMA descriptors
+//! * `steps` — strip-mined sequences, copies, loop-carried MMAs, unrolling
+//! * `tma_store` — boxes cover the tile once, buffers are disjoint
+
+pub mod async_order;
+pub mod barriers;
+pub mod pingpong;
+pub mod privatized;
+pub mod program;
+pub mod stage_layout;
+pub mod steps;
+pub mod tma_store;
+
+use crate::ir::OpId;
+
+/// What is wrong with a schedule: a sentence.
+pub type Checked = Result<(), String>;
+
+/// A place on the way of an agent through the rings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The next stage of a ring, for a channel.
+    Stage(usize, u32),
+    Enter(OpId),
+    Else,
+    Leave,
+}
