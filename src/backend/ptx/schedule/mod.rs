@@ -26,7 +26,7 @@
 mod analysis;
 mod build;
 mod ir;
-mod layouts;
+mod layout_dump;
 mod membar;
 mod pipeline;
 mod store;
