@@ -1,4 +1,4 @@
-//! The schedule of a kernel: a step for each op, in the order of the program, for each agent.
+//! Builds the schedule: runs the planning passes in order and emits the steps of each partition.
 
 use std::collections::HashSet;
 use std::rc::Rc;

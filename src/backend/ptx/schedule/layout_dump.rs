@@ -1,4 +1,4 @@
-//! The layouts of a kernel, as text for people.
+//! Prints the layouts of a kernel.
 
 use super::Context;
 use crate::ir::BlockId;

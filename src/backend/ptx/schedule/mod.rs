@@ -1,4 +1,4 @@
-//! Schedules: a kernel as data, between layouts and instructions.
+//! Schedules: warp-level programs between layout inference and instruction selection.
 //!
 //! What the threads of a tile block do, in which order and where, is decided here and written down; `lower` turns it into
 //! instructions, step by step. A [`Schedule`] has an agent for each program that warps run, and a program is a list of

@@ -1,5 +1,4 @@
-//! What may differ between two tile blocks that are neighbours along x, and is the same in them at the same place
-//! of the program for certain.
+//! CTA uniformity: which values are equal in both CTAs of a cluster.
 
 use std::collections::{HashMap, HashSet};
 

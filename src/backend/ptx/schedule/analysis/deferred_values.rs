@@ -1,5 +1,4 @@
-//! What is known of values before there are instructions: conditions that hold, padding that is the same everywhere, and what ops
-//! are made of that are computed where they are used.
+//! Deferred values: conditions, paddings and scalars computed at their use.
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::schedule::Context;

@@ -1,4 +1,4 @@
-//! Whether the bodies of loops, and kernels, end early.
+//! Early exits: which loops and kernels can leave their body before its end.
 
 use crate::backend::ptx::schedule::Context;
 use crate::ir::{BlockId, OpId, Opcode};

@@ -1,4 +1,4 @@
-//! What loops and accesses say about themselves.
+//! Hints that ops carry for the scheduler.
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;

@@ -1,5 +1,4 @@
-//! What is known of a kernel before anything is decided about it: its ops, their layouts and plans, the wishes of the
-//! user, and questions that passes ask about them.
+//! Facts about one kernel that all planning passes read: module, layouts, options, uses.
 
 use std::collections::{HashMap, HashSet};
 

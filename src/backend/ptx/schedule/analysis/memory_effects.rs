@@ -1,4 +1,4 @@
-//! Which elements of arrays an op touches, as far as it decides about races inside a tile block.
+//! Memory effects: which elements of which array an op reads or writes.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What ops stand in, and who uses values.
+//! Region tree: the loop, branch and block that enclose each op.
 
 use std::collections::HashMap;
 

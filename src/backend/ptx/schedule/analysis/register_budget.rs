@@ -1,4 +1,4 @@
-//! Registers and warps: how many blocks they allow, and who gets how many.
+//! Register budget: warps and registers per partition, CTAs per SM.
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::{WARP, products_behind};

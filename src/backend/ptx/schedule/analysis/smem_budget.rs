@@ -1,4 +1,4 @@
-//! Room in shared memory beside stages: what operands and layout changes take.
+//! Shared-memory budget left for pipeline stages.
 
 use crate::backend::ptx::infer::{AxisBits, Source, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};

@@ -1,4 +1,4 @@
-//! What steps ask for: the values that they read where they stand, and what is added up in the registers that it comes in.
+//! Step uses: the values a step reads and the accumulators it updates in place.
 //!
 //! A value that is computed where it is used, or another view of one, is read when what it is made of is.
 

@@ -1,4 +1,4 @@
-//! Views that the bulk copy engine can move: their tensor maps.
+//! Tensor maps: which views TMA can transfer, and with which box.
 //!
 //! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that the launch can describe it) and
 //! what the launch promises about it is enough for every array of that form: the address and all strides

@@ -1,4 +1,4 @@
-//! Tiles of one array that lie side by side: where tiles begin, as far as that can be compared.
+//! Tile adjacency: whether two tiles of one array are adjacent, from their start coordinates.
 
 use crate::backend::ptx::infer::ViewShape;
 use crate::backend::ptx::schedule::Context;

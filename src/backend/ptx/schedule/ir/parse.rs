@@ -1,4 +1,6 @@
-//! Schedules from text, for tests: what `print` writes. What the text says of ops, rings and channels is the module's
+//! Parses a schedule from text (tests only).
+//!
+//! What the text says of ops, rings and channels is the module's
 //! and the roles'; it is not read, and shows when the schedule is printed again.
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What is streamed, as data: loads that arrive together in channels, and the rings of stages that these go through.
+//! Pipelines, channels and TMA loads of a warp-specialized kernel, as data.
 
 use std::collections::{HashMap, HashSet};
 

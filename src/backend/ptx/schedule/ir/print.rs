@@ -1,4 +1,4 @@
-//! Schedules as text, for people and tests.
+//! Prints a schedule as text.
 //!
 //! A step is a line: what is done, the number of its op in the module, and the op. Values are numbered as in the module. Loops
 //! and branches have their bodies below them, further in.

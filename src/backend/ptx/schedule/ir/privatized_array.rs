@@ -1,4 +1,4 @@
-//! A copy of an array's first elements in the shared memory of a tile block, as data.
+//! A privatized array in shared memory, as data.
 //!
 //! What atomics do to these elements goes to the copy, which starts at zero and is added to the array at the end. Lanes that
 //! meet in one bank of shared memory wait for each other. So of the very first elements there are several copies side by

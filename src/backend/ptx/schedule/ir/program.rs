@@ -1,4 +1,4 @@
-//! A kernel as data: which warps run which program, step by step.
+//! The schedule IR: partitions, sequences and steps.
 //!
 //! The program stays Tile IR: a step names an op of the module, and says *how* it is done. What an op means is not said
 //! again. Steps of a body come one after another; those with bodies of their own are the loops and branches of the module.

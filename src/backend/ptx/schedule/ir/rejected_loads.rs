@@ -1,4 +1,6 @@
-//! Loads that no producer makes, with the reasons. `warp_specialize/plan` decides and returns them; `pipeline/unmet_hints` prints them as remarks.
+//! Rejected loads: the loads that no producer issues, with the reasons.
+//!
+//! `warp_specialize/plan` decides and returns them; `pipeline/unmet_hints` prints them as remarks.
 
 use std::collections::HashMap;
 use std::fmt;

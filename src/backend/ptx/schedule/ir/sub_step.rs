@@ -1,5 +1,4 @@
-//! What steps do within: tiles that are brought to other layouts, shared memory that is written and read, and where threads
-//! meet for it.
+//! Sub-steps: layout conversions, shared-memory accesses and barriers of one step.
 //!
 //! These stand before the step that they belong to, in the order in which it comes to them. What a step computes between them
 //! is its own affair.

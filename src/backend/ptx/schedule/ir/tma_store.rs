@@ -1,4 +1,4 @@
-//! Stores by the bulk copy engine, as data: how a tile stands in shared memory as boxes, and where those of warps stand.
+//! TMA stores, as data: staging buffers and how a tile is split.
 //!
 //! A tile goes there from registers, and from there to the array while the threads go on. The whole block writes the boxes
 //! in parts, as many as there is room for then; or each warp has boxes of its own in a place that is reserved for it, or in a stage

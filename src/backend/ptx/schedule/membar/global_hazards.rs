@@ -1,4 +1,4 @@
-//! Accesses to arrays since threads have met: which of them come between an access and the next one.
+//! Global-memory hazards since the last barrier.
 
 use crate::backend::ptx::schedule::analysis::memory_effects::{Touch, Written};
 

@@ -1,4 +1,4 @@
-//! Printing: how a message is cut, and the tiles that go through shared memory for it.
+//! Sub-steps of `print`: message pieces and their scratch.
 
 use super::state::Way;
 use crate::backend::ptx::schedule::analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};

@@ -1,4 +1,4 @@
-//! Reductions: in which order the bits along the axis are reduced, and where warps come together for it.
+//! Reduction steps: the order in which registers, lanes and warps are combined.
 //!
 //! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the bits of the coordinate from
 //! low to high, so that neighbouring runs are combined, left before right. Where lanes meet before the registers are all

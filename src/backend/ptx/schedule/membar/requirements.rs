@@ -1,4 +1,4 @@
-//! What ops ask for within their steps: tiles in layouts, and shared memory for what goes from thread to thread.
+//! Sub-step requirements of each op: operand layouts and shared-memory scratch.
 //!
 //! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
 

@@ -1,5 +1,4 @@
-//! What goes through shared memory from thread to thread: parts of reductions and scans, tiles in which elements are looked up,
-//! counts of numbers, blocks of tiles, and operands of products.
+//! Shared-memory scratch of reductions, scans, gathers and histograms.
 
 use super::reduction_steps::{Fold, Images};
 use super::state::Way;

@@ -1,5 +1,4 @@
-//! What steps do within: which tiles they bring to other layouts, what they write to shared memory and read there, and where
-//! their threads have to meet for it.
+//! Barrier-insertion state: shared-memory buffers, available conversions and MMAs in flight.
 //!
 //! The way through a program knows which layouts each value is there in, what has been written and read since the threads
 //! have met last, and which products run. Threads meet where a place is read that others have written since, or written that

@@ -1,4 +1,4 @@
-//! The way through a program that finds where threads meet: its bodies, loops and branches.
+//! Inserts barriers: walks each partition and records the sub-steps of every step.
 
 use super::state::{Wait, Way};
 use crate::backend::ptx::schedule::Context;

@@ -1,4 +1,4 @@
-//! Copies ahead: loads of a loop are copied into stages of shared memory while earlier iterations compute.
+//! Multistage `cp.async` copies for loops without a producer.
 //!
 //! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
 //! their way (`cp.async`, 16 bytes a thread where alignment allows). What is copied is read from arrays that the

@@ -1,4 +1,4 @@
-//! Groups of warps that compute exponentials in turn.
+//! Exponential order: two consumer groups evaluate `exp2` one after another.
 //!
 //! Where the exponentials of an iteration take as long as its products (attention with 8-bit floats, or with few numbers a row), two
 //! groups that go in step want them at the same time, and at another time both multiply. If the second one has to wait until

@@ -1,4 +1,4 @@
-//! Conversions ahead of a loop.
+//! Hoists layout conversions of loop invariants.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Products that run on their own: which of them run on over the back edge of a loop, and beside which branches.
+//! Loop-carried MMAs: MMAs in flight across a back edge or beside a side-effect-free branch.
 
 use std::collections::HashMap;
 

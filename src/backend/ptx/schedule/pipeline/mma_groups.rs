@@ -1,4 +1,4 @@
-//! Products that are issued together: which, in which order, and which of them are one instruction.
+//! MMA groups: MMAs issued together under one `commit_group`.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Groups of warps that take turns at the tensor cores.
+//! MMA order: consumer groups issue their MMAs one after another.
 //!
 //! Where each iteration works on what it has just multiplied, tensor cores have nothing to do while a group of warps works. So
 //! the other group should multiply then. Left alone the two fall into step instead: both issue their products, the tensor cores

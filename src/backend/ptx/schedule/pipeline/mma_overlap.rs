@@ -1,4 +1,4 @@
-//! Work on the results of one product that is done before another one is waited for.
+//! MMA/softmax overlap: moves part of the work on one MMA before the wait for the next.
 //!
 //! Where two products are issued one after the other (the scores of the next keys, and the sums of the last ones in attention), the work
 //! on the first one begins while the second one runs, and needs it in the end: the sums are scaled by what the scores have

@@ -1,4 +1,4 @@
-//! Which instruction a product is, and how the warps of an agent split its rows and columns.
+//! MMA partition: the instruction of each MMA, and the rows and columns per warp group.
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};

@@ -1,4 +1,4 @@
-//! When products that run on their own are waited for, and when streamed tiles are.
+//! Inserts MMA waits and pipeline waits.
 //!
 //! A product lands before a step that reads its result, and before code that may come from elsewhere or go elsewhere: loops,
 //! branches that do more than compute, ends of bodies. Beside a producer the one before lands as soon as the next one is

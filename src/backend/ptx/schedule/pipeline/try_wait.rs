@@ -1,4 +1,4 @@
-//! Looks at the next stage of a ring while there is other work to do.
+//! Inserts `consumer_try_wait` for the next stage of a loop.
 //!
 //! To ask a barrier takes some thirty cycles. At the head of a loop whose products land in the iteration that has issued them,
 //! nothing runs on the tensor cores meanwhile, and the first product waits for the answer. So the answer is asked for in the iteration

@@ -1,4 +1,4 @@
-//! Remarks on loops: wishes that are not met, and products without a producer.
+//! Reports loop hints that were not satisfied.
 
 use std::collections::HashMap;
 

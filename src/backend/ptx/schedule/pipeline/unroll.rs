@@ -1,4 +1,4 @@
-//! Rounds of a `for` that are written out one after another, as its hint asks.
+//! Unrolling: how many iterations of a `for` are emitted in a row.
 
 use crate::backend::ptx::schedule::Context;
 use crate::dtype::DType;

@@ -1,4 +1,4 @@
-//! Masks that one comparison implies for all elements of a thread.
+//! Implied masks: one comparison that covers all elements of a thread.
 //!
 //! A mask of comparisons with numbers that are the same for the whole block often holds for every element but near the
 //! end of an array. Where the largest element of a thread is known without looking at all of them, one comparison

@@ -1,4 +1,4 @@
-//! Atomics that a tile block first combines in its own shared memory.
+//! Selects atomics to privatize in shared memory.
 //!
 //! Integer atomics whose results nobody reads, in no order, again and again at scattered elements of an array that the
 //! kernel does not touch otherwise: what they do to the first elements of the array goes to a copy in shared memory

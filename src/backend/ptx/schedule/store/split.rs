@@ -1,4 +1,4 @@
-//! How stores by the copy engine are cut to the shared memory that there is.
+//! Splits a TMA store to fit the shared memory available.
 
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::SharedMemory;

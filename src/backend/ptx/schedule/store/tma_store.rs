@@ -1,4 +1,4 @@
-//! Which stores go by the bulk copy engine, and which of them by the boxes of each warp.
+//! Selects stores for TMA, per CTA or per warp.
 //!
 //! It is for tiles whose registers are not in the order of the array (results of matrix products above all), which would go
 //! through shared memory anyway.

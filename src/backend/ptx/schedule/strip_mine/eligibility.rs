@@ -1,4 +1,4 @@
-//! What ops are to strips: runs of elementwise work that is done piece by piece.
+//! Strip-mining eligibility: the role an op can have in a strip-mined loop.
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan;

@@ -1,4 +1,4 @@
-//! Where the strips of a block are: which runs of its ops can be lowered piece by piece.
+//! Finds sequences of ops to strip-mine.
 //!
 //! A run starts with an op on a tile. Every op on tiles in it has the same slots, and no two of its accesses may meet at an
 //! element. Most end with a store or a reduction, and what they make is used in them alone. Where that would fill the registers

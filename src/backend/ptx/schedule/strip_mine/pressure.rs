@@ -1,5 +1,4 @@
-//! What a run of ops holds at once: op by op over whole tiles, or piece by piece with only those tiles whole that come in or
-//! are given.
+//! Register pressure of a sequence, whole-tile and strip-mined.
 //!
 //! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one that it makes, slot by slot.
 

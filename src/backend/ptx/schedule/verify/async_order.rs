@@ -1,4 +1,4 @@
-//! Whether products have landed, and streamed tiles arrived, where steps need them.
+//! Verifies async order: no read before the wait, no release before the last read.
 //!
 //! The walk knows on every path what may be in flight: branches and loops begin and end with nothing, but for what is in
 //! orbit, so that one path through each body stands for all of them.

@@ -1,4 +1,4 @@
-//! Whether threads meet where they have to, and nowhere else.
+//! Verifies barriers: every required barrier is there and none is redundant.
 //!
 //! The walk knows what may have been touched since the threads of the agent have met: places in shared memory that they have
 //! written and read, or that the copy engine still reads, and elements of arrays. A loop is gone through once, from a state in

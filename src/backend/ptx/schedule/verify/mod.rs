@@ -1,4 +1,4 @@
-//! What a check of a schedule says.
+//! Verifier of schedules: result type and pipeline events.
 //!
 //! * `async_order` — no read before the wait, no release before the last read
 //! * `barriers` — every required barrier is there and none is redundant

@@ -1,4 +1,4 @@
-//! Whether iterations that are dealt to teams may be: what each takes of the rings, and what others could notice of them.
+//! Verifies ping-pong: equal stage counts, no carried values, side effects in order.
 
 use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;

@@ -1,4 +1,4 @@
-//! Atomics that a tile block combines: what has to hold of them, and of the copy of their array.
+//! Verifies privatized atomics.
 
 use super::Checked;
 use crate::backend::ptx::schedule::Context;

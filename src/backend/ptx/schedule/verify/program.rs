@@ -1,4 +1,4 @@
-//! What has to hold of any schedule, however it was made.
+//! Verifies the program of each partition: every op once, operands defined, pipelines balanced.
 //!
 //! The checker walks each agent's program as its threads will, and knows nothing of how it came about. It asks:
 //! * *complete*: every op of the module is done by exactly one step of its block, in a body of that block; the agent that

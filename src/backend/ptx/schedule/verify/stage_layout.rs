@@ -1,4 +1,4 @@
-//! Where tiles stand in the stages of rings: what has to hold of that.
+//! Verifies the layout of pipeline stages against the MMA descriptors.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What steps of some forms ask for: strips, copies ahead, products that run on over a back edge, rounds in a row.
+//! Verifies single steps: strip-mined sequences, copies, loop-carried MMAs, unrolling.
 
 use std::collections::HashSet;
 

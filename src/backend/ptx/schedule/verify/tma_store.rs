@@ -1,4 +1,4 @@
-//! Stores by the copy engine: what has to hold of their boxes, and of the places of those of warps.
+//! Verifies TMA stores: boxes cover the tile once, buffers are disjoint.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Small tiles that ride along with the operands of products.
+//! Auxiliary loads: small tiles loaded into the stage of an MMA operand.
 //!
 //! A vector that all rows or columns of a tile share (a bias, scales, logarithms of sums) is a few hundred bytes, but every thread
 //! needs a good part of it. Loaded by the threads it is asked for early, lest they wait for it, and then stands in

@@ -1,4 +1,4 @@
-//! What pairs of tile blocks can share: loads whose tiles are the same in both, where both go the same way.
+//! Cluster multicast: loads that both CTAs of a cluster can share.
 
 use std::collections::{HashMap, HashSet};
 

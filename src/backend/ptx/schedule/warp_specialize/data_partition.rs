@@ -1,4 +1,4 @@
-//! Bands: groups of warps that run the program of those that multiply, each for its own rows of every tile (`pass/bands`).
+//! Data partitioning: consumer groups that each compute a share of the rows.
 //!
 //! All of them go through the same stages, so who loads waits until each warp of each band has given one back. A load of rows that
 //! bands divide brings those of all of them: their tiles stand one after another in the stage. What else they have in shared memory

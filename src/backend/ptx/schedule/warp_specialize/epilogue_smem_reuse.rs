@@ -1,4 +1,4 @@
-//! Stages that are lent to stores.
+//! Epilogue shared-memory reuse: a TMA store stages its tile in a free pipeline stage.
 //!
 //! Where stages want all of shared memory, boxes of warps stand in one of them, and have no place of their own. It comes to the store
 //! as tiles come to products: the agent that loads goes through its ring there, too, and passes the next stage on with nothing in it;

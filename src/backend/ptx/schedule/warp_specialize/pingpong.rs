@@ -1,4 +1,4 @@
-//! Teams: the iterations of a persistent loop, dealt to two groups of warps.
+//! Ping-pong: two consumer groups alternate the iterations of a persistent loop.
 //!
 //! A tile block that makes one tile after another has tensor cores idle while it stores one. So there are two *teams* of the
 //! warps that layouts speak of, each of which runs the whole program, but of one outermost loop only every second iteration:

@@ -1,4 +1,4 @@
-//! Which channels share a ring.
+//! Pipeline assignment: which channels share a pipeline.
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;

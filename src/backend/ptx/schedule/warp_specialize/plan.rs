@@ -1,4 +1,4 @@
-//! Roles of the warps of a tile block: which loads a producer streams to the consumers.
+//! Warp specialization: which loads the producer issues, into which pipelines.
 //!
 //! On sm_90a a load whose tile goes only to operands of `wgmma` need not pass through registers: one thread
 //! of a further warpgroup, the *producer*, has the copy engine bring it to shared memory, while the

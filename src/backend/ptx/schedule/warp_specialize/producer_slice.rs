@@ -1,5 +1,4 @@
-//! The slice of a kernel that a producer runs: the control flow around the loads that it makes, and the scalars
-//! that their indices and that control flow depend on.
+//! Producer slice: the control flow and scalars the producer needs for its loads.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Rings: which channels share one, and how many stages each has.
+//! Stage counts: how many stages each pipeline gets.
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
