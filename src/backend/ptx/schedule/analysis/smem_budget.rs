@@ -96,26 +96,6 @@ impl Context<'_> {
         brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(ALIGN) as u32).sum()
     }
 
-    /// The operands of products that are issued together, which of them are left ones, and how they are brought. A value that
-    /// several products want in the same form is one operand; one product may want it in another form than the next, if it is
-    /// computed turned.
-    pub fn operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
-        let mut all: Vec<(Value, bool, &OperandPlan)> = Vec::new();
-        for &id in members {
-            let Some(Ok(plan)) = self.inference.products.get(&id) else { continue };
-            let operands = &self.module.op(id).operands;
-            for (&value, (plan, is_left)) in operands.iter().zip([(&plan.a, true), (&plan.b, false)]) {
-                let known = |&(other, left, form): &(Value, bool, &OperandPlan)| {
-                    (other, left) == (value, is_left) && form.is_same(plan)
-                };
-                if !all.iter().any(known) {
-                    all.push((value, is_left, plan));
-                }
-            }
-        }
-        all
-    }
-
     /// Does an operand that is there in a layout need no shared memory?
     pub fn comes_in_registers(&self, natural: &Layout, plan: &OperandPlan) -> bool {
         let Some(wanted) = &plan.registers else { return false };

@@ -4,11 +4,12 @@
 
 use std::collections::HashSet;
 
+use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::{Multiply, Schedule, Step, Strip};
 use crate::backend::ptx::schedule::verify::steps::is_computed_where_used;
 use crate::ir::table::Effect;
-use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
 impl Context<'_> {
@@ -189,6 +190,50 @@ impl Context<'_> {
             };
             if made_here {
                 pending.extend(op.operands.iter().rev());
+            }
+        }
+        all
+    }
+
+    /// Registers of the accumulators of a product and of those that are issued with it.
+    pub fn accumulators(&self, product: OpId) -> u32 {
+        let sums = sums(self.module, &self.bundles.with(product));
+        let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
+        plans.map(|plan| plan.acc.num_registers() as u32).sum()
+    }
+
+    /// As [`Context::accumulators`], of several products, each accumulator once.
+    pub fn accumulators_of(&self, products: &[OpId]) -> u32 {
+        let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last(product)).collect();
+        bundles.into_iter().map(|product| self.accumulators(product)).sum()
+    }
+
+    /// Is this a constant tile of zeros?
+    pub fn is_zero(&self, value: Value) -> bool {
+        let Some(id) = self.module.defining_op(value) else { return false };
+        let op = self.module.op(id);
+        match op.code {
+            Opcode::Constant => matches!(op.const_data(), Some(ConstData::Splat(0))),
+            Opcode::Broadcast | Opcode::Reshape => self.is_zero(op.operands[0]),
+            _ => false,
+        }
+    }
+
+    /// The operands of products that are issued together, which of them are left ones, and how they are brought. A value that
+    /// several products want in the same form is one operand; one product may want it in another form than the next, if it is
+    /// computed turned.
+    pub fn operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
+        let mut all: Vec<(Value, bool, &OperandPlan)> = Vec::new();
+        for &id in members {
+            let Some(Ok(plan)) = self.inference.products.get(&id) else { continue };
+            let operands = &self.module.op(id).operands;
+            for (&value, (plan, is_left)) in operands.iter().zip([(&plan.a, true), (&plan.b, false)]) {
+                let known = |&(other, left, form): &(Value, bool, &OperandPlan)| {
+                    (other, left) == (value, is_left) && form.is_same(plan)
+                };
+                if !all.iter().any(known) {
+                    all.push((value, is_left, plan));
+                }
             }
         }
         all

@@ -1,27 +1,12 @@
 //! MMA groups: MMAs issued together under one `commit_group`.
 
-use std::collections::HashSet;
-
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::schedule::ir::program::{InTurn, Issue, Multiply};
-use crate::ir::{ConstData, OpId, Opcode, Value};
+use crate::ir::{OpId, Value};
 use crate::pass::sums;
 
 impl Context<'_> {
-    /// Registers of the accumulators of a product and of those that are issued with it.
-    pub fn accumulators(&self, product: OpId) -> u32 {
-        let sums = sums(self.module, &self.bundles.with(product));
-        let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
-        plans.map(|plan| plan.acc.num_registers() as u32).sum()
-    }
-
-    /// As [`Context::accumulators`], of several products, each accumulator once.
-    pub fn accumulators_of(&self, products: &[OpId]) -> u32 {
-        let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last(product)).collect();
-        bundles.into_iter().map(|product| self.accumulators(product)).sum()
-    }
-
     /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
     /// give its rows to other threads than one that does not.
     pub fn add_up_in_place(&self, members: &[OpId]) -> bool {
@@ -98,17 +83,6 @@ impl Context<'_> {
             && self.is_zero(a[2]) == self.is_zero(b[2])
             && (here.channel, here.rows) == (there.channel, there.rows)
             && plan.widened_by(other, here.rows) == Some(apart)
-    }
-
-    /// Is this a constant tile of zeros?
-    pub fn is_zero(&self, value: Value) -> bool {
-        let Some(id) = self.module.defining_op(value) else { return false };
-        let op = self.module.op(id);
-        match op.code {
-            Opcode::Constant => matches!(op.const_data(), Some(ConstData::Splat(0))),
-            Opcode::Broadcast | Opcode::Reshape => self.is_zero(op.operands[0]),
-            _ => false,
-        }
     }
 
     /// Extents of the operands and the result of products that are issued together, as of one product.
