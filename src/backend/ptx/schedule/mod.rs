@@ -29,6 +29,8 @@ mod strip_mine;
 mod verify;
 mod warp_specialize;
 
+#[cfg(any(test, feature = "_suite"))]
+pub use analysis::deferred_values::is_computed_where_used;
 pub use analysis::kernel_info::Context;
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::memory_effects::Touch;
@@ -55,8 +57,6 @@ pub use pipeline::mma_order::GROUPS;
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
 pub use store::split::Parts;
-#[cfg(any(test, feature = "_suite"))]
-pub use verify::steps::is_computed_where_used;
 pub use warp_specialize::cluster_multicast::{BLOCKS, Pairs};
 
 #[cfg(test)]

@@ -50,3 +50,12 @@ impl Context<'_> {
         self.module.defining_op(value).filter(|id| self.deferred.contains(id))
     }
 }
+
+/// Does the op only name values, or give what is computed where it is used?
+pub fn is_computed_where_used(context: &Context<'_>, id: OpId) -> bool {
+    let op = context.module.op(id);
+    let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
+        || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+    let named = op.code == Opcode::WithLayout && context.inference.source(op.results[0]) == Source::Virtual;
+    renames || named || op.code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free
+}

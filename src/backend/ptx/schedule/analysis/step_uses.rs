@@ -4,10 +4,10 @@
 
 use std::collections::HashSet;
 
+use super::deferred_values::is_computed_where_used;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::{Multiply, Schedule, Step, Strip};
-use crate::backend::ptx::schedule::verify::steps::is_computed_where_used;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;

@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet};
 use super::steps;
 use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
 use crate::ir::table::Effect;
@@ -317,7 +318,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             _ if self.context.deferred.contains(&id) => true,
             code => {
                 let behind = op.results.first().and_then(|&result| self.context.load_behind(result));
-                steps::is_computed_where_used(self.context, id)
+                is_computed_where_used(self.context, id)
                     || code == Opcode::FToF && behind.is_some_and(fetched)
                     || matches!(code, Opcode::MakeToken | Opcode::JoinTokens)
             }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use super::Checked;
-use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
@@ -17,15 +16,6 @@ const COPY_BYTES: usize = 16;
 
 fn fault(id: OpId, what: &str) -> Checked {
     Err(format!("op {} {what}", id.index()))
-}
-
-/// Does the op only name values, or give what is computed where it is used?
-pub fn is_computed_where_used(context: &Context<'_>, id: OpId) -> bool {
-    let op = context.module.op(id);
-    let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
-        || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-    let named = op.code == Opcode::WithLayout && context.inference.source(op.results[0]) == Source::Virtual;
-    renames || named || op.code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free
 }
 
 /// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.
