@@ -37,6 +37,7 @@ pub use analysis::memory_effects::Touch;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};
+pub use ir::cp_async::{Ahead, Copy};
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
@@ -52,7 +53,6 @@ pub use membar::printf_steps::{SMALL, pieces};
 pub use membar::reduction_steps::{Fold, Images};
 pub use membar::requirements::leaders;
 pub use membar::scratch::APART;
-pub use pipeline::cp_async::{Ahead, Copy};
 pub use pipeline::mma_order::GROUPS;
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;

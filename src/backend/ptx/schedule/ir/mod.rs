@@ -2,6 +2,7 @@
 //!
 //! Holds types and their text form. No decision is made here.
 //!
+//! * `cp_async` — multistage `cp.async` copies of a loop
 //! * `parse` — parses a schedule from text (tests only)
 //! * `pipelines` — pipelines, channels and TMA loads of a warp-specialized kernel, as data
 //! * `print` — prints a schedule as text
@@ -11,6 +12,7 @@
 //! * `sub_step` — layout conversions, shared-memory accesses and barriers of one step
 //! * `tma_store` — staging buffers and how a tile is split
 
+pub mod cp_async;
 #[cfg(test)]
 pub mod parse;
 pub mod pipelines;

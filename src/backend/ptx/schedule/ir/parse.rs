@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::cp_async::{Ahead, Copy, Piece};
 use super::pipelines::{Deal, Roles, Takes};
 use super::privatized_array::Private;
 use super::program::{
@@ -14,7 +15,6 @@ use super::program::{Schedule, Step, Strip};
 use super::sub_step::{Bring, How, Within};
 use super::tma_store::{Outbox, Send};
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::pipeline::cp_async::{Ahead, Copy, Piece};
 use crate::backend::ptx::schedule::store::split::Parts;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};

@@ -5,12 +5,12 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
+use super::cp_async::{Ahead, Copy};
 use super::pipelines::{Deal, Roles, TEAMS};
 use super::privatized_array::Private;
 use super::program::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
 use super::tma_store::{Outbox, Send};
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::pipeline::cp_async::{Ahead, Copy};
 use crate::backend::ptx::schedule::store::split::Parts;
 use crate::ir::{Module, OpId, Type, Value};
 

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::cp_async::Ahead;
 use super::pipelines::{Deal, Roles};
 use super::privatized_array::Private;
 use super::sub_step::{Change, Within};
 use super::tma_store::Send;
-use crate::backend::ptx::schedule::pipeline::cp_async::Ahead;
 
 pub use super::sub_step::LayoutId;
 use crate::backend::ptx::shared::SharedMemory;

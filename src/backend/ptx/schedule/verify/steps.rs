@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
+use crate::backend::ptx::schedule::ir::cp_async::{Ahead, Copy};
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::schedule::ir::program::{Acts, For, Multiply, Orbit, Part, Schedule, Step, Strip};
-use crate::backend::ptx::schedule::pipeline::cp_async::{Ahead, Copy};
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
