@@ -40,7 +40,7 @@ pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use ir::cp_async::{Ahead, Copy};
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
-pub use ir::pipelines::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
+pub use ir::pipelines::{Box, Deal, Pairs, RingPlan, Roles, Streamed, TEAMS, Takes};
 pub use ir::privatized_array::{NEAR, Private, WORDS};
 #[cfg(test)]
 pub use ir::program::InTurn;
@@ -48,7 +48,7 @@ pub use ir::program::{
     Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
 };
 pub use ir::sub_step::{Bring, Change, Within};
-pub use ir::tma_store::{Outbox, Send};
+pub use ir::tma_store::{Outbox, Parts, Send};
 pub use membar::printf_steps::{SMALL, pieces};
 pub use membar::reduction_steps::{Fold, Images};
 pub use membar::requirements::leaders;
@@ -56,8 +56,7 @@ pub use membar::scratch::APART;
 pub use pipeline::mma_order::GROUPS;
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
-pub use store::split::Parts;
-pub use warp_specialize::cluster_multicast::{BLOCKS, Pairs};
+pub use warp_specialize::cluster_multicast::BLOCKS;
 
 #[cfg(test)]
 pub use crate::backend::ptx::shared::Buffer;

@@ -13,9 +13,8 @@ use super::program::{
 };
 use super::program::{Schedule, Step, Strip};
 use super::sub_step::{Bring, How, Within};
-use super::tma_store::{Outbox, Send};
+use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::store::split::Parts;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::schedule::warp_specialize::cluster_multicast::Pairs;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -113,6 +112,26 @@ impl Roles {
     pub fn given_by(&self, id: OpId) -> Vec<u32> {
         let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last == id);
         given.map(|(index, _)| index as u32).collect()
+    }
+}
+
+/// What the blocks of a pair share.
+#[derive(Clone)]
+pub struct Pairs {
+    /// Loads that may be the same in both blocks, and those of their indices that decide it.
+    pub shared: HashMap<OpId, Vec<Value>>,
+    /// Ops that the producer computes for the peer, too.
+    pub mirrored: HashSet<OpId>,
+    /// Outermost loops that do not start alike.
+    pub loops: Vec<OpId>,
+    /// Ops that their bounds come from.
+    pub bounds: HashSet<OpId>,
+}
+
+impl Pairs {
+    /// May both blocks need the tile of this load?
+    pub fn may_share(&self, load: OpId) -> bool {
+        self.shared.contains_key(&load)
     }
 }
 

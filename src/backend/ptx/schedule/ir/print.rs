@@ -9,9 +9,8 @@ use super::cp_async::{Ahead, Copy};
 use super::pipelines::{Deal, Roles, TEAMS};
 use super::privatized_array::Private;
 use super::program::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
-use super::tma_store::{Outbox, Send};
+use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::store::split::Parts;
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for Acts {

@@ -6,7 +6,6 @@
 
 use super::sub_step::LayoutId;
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::store::split::Parts;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
 use crate::layout::Layout;
@@ -29,6 +28,15 @@ pub struct Send {
     pub layout: LayoutId,
     pub tile: BoxedTile,
     pub outbox: Option<Outbox>,
+}
+
+/// How a store is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub count: u32,
+    pub bytes: u32,
+    /// Parts that fit at a time.
+    pub slots: u32,
 }
 
 /// Shared memory of the warps for stores of their own.

@@ -1,6 +1,7 @@
 //! Splits a TMA store to fit the shared memory available.
 
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::schedule::ir::tma_store::Parts;
 use crate::backend::ptx::shared::SharedMemory;
 
 /// Alignment of boxes: a whole swizzle pattern.
@@ -13,15 +14,6 @@ const MODEST_BYTES: u32 = 32 << 10;
 /// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not cut.
 const MOST_PARTS: u32 = 4;
 const SMALL_PART: u32 = 16 << 10;
-
-/// How a store is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
-    pub count: u32,
-    pub bytes: u32,
-    /// Parts that fit at a time.
-    pub slots: u32,
-}
 
 impl Parts {
     /// Those of a tile that the whole block writes: a few, so that the first is on its way while the next is written; where

@@ -13,7 +13,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::split::{BOX_ALIGN, Parts};
+use super::split::BOX_ALIGN;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
 use crate::backend::ptx::schedule::Context;
@@ -22,7 +22,7 @@ use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::tma_store::{Boxed, Outbox};
+use crate::backend::ptx::schedule::ir::tma_store::{Boxed, Outbox, Parts};
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::table::Effect;

@@ -4,30 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::cta_uniformity::{Differing, known_at_entry};
+use crate::backend::ptx::schedule::ir::pipelines::Pairs;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Tile blocks of a cluster.
 pub const BLOCKS: u32 = 2;
-
-/// What the blocks of a pair share.
-#[derive(Clone)]
-pub struct Pairs {
-    /// Loads that may be the same in both blocks, and those of their indices that decide it.
-    pub shared: HashMap<OpId, Vec<Value>>,
-    /// Ops that the producer computes for the peer, too.
-    pub mirrored: HashSet<OpId>,
-    /// Outermost loops that do not start alike.
-    pub loops: Vec<OpId>,
-    /// Ops that their bounds come from.
-    pub bounds: HashSet<OpId>,
-}
-
-impl Pairs {
-    /// May both blocks need the tile of this load?
-    pub fn may_share(&self, load: OpId) -> bool {
-        self.shared.contains_key(&load)
-    }
-}
 
 impl Context<'_> {
     /// What pairs of blocks share of these loads, or why they share nothing. `slice`: what a producer runs.

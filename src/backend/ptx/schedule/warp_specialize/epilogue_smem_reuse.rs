@@ -7,7 +7,7 @@
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, Repeats, Roles};
-use crate::backend::ptx::schedule::store::split::Parts;
+use crate::backend::ptx::schedule::ir::tma_store::Parts;
 use crate::ir::OpId;
 
 impl Context<'_> {

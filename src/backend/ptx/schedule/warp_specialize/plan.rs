@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::cluster_multicast::{BLOCKS, Pairs};
+use super::cluster_multicast::BLOCKS;
 use super::producer_slice::{Slice, Slicer};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
@@ -19,7 +19,7 @@ use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
-use crate::backend::ptx::schedule::ir::pipelines::{Box, Channel, Roles, Streamed, TEAMS};
+use crate::backend::ptx::schedule::ir::pipelines::{Box, Channel, Pairs, Roles, Streamed, TEAMS};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::backend::ptx::shared::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
