@@ -10,7 +10,6 @@
 use crate::backend::ptx::plan::extent;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::{Acts, For, Schedule, Step};
-use crate::backend::ptx::schedule::verify::Checked;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -64,37 +63,8 @@ impl Context<'_> {
         steps[begin..end].iter().all(may_be_work).then_some((begin, end, value))
     }
 
-    /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
-    /// at products are the same turns, so that there are none beside these.
-    pub fn check_works(&self, steps: &[Step], may_be: bool) -> Checked {
-        let fault = |what: &str| Err(format!("a turn to work {what}"));
-        let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));
-        let multiplied = steps.iter().any(|step| matches!(step, Step::Multiply(plan) if plan.turn.is_one()));
-        let mut turn = None;
-        for (at, step) in steps.iter().enumerate() {
-            let late = steps[at + 1..].iter().find(|step| !matches!(step, Step::Within(_))).is_some_and(is_late);
-            match *step {
-                Step::BeginTurn { .. } | Step::EndTurn(_) if !may_be => {
-                    return fault("is one where nobody else has turns");
-                }
-                Step::BeginTurn { .. } | Step::EndTurn(_) if multiplied => return fault("is beside one at products"),
-                Step::BeginTurn { .. } if turn.is_some() => return fault("begins within another one"),
-                Step::BeginTurn { late: true, .. } if !late => return fault("begins late, and no late wait is next"),
-                Step::BeginTurn { exponentials, .. } if is_here(exponentials) => turn = Some(exponentials),
-                Step::BeginTurn { .. } => return fault("is for what are no exponentials of its body"),
-                Step::EndTurn(exponentials) if turn == Some(exponentials) => turn = None,
-                Step::EndTurn(_) => return fault("ends that has not begun"),
-                ref step if turn.is_some() && !may_be_work(step) => {
-                    return fault("does not end before others are waited for");
-                }
-                _ => {}
-            }
-        }
-        turn.map_or(Ok(()), |_| fault("does not end"))
-    }
-
     /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even what is no number.
-    fn exponentials(&self, step: &Step) -> Option<Value> {
+    pub fn exponentials(&self, step: &Step) -> Option<Value> {
         let &Step::Do(id) = step else { return None };
         let op = self.module.op(id);
         let value = *op.results.first()?;
@@ -112,12 +82,12 @@ impl Context<'_> {
 }
 
 /// A late wait for products.
-fn is_late(step: &Step) -> bool {
+pub fn is_late(step: &Step) -> bool {
     matches!(step, Step::Land(land) if land.late)
 }
 
 /// May a group do this in its turn to work? It waits for nothing but its own products.
-fn may_be_work(step: &Step) -> bool {
+pub fn may_be_work(step: &Step) -> bool {
     match step {
         Step::Let(_) | Step::Do(_) | Step::Strip(_) | Step::Land(_) | Step::Look(_) => true,
         Step::Within(within) => !within.is_shared(),

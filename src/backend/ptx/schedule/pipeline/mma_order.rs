@@ -12,7 +12,6 @@
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, For, Schedule, Step};
-use crate::backend::ptx::schedule::verify::Checked;
 
 /// Groups that take turns.
 pub const GROUPS: u32 = 2;
@@ -72,39 +71,8 @@ impl Context<'_> {
         (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
-    /// Are turns of as many groups as there are barriers for, and does each end that begins, in the same body, with nothing between that waits for other
-    /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
-    /// program).
-    pub fn check_turns(&self, schedule: &Schedule) -> Checked {
-        let may_be = schedule.agent(Acts::Math).is_some_and(|agent| self.has_turns(schedule, agent));
-        for steps in &schedule.bodies {
-            self.check_works(steps, may_be && self.bands == 1)?;
-            let mut has_turn = false;
-            for step in steps {
-                let Step::Multiply(plan) = step else {
-                    if has_turn && !may_be_in_turn(step) {
-                        return Err(format!("a turn does not end before op {:?}", step.op().map(|id| id.index())));
-                    }
-                    continue;
-                };
-                let fault = |what: &str| Err(format!("op {} {what}", plan.ops[0].index()));
-                if plan.turn.is_one() && !(may_be && self.run_on(&plan.ops)) {
-                    return fault("is issued in turn, and nobody else has turns");
-                }
-                if plan.turn.begins && has_turn || plan.turn.ends && !(has_turn || plan.turn.begins) {
-                    return fault("begins a turn within a turn, or ends one that has not begun");
-                }
-                has_turn = (has_turn || plan.turn.begins) && !plan.turn.ends;
-            }
-            if has_turn {
-                return Err("a turn does not end".to_owned());
-            }
-        }
-        Ok(())
-    }
-
     /// May the groups of an agent take turns?
-    fn has_turns(&self, schedule: &Schedule, agent: &Agent) -> bool {
+    pub fn has_turns(&self, schedule: &Schedule, agent: &Agent) -> bool {
         let dealt = schedule.roles.as_ref().is_none_or(|roles| roles.deal.is_some());
         let warps = agent.warps.len() as u32;
         let groups =
@@ -114,7 +82,7 @@ impl Context<'_> {
 }
 
 /// May a group do this in its turn? Where it waits, others do not have to go on first.
-fn may_be_in_turn(step: &Step) -> bool {
+pub fn may_be_in_turn(step: &Step) -> bool {
     match step {
         Step::Multiply(_) | Step::Let(_) | Step::Do(_) | Step::Take(_) | Step::Await(_) => true,
         Step::Within(within) => !within.is_shared(),

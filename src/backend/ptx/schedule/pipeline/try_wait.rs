@@ -6,7 +6,6 @@
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Schedule, Step};
-use crate::backend::ptx::schedule::verify::Checked;
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.
@@ -41,26 +40,9 @@ impl Context<'_> {
         products().count() > 1 && products().all(narrow)
     }
 
-    /// Does each look ask for the stage that its channel takes next?
-    pub fn check_looks(&self, schedule: &Schedule) -> Checked {
-        let loops = schedule.loops(Acts::Math);
-        for (body, steps) in schedule.bodies.iter().enumerate() {
-            for (at, step) in steps.iter().enumerate() {
-                let &Step::Look(channel) = step else { continue };
-                let around = loops.iter().find(|plan| plan.body.0 as usize == body);
-                let is_ahead = steps[..at].contains(&Step::Take(channel));
-                let is_alone = steps.iter().filter(|step| matches!(step, Step::Look(_))).count() == 1;
-                if !(is_ahead && is_alone && around.is_some_and(|plan| self.may_look(schedule, plan, channel))) {
-                    return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
     /// next stage is what it takes next, and who moves on there moves on in every iteration.
-    fn may_look(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
+    pub fn may_look(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
         let Some(roles) = &schedule.roles else { return false };
         let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
         let steps = schedule.steps_within(plan.body).into_iter();
