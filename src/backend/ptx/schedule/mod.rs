@@ -4,7 +4,7 @@
 //! instructions, step by step. A [`Schedule`] has an agent for each program that warps run, and a program is a list of
 //! steps, each of which names an op of the module (`ir/program`). Tile IR says what an op means; a step says how it is done.
 //!
-//! Folders, each of which needs those above it alone (the test `schedule_folders_are_layered` has the exceptions):
+//! Folders, each of which needs those above it alone (test `schedule_folders_are_layered`):
 //! * `ir` — the schedule as data, its text, and the data of plans;
 //! * `analysis` — facts about a kernel;
 //! * `strip_mine` — sequences of elementwise ops that are computed piece by piece;
