@@ -299,6 +299,44 @@ fn rooms_of_the_ptx_back_end_know_what_they_may() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Folders of the schedule, each with those of the others that it may need; `build` and `layout_dump` may need all.
+const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
+    ("ir", &[]),
+    ("analysis", &["ir"]),
+    ("strip_mine", &["ir", "analysis"]),
+    ("store", &["ir", "analysis"]),
+    ("warp_specialize", &["ir", "analysis"]),
+    ("pipeline", &["ir", "analysis", "strip_mine", "store", "warp_specialize"]),
+    ("membar", &["ir", "analysis", "strip_mine", "store", "warp_specialize", "pipeline"]),
+    ("verify", &["ir", "analysis", "strip_mine", "store", "warp_specialize", "pipeline", "membar"]),
+];
+
+/// Paths alone are read. Calls of methods are not seen, of which two leave the order: `warp_specialize/epilogue_smem_reuse`
+/// asks `store` for the size of a store (`Context::tile_of_warps`, `Parts::in_stage`).
+#[test]
+fn schedule_folders_are_layered() {
+    let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let schedule = name_of(&["backend", "ptx", "schedule"]);
+    let mut faults = Vec::new();
+    for (folder, allowed) in SCHEDULE_ROOMS {
+        let within =
+            |file: &Name, folder: &str| file.starts_with(&schedule) && file.get(3).is_some_and(|f| f == folder);
+        let files: Vec<&Name> = tree.0.keys().filter(|file| within(file, folder)).collect();
+        assert!(!files.is_empty(), "no folder {folder}");
+        for file in files {
+            let needs = tree.needs(file).into_iter().filter(|(other, _)| other.starts_with(&schedule));
+            let unknown =
+                needs.filter(|(other, _)| !within(other, folder) && !allowed.iter().any(|known| within(other, known)));
+            faults
+                .extend(unknown.map(|(other, path)| format!("{} needs {} ({path})", file.join("/"), other.join("/"))));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let of_folder = tree.0.keys().filter(|file| file.starts_with(&schedule) && file.len() > 4);
+    let folders: BTreeSet<&str> = of_folder.map(|file| file[3].as_str()).collect();
+    assert_eq!(folders, SCHEDULE_ROOMS.iter().map(|(folder, _)| *folder).collect(), "folders of the table");
+}
+
 #[test]
 fn circles_are_found() {
     let tree = |files: &[(&str, &str)]| {

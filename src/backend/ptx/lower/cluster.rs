@@ -5,7 +5,7 @@
 //! stage is filled by two producers, and may be filled again once the consumers of both blocks have said so.
 //!
 //! For that the blocks go round the rings in step: nothing that decides how often a producer comes to a load depends
-//! on the block's place along x (`differing`), but for where an outermost loop starts; of such a loop the blocks count
+//! on the block's place along x (`schedule/analysis/cta_uniformity`), but for where an outermost loop starts; of such a loop the blocks count
 //! the iterations beforehand, and share nothing where these differ.
 //!
 //! Whether a load is shared may depend on the place: the producer computes the indices of its tile for the peer, too

@@ -2,7 +2,7 @@
 //!
 //! The elements along the axis are told apart by bits of its coordinate; each bit belongs to a
 //! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves: in the order that
-//! the schedule's plan of reductions gives (`folds`).
+//! the schedule's plan of reductions gives (`schedule/membar/reduction_steps`).
 
 use super::partials::Partials;
 use super::{Lowered, Lowering, Tile};

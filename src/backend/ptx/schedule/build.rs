@@ -1,12 +1,12 @@
-//! The schedule of a kernel: a step for each op, in the order of the program, for each agent.
+//! Builds the schedule: runs the planning passes in order and emits the steps of each partition.
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::Context;
-use super::data::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
-use super::sends::{Boxed, Send};
-use super::streams::Roles;
+use super::ir::pipelines::Roles;
+use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
+use super::ir::tma_store::{Boxed, Send};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::table::Effect;
@@ -84,7 +84,7 @@ impl Builder<'_, '_> {
     /// Does the agent that loads do this op?
     fn is_loaders(&self, id: OpId) -> bool {
         let code = self.context.module.op(id).code;
-        // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `exits`).
+        // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
             || self

@@ -1,125 +1,62 @@
-//! Schedules: a kernel as data, between layouts and instructions.
+//! Schedules: warp-level programs between layout inference and instruction selection.
 //!
 //! What the threads of a tile block do, in which order and where, is decided here and written down; `lower` turns it into
 //! instructions, step by step. A [`Schedule`] has an agent for each program that warps run, and a program is a list of
-//! steps, each of which names an op of the module (`data`). Tile IR says what an op means; a step says how it is done.
+//! steps, each of which names an op of the module (`ir/program`). Tile IR says what an op means; a step says how it is done.
 //!
-//! * `context` — what is known of a kernel, and questions about it; `touch`, `structure`, `hint`, `exits`, `room`: more of
-//!   them;
-//! * `streams`, `roles`, `riders`, `stages`, `slice`, `pairs`, `differing`, `maps`, `neighbour` — loads that a producer streams (sm_90a), for pairs of blocks, too;
-//! * `teams`, `turns`, `bands` — iterations of persistent loops, dealt to two groups of warps; groups that multiply in turn; groups with rows of their own;
-//! * `stores`, `sends` — stores by the copy engine, and where their boxes stand; `combine`, `private`, `implied` — atomics that the block
-//!   combines, and what of their masks is known at once;
-//! * `ahead` — copies that run ahead of a loop; `rounds` — rounds of one that are written out;
-//! * `strips`, `runs`, `held` — elementwise work that goes piece by piece;
-//! * `bundles`, `products`, `hoist` — products that are issued together; what runs on over a back edge; what is converted ahead of a loop;
-//! * `waits`, `asked` — when products and streamed tiles are waited for, and what steps ask of them; `beside` — work before a wait;
-//!   `looks` — stages that are asked for ahead;
-//! * `sync`, `way`, `within`, `history` — what steps do within: tiles brought to other layouts, places in shared memory, meetings of
-//!   threads; `uses`, `trips`, `folds`, `printed`, `cut`, `leaves` — what ops ask for there;
-//! * `budget` — registers and warps; `unmet` — what loops wish for and do not get;
-//! * `build` — all of that as steps; `print`, `parse` — as text; `check`, `awaited`, `combined`, `dealt`, `forms`, `meets`,
-//!   `sent`, `stands` — what has to hold of any schedule.
+//! Folders, each of which needs those above it alone (test `schedule_folders_are_layered`):
+//! * `ir` — the schedule as data, its text, and the data of plans;
+//! * `analysis` — facts about a kernel;
+//! * `strip_mine` — sequences of elementwise ops that are computed piece by piece;
+//! * `store` — TMA stores, privatized atomics;
+//! * `warp_specialize` — loads of a producer, pipelines, ping-pong, data partitioning;
+//! * `pipeline` — copies, MMAs and waits in flight over iterations;
+//! * `membar` — sub-steps of every step: conversions, shared-memory buffers, barriers;
+//! * `verify` — the verifier, independent of the passes.
+//!
+//! `build` runs the passes in order; `layout_dump` prints layouts.
 //!
 //! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
 
-mod ahead;
-mod asked;
-mod awaited;
-mod bands;
-mod beside;
-mod budget;
+mod analysis;
 mod build;
-mod bundles;
-mod check;
-mod checked;
-mod combine;
-mod combined;
-mod context;
-mod cut;
-mod data;
-mod dealt;
-mod differing;
-mod exits;
-mod folds;
-mod forms;
-mod held;
-mod hint;
-mod history;
-mod hoist;
-mod implied;
-mod layouts;
-mod leaves;
-mod lent;
-mod looks;
-mod maps;
-mod meets;
-mod neighbour;
-mod pairs;
-#[cfg(test)]
-mod parse;
-mod print;
-mod printed;
-mod private;
-mod products;
-mod riders;
-mod roles;
-mod room;
-mod rounds;
-mod runs;
-mod sends;
-mod sent;
-mod share;
-mod slice;
-mod split;
-mod stages;
-mod stands;
-mod stores;
-mod streams;
-mod strips;
-mod structure;
-mod sync;
-mod teams;
-mod touch;
-mod trips;
-mod turns;
-mod unmet;
-mod unstreamed;
-mod uses;
-mod waits;
-mod way;
-mod within;
-mod works;
+mod ir;
+mod layout_dump;
+mod membar;
+mod pipeline;
+mod store;
+mod strip_mine;
+mod verify;
+mod warp_specialize;
 
-pub use ahead::{Ahead, Copy};
-pub use budget::PRODUCER_REGISTERS;
-pub use combine::array_and_offsets;
-pub use context::Context;
-pub use cut::Parts;
+#[cfg(any(test, feature = "_suite"))]
+pub use analysis::deferred_values::is_computed_where_used;
+pub use analysis::kernel_info::Context;
+#[cfg(any(test, feature = "_suite"))]
+pub use analysis::memory_effects::Touch;
+pub use analysis::register_budget::PRODUCER_REGISTERS;
+pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
+pub use analysis::tensor_maps::{box_order, whole_indices};
+pub use ir::cp_async::{Ahead, Copy};
+#[cfg(any(test, feature = "_suite"))]
+pub use ir::pipelines::Channel;
+pub use ir::pipelines::{Box, Deal, Pairs, RingPlan, Roles, Streamed, TEAMS, Takes};
+pub use ir::privatized_array::{NEAR, Private, WORDS};
 #[cfg(test)]
-pub use data::InTurn;
-pub use data::{
+pub use ir::program::InTurn;
+pub use ir::program::{
     Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
 };
-pub use folds::{Fold, Images};
-#[cfg(any(test, feature = "_suite"))]
-pub use forms::is_computed_where_used;
-pub use implied::Comparison;
-pub use maps::{box_order, whole_indices};
-pub use pairs::{BLOCKS, Pairs};
-pub use printed::{SMALL, pieces};
-pub use private::{NEAR, Private, WORDS};
-pub use room::{PRINT_BYTES, PRINTED_PART};
-pub use sends::{Outbox, Send};
-#[cfg(any(test, feature = "_suite"))]
-pub use streams::Channel;
-pub use streams::{Box, Deal, RingPlan, Roles, Streamed, TEAMS, Takes};
-#[cfg(any(test, feature = "_suite"))]
-pub use touch::Touch;
-pub use trips::APART;
-pub use turns::GROUPS;
-pub use uses::leaders;
-pub use within::{Bring, Change, Within};
+pub use ir::sub_step::{Bring, Change, Within};
+pub use ir::tma_store::{Outbox, Parts, Send};
+pub use membar::printf_steps::{SMALL, pieces};
+pub use membar::reduction_steps::{Fold, Images};
+pub use membar::requirements::leaders;
+pub use membar::scratch::APART;
+pub use pipeline::mma_order::GROUPS;
+pub use store::implied_mask::Comparison;
+pub use store::privatize::array_and_offsets;
+pub use warp_specialize::cluster_multicast::BLOCKS;
 
 #[cfg(test)]
 pub use crate::backend::ptx::shared::Buffer;

@@ -1,0 +1,161 @@
+//! CTA uniformity: which values are equal in both CTAs of a cluster.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
+
+/// The values that may differ between the blocks of a pair.
+pub struct Differing<'m> {
+    module: &'m Module,
+    /// All of them.
+    pub values: HashSet<Value>,
+    /// Counters that differ by where their loop starts, and that.
+    counters: HashMap<Value, Value>,
+}
+
+impl<'m> Differing<'m> {
+    /// Finds them, provided that blocks go round the loops around a place equally often.
+    pub fn of(module: &'m Module, body: BlockId) -> Differing<'m> {
+        let mut differing = Differing { module, values: HashSet::new(), counters: HashMap::new() };
+        let mut known = usize::MAX;
+        while known != differing.values.len() {
+            known = differing.values.len();
+            differing.block(body, &mut Vec::new());
+        }
+        differing
+    }
+
+    /// Does one of these differ? Tokens are no values: they only say what comes first.
+    pub fn any(&self, values: &[Value]) -> bool {
+        values.iter().any(|value| self.values.contains(value) && !matches!(self.module.ty(*value), Type::Token))
+    }
+
+    fn block(&mut self, block: BlockId, around: &mut Vec<OpId>) {
+        let module = self.module;
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            match op.code {
+                Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
+                Opcode::For | Opcode::Loop | Opcode::If => {
+                    self.enter(op);
+                    around.push(id);
+                    op.regions.iter().for_each(|&region| self.block(region, around));
+                    around.pop();
+                }
+                Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, around),
+                _ if self.any(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a loop or branch gets from outside.
+    fn enter(&mut self, op: &'m Op) {
+        let args = op.regions.first().map_or(&[][..], |&region| &self.module.block(region).args);
+        match op.code {
+            Opcode::For => {
+                if self.any(op.group(1)) || self.any(op.group(2)) {
+                    self.values.extend(args.iter().chain(&op.results));
+                } else if self.any(op.group(0)) {
+                    self.values.insert(args[0]);
+                    self.counters.insert(args[0], op.group(0)[0]);
+                }
+                for (position, &start) in op.group(3).iter().enumerate() {
+                    if self.any(&[start]) {
+                        self.values.extend([args[position + 1], op.results[position]]);
+                    }
+                }
+            }
+            Opcode::Loop => {
+                for (&arg, &start) in args.iter().zip(op.group(0)) {
+                    if self.any(&[start]) {
+                        self.values.insert(arg);
+                    }
+                }
+            }
+            _ if self.any(&op.operands) => self.values.extend(&op.results),
+            _ => {}
+        }
+    }
+
+    /// What a terminator passes on.
+    fn leave(&mut self, op: &Op, around: &[OpId]) {
+        let module = self.module;
+        let ends = |&&id: &&OpId| match op.code {
+            Opcode::Continue => matches!(module.op(id).code, Opcode::For | Opcode::Loop),
+            Opcode::Break => module.op(id).code == Opcode::Loop,
+            _ => module.op(id).code == Opcode::If,
+        };
+        let Some(owner) = around.iter().rfind(ends).map(|&id| module.op(id)) else { return };
+        let args = &module.block(owner.regions[0]).args;
+        for (position, value) in op.operands.iter().enumerate() {
+            if !self.values.contains(value) {
+                continue;
+            }
+            match (op.code, owner.code) {
+                (Opcode::Continue, Opcode::For) => {
+                    self.values.extend([args[position + 1], owner.results[position]]);
+                }
+                (Opcode::Continue, _) => drop(self.values.insert(args[position])),
+                _ => drop(self.values.insert(owner.results[position])),
+            }
+        }
+    }
+
+    /// Adds the ops that the peer's value comes from; false if it cannot be computed here.
+    pub fn mirror(&self, value: Value, ops: &mut HashSet<OpId>) -> bool {
+        if !self.values.contains(&value) {
+            return true;
+        }
+        if let Some(&start) = self.counters.get(&value) {
+            return self.mirror(start, ops);
+        }
+        let Some(id) = self.module.defining_op(value) else { return false };
+        let op = self.module.op(id);
+        (computes(op.code) || op.code == Opcode::GetTileBlockId)
+            && (!ops.insert(id) || op.operands.iter().all(|&operand| self.mirror(operand, ops)))
+    }
+
+    /// Is this value certainly another one in the peer? The block's place is, and a sum with what is the same.
+    pub fn always(&self, value: Value) -> bool {
+        if let Some(&start) = self.counters.get(&value) {
+            return self.always(start);
+        }
+        let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
+        match op.code {
+            Opcode::GetTileBlockId => self.values.contains(&value),
+            Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::ExtI => self.always(op.operands[0]),
+            Opcode::AddI | Opcode::SubI => {
+                let [left, right] = [op.operands[0], op.operands[1]];
+                (!self.values.contains(&left) && self.always(right))
+                    || (!self.values.contains(&right) && self.always(left))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Does this op compute scalars from scalars?
+fn computes(code: Opcode) -> bool {
+    let renames = matches!(code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+    renames || code == Opcode::Constant || code.is_elementwise()
+}
+
+/// Adds the ops that a value comes from, if they all stand in the entry's body and depend on nothing but the launch.
+pub fn known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut HashSet<OpId>) -> bool {
+    use Opcode::*;
+    match module.def(value) {
+        Def::Arg(block, _) => block == body,
+        Def::Result(id, _) => {
+            let op = module.op(id);
+            let views = matches!(
+                op.code,
+                GetTensorShape | GetIndexSpaceShape | MakeTensorView | MakePartitionView | MakeStridedView
+            );
+            let known = views || computes(op.code) || matches!(op.code, GetTileBlockId | GetNumTileBlocks);
+            known
+                && module.block(body).ops.contains(&id)
+                && (!ops.insert(id) || op.operands.iter().all(|&operand| known_at_entry(module, body, operand, ops)))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Deferred values: conditions, paddings and scalars computed at their use.
+
+use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
+use crate::ir::{ConstData, OpId, Opcode, Type, Value};
+
+impl Context<'_> {
+    /// Is a condition known to hold?
+    pub fn always_holds(&self, condition: Value) -> bool {
+        let maker = self.module.defining_op(condition).map(|id| self.module.op(id));
+        matches!(maker.and_then(|op| op.const_data()), Some(ConstData::Splat(bits)) if bits & 1 == 1)
+    }
+
+    /// The bits of a padding value that is the same for all elements; none needed is zero.
+    pub fn constant_padding(&self, padding: Option<Value>) -> Option<u64> {
+        let Some(mut value) = padding else { return Some(0) };
+        loop {
+            let op = self.module.op(self.module.defining_op(value)?);
+            match op.code {
+                Opcode::Broadcast | Opcode::Reshape => value = op.operands[0],
+                _ => match op.const_data()? {
+                    ConstData::Splat(bits) => return Some(*bits),
+                    ConstData::Dense(_) => return None,
+                },
+            }
+        }
+    }
+
+    /// What deferred ops of this one are made of, of what is not free: in the order in which it is asked for.
+    pub fn leaves_of(&self, id: OpId) -> Vec<Value> {
+        let mut leaves = Vec::new();
+        let mut pending = self.module.op(id).operands.clone();
+        while let Some(value) = pending.pop() {
+            match self.deferred_op(value) {
+                Some(op) => pending.extend(&self.module.op(op).operands),
+                // What is free needs no exchange wherever it is computed.
+                None if matches!(self.module.ty(value), Type::Tile { .. })
+                    && self.inference.source(value) != Source::Free =>
+                {
+                    leaves.push(value);
+                }
+                None => {}
+            }
+        }
+        leaves
+    }
+
+    /// The op of a value that is computed where it is used.
+    pub fn deferred_op(&self, value: Value) -> Option<OpId> {
+        self.module.defining_op(value).filter(|id| self.deferred.contains(id))
+    }
+}
+
+/// Does the op only name values, or give what is computed where it is used?
+pub fn is_computed_where_used(context: &Context<'_>, id: OpId) -> bool {
+    let op = context.module.op(id);
+    let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
+        || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+    let named = op.code == Opcode::WithLayout && context.inference.source(op.results[0]) == Source::Virtual;
+    renames || named || op.code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free
+}

@@ -1,0 +1,55 @@
+//! Early exits: which loops and kernels can leave their body before its end.
+
+use crate::backend::ptx::schedule::Context;
+use crate::ir::{BlockId, OpId, Opcode};
+
+impl Context<'_> {
+    /// May a round of this body end elsewhere than at its end?
+    pub fn ends_early(&self, body: BlockId) -> bool {
+        let branch = |&id: &OpId| self.module.op(id).code == Opcode::If && self.has_exit(id);
+        self.module.block(body).ops.iter().any(branch)
+    }
+
+    /// Does a branch leave the loop around it, a round of it, or the kernel?
+    fn has_exit(&self, branch: OpId) -> bool {
+        self.module.op(branch).regions.iter().any(|&region| {
+            self.module.block(region).ops.iter().any(|&id| match self.module.op(id).code {
+                Opcode::Break | Opcode::Continue | Opcode::Return => true,
+                Opcode::If => self.has_exit(id),
+                _ => false,
+            })
+        })
+    }
+
+    /// Is there an exit between a load and the product that it may feed, or out of the kernel? There the warps that load
+    /// would have to know what the others have left undone.
+    pub fn leaves_amid(&self, body: BlockId) -> bool {
+        let mut amid = false;
+        let mut blocks = vec![body];
+        while let Some(block) = blocks.pop() {
+            let (mut loaded, mut left) = (false, false);
+            for &id in &self.module.block(block).ops {
+                let op = self.module.op(id);
+                loaded |= op.code == Opcode::LoadView;
+                amid |= left && self.multiplies(id);
+                left |= loaded && op.code == Opcode::If && self.has_exit(id);
+                // Where the kernel ends early its last op is not a `return` of the entry. And a branch in which it waits for
+                // another kernel is none that those warps go through.
+                amid |= matches!(op.code, Opcode::Return | Opcode::GdcWait) && block != body;
+                blocks.extend(&op.regions);
+            }
+        }
+        amid
+    }
+
+    fn multiplies(&self, id: OpId) -> bool {
+        let op = self.module.op(id);
+        let mut found = matches!(op.code, Opcode::MmaF | Opcode::MmaI);
+        for &region in &op.regions {
+            self.module.walk(region, &mut |id| {
+                found |= matches!(self.module.op(id).code, Opcode::MmaF | Opcode::MmaI);
+            });
+        }
+        found
+    }
+}

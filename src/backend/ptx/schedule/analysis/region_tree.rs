@@ -1,0 +1,65 @@
+//! Region tree: the loop, branch and block that enclose each op.
+
+use std::collections::HashMap;
+
+use crate::backend::ptx::schedule::Context;
+use crate::ir::{BlockId, OpId, Opcode, Value};
+
+/// Ops by what they stand in and who uses them.
+pub struct Structure {
+    /// The op that a block is a region of.
+    pub owners: HashMap<BlockId, OpId>,
+    pub users: HashMap<Value, Vec<OpId>>,
+}
+
+impl Context<'_> {
+    /// Of a kernel's body.
+    pub fn structure(&self, body: BlockId) -> Structure {
+        let mut structure = Structure { owners: HashMap::new(), users: HashMap::new() };
+        self.module.walk(body, &mut |id| {
+            let op = self.module.op(id);
+            structure.owners.extend(op.regions.iter().map(|&region| (region, id)));
+            for &operand in &op.operands {
+                structure.users.entry(operand).or_default().push(id);
+            }
+        });
+        structure
+    }
+
+    /// The innermost loop around a block.
+    pub fn loop_of(&self, block: BlockId, structure: &Structure) -> Option<OpId> {
+        let mut block = block;
+        loop {
+            let owner = *structure.owners.get(&block)?;
+            if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
+                return Some(owner);
+            }
+            block = self.op_blocks[owner.index()]?;
+        }
+    }
+
+    /// The op of block `outer` whose regions lead to block `inner`.
+    pub fn op_around(&self, outer: BlockId, inner: BlockId, structure: &Structure) -> Option<OpId> {
+        let mut block = inner;
+        loop {
+            let owner = *structure.owners.get(&block)?;
+            block = self.op_blocks[owner.index()]?;
+            if block == outer {
+                return Some(owner);
+            }
+        }
+    }
+
+    /// Does a region of an op of block `outer` lead to block `inner`?
+    pub fn encloses(&self, outer: BlockId, inner: BlockId, structure: &Structure) -> bool {
+        self.op_around(outer, inner, structure).is_some()
+    }
+
+    pub fn contains(&self, outer: OpId, inner: OpId) -> bool {
+        let mut found = false;
+        for &region in &self.module.op(outer).regions {
+            self.module.walk(region, &mut |id| found |= id == inner);
+        }
+        found
+    }
+}

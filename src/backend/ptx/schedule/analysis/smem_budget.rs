@@ -1,0 +1,120 @@
+//! Shared-memory budget left for pipeline stages.
+
+use crate::backend::ptx::infer::{AxisBits, Source, stored};
+use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
+use crate::backend::ptx::schedule::Context;
+use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::layout::{Conversion, Layout};
+
+/// Alignment of an operand: a whole swizzle pattern.
+const ALIGN: usize = 1024;
+/// Shared memory that is left for layout changes and for stores by the copy engine, if there are any.
+pub const CONVERSION_BYTES: u32 = 32 << 10;
+/// The same where with more of it a loop would wait for each of its tiles.
+pub const LEAST_CONVERSION_BYTES: u32 = 16 << 10;
+/// Elements of a part of a large tile that is printed.
+pub const PRINTED_PART: usize = 512;
+/// Shared memory that printing needs.
+pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
+
+impl Context<'_> {
+    /// Shared memory for operands that are not fetched ahead and for layout changes, perhaps also for stores by the
+    /// copy engine: so many for the last two at most.
+    pub fn other_shared_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
+        let module = self.module;
+        let mut operands = 0;
+        let mut converts = 0;
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            match op.code {
+                Opcode::MmaF | Opcode::MmaI => {
+                    let fetched = |value| self.load_behind(value).is_some_and(fetched);
+                    operands = operands.max(self.operand_bytes(&self.bundles.with(id), &fetched));
+                }
+                Opcode::StoreView | Opcode::AtomicRedView => {
+                    let value = stored(op);
+                    let boxed = self.boxed.contains_key(&id);
+                    let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
+                        _ if boxed && !boxes => false,
+                        (Some(natural), Some(access)) => !natural.is_same(access) || boxed,
+                        _ => false,
+                    };
+                    if moved {
+                        let bits = self.element_type(value).storage_bits() as usize;
+                        converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
+                    }
+                }
+                Opcode::Reduce if !self.joins_warps(id) => {}
+                Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
+                Opcode::Print => converts = converts.max(PRINT_BYTES),
+                code if code.is_elementwise() => {
+                    let Some(layout) = self.inference.layout(op.results[0]) else { return };
+                    let each = op.operands.iter().map(|&operand| self.conversion_bytes(operand, layout));
+                    converts = each.fold(converts, u32::max);
+                }
+                _ => {}
+            }
+        });
+        let blocks = self.options.occupancy.unwrap_or(1).max(1);
+        operands + converts.min(most / (blocks * blocks))
+    }
+
+    /// Do warps come together for this reduction?
+    fn joins_warps(&self, id: OpId) -> bool {
+        self.inference.accesses.get(&id).is_none_or(|layout| {
+            let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
+            layout.warp_images().iter().any(|&image| axis.coordinate(image) != 0)
+        })
+    }
+
+    /// Shared memory that brings a value to another layout, at its best.
+    fn conversion_bytes(&self, value: Value, wanted: &Layout) -> u32 {
+        let maker = self.module.defining_op(value);
+        match (self.inference.source(value), maker, self.inference.natural(value)) {
+            (_, _, Some(natural)) if self.inference.num_elements(value) > 1 => {
+                let bits = self.element_type(value).storage_bits();
+                match Conversion::plan(&natural, wanted, bits, CONVERSION_BYTES as usize) {
+                    Some(Conversion::Shared(plan)) => plan.bytes as u32,
+                    _ => 0,
+                }
+            }
+            (Source::Virtual, Some(id), _) => {
+                self.conversion_bytes(self.module.op(id).operands[0], &self.inference.demand(id, wanted))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bytes of shared memory of the operands of products that are issued together, but for those that are there or need
+    /// none.
+    pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
+        let wanted = self.operands_of(members).into_iter();
+        let in_registers = |value: Value, plan: &OperandPlan| {
+            self.inference.natural(value).is_some_and(|natural| self.comes_in_registers(&natural, plan))
+        };
+        let brought = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
+        brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(ALIGN) as u32).sum()
+    }
+
+    /// Does an operand that is there in a layout need no shared memory?
+    pub fn comes_in_registers(&self, natural: &Layout, plan: &OperandPlan) -> bool {
+        let Some(wanted) = &plan.registers else { return false };
+        matches!(
+            Conversion::plan(natural, wanted, plan.dtype.storage_bits(), 0),
+            Some(Conversion::Identity | Conversion::Registers(_))
+        )
+    }
+
+    /// Does an accumulator have to be moved between threads, by way of shared memory?
+    pub fn moves_accumulator(&self, id: OpId, members: &[OpId], plan: &MmaPlan) -> bool {
+        let acc = self.module.op(id).operands[2];
+        let made = members.iter().any(|&other| self.module.op(other).results[0] == acc);
+        if made || self.is_zero(acc) || self.adds_in_place(id) {
+            return false;
+        }
+        let bits = self.module.dtype(acc).storage_bits();
+        let natural = self.inference.natural(acc);
+        let conversion = natural.and_then(|layout| Conversion::plan(&layout, &plan.acc, bits, 0));
+        !matches!(conversion, Some(Conversion::Identity | Conversion::Registers(_) | Conversion::Shuffle(_)))
+    }
+}

@@ -1,0 +1,152 @@
+//! Tensor maps: which views TMA can transfer, and with which box.
+//!
+//! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that the launch can describe it) and
+//! what the launch promises about it is enough for every array of that form: the address and all strides
+//! but one are multiples of 16 bytes, the other one is 1. A box begins at a multiple of 16 bytes, too: another coordinate along
+//! the contiguous dimension is an illegal instruction. What only the numbers of a launch decide (an extent of 0, say) is for the
+//! launch, which has another kernel for it.
+//!
+//! A box in shared memory has the contiguous dimension innermost; the others follow in the order of the
+//! tile, later ones first.
+
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElement, Number, Swizzle, TensorMap};
+use crate::dtype::DType;
+use crate::ir::{Opcode, Padding, Type, Value};
+
+/// Most elements from one tile that begins at a multiple of 16 bytes to the next: with that many, the coordinate of the first such
+/// tile behind the longest array still fits 32 bits.
+const MOST_STEP: i64 = 1 << 24;
+
+/// First architecture with the engine.
+const FIRST_ARCH: u32 = 90;
+
+/// A view, and the index of a tile of it.
+type At<'a> = (Value, &'a [Value]);
+
+impl Context<'_> {
+    /// The map through which boxes of the tile of a view at an index are loaded, if it qualifies. `boxes`: extents in
+    /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
+    pub fn tma_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
+        let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(at.0) else {
+            return None;
+        };
+        matches!(padding, None | Some(Padding::Zero)).then_some(())?;
+        self.map_of(at, boxes, swizzle, &|dtype| map_element(dtype, round_tf32))
+    }
+
+    /// As [`Context::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
+    /// 16 bytes, also where the array ends within one. `adds`: what is there is added to.
+    pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, adds: bool) -> Option<TensorMap> {
+        let map =
+            self.map_of(at, boxes, swizzle, &|dtype| if adds { added(dtype) } else { map_element(dtype, false) })?;
+        // Each element belongs to one place in one tile: stores of other warps do not meet it.
+        let shape = ViewShape::of(self.module, at.0)?;
+        if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
+            return None;
+        }
+        let fastest = shape.dim_map[contiguous_axis(self.module, &shape)?];
+        let whole = shape.extent_divisor(self.module, &self.inference.facts, fastest) * u64::from(map.element.bytes());
+        whole.is_multiple_of(GRAIN).then_some(map)
+    }
+
+    fn map_of(
+        &self,
+        (view, index): At<'_>,
+        boxes: &[i64],
+        swizzle: Swizzle,
+        element: &dyn Fn(DType) -> Option<MapElement>,
+    ) -> Option<TensorMap> {
+        let module = self.module;
+        if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
+            return None;
+        }
+        let facts = &self.inference.facts;
+        let shape = ViewShape::at(module, facts, view, index).filter(|shape| shape.sparse.is_none())?;
+        let element = element(shape.elem)?;
+        let fastest = contiguous_axis(module, &shape)?;
+        let aligned = (shape.start_divisor(fastest).min(GRAIN) * u64::from(element.bytes())).is_multiple_of(GRAIN);
+        if !aligned || whole_indices(shape.steps[fastest], element.bytes()) * shape.steps[fastest] > MOST_STEP {
+            return None;
+        }
+        let base = module.op(shape.tensor).group(0)[0];
+        if shape.tile.len() > MAX_RANK || !facts.divisor(base).is_multiple_of(GRAIN) {
+            return None;
+        }
+        let mut dims = Vec::new();
+        for axis in box_order(shape.tile.len(), fastest) {
+            let dim = shape.dim_map[axis];
+            let stride = self.number(shape.stride(module, dim))?;
+            let aligned = shape.stride_divisor(module, facts, dim) * u64::from(element.bytes());
+            if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
+                return None;
+            }
+            let extent = self.number(shape.extent(module, dim))?;
+            dims.push(Dim { extent, stride, boxed: u32::try_from(boxes[axis]).ok()? });
+        }
+        let base = self.entry_param(base)?;
+        let map = TensorMap { base, dims, element, swizzle, promotion: L2Promotion::default() };
+        map.is_possible().then_some(map)
+    }
+
+    /// A constant, or a number that the launch passes.
+    fn number(&self, value: Result<i64, Value>) -> Option<Number> {
+        match value {
+            Ok(constant) => Some(Number::Constant(constant)),
+            Err(value) => {
+                let bytes = self.module.dtype(value).storage_bits() / 8;
+                Some(Number::Param { index: self.entry_param(value)?, bytes })
+            }
+        }
+    }
+
+    /// The position among the entry's parameters of the one that this is, under assumptions.
+    fn entry_param(&self, mut value: Value) -> Option<u32> {
+        while let Some(id) = self.module.defining_op(value) {
+            let op = self.module.op(id);
+            if op.code != Opcode::Assume {
+                return None;
+            }
+            value = op.operands[0];
+        }
+        let entry = self.module.entries.first()?;
+        let index = self.module.block(entry.body).args.iter().position(|&arg| arg == value)?;
+        Some(index as u32)
+    }
+}
+
+/// Tiles begin every `step` elements of so many bytes: at how many indices in a row one begins at a multiple of 16 bytes.
+pub fn whole_indices(step: i64, bytes: u32) -> i64 {
+    let grain = GRAIN as i64 / i64::from(bytes);
+    grain / grain.min(1 << step.trailing_zeros().min(4))
+}
+
+/// The tile's dimensions in the order of a box in shared memory, innermost first.
+pub fn box_order(rank: usize, fastest: usize) -> impl Iterator<Item = usize> {
+    std::iter::once(fastest).chain((0..rank).rev().filter(move |&axis| axis != fastest))
+}
+
+fn map_element(dtype: DType, round_tf32: bool) -> Option<MapElement> {
+    match dtype.storage_bits() {
+        32 if round_tf32 => Some(MapElement::Tf32),
+        _ if round_tf32 => None,
+        8 => Some(MapElement::U8),
+        16 => Some(MapElement::U16),
+        32 => Some(MapElement::U32),
+        64 => Some(MapElement::U64),
+        // Elements that share a byte.
+        _ => None,
+    }
+}
+
+/// Elements that the engine adds up in the array.
+pub fn added(dtype: DType) -> Option<MapElement> {
+    match dtype {
+        DType::I32 => Some(MapElement::U32),
+        DType::F32 => Some(MapElement::F32),
+        DType::F16 => Some(MapElement::F16),
+        DType::BF16 => Some(MapElement::BF16),
+        _ => None,
+    }
+}

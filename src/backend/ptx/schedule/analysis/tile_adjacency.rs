@@ -1,0 +1,90 @@
+//! Tile adjacency: whether two tiles of one array are adjacent, from their start coordinates.
+
+use crate::backend::ptx::infer::ViewShape;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::tensor_map::MAX_EXTENT;
+use crate::ir::{OpId, Opcode, Value};
+
+/// Where a tile begins along an axis, in elements: `factor` times a number of run time, and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Start {
+    number: Option<Value>,
+    factor: i128,
+    offset: i128,
+}
+
+/// Starts from here on, on either side of 0, are outside of every array that the copy engine knows, wherever a tile ends
+/// that begins there.
+const FAR: i128 = 2 * MAX_EXTENT as i128;
+
+impl Context<'_> {
+    /// Does a load begin so many elements behind another one along an axis, and where that one does along all others? Both
+    /// are of tiles with the same extents along those, of one array. Of tiles that lie outside of every array it does not
+    /// matter where.
+    pub fn lies_behind(&self, load: OpId, other: OpId, axis: usize, distance: i64) -> bool {
+        let (op, before) = (self.module.op(load), self.module.op(other));
+        let shapes = [op, before].map(|op| ViewShape::of(self.module, op.group(0)[0]));
+        let [Some(here), Some(there)] = shapes else { return false };
+        let alike = here.sparse.is_none() && there.sparse.is_none() && here.dim_map == there.dim_map;
+        if !alike || here.tensor != there.tensor || op.attrs != before.attrs {
+            return false;
+        }
+        (0..here.tile.len()).all(|d| {
+            let wanted = if d == axis { distance } else { 0 };
+            let [here_at, there_at] =
+                [(op, &here), (before, &there)].map(|(op, shape)| (op.group(1)[d], shape.steps[d]));
+            (d == axis || here.tile[d] == there.tile[d])
+                && self.apart(self.start(there_at), self.start(here_at)) == Some(wanted.into())
+        })
+    }
+
+    /// How far one start is behind another one.
+    fn apart(&self, from: Start, to: Start) -> Option<i128> {
+        let alike = (from.number, from.factor) == (to.number, to.factor);
+        alike.then_some(to.offset - from.offset)
+    }
+
+    /// The start of the tile with this index, of tiles that begin every `step` elements.
+    fn start(&self, (index, step): (Value, i64)) -> Start {
+        let mut start = Start { number: Some(index), factor: step.into(), offset: 0 };
+        while let Some(next) = start.number.and_then(|number| self.simpler(start, number)) {
+            start = next;
+        }
+        start
+    }
+
+    /// The same start by what a number is computed from.
+    fn simpler(&self, start: Start, number: Value) -> Option<Start> {
+        if let Some(constant) = self.inference.facts.constant(number) {
+            let offset = start.offset + start.factor * i128::from(constant);
+            return Some(Start { number: None, factor: 0, offset });
+        }
+        let op = self.module.op(self.module.defining_op(number)?);
+        if op.code == Opcode::Assume {
+            return Some(Start { number: Some(op.operands[0]), ..start });
+        }
+        let [a, b] = op.operands[..] else { return None };
+        let (value, constant) = match (self.inference.facts.constant(a), self.inference.facts.constant(b)) {
+            (_, Some(constant)) => (a, i128::from(constant)),
+            (Some(constant), None) if op.code != Opcode::SubI => (b, i128::from(constant)),
+            _ => return None,
+        };
+        let (factor, offset) = match op.code {
+            Opcode::AddI => (1, constant),
+            Opcode::SubI => (1, -constant),
+            Opcode::MulI => (constant, 0),
+            // What is cut off lies outside of all arrays, and so does what it becomes.
+            Opcode::MinI | Opcode::MaxI if (constant * start.factor).abs() - start.offset.abs() >= FAR => (1, 0),
+            _ => return None,
+        };
+        let bits = self.module.dtype(number).bits();
+        let most = (1i128 << (bits - 1)) - 1;
+        let range = self.inference.facts.range(value)?;
+        let holds = |bound: i64| (-most - 1..=most).contains(&(i128::from(bound) * factor + offset));
+        (holds(range.lo) && holds(range.hi)).then_some(Start {
+            number: Some(value),
+            factor: start.factor * factor,
+            offset: start.offset + start.factor * offset,
+        })
+    }
+}

@@ -1,0 +1,404 @@
+//! The schedule IR: partitions, sequences and steps.
+//!
+//! The program stays Tile IR: a step names an op of the module, and says *how* it is done. What an op means is not said
+//! again. Steps of a body come one after another; those with bodies of their own are the loops and branches of the module.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::cp_async::Ahead;
+use super::pipelines::{Deal, Roles};
+use super::privatized_array::Private;
+use super::sub_step::{Change, Within};
+use super::tma_store::Send;
+
+pub use super::sub_step::LayoutId;
+use crate::backend::ptx::shared::SharedMemory;
+use crate::ir::{Module, OpId, Opcode, Value};
+use crate::layout::Layout;
+
+/// A list of steps of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BodyId(pub u32);
+
+/// What the tile blocks of a kernel do.
+#[derive(Clone, Default)]
+pub struct Schedule {
+    /// The warps of a tile block, by what they run.
+    pub agents: Vec<Agent>,
+    /// Steps, by [`BodyId`].
+    pub bodies: Vec<Vec<Step>>,
+    /// Products: of each the instruction, and what of its rows and columns each group of warps does.
+    pub products: Vec<(OpId, String)>,
+    /// Layouts that steps name.
+    pub layouts: Vec<Layout>,
+    /// Changes of layouts that steps make.
+    pub changes: Vec<Rc<Change>>,
+    /// What of shared memory is reserved for the whole kernel.
+    pub memory: SharedMemory,
+    /// Shared memory that the kernel needs.
+    pub shared_bytes: u32,
+    /// From a buffer of a team to that of the next one.
+    pub team_bytes: u32,
+    /// The copy of an array whose atomics the block combines.
+    pub private: Option<Private>,
+    /// Rings of stages and the loads that go through them, where there are several agents.
+    pub roles: Option<Rc<Roles>>,
+}
+
+/// Warps that run the same program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    pub acts: Acts,
+    /// Of the tile block.
+    pub warps: Range<u32>,
+    pub body: BodyId,
+}
+
+/// Who an agent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acts {
+    /// All warps do everything.
+    All,
+    /// Everything but the loads that [`Acts::Load`] makes.
+    Math,
+    /// One lane streams loads.
+    Load,
+}
+
+/// One thing that an agent does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A value without instructions: computed where it is used, another view of one, or left where it was fetched to.
+    Let(OpId),
+    /// An op, complete when done, by the threads of the agent.
+    Do(OpId),
+    /// A run of ops, a few slots of their tiles at a time.
+    Strip(Rc<Strip>),
+    /// A load of what the thread itself has copied to a stage.
+    Own(OpId),
+    /// A load of a small tile that has come to a stage with others.
+    Get(OpId),
+    /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
+    Send(Box<Send>),
+    /// An atomic that the block combines in the copy of its array.
+    Combine(OpId),
+    Multiply(Box<Multiply>),
+    /// Waits for the next stage of a channel to be free, and has its loads copied there.
+    Fill(u32),
+    /// Learns where the next tiles of a channel will be.
+    Take(u32),
+    /// Waits for the tiles of a channel to be there.
+    Await(Await),
+    /// Waits for products that run on their own.
+    Land(Land),
+    /// Asks whether the next tiles of a channel are there: the wait for them asks again only if they were not.
+    Look(u32),
+    /// Gives back the stages of channels that only regions have used.
+    Give(Vec<u32>),
+    /// Waits until the other team has passed this turn in the iteration before.
+    Turn(Turn),
+    /// Gives the other team its turn, in the next iteration.
+    Pass(Turn),
+    /// Waits until the other group of the agent has ended its turn: these exponentials they compute one after the other. `late`: the
+    /// instruction stands where that of the late wait behind it does.
+    BeginTurn {
+        exponentials: Value,
+        late: bool,
+    },
+    /// The other group has its turn, when these have been computed.
+    EndTurn(Value),
+    For(Box<For>),
+    Loop(Box<Loop>),
+    /// `quiet`: its branches only compute, so products run on beside them.
+    If {
+        op: OpId,
+        arms: Vec<BodyId>,
+        quiet: bool,
+    },
+    /// A part of the next step.
+    Within(Within),
+    /// The end of a region or of the kernel.
+    End(OpId),
+}
+
+/// What teams do in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Waiting for stages: one round of a ring is all that a barrier can tell from the next one.
+    Rings,
+    /// What others could notice.
+    Memory,
+}
+
+impl Turn {
+    /// All of them.
+    pub const ALL: [Turn; 2] = [Turn::Rings, Turn::Memory];
+}
+
+/// A wait for the tiles of a channel, in the stage that was taken last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Await {
+    pub channel: u32,
+    /// Where the next step brings the first of them: what it does before that needs none.
+    pub late: bool,
+}
+
+/// A wait for a product that runs on its own, or for several that were issued together, and for all that were issued before.
+/// They give back their stages then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Land {
+    /// The last one of those that are issued together.
+    pub product: OpId,
+    /// The one that the iteration before has issued.
+    pub carried: bool,
+    /// So many that were issued after it run on.
+    pub younger: usize,
+    /// Where the next step comes to need it: what it does before that may go on beside the product.
+    pub late: bool,
+    /// Its stages come back with those of the next wait that stands behind a value.
+    pub keeps: bool,
+    /// What is computed before, and before the stages come back: the assembler may not leave it for later.
+    pub behind: Option<Value>,
+}
+
+/// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multiply {
+    /// In the order of the program.
+    pub ops: Vec<OpId>,
+    /// All of them, as they are issued.
+    pub issue: Vec<Issue>,
+    /// Channels that give back their stages: at once, or, where products run on their own, when these have landed.
+    pub gives: Vec<u32>,
+    /// The groups of warps issue them one after the other: in each iteration the first one before the next one, and the last one before
+    /// the first one in the next.
+    pub turn: InTurn,
+}
+
+/// What products are to the turn of their group: one turn may be for all from one step to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InTurn {
+    /// It begins before they are issued.
+    pub begins: bool,
+    /// It ends when they are issued.
+    pub ends: bool,
+}
+
+impl InTurn {
+    /// Does a turn begin or end?
+    pub fn is_one(self) -> bool {
+        self != InTurn::default()
+    }
+}
+
+/// One of the products of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Its place among them.
+    pub op: usize,
+    /// Is it one instruction with the one before?
+    pub widens: bool,
+}
+
+impl Multiply {
+    /// One product.
+    pub fn of(op: OpId) -> Multiply {
+        Multiply {
+            ops: vec![op],
+            issue: vec![Issue { op: 0, widens: false }],
+            gives: Vec::new(),
+            turn: InTurn::default(),
+        }
+    }
+
+    /// The last one, where all of them are issued.
+    pub fn last(&self) -> Option<OpId> {
+        self.ops.last().copied()
+    }
+}
+
+/// A run of ops, piece by piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strip {
+    /// The layout of its tiles.
+    pub layout: LayoutId,
+    /// Slots of one piece.
+    pub piece: usize,
+    /// The ops of the run in order.
+    pub parts: Vec<(OpId, Part)>,
+    /// Tiles that it makes for later steps: whole when the last piece is done. The others live for a piece.
+    pub gives: Vec<Value>,
+}
+
+impl Strip {
+    /// Its ops in order.
+    pub fn ops(&self) -> impl Iterator<Item = OpId> {
+        self.parts.iter().map(|&(id, _)| id)
+    }
+
+    /// Tiles that it makes, and other names of them.
+    pub fn inside(&self, module: &Module) -> HashSet<Value> {
+        let made =
+            self.parts.iter().filter(|&&(id, part)| part != Part::Before && module.op(id).code != Opcode::Reduce);
+        made.flat_map(|&(id, _)| module.op(id).results.iter().copied()).collect()
+    }
+}
+
+/// What an op is to a strip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Is done for each piece.
+    Piece,
+    /// Gives a tile another shape: the same elements in the same slots.
+    Name,
+    /// Has no instructions, or computes scalars: before the pieces.
+    Before,
+}
+
+/// A `for`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct For {
+    pub op: OpId,
+    /// Values from outside that the body uses in another layout: converted once, ahead of the loop.
+    pub hoisted: Vec<(Value, LayoutId)>,
+    /// Copies that run ahead.
+    pub ahead: Option<Rc<Ahead>>,
+    /// Products that stay in flight over the back edge.
+    pub orbits: Vec<Orbit>,
+    /// Iterations are dealt to teams.
+    pub deal: Option<Deal>,
+    /// So many rounds stand one after another; one: the assembler leaves them one by one.
+    pub rounds: Option<u32>,
+    pub body: BodyId,
+    /// What those that left the body wait for; who never entered it has nothing to wait for.
+    pub leave: Option<BodyId>,
+}
+
+/// A `loop`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    pub op: OpId,
+    /// As for [`For`].
+    pub hoisted: Vec<(Value, LayoutId)>,
+    pub body: BodyId,
+}
+
+/// Products that accumulate in place from iteration to iteration, and land in the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orbit {
+    /// The last one of those that are issued together.
+    pub product: OpId,
+    /// Which of the loop's carried values their sums add to.
+    pub carried: Vec<usize>,
+    /// The channels that they give back then.
+    pub gives: Vec<u32>,
+}
+
+impl Schedule {
+    /// The number of a layout in the table.
+    pub fn layout_id(&mut self, layout: &Layout) -> LayoutId {
+        let known = self.layouts.iter().rposition(|known| known.is_same(layout));
+        LayoutId(known.unwrap_or_else(|| {
+            self.layouts.push(layout.clone());
+            self.layouts.len() - 1
+        }) as u32)
+    }
+
+    /// The layout of this name.
+    pub fn layout(&self, id: LayoutId) -> &Layout {
+        &self.layouts[id.0 as usize]
+    }
+
+    /// The steps of a body.
+    pub fn steps(&self, body: BodyId) -> &[Step] {
+        &self.bodies[body.0 as usize]
+    }
+
+    /// The steps of a body and of the bodies in it.
+    pub fn steps_within(&self, body: BodyId) -> Vec<&Step> {
+        let (mut bodies, mut found) = (vec![body], Vec::new());
+        while let Some(body) = bodies.pop() {
+            for step in self.steps(body) {
+                bodies.extend(step.bodies());
+                found.push(step);
+            }
+        }
+        found
+    }
+
+    /// The `for` loops of an agent.
+    pub fn loops(&self, acts: Acts) -> Vec<&For> {
+        let steps = self.agent(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
+        steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
+    }
+
+    /// Do groups of warps take turns?
+    pub fn has_turns(&self) -> bool {
+        self.works_in_turn() || (0..self.bodies.len() as u32).any(|body| self.multiplies_in_turn(BodyId(body)))
+    }
+
+    /// Do they compute exponentials in turn?
+    pub fn works_in_turn(&self) -> bool {
+        self.bodies.iter().flatten().any(|step| matches!(step, Step::BeginTurn { .. } | Step::EndTurn(_)))
+    }
+
+    /// Do they issue products of this body in turn?
+    pub fn multiplies_in_turn(&self, body: BodyId) -> bool {
+        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.turn.is_one()))
+    }
+
+    /// The stores by the copy engine.
+    pub fn sends(&self) -> impl Iterator<Item = &Send> {
+        let steps = self.bodies.iter().flatten();
+        steps.filter_map(|step| if let Step::Send(send) = step { Some(&**send) } else { None })
+    }
+
+    /// The agent that is this one.
+    pub fn agent(&self, acts: Acts) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.acts == acts)
+    }
+}
+
+impl Step {
+    /// Is it a wait?
+    pub fn is_wait(&self) -> bool {
+        matches!(self, Step::Await(_) | Step::Land(_))
+    }
+
+    /// The op of a step that has one, and one alone.
+    pub fn op(&self) -> Option<OpId> {
+        match self {
+            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => Some(id),
+            &Step::Combine(id) | &Step::End(id) => Some(id),
+            &Step::If { op, .. } => Some(op),
+            Step::Send(send) => Some(send.op),
+            Step::For(step) => Some(step.op),
+            Step::Loop(step) => Some(step.op),
+            Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
+            Step::Look(_) => None,
+            Step::BeginTurn { .. } | Step::EndTurn(_) => None,
+            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
+        }
+    }
+
+    /// The ops that a step does, without loads of channels and those in its bodies.
+    pub fn ops(&self) -> Vec<OpId> {
+        match self {
+            Step::Strip(strip) => strip.ops().collect(),
+            Step::Multiply(plan) => plan.ops.clone(),
+            step => step.op().into_iter().collect(),
+        }
+    }
+
+    /// The bodies of a loop or branch.
+    pub fn bodies(&self) -> &[BodyId] {
+        match self {
+            Step::For(step) => std::slice::from_ref(&step.body),
+            Step::Loop(step) => std::slice::from_ref(&step.body),
+            Step::If { arms, .. } => arms,
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Rejected loads: the loads that no producer issues, with the reasons.
+//!
+//! `warp_specialize/plan` decides and returns them; `pipeline/unmet_hints` prints them as remarks.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::ir::{OpId, Opcode};
+
+/// The loads of a kernel that no producer makes.
+#[derive(Clone, Debug, Default)]
+pub struct Unstreamed {
+    /// The reason for all loads, if there is one.
+    pub all: Option<Reason>,
+    /// The reason for a single load.
+    pub loads: HashMap<OpId, Reason>,
+}
+
+impl Unstreamed {
+    /// All loads, for one reason.
+    pub fn all(reason: Reason) -> Unstreamed {
+        Unstreamed { all: Some(reason), loads: HashMap::new() }
+    }
+}
+
+/// The reason why no producer makes a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Only sm_90a has producers.
+    Target,
+    /// The kernel takes no tensor maps.
+    NoMaps,
+    /// With a producer a tile block has more threads than the hardware allows.
+    Threads { count: u32, most: u32 },
+    /// The kernel prints.
+    Prints,
+    /// The kernel ends early, or leaves a loop between a load and its product.
+    Exits,
+    /// One stage of each ring exceeds the free shared memory.
+    Room { needed: u32, free: u32 },
+    /// The loop asks for no producer.
+    LoopHint,
+    /// The loop has one stage.
+    OneStage,
+    /// The load forbids the copy engine.
+    LoadHint,
+    /// No op reads the tile.
+    Unused,
+    /// An op other than a product reads the tile.
+    ReadBy(Opcode),
+    /// The product reads no operands in shared memory by descriptors.
+    Product,
+    /// Products read the tile in different forms.
+    Forms,
+    /// The kernel writes the array, or other tile blocks see the load in an order.
+    Written,
+    /// The copy engine does not move boxes of this array or view.
+    View,
+    /// One thread alone cannot compute the index, or the control flow that leads to the load.
+    Index,
+}
+
+impl Reason {
+    /// Returns true if the reason is a wish of the user for this loop or launch.
+    pub fn is_wish(self) -> bool {
+        matches!(self, Reason::LoopHint | Reason::OneStage)
+    }
+
+    /// Returns true if the reason is the same for all loads of a loop.
+    pub fn is_of_loop(self) -> bool {
+        let of_load = matches!(self, Reason::LoadHint | Reason::Unused | Reason::ReadBy(_) | Reason::Product)
+            || matches!(self, Reason::Forms | Reason::Written | Reason::View | Reason::Index);
+        !of_load
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Reason::Target => write!(f, "there is one on sm_90a only"),
+            Reason::NoMaps => write!(f, "the kernel takes no tensor maps"),
+            Reason::Threads { count, most } => {
+                write!(f, "a tile block would have {count} threads with one, and {most} is the most")
+            }
+            Reason::Prints => write!(f, "the kernel prints"),
+            Reason::Exits => write!(f, "the kernel ends early, or leaves a loop between a load and its product"),
+            Reason::Room { needed, free } => {
+                write!(f, "its stages need {needed} bytes of shared memory, and {free} are free")
+            }
+            Reason::LoopHint => write!(f, "the loop asks for none"),
+            Reason::OneStage => write!(f, "nothing runs ahead with one stage"),
+            Reason::LoadHint => write!(f, "the load forbids the copy engine"),
+            Reason::Unused => write!(f, "no product reads its tile"),
+            Reason::ReadBy(code) => write!(f, "threads need its tile, too, for `{}`", code.spec().name),
+            Reason::Product => write!(f, "its product does not read this operand in shared memory by itself"),
+            Reason::Forms => write!(f, "products read its tile in different forms"),
+            Reason::Written => write!(f, "the kernel writes to its array, or the load is ordered with other accesses"),
+            Reason::View => write!(f, "the copy engine does not move boxes of this array and view"),
+            Reason::Index => write!(f, "one thread alone cannot compute its index, or the way to it"),
+        }
+    }
+}

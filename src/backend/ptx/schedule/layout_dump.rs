@@ -1,0 +1,33 @@
+//! Prints the layouts of a kernel.
+
+use super::Context;
+use crate::ir::BlockId;
+
+impl Context<'_> {
+    /// The layouts of the kernel, for people: one line a value, in program order.
+    pub fn layout_text(&self, body: BlockId) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        let module = self.module;
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            for &result in &op.results {
+                let Some(layout) = self.inference.layout(result) else { continue };
+                if layout.num_elements() > 1 {
+                    let place = module.location(op.loc).map(|l| l.to_string()).unwrap_or_default();
+                    let _ = writeln!(
+                        text,
+                        "%{} = {} {:?} register {:?} lane {:?} warp {:?}  // {place}",
+                        result.index(),
+                        op.code.spec().name,
+                        layout.shape(),
+                        layout.register_images(),
+                        layout.lane_images(),
+                        layout.warp_images()
+                    );
+                }
+            }
+        });
+        text
+    }
+}

@@ -1,0 +1,146 @@
+//! Reduction steps: the order in which registers, lanes and warps are combined.
+//!
+//! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the bits of the coordinate from
+//! low to high, so that neighbouring runs are combined, left before right. Where lanes meet before the registers are all
+//! combined, two lanes share the slots: each combines half of them, and the lane bit tells from then on what the register bit
+//! told.
+
+use crate::backend::ptx::infer::AxisBits;
+use crate::backend::ptx::schedule::Context;
+use crate::dtype::DType;
+use crate::ir::{BlockId, OpId, Opcode};
+use crate::layout::Layout;
+use crate::pass;
+
+/// One part of a reduction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// So many lane bits by one instruction.
+    Whole(usize),
+    /// The register bit with this bit of the coordinate.
+    Registers(u32),
+    /// Two lanes that differ in this bit, each half of the slots that the register bit with this bit of the coordinate tells
+    /// apart.
+    Share(usize, u32),
+    /// Two lanes that differ in this bit.
+    Lane(usize),
+    /// The warps that differ in these bits, through shared memory.
+    Warps(Vec<usize>),
+}
+
+/// A hardware bit, by kind and position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bit {
+    Register,
+    Lane(usize),
+    Warp(usize),
+}
+
+/// The images of hardware bits that still tell elements apart (0 once they do not).
+#[derive(Clone, Debug)]
+pub struct Images {
+    pub register: Vec<u32>,
+    pub lane: Vec<u32>,
+    pub warp: Vec<u32>,
+}
+
+impl Images {
+    /// All of a layout.
+    pub fn of(layout: &Layout) -> Images {
+        let [register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()];
+        Images { register: register.to_vec(), lane: lane.to_vec(), warp: warp.to_vec() }
+    }
+
+    /// Those of a thread off an axis.
+    pub fn keep_off(&mut self, axis: AxisBits) {
+        self.register.retain(|&image| axis.coordinate(image) == 0);
+    }
+
+    fn along(&self, axis: AxisBits) -> Vec<(Bit, u32)> {
+        let registers = self.register.iter().map(|&image| (Bit::Register, axis.coordinate(image)));
+        let lanes = self.lane.iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
+        let warps = self.warp.iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
+        registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
+    }
+
+    /// What is left when a part of a reduction is done.
+    pub fn fold(&mut self, fold: &Fold, axis: AxisBits) {
+        let mut register_of = |coordinate: u32| {
+            let found = self.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+            found.map(|position| self.register.remove(position))
+        };
+        match fold {
+            Fold::Whole(_) => self.lane.fill(0),
+            &Fold::Registers(coordinate) => drop(register_of(coordinate)),
+            &Fold::Share(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
+            &Fold::Lane(lane) => self.lane[lane] = 0,
+            Fold::Warps(warps) => warps.iter().for_each(|&warp| self.warp[warp] = 0),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Does a reduction combine its elements in order?
+    pub fn folds_in_order(&self, id: OpId) -> bool {
+        !pass::commutes(self.module, self.module.op(id).regions[0])
+    }
+
+    /// The parts of a reduction of what is left.
+    pub fn folds(&self, id: OpId, mut left: Images, axis: AxisBits) -> Vec<Fold> {
+        let body = self.module.op(id).regions[0];
+        let mut bits = left.along(axis);
+        let ordered = self.folds_in_order(id);
+        if ordered {
+            bits.sort_by_key(|&(_, coordinate)| coordinate);
+        }
+        let dtypes: Vec<DType> = self.module.op(id).operands.iter().map(|&value| self.element_type(value)).collect();
+        let mut folds = Vec::new();
+        let mut first = 0;
+        while let Some(&(bit, coordinate)) = bits.get(first) {
+            let is_lane = |(bit, _): &&(Bit, u32)| matches!(bit, Bit::Lane(_));
+            let lanes = bits[first..].iter().take_while(is_lane).count();
+            let replicas = left.lane.iter().filter(|&&image| image == 0).count();
+            let fold = match bit {
+                _ if lanes + replicas == left.lane.len() && self.folds_at_once(body, &dtypes, (lanes, &left)) => {
+                    Fold::Whole(lanes)
+                }
+                Bit::Register => Fold::Registers(coordinate),
+                Bit::Lane(lane) => {
+                    let later = bits[first + 1..].iter_mut().find(|(bit, _)| *bit == Bit::Register);
+                    match later.filter(|_| ordered) {
+                        Some((bit, coordinate)) => {
+                            *bit = Bit::Lane(lane);
+                            Fold::Share(lane, *coordinate)
+                        }
+                        None => Fold::Lane(lane),
+                    }
+                }
+                Bit::Warp(_) => {
+                    let warp = |&(bit, _): &(Bit, u32)| if let Bit::Warp(warp) = bit { Some(warp) } else { None };
+                    Fold::Warps(bits[first..].iter().map_while(warp).collect())
+                }
+            };
+            first += match &fold {
+                Fold::Whole(lanes) => *lanes,
+                Fold::Warps(warps) => warps.len(),
+                Fold::Registers(_) | Fold::Share(..) | Fold::Lane(_) => 1,
+            };
+            left.fold(&fold, axis);
+            folds.push(fold);
+        }
+        folds
+    }
+
+    /// Are so many bits of the lane's number combined by one instruction? Where one operand of 32 bits is reduced by one op,
+    /// and what the other bits tell apart are replicas that count for nothing.
+    pub fn folds_at_once(&self, body: BlockId, dtypes: &[DType], (lanes, left): (usize, &Images)) -> bool {
+        let [op, _] = self.module.block(body).ops[..] else { return false };
+        let counts = match self.module.op(op).code {
+            Opcode::AddI | Opcode::XorI => true,
+            Opcode::MinI | Opcode::MaxI | Opcode::AndI | Opcode::OrI => false,
+            _ => return false,
+        };
+        let whole = lanes == left.lane.len() || lanes > 1 && !counts;
+        whole && dtypes == [DType::I32] && pass::commutes(self.module, body)
+    }
+}

@@ -1,0 +1,330 @@
+//! Inserts barriers: walks each partition and records the sub-steps of every step.
+
+use super::state::{Wait, Way};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::Part;
+use crate::backend::ptx::schedule::ir::program::{
+    Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip,
+};
+use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+
+impl Context<'_> {
+    /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
+    pub fn place_meetings(&self, schedule: &mut Schedule, shared: &SharedMemory) {
+        let agents: Vec<(Acts, BodyId)> = schedule.agents.iter().map(|agent| (agent.acts, agent.body)).collect();
+        let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
+        schedule.team_bytes = if self.teams > 1 { own.budget() - own.start() } else { 0 };
+        schedule.shared_bytes = shared.used();
+        schedule.memory = shared.clone();
+        // Who loads meets nobody.
+        for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != Acts::Load) {
+            let mut way = Way::new(self, schedule, own.clone());
+            for &arg in &self.module.block(self.module.entries[0].body).args {
+                if matches!(self.module.ty(arg), Type::Tile { .. }) {
+                    way.made(arg);
+                }
+            }
+            way.body(body);
+            let (waits, used) = (std::mem::take(&mut way.waits), way.shared.used());
+            let others = schedule.team_bytes * (self.teams - 1);
+            schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
+            for Wait { body, at, .. } in waits.into_iter().rev().filter(|wait| !wait.finds) {
+                schedule.bodies[body.0 as usize].remove(at);
+            }
+        }
+    }
+}
+
+impl Way<'_, '_> {
+    /// The steps of a body.
+    fn body(&mut self, body: BodyId) {
+        let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.within));
+        let outside = std::mem::replace(&mut self.body, body);
+        for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
+            match &step {
+                Step::Within(_) => continue,
+                Step::Await(_) => {}
+                Step::Land(land) => {
+                    self.due.push_back((land.younger, self.waits.len()));
+                    self.waits.push(Wait { body, at: self.steps.len(), finds: false });
+                    if !land.late {
+                        self.come_due();
+                    }
+                }
+                step => {
+                    self.step(step);
+                    self.close_within();
+                    if !matches!(step, Step::End(_)) {
+                        self.come_due();
+                    }
+                }
+            }
+            self.steps.push(step);
+        }
+        self.schedule.bodies[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
+        self.within = around.1;
+        self.body = outside;
+    }
+
+    /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
+    fn close_within(&mut self) {
+        let mut within = std::mem::take(&mut self.within);
+        if within.iter().all(|one| matches!(one, Within::Access(_))) {
+            within.clear();
+        }
+        self.steps.extend(within.into_iter().map(Step::Within));
+    }
+
+    /// A body that need not run: what it brings is forgotten.
+    fn region(&mut self, body: BodyId) {
+        let mark = self.further.len();
+        self.body(body);
+        self.further.truncate(mark);
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            &Step::Do(id) => {
+                self.op(id);
+                self.all_made(id);
+            }
+            &Step::Own(id) | &Step::Get(id) => self.all_made(id),
+            &Step::Combine(id) => {
+                self.combine(id);
+                self.all_made(id);
+            }
+            Step::Send(send) => self.send(send),
+            Step::Strip(strip) => self.strip(strip),
+            Step::Multiply(plan) => self.products(plan),
+            Step::For(plan) => self.for_loop(plan),
+            Step::Loop(plan) => self.endless_loop(plan),
+            Step::If { op, arms, quiet } => self.branches(*op, arms, *quiet),
+            &Step::End(id) => self.terminator(id),
+            Step::Give(channels) => self.give(channels),
+            Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Turn(_) | Step::Pass(_) => {}
+            Step::Await(_) | Step::Land(_) | Step::Look(_) | Step::Within(_) => {}
+            Step::BeginTurn { .. } | Step::EndTurn(_) => {}
+        }
+    }
+
+    /// An op has results from now on.
+    fn all_made(&mut self, id: OpId) {
+        let module = self.context.module;
+        let tiles = module.op(id).results.iter().filter(|&&result| matches!(module.ty(result), Type::Tile { .. }));
+        tiles.for_each(|&result| self.made(result));
+    }
+
+    fn strip(&mut self, strip: &Strip) {
+        let context = self.context;
+        let module = context.module;
+        let inside = strip.inside(module);
+        let own = self.schedule.layout(strip.layout).clone();
+        for &(id, part) in &strip.parts {
+            let op = module.op(id);
+            let values: &[Value] = match part {
+                Part::Piece if op.code == Opcode::LoadView => &[],
+                Part::Piece if op.code == Opcode::StoreView => op.group(0),
+                Part::Piece => &op.operands,
+                // Scalars, and what has no instructions: no tile of its own.
+                Part::Name | Part::Before => {
+                    self.op(id);
+                    continue;
+                }
+            };
+            for &value in values.iter().filter(|&value| !inside.contains(value)) {
+                self.get(value, &own.reshape(module.shape(value)));
+            }
+            match op.code {
+                Opcode::LoadView => self.begin_load(id),
+                Opcode::StoreView => self.begin_store(id),
+                _ => {}
+            }
+        }
+        for &value in &strip.gives {
+            self.tiles[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
+        }
+        strip.ops().for_each(|id| self.note_access(id));
+        let last = strip.parts.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
+        if let Some(id) = last {
+            self.end_reduction(id);
+            self.all_made(id);
+        }
+    }
+
+    /// Products that are issued together.
+    fn products(&mut self, plan: &Multiply) {
+        self.operands(&plan.ops);
+        self.come_due();
+        if self.context.run_on(&plan.ops) {
+            self.running.push(self.context.results_of(&plan.ops));
+        }
+        plan.ops.iter().for_each(|&id| self.all_made(id));
+    }
+
+    /// Carried values and results get what is handed on to them.
+    fn assign(&mut self, targets: &[Value], values: &[Value]) {
+        for (&target, &value) in targets.iter().zip(values) {
+            if !matches!(self.context.module.ty(target), Type::Tile { .. }) || self.context.adds_up(target, value) {
+                continue;
+            }
+            let inference = &self.context.inference;
+            match inference.layout(target) {
+                Some(layout) => self.get(value, layout),
+                None => self.get(value, &inference.default_layout(target)),
+            }
+        }
+    }
+
+    fn bind(&mut self, values: &[Value]) {
+        let module = self.context.module;
+        let tiles = values.iter().filter(|&&value| matches!(module.ty(value), Type::Tile { .. }));
+        tiles.for_each(|&value| self.made(value));
+    }
+
+    /// Code that a back edge reaches knows little of what threads did. Gives what the copy engine may be reading before.
+    fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
+        self.come_due();
+        let before = self.shared.bulk();
+        let context = self.context;
+        let (mut accesses, mut sends) = (Vec::new(), false);
+        context.module.walk(body, &mut |id| {
+            accesses.extend(context.access_of(id));
+            self.boxes_stored.extend(self.sent.get(&id));
+            sends |= self.sent_by_block.contains(&id);
+        });
+        self.history.may_have_happened(&context.written, accesses);
+        self.shared.unknown(sends);
+        before
+    }
+
+    /// Nor does code behind a loop, which may have been skipped.
+    fn leave_loop(&mut self, body: BlockId, before: &[Buffer]) {
+        self.enter_loop(body);
+        self.shared.still_reading(before);
+    }
+
+    fn bring_all(&mut self, values: &[(Value, LayoutId)]) {
+        for &(value, to) in values {
+            let layout = self.schedule.layout(to).clone();
+            self.get(value, &layout);
+        }
+    }
+
+    fn for_loop(&mut self, plan: &For) {
+        let context = self.context;
+        let op = context.module.op(plan.op);
+        let body = op.regions[0];
+        let args = &context.module.block(body).args;
+        self.bring_all(&plan.hoisted);
+        self.assign(&args[1..], op.group(3));
+        let slab = plan.ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
+        if let (Some(ahead), None) = (&plan.ahead, slab) {
+            self.no_room(ahead.bytes());
+        }
+        self.write(slab);
+        let before = self.enter_loop(body);
+        self.bind(args);
+        let mark = self.further.len();
+        let of_all = plan.ahead.as_ref().filter(|ahead| ahead.meets);
+        self.running = in_orbit(&plan.orbits, |carried| args[carried + 1]);
+        if let Some(ahead) = of_all {
+            self.running.clear();
+            self.met();
+            self.staged.extend(ahead.copies.iter().filter(|copy| !copy.own).map(|copy| copy.load));
+        }
+        self.region(plan.body);
+        self.further.truncate(mark);
+        self.running = in_orbit(&plan.orbits, |carried| op.results[carried]);
+        if let Some(leave) = plan.leave {
+            self.body(leave);
+        }
+        if let Some(ahead) = of_all {
+            self.running.clear();
+            for copy in &ahead.copies {
+                self.staged.remove(&copy.load);
+            }
+        }
+        if let Some(slab) = slab {
+            self.shared.release(slab);
+        }
+        self.leave_loop(body, &before);
+        self.bind(&op.results);
+    }
+
+    fn endless_loop(&mut self, plan: &Loop) {
+        let context = self.context;
+        let op = context.module.op(plan.op);
+        let body = op.regions[0];
+        let args = &context.module.block(body).args;
+        self.bring_all(&plan.hoisted);
+        self.assign(args, op.group(0));
+        let before = self.enter_loop(body);
+        self.bind(args);
+        self.region(plan.body);
+        self.leave_loop(body, &before);
+        self.bind(&op.results);
+    }
+
+    fn branches(&mut self, id: OpId, arms: &[BodyId], _quiet: bool) {
+        self.come_due();
+        let before = (self.shared.clone(), self.history.clone());
+        let running = self.running.clone();
+        let mut after = None;
+        for (index, &arm) in arms.iter().enumerate() {
+            if index == 1 {
+                self.running.clone_from(&running);
+                let history = std::mem::replace(&mut self.history, before.1.clone());
+                after = Some((self.shared.enter_branch(&before.0), history));
+            }
+            self.region(arm);
+            self.come_due();
+        }
+        if let Some((shared, history)) = after {
+            self.shared.join(&shared);
+            self.history.join(&self.context.written, history);
+        }
+        let results = &self.context.module.op(id).results;
+        self.bind(results);
+    }
+
+    fn terminator(&mut self, id: OpId) {
+        let module = self.context.module;
+        let op = module.op(id);
+        if op.code == Opcode::Return {
+            self.leave_kernel();
+            self.come_due();
+            return;
+        }
+        let wanted = |code: Opcode| match op.code {
+            Opcode::Continue => matches!(code, Opcode::For | Opcode::Loop),
+            Opcode::Break => code == Opcode::Loop,
+            _ => code == Opcode::If,
+        };
+        let mut block = self.context.op_blocks[id.index()];
+        while let Some(owner) = block.and_then(|block| module.block(block).parent) {
+            let around = module.op(owner);
+            if !wanted(around.code) {
+                block = self.context.op_blocks[owner.index()];
+                continue;
+            }
+            let targets = match (op.code, around.code) {
+                (Opcode::Continue, Opcode::For) => &module.block(around.regions[0]).args[1..],
+                (Opcode::Continue, _) => &module.block(around.regions[0]).args[..],
+                _ => &around.results[..],
+            };
+            self.assign(targets, &op.operands);
+            let beside = op.code == Opcode::Yield && self.context.is_quiet(owner);
+            if !beside {
+                self.come_due();
+            }
+            return;
+        }
+    }
+}
+
+/// Products that the iteration before has issued: the sums of each.
+fn in_orbit(orbits: &[Orbit], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
+    orbits.iter().map(|orbit| orbit.carried.iter().map(|&carried| sum(carried)).collect()).collect()
+}

@@ -1,0 +1,289 @@
+//! Multistage `cp.async` copies for loops without a producer.
+//!
+//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
+//! their way (`cp.async`, 16 bytes a thread where alignment allows). What is copied is read from arrays that the
+//! kernel does not write, at indices that are computed from the counter and from outside.
+//!
+//! *Operands*: a `for` loop qualifies if its body loads operands of a product, straight into the product. One barrier
+//! at the head of an iteration does both: the copies of all threads have arrived, and all threads are done with the
+//! stage that the end of the iteration fills. Products that run on their own do so until the next head.
+//!
+//! *Own elements*: in a loop without products every thread copies what it will hold itself, if that works for all
+//! loads of the loop. It reads it back without any barrier, and fills the stage of the iteration before at the head. Beside operands
+//! it does so with the other tiles of the loop (weights that threads unpack, their scales), if these leave operands the stages that they have.
+
+use std::collections::HashMap;
+
+use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
+use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, Ahead, Copy, Piece};
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::shared::SharedMemory;
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
+use crate::layout::Side;
+
+/// Most stages, and the bytes above which fewer are better: other tile blocks want shared memory too.
+const MOST_STAGES: usize = 4;
+const PLENTY_BYTES: usize = 112 << 10;
+
+/// Bytes of the stages of threads' own elements: on sm_90 three tile blocks have room for as much. Elsewhere two should.
+const OWN_BYTES: usize = 72 << 10;
+
+/// Alignment of threads' own elements.
+const OWN_ALIGN: usize = 16;
+
+/// Stages of operands, where there is room.
+fn stages_of(bytes: usize) -> usize {
+    (PLENTY_BYTES / bytes).clamp(2, MOST_STAGES)
+}
+
+impl Context<'_> {
+    /// The copies of a `for` loop, if it qualifies. `alone`: no other agent loads.
+    pub fn copies_ahead(
+        &self,
+        id: OpId,
+        (alone, roles): (bool, Option<&Roles>),
+        shared: &SharedMemory,
+    ) -> Option<Ahead> {
+        let module = self.module;
+        let body = module.op(id).regions[0];
+        if self.ends_early(body) {
+            return None;
+        }
+        let wish = self.wished_stages(Some(id));
+        let mut copies: Vec<Copy> = Vec::new();
+        let mut slice: Vec<OpId> = Vec::new();
+        let mut stage_bytes = 0;
+        let mut asynchronous = false;
+        for &product in &module.block(body).ops {
+            let op = module.op(product);
+            if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+                continue;
+            }
+            let Some(Ok(plan)) = self.inference.products.get(&product) else { continue };
+            asynchronous |= plan.is_asynchronous();
+            for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
+                let Some((load, side)) = self.copyable(body, operand, plan) else { continue };
+                if roles.is_some_and(|roles| roles.members.contains_key(&load)) {
+                    continue;
+                }
+                let Some(part) = self.index_slice(body, load) else { continue };
+                slice.extend(part);
+                copies.push(Copy::of_side(load, stage_bytes, side));
+                stage_bytes += plan.shared.bytes().next_multiple_of(ALIGN);
+            }
+        }
+        if copies.is_empty() {
+            return self.own_elements_ahead(body, wish, alone, shared);
+        }
+        if alone {
+            self.add_own_elements(body, (&mut copies, &mut slice), &mut stage_bytes);
+        }
+        self.in_order(body, &mut slice);
+        let copied = |load| copies.iter().any(|copy| copy.load == load);
+        let others = self.other_shared_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
+        let room = (self.room_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
+        let wanted = stages_of(stage_bytes);
+        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
+        let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
+        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous, meets: true })
+    }
+
+    fn in_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
+        let ops = &self.module.block(body).ops;
+        let order: HashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
+        slice.sort_by_key(|op| order[op]);
+        slice.dedup();
+    }
+
+    /// The pipeline of a loop without products, if every thread can copy its own elements of all that it loads.
+    fn own_elements_ahead(
+        &self,
+        body: BlockId,
+        wish: Option<u32>,
+        alone: bool,
+        shared: &SharedMemory,
+    ) -> Option<Ahead> {
+        let module = self.module;
+        let mut multiplies = !alone;
+        module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
+        if multiplies {
+            return None;
+        }
+        let (mut copies, mut slice, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
+        let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
+        for load in loads.clone() {
+            slice.extend(self.index_slice(body, load)?);
+        }
+        self.in_order(body, &mut slice);
+        // What others are found by is loaded where it is needed.
+        for load in loads.filter(|load| !slice.contains(load)) {
+            let (copy, bytes) = self.own_elements(load, stage_bytes)?;
+            stage_bytes += bytes;
+            wide |= copy.thread.first() == Some(&16);
+            copies.push(copy);
+        }
+        if !wide {
+            return None;
+        }
+        let room = self.room_for_stages(shared) as usize;
+        let half = self.inference.target.max_shared_bytes() as usize / 2;
+        let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
+        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
+        let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
+        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous: false, meets: false })
+    }
+
+    /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
+    fn own_elements(&self, load: OpId, offset: usize) -> Option<(Copy, usize)> {
+        let threads = self.inference.num_warps * WARP as usize;
+        let (run, bytes) = self.copied_run(load)?;
+        let count = self.inference.accesses.get(&load)?.num_registers() / run;
+        let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
+        let pieces = places.map(|(slot, offset)| Piece { slot, xor: 0, offset }).collect();
+        let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
+        let copy = Copy { load, own: true, offset, run, thread, pieces };
+        Some((copy, (count * threads * bytes).next_multiple_of(OWN_ALIGN)))
+    }
+
+    /// To copies of operands those of other tiles of the body, which threads copy for themselves, if operands keep their stages.
+    fn add_own_elements(
+        &self,
+        body: BlockId,
+        (copies, slice): (&mut Vec<Copy>, &mut Vec<OpId>),
+        stage_bytes: &mut usize,
+    ) {
+        let (mut all, mut indices, mut bytes) = (copies.clone(), slice.clone(), *stage_bytes);
+        let loads =
+            self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
+        for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
+            let Some(part) = self.index_slice(body, load) else { continue };
+            // What many threads hold they would all bring, past the first-level cache.
+            let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
+            let Some((copy, more)) = self.own_elements(load, bytes).filter(|_| once) else { continue };
+            indices.extend(part);
+            bytes += more;
+            all.push(copy);
+        }
+        let bytes = bytes.next_multiple_of(ALIGN);
+        // What others are found by is loaded where it is needed.
+        if all.iter().all(|copy| !indices.contains(&copy.load)) && stages_of(bytes) == stages_of(*stage_bytes) {
+            (*copies, *slice, *stage_bytes) = (all, indices, bytes);
+        }
+    }
+
+    /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None` if it cannot.
+    fn copied_run(&self, load: OpId) -> Option<(usize, usize)> {
+        let module = self.module;
+        let view = module.op(load).group(0)[0];
+        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
+        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_steady(load) {
+            return None;
+        }
+        let shape = ViewShape::of(module, view)?;
+        let layout = self.inference.accesses.get(&load)?;
+        let mut run = 1;
+        if let Some(axis) = contiguous_axis(module, &shape) {
+            run = shape
+                .vector(module, &self.inference.facts, axis)
+                .min(layout.vector_len(axis))
+                .min(layout.num_registers());
+            if run as u64 > shape.extent_divisor(module, &self.inference.facts, shape.dim_map[axis]) {
+                return None;
+            }
+        }
+        let bytes = shape.elem.bytes_of(run)?;
+        (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((run, bytes))
+    }
+
+    /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
+    fn copyable(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
+        let module = self.module;
+        let load = self.load_behind(operand)?;
+        let op = module.op(load);
+        let here = self.op_blocks[load.index()] == Some(body);
+        if !here || !self.is_only_use(operand) {
+            return None;
+        }
+        let shape = ViewShape::of(module, op.group(0)[0])?;
+        let rounded = shape.elem != self.element_type(operand);
+        if rounded && !plan.rounds || self.element_type(operand) != plan.dtype {
+            return None;
+        }
+        let layout = self.inference.accesses.get(&load)?;
+        let in_place = self.inference.natural(operand)?;
+        if in_place.num_registers() != layout.num_registers() {
+            return None;
+        }
+        contiguous_axis(module, &shape)?;
+        let (vector, _) = self.copied_run(load)?;
+        let side = plan.shared.accesses(&in_place);
+        let fits = side.accesses.iter().all(|access| {
+            access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
+        });
+        (fits && side.replicated == 0).then_some((load, side))
+    }
+
+    /// Is nothing between a load and this value used twice?
+    fn is_only_use(&self, value: Value) -> bool {
+        let mut value = value;
+        loop {
+            if self.use_counts[value.index()] != 1 {
+                return false;
+            }
+            match self.module.defining_op(value) {
+                Some(id) if self.passes_on(id) => value = self.module.op(id).operands[0],
+                _ => return true,
+            }
+        }
+    }
+
+    /// The ops of the body that compute the indices of a load, if they are scalar and nothing that the kernel does
+    /// changes them.
+    fn index_slice(&self, body: BlockId, load: OpId) -> Option<Vec<OpId>> {
+        let module = self.module;
+        let mut found = Vec::new();
+        let mut pending: Vec<Value> = module.op(load).group(1).to_vec();
+        while let Some(value) = pending.pop() {
+            match module.def(value) {
+                Def::Arg(block, position) if block == body => {
+                    if position != 0 {
+                        return None;
+                    }
+                }
+                Def::Arg(..) => {}
+                Def::Result(op, _) => {
+                    if self.op_blocks[op.index()] != Some(body) || matches!(module.ty(value), Type::Token) {
+                        continue;
+                    }
+                    if !self.is_repeatable(op) {
+                        return None;
+                    }
+                    found.push(op);
+                    pending.extend(&module.op(op).operands);
+                }
+            }
+        }
+        // The view itself has to come from outside.
+        let view = module.defining_op(module.op(load).group(0)[0])?;
+        (self.op_blocks[view.index()] != Some(body)).then_some(found)
+    }
+
+    /// Does this op give scalars, and the same ones whenever it is run?
+    fn is_repeatable(&self, id: OpId) -> bool {
+        let op = self.module.op(id);
+        let steady = match op.code {
+            Opcode::LoadView => self.is_steady(id),
+            code => code.spec().effect == Effect::Pure,
+        };
+        steady
+            && op.results.iter().all(|&result| match self.module.ty(result) {
+                Type::Tile { .. } => self.inference.num_elements(result) == 1,
+                other => matches!(other, Type::Token),
+            })
+    }
+}

@@ -1,0 +1,51 @@
+//! Hoists layout conversions of loop invariants.
+
+use std::collections::HashSet;
+
+use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
+use crate::ir::{BlockId, Opcode, Type, Value};
+use crate::layout::Layout;
+
+/// Registers up to which a value is converted ahead of a loop that uses it in another layout.
+const HOISTED_SLOTS: usize = 32;
+
+impl Context<'_> {
+    /// What a loop uses from outside, in which layouts: to be converted once, before it.
+    pub fn hoisted(&self, body: BlockId) -> Vec<(Value, Layout)> {
+        let module = self.module;
+        let mut inside = HashSet::new();
+        let mut wanted = Vec::new();
+        let inference = &self.inference;
+        inside.extend(module.block(body).args.iter().copied());
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            inside.extend(op.results.iter().copied());
+            for &region in &op.regions {
+                inside.extend(module.block(region).args.iter().copied());
+            }
+            let layout = match op.code {
+                Opcode::Reduce | Opcode::Scan | Opcode::StoreView | Opcode::AtomicRedView => {
+                    inference.accesses.get(&id).cloned()
+                }
+                code if code.is_elementwise() && inference.source(op.results[0]) == Source::Concrete => {
+                    inference.layout(op.results[0]).cloned()
+                }
+                _ => None,
+            };
+            if let Some(layout) = layout {
+                for &operand in &op.operands {
+                    let tile = matches!(module.ty(operand), Type::Tile { .. });
+                    if tile && module.shape(operand) == layout.shape() {
+                        wanted.push((operand, layout.clone()));
+                    }
+                }
+            }
+        });
+        wanted.retain(|(value, layout)| {
+            let fits = layout.num_registers() <= HOISTED_SLOTS;
+            fits && !inside.contains(value) && inference.source(*value) != Source::Free
+        });
+        wanted
+    }
+}

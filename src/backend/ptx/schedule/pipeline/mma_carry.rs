@@ -1,0 +1,138 @@
+//! Loop-carried MMAs: MMAs in flight across a back edge or beside a side-effect-free branch.
+
+use std::collections::HashMap;
+
+use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::{Multiply, Orbit, Step};
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::layout::{Conversion, Layout};
+use crate::pass::sums;
+
+impl Context<'_> {
+    /// The products of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
+    pub fn orbits_of(&self, id: OpId, steps: &[Step]) -> Vec<Orbit> {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let ops = &module.block(body).ops;
+        let Some(&exit) = ops.last() else { return Vec::new() };
+        // Where a branch leaves an iteration early, its products have landed.
+        if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.leaves_early(inner)) {
+            return Vec::new();
+        }
+        let products = steps.iter().filter_map(|step| match step {
+            Step::Multiply(plan) => Some(&**plan),
+            _ => None,
+        });
+        products.filter_map(|plan| self.orbit_of(plan, exit, body)).collect()
+    }
+
+    /// The way round of some of them, whose loop ends its iterations with `exit`.
+    fn orbit_of(&self, plan: &Multiply, exit: OpId, body: BlockId) -> Option<Orbit> {
+        let product = plan.last()?;
+        let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
+        if !runs_on(product) || self.bundles.with(product)[..] != plan.ops[..] {
+            return None;
+        }
+        let sums = sums(self.module, &plan.ops);
+        let carried = sums.iter().map(|sum| self.carried_sum(sum, body, exit)).collect::<Option<_>>()?;
+        Some(Orbit { product, carried, gives: plan.gives.clone() })
+    }
+
+    /// The position of the carried value that products add up on in place, from iteration to iteration, if there is one.
+    pub fn carried_sum(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<usize> {
+        let module = self.module;
+        let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
+        let position = module.block(body).args.iter().position(|&arg| arg == argument)?;
+        let carried = module.op(exit).operands.iter().position(|&value| value == result)?;
+        let once = |value: Value| self.use_counts[value.index()] == 1;
+        (position == carried + 1 && once(argument) && once(result)).then_some(carried)
+    }
+
+    /// Does a branch contain a `continue` of the loop around it?
+    fn leaves_early(&self, branch: OpId) -> bool {
+        self.module.op(branch).regions.iter().any(|&region| {
+            self.module.block(region).ops.iter().any(|&inner| match self.module.op(inner).code {
+                Opcode::Continue => true,
+                Opcode::If => self.leaves_early(inner),
+                _ => false,
+            })
+        })
+    }
+
+    /// Are there two branches that only compute, so that products may run on beside them?
+    pub fn is_quiet(&self, id: OpId) -> bool {
+        let regions = &self.module.op(id).regions;
+        let mut quiet = regions.len() == 2;
+        for &region in regions {
+            self.module.walk(region, &mut |inner| {
+                quiet &= match self.module.op(inner).code {
+                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
+                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
+                    code => code.is_elementwise(),
+                };
+            });
+        }
+        quiet
+    }
+
+    /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
+    pub fn meets(&self, step: &Step) -> bool {
+        match step {
+            &Step::Do(id) | &Step::End(id) => self.asks_other_warps(id),
+            Step::Strip(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
+            _ => false,
+        }
+    }
+
+    fn asks_other_warps(&self, id: OpId) -> bool {
+        let op = self.module.op(id);
+        let crosses = |value: Value, result: Value| {
+            let own = self.inference.layout(result).cloned();
+            self.crosses_warps(value, own.unwrap_or_else(|| self.inference.default_layout(result)))
+        };
+        match op.code {
+            Opcode::Yield => {
+                let around = self.op_blocks[id.index()].and_then(|block| self.module.block(block).parent);
+                let results = around.map_or(&[][..], |around| &self.module.op(around).results);
+                let tiles = op.operands.iter().zip(results);
+                let mut tiles = tiles.filter(|(_, result)| matches!(self.module.ty(**result), Type::Tile { .. }));
+                tiles.any(|(&value, &result)| crosses(value, result))
+            }
+            // Where it is used.
+            code if !code.is_elementwise() || self.inference.source(op.results[0]) != Source::Concrete => false,
+            _ => op.operands.iter().any(|&operand| crosses(operand, op.results[0])),
+        }
+    }
+
+    /// Does a value go through shared memory to come in a layout?
+    fn crosses_warps(&self, value: Value, wanted: Layout) -> bool {
+        let mut seen: HashMap<Value, Vec<Layout>> = HashMap::new();
+        let mut pending = vec![(value, wanted)];
+        while let Some((value, wanted)) = pending.pop() {
+            let known = seen.entry(value).or_default();
+            if self.inference.num_elements(value) == 1 || known.iter().any(|known| known.is_same(&wanted)) {
+                continue;
+            }
+            known.push(wanted.clone());
+            let maker = self.module.defining_op(value).filter(|_| self.inference.source(value) != Source::Concrete);
+            match (maker, self.inference.layout(value)) {
+                (Some(id), _) => {
+                    let op = self.module.op(id);
+                    let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+                    let wanted = if renames { self.inference.demand(id, &wanted) } else { wanted };
+                    pending.extend(op.operands.iter().map(|&operand| (operand, wanted.clone())));
+                }
+                (None, Some(own)) => {
+                    let bits = self.element_type(value).storage_bits().max(8);
+                    if matches!(Conversion::plan(own, &wanted, bits, 0), None | Some(Conversion::Shared(_))) {
+                        return true;
+                    }
+                }
+                (None, None) => return true,
+            }
+        }
+        false
+    }
+}

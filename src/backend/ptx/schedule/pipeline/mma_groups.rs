@@ -1,0 +1,104 @@
+//! MMA groups: MMAs issued together under one `commit_group`.
+
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::program::{InTurn, Issue, Multiply};
+use crate::ir::{OpId, Value};
+use crate::pass::sums;
+
+impl Context<'_> {
+    /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
+    /// give its rows to other threads than one that does not.
+    pub fn add_up_in_place(&self, members: &[OpId]) -> bool {
+        let layout = |id: &OpId| match self.inference.products.get(id) {
+            Some(Ok(plan)) => Some(&plan.acc),
+            _ => None,
+        };
+        let alike = |pair: &[OpId]| match (layout(&pair[0]), layout(&pair[1])) {
+            (Some(before), Some(after)) => before.is_same(after),
+            _ => false,
+        };
+        sums(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
+    }
+
+    /// How products that belong together are issued, where the last one stands: together, or, if their sums lie in different
+    /// threads or their operands do not find room in so many bytes of shared memory, one after the other. `is_there`: values
+    /// that have been fetched.
+    pub fn issued(
+        &self,
+        product: OpId,
+        roles: Option<&Roles>,
+        is_there: &dyn Fn(Value) -> bool,
+        room: u32,
+    ) -> Vec<Multiply> {
+        let members = self.bundles.with(product);
+        let together = self.add_up_in_place(&members) && self.operand_bytes(&members, is_there) <= room;
+        if together || members.len() == 1 {
+            return vec![Multiply {
+                issue: self.issue_order(&members, roles),
+                ops: members.to_vec(),
+                gives: Vec::new(),
+                turn: InTurn::default(),
+            }];
+        }
+        members.iter().map(|&member| Multiply::of(member)).collect()
+    }
+
+    /// The order in which products are issued together, and which of them widen the one before: the sums of one left operand
+    /// whose right operands are neighbours in each step are one wide sum.
+    fn issue_order(&self, members: &[OpId], roles: Option<&Roles>) -> Vec<Issue> {
+        let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
+        let sums: Vec<Vec<usize>> =
+            sums(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
+        let mut wide: Vec<Vec<&Vec<usize>>> = Vec::new();
+        for sum in &sums {
+            let widens = |before: &Vec<usize>| {
+                let step = |(&a, &b): (&usize, &usize)| self.widens(members[a], members[b], roles);
+                before.len() == sum.len() && before.iter().zip(sum).all(step)
+            };
+            match wide.last_mut() {
+                Some(others) if others.last().is_some_and(|before| widens(before)) => others.push(sum),
+                _ => wide.push(vec![sum]),
+            }
+        }
+        let steps = |sums: Vec<&Vec<usize>>| -> Vec<Issue> {
+            let each = |step: usize| {
+                sums.iter().enumerate().map(move |(index, sum)| Issue { op: sum[step], widens: index > 0 })
+            };
+            (0..sums[0].len()).flat_map(|step| each(step).collect::<Vec<_>>()).collect()
+        };
+        wide.into_iter().flat_map(steps).collect()
+    }
+
+    /// Can one instruction do a product and the next one, both starting from zero or neither? Their left operand is the same,
+    /// and of their streamed right operands the second one stands behind the first one.
+    pub fn widens(&self, product: OpId, next: OpId, roles: Option<&Roles>) -> bool {
+        let (a, b) = (&self.module.op(product).operands, &self.module.op(next).operands);
+        let place = |value: Value| roles?.place_of(self.load_behind(value)?);
+        let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();
+        let (Some(here), Some(there)) = (place(a[1]), place(b[1])) else { return false };
+        let (Some(plan), Some(other)) = (plan(product), plan(next)) else { return false };
+        let apart = i64::from(there.offset) - i64::from(here.offset);
+        a[0] == b[0]
+            && self.is_zero(a[2]) == self.is_zero(b[2])
+            && (here.channel, here.rows) == (there.channel, there.rows)
+            && plan.widened_by(other, here.rows) == Some(apart)
+    }
+
+    /// Extents of the operands and the result of products that are issued together, as of one product.
+    pub fn whole_shapes(&self, members: &[OpId]) -> [Vec<i64>; 3] {
+        let shape = |id: OpId, number: usize| self.module.shape(self.module.op(id).operands[number]);
+        let (sums, first) = (sums(self.module, members), members[0]);
+        let last = shape(first, 2).len() - 1;
+        let left = self.module.op(first).operands[0];
+        let beside = sums.iter().filter(|sum| self.module.op(sum[0]).operands[0] == left);
+        let n: i64 = beside.map(|sum| shape(sum[0], 2)[last]).sum();
+        let k: i64 = sums[0].iter().map(|&id| shape(id, 0)[last]).sum();
+        let elements: i64 = sums.iter().map(|sum| shape(sum[0], 2)[last - 1..].iter().product::<i64>()).sum();
+        let [mut a, mut b, mut c] = [0, 1, 2].map(|number| shape(first, number).to_vec());
+        (a[last - 1], a[last]) = (elements / n, k);
+        (b[last - 1], b[last]) = (k, n);
+        (c[last - 1], c[last]) = (elements / n, n);
+        [a, b, c]
+    }
+}

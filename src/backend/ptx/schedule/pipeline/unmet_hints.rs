@@ -1,0 +1,135 @@
+//! Reports loop hints that were not satisfied.
+
+use std::collections::HashMap;
+
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
+use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
+use crate::ir::{BlockId, OpId, Opcode};
+
+impl Context<'_> {
+    /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
+    pub fn unmet(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
+        let mut loops = Vec::new();
+        self.module.walk(body, &mut |id| {
+            let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
+            loops.extend(is_loop.then_some(id));
+        });
+        if loops.is_empty() {
+            return Vec::new();
+        }
+        let structure = self.structure(body);
+        let (streamed, copied) = (self.streamed_stages(schedule, &structure), copied_stages(schedule));
+        let mut unmet = Vec::new();
+        for id in loops {
+            let stages = streamed.get(&id).or_else(|| copied.get(&id)).copied();
+            if let Some(wished) = self.hinted_number(id, "stages").filter(|&wished| wished > 1) {
+                match stages {
+                    Some(stages) if stages < wished => {
+                        unmet.push((id, format!("{stages} stages, for shared memory has no room for {wished}")));
+                    }
+                    Some(_) => {}
+                    None => unmet.push((id, format!("no stages, where {wished} are wished: {NOTHING_AHEAD}"))),
+                }
+            }
+            if !streamed.contains_key(&id)
+                && let Some(why) = self.why_not_streamed(body, id, (&structure, unstreamed))
+            {
+                unmet.push((id, format!("no producer: {why}")));
+            }
+            let dealt = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+            if self.hinted_number(id, "teams").is_some_and(|teams| teams > 1)
+                && dealt.is_none_or(|deal| deal.around != id)
+            {
+                unmet.push((id, format!("one team: {}", self.why_not_dealt())));
+            }
+        }
+        unmet
+    }
+
+    /// Stages of the loads of loops that a producer makes: the fewest.
+    fn streamed_stages(&self, schedule: &Schedule, structure: &Structure) -> HashMap<OpId, u32> {
+        let mut found = HashMap::new();
+        let Some(roles) = &schedule.roles else { return found };
+        for channel in &roles.channels {
+            if let Some(around) = self.loop_of(channel.block, structure) {
+                let stages = roles.rings[channel.ring].stages;
+                found.entry(around).and_modify(|known: &mut u32| *known = stages.min(*known)).or_insert(stages);
+            }
+        }
+        found
+    }
+
+    /// The reasons why no producer makes the loads of a loop; none for a loop without products, or that has none by its own wish.
+    fn why_not_streamed(
+        &self,
+        body: BlockId,
+        id: OpId,
+        (structure, unstreamed): (&Structure, &Unstreamed),
+    ) -> Option<String> {
+        let is_here =
+            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.loop_of(block, structure)) == Some(id);
+        let mut products = Vec::new();
+        self.module.walk(body, &mut |op| {
+            let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
+            products.extend((multiplies && is_here(op)).then_some(op));
+        });
+        let asked = self.hinted_flag(id, "streamed") == Some(true);
+        let by_wish = self.may_stream(Some(id)).is_err_and(Reason::is_wish);
+        if !asked && (by_wish || products.is_empty()) {
+            return None;
+        }
+        if let Some(reason) = unstreamed.all {
+            return Some(reason.to_string());
+        }
+        let mut reasons: Vec<String> = Vec::new();
+        for &operand in products.iter().flat_map(|&product| &self.module.op(product).operands[..2]) {
+            let reason = match (self.load_behind(operand), self.module.defining_op(operand)) {
+                (Some(load), _) if is_here(load) => {
+                    unstreamed.loads.get(&load).map(|&reason| self.reason_of_load(load, reason))
+                }
+                (Some(_), _) => Some("an operand is loaded outside of the loop".to_owned()),
+                (None, Some(maker)) => {
+                    Some(format!("threads make an operand, by `{}`", self.module.op(maker).code.spec().name))
+                }
+                (None, None) => Some("the loop carries an operand".to_owned()),
+            };
+            reasons.extend(reason.filter(|reason| !reasons.contains(reason)));
+        }
+        if reasons.is_empty() {
+            reasons.push("it loads no operand of a product".to_owned());
+        }
+        Some(reasons.join("; "))
+    }
+
+    /// A reason why no producer makes a load, with the user's place if it is of this load alone.
+    fn reason_of_load(&self, load: OpId, reason: Reason) -> String {
+        match self.module.location(self.module.op(load).loc).filter(|_| !reason.is_of_loop()) {
+            Some(place) => format!("of the load at {place}: {reason}"),
+            None => reason.to_string(),
+        }
+    }
+
+    fn why_not_dealt(&self) -> &'static str {
+        if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
+            return "tile blocks share a multiprocessor";
+        }
+        if !self.fit_teams() {
+            return "a team is of 4 warps";
+        }
+        "iterations are dealt of the one loop of a kernel whose loads are streamed, if nothing is carried from one to the next, each \
+         takes as many stages, and there is room for both teams"
+    }
+}
+
+const NOTHING_AHEAD: &str = "its loads cannot be copied ahead, or there is no room for two";
+
+/// Stages of copies ahead, by loop.
+fn copied_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
+    let loops = schedule.bodies.iter().flatten().filter_map(|step| match step {
+        Step::For(plan) => Some((plan.op, plan.ahead.as_ref()?.stages as u32)),
+        _ => None,
+    });
+    loops.collect()
+}

@@ -1,0 +1,77 @@
+//! Implied masks: one comparison that covers all elements of a thread.
+//!
+//! A mask of comparisons with numbers that are the same for the whole block often holds for every element but near the
+//! end of an array. Where the largest element of a thread is known without looking at all of them, one comparison
+//! decides for all.
+
+use crate::backend::ptx::schedule::Context;
+use crate::dtype::DType;
+use crate::ir::{Attr, AttrKind, CmpPred, Opcode, Sign, Value};
+
+/// A comparison that can be decided for all elements of a thread at once.
+pub enum Comparison {
+    /// With the largest number that the value ever has.
+    Range { largest: i64, bound: Value, signed: bool },
+    /// Of numbers that count up from element to element.
+    Counting { value: Value, bound: Value },
+}
+
+impl Context<'_> {
+    /// Is there a predicate, cheaper than the mask, that implies it for all elements of a thread?
+    pub fn can_imply(&self, mask: Value) -> bool {
+        self.comparisons(mask).is_some()
+    }
+
+    /// The comparisons of which a mask is the conjunction, if all of them can be decided at once.
+    pub fn comparisons(&self, mask: Value) -> Option<Vec<Comparison>> {
+        let module = self.module;
+        let mut found = Vec::new();
+        let mut pending = vec![mask];
+        while let Some(value) = pending.pop() {
+            let op = module.op(module.defining_op(value)?);
+            match op.code {
+                Opcode::AndI => pending.extend(&op.operands),
+                Opcode::CmpI if op.attr(AttrKind::CmpPred) == Some(&Attr::CmpPred(CmpPred::Lt)) => {
+                    let signed = op.attr(AttrKind::Sign) != Some(&Attr::Sign(Sign::Unsigned));
+                    found.push(self.comparison(op.operands[0], op.operands[1], signed)?);
+                }
+                _ => return None,
+            }
+        }
+        Some(found)
+    }
+
+    fn comparison(&self, value: Value, bound: Value, signed: bool) -> Option<Comparison> {
+        let bound = self.uniform(bound).filter(|&bound| self.module.dtype(bound) == DType::I32)?;
+        let small = |largest: i64| largest < i64::from(i16::MAX);
+        match self.inference.facts.range(value).filter(|range| range.lo >= 0 && small(range.hi)) {
+            Some(range) => Some(Comparison::Range { largest: range.hi, bound, signed }),
+            None => (signed && self.counts_up(value)).then_some(Comparison::Counting { value, bound }),
+        }
+    }
+
+    /// The scalar that a value repeats.
+    fn uniform(&self, mut value: Value) -> Option<Value> {
+        while !self.module.shape(value).is_empty() {
+            let op = self.module.op(self.module.defining_op(value)?);
+            if !matches!(op.code, Opcode::Broadcast | Opcode::Reshape) {
+                return None;
+            }
+            value = op.operands[0];
+        }
+        Some(value)
+    }
+
+    /// Is this vector a scalar plus the number of each element?
+    fn counts_up(&self, value: Value) -> bool {
+        let Some(id) = self.module.defining_op(value) else { return false };
+        let op = self.module.op(id);
+        let is = |value: Value, code: Opcode| {
+            self.module.defining_op(value).is_some_and(|id| self.module.op(id).code == code)
+        };
+        let [a, b] = *op.operands else { return false };
+        op.code == Opcode::AddI
+            && self.module.shape(value).len() == 1
+            && (is(a, Opcode::Iota) && self.uniform(b).is_some() || is(b, Opcode::Iota) && self.uniform(a).is_some())
+    }
+}

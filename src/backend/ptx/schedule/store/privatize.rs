@@ -1,0 +1,162 @@
+//! Selects atomics to privatize in shared memory.
+//!
+//! Integer atomics whose results nobody reads, in no order, again and again at scattered elements of an array that the
+//! kernel does not touch otherwise: what they do to the first elements of the array goes to a copy in shared memory
+//! (`ir/privatized_array`). All others go to the array at once. So neither the extent of the array nor what the elements mean has to be
+//! known; it pays where many elements meet at few places.
+
+use std::collections::HashMap;
+
+use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::privatized_array::Private;
+use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::dtype::DType;
+use crate::ir::table::Effect;
+use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
+
+/// Most copies of an element: one a lane.
+pub const MOST_COPIES: u32 = WARP;
+
+/// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many, large or small.
+const COPIES_PER_WARP: u32 = 4;
+
+/// Fewest elements of a tile that goes there: else beginning and end cost more than they spare.
+const LEAST_ELEMENTS: usize = 512;
+
+/// Alignment of the copy: all banks.
+const ALIGN: u32 = 128;
+
+/// The mode of an integer atomic that leaves an element alone when its value is zero.
+fn combining_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
+    let op = module.op(id);
+    match (op.code, op.attr(AttrKind::AtomicMode)) {
+        (Opcode::AtomicRmw, Some(Attr::AtomicMode(mode)))
+            if matches!(mode, AtomicMode::Add | AtomicMode::Or | AtomicMode::Xor | AtomicMode::UMax)
+                && module.dtype(op.operands[1]) == DType::I32 =>
+        {
+            Some(*mode)
+        }
+        _ => None,
+    }
+}
+
+/// In no order, for the tile block or the device?
+fn is_relaxed_on_device(op: &Op) -> bool {
+    let relaxed = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Relaxed));
+    relaxed && op.attr(AttrKind::MemScope) != Some(&Attr::MemScope(MemScope::System))
+}
+
+/// Array and offsets of pointers that are one address and an offset of 32 bits for each element.
+pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Value)> {
+    let op = module.op(module.defining_op(pointers)?);
+    if op.code != Opcode::Offset || module.dtype(op.operands[1]) != DType::I32 {
+        return None;
+    }
+    let mut base = op.operands[0];
+    while let Def::Result(id, _) = module.def(base) {
+        let inner = module.op(id);
+        match inner.code {
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Assume => base = inner.operands[0],
+            _ => return None,
+        }
+    }
+    // A pointer that a loop carries is another one in each iteration, and gone at the end.
+    let Def::Arg(block, _) = module.def(base) else { return None };
+    module.block(block).parent.is_none().then_some((base, op.operands[1]))
+}
+
+impl Context<'_> {
+    /// Finds such atomics, and a place for their copy, if the kernel has some.
+    pub fn choose_private(&mut self, body: BlockId, shared: &mut SharedMemory) {
+        let Some((first, root, mode)) = self.worth_a_copy(body) else { return };
+        let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
+        let private = Private { first, root, mode, place: Buffer::default(), copies };
+        let Some(place) = shared.reserve(private.bytes(), ALIGN) else { return };
+        let mut ops = Vec::new();
+        self.module.walk(body, &mut |id| ops.push(id));
+        ops.retain(|&id| self.combines(id, root, mode) && !self.inference.pointer_runs.contains_key(&id));
+        for &id in &ops {
+            let mask = self.mask_of(id);
+            if mask.is_none_or(|mask| self.can_imply(mask)) {
+                self.defer(id);
+            }
+        }
+        self.combined = ops.into_iter().collect();
+        self.private = Some(Private { place, ..private });
+    }
+
+    /// The first array with such atomics, and what they do.
+    fn worth_a_copy(&self, body: BlockId) -> Option<(OpId, Value, AtomicMode)> {
+        let module = self.module;
+        let mut ops = Vec::new();
+        module.walk(body, &mut |id| ops.push(id));
+        if ops.iter().any(|&id| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI)) {
+            return None;
+        }
+        ops.iter().find_map(|&id| {
+            let mode = combining_mode(module, id)?;
+            let pointers = module.op(id).operands[0];
+            let (root, _) = array_and_offsets(module, pointers)?;
+            let worth = self.inference.num_elements(pointers) >= LEAST_ELEMENTS
+                && !self.inference.pointer_runs.contains_key(&id)
+                && self.is_repeated(id);
+            (worth && self.only_combines(body, root, mode)).then_some((id, root, mode))
+        })
+    }
+
+    /// Does a kernel do nothing to an array but atomics that a copy takes?
+    pub fn only_combines(&self, body: BlockId, root: Value, mode: AtomicMode) -> bool {
+        let mut alike = true;
+        self.module.walk(body, &mut |id| alike &= self.leaves_array(id, root) || self.combines(id, root, mode));
+        alike
+    }
+
+    /// Is this op without access to the array?
+    fn leaves_array(&self, id: OpId, root: Value) -> bool {
+        let op = self.module.op(id);
+        match op.code.spec().effect {
+            Effect::Pure | Effect::Region | Effect::Terminator => true,
+            Effect::Other => matches!(op.code, Opcode::Assert | Opcode::Print),
+            Effect::Read | Effect::Write | Effect::ReadWrite => op.address().is_some_and(|address| {
+                let other = self.module.base(address);
+                let known =
+                    matches!(self.module.def(other), Def::Arg(block, _) if self.module.block(block).parent.is_none());
+                known && other != root
+            }),
+        }
+    }
+
+    /// Is this one of the atomics that the copy takes?
+    pub fn combines(&self, id: OpId, root: Value, mode: AtomicMode) -> bool {
+        let op = self.module.op(id);
+        combining_mode(self.module, id) == Some(mode)
+            && array_and_offsets(self.module, op.operands[0]).is_some_and(|(base, _)| base == root)
+            && is_relaxed_on_device(op)
+            && !self.is_result_read(id)
+    }
+
+    /// The mask of an atomic.
+    pub fn mask_of(&self, id: OpId) -> Option<Value> {
+        self.module.op(id).operand_group("mask").first().copied()
+    }
+
+    /// Leaves the elementwise ops that nothing but this op uses, of its block, to where this one is done.
+    fn defer(&mut self, id: OpId) {
+        let module = self.module;
+        let Some(block) = self.op_blocks[id.index()] else { return };
+        let mut uses: HashMap<Value, u32> = HashMap::new();
+        module.op(id).operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
+        let before = module.block(block).ops.iter().rev().skip_while(|&&other| other != id).skip(1);
+        for &other in before {
+            let op = module.op(other);
+            let [result] = *op.results else { continue };
+            let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.use_counts[result.index()]);
+            if is_ours && op.code.is_elementwise() && self.inference.source(result) == Source::Concrete {
+                self.deferred.insert(other);
+                op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Strip mining: sequences of elementwise ops computed one piece of the tile after another.
+//!
+//! Input: facts of `analysis`. Output: `Strip` steps of `ir/program`.
+//!
+//! * `eligibility` — the role an op can have in a strip-mined loop
+//! * `find` — finds sequences of ops to strip-mine
+//! * `pressure` — register pressure of a sequence, whole-tile and strip-mined
+
+pub mod eligibility;
+pub mod find;
+pub mod pressure;

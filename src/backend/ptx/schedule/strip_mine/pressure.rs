@@ -1,0 +1,115 @@
+//! Register pressure of a sequence, whole-tile and strip-mined.
+//!
+//! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one that it makes, slot by slot.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::plan;
+use crate::backend::ptx::schedule::Context;
+use crate::ir::{BlockId, Def, OpId, Opcode, Value};
+use crate::layout::Layout;
+
+impl Context<'_> {
+    /// Is there more to gain than to lose if these ops of a run go piece by piece and give these tiles to what follows?
+    /// Only if the whole tiles would leave too few registers for anything else, and pieces need fewer.
+    pub fn pays_in_pieces(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], gives: &[Value]) -> bool {
+        let mut uses: HashMap<Value, u32> = HashMap::new();
+        ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
+        let mut names: HashMap<Value, Value> = HashMap::new();
+        let mut reads = |id: OpId| {
+            let op = self.module.op(id);
+            let values = if op.code == Opcode::StoreView { op.group(0) } else { &op.operands[..] };
+            let read = values.iter().filter_map(|&name| Some((self.registers_behind(name)?, name)));
+            read.map(|(value, name)| *names.entry(value).insert_entry(name).key()).collect::<Vec<Value>>()
+        };
+        let makes = |id: OpId| {
+            let results = self.module.op(id).results.iter().copied();
+            results.filter(|&value| self.registers_behind(value) == Some(value)).collect::<Vec<Value>>()
+        };
+        let turns: Vec<(Vec<Value>, Vec<Value>)> = ops.iter().map(|&id| (reads(id), makes(id))).collect();
+        let inside: HashSet<Value> = turns.iter().flat_map(|(_, makes)| makes).copied().collect();
+        let mut ends: HashMap<Value, usize> = HashMap::new();
+        for (turn, (reads, makes)) in turns.iter().enumerate() {
+            ends.extend(reads.iter().chain(makes).map(|&value| (value, turn)));
+        }
+        let stays = |value: &Value| match inside.contains(value) {
+            true => gives.contains(value),
+            false => !self.ends_in(names[value], block, &uses),
+        };
+        ends.retain(|value, _| !stays(value));
+        let outside: HashSet<Value> =
+            turns.iter().flat_map(|(reads, _)| reads).copied().filter(|value| !inside.contains(value)).collect();
+        let sum = |values: &mut dyn Iterator<Item = Value>| values.map(|value| self.words(value)).sum::<u64>();
+        let before = sum(&mut outside.iter().copied());
+        let after = sum(&mut outside.iter().copied().filter(stays).chain(gives.iter().copied()));
+        let (mut live, mut most) = (before, before);
+        for (turn, (reads, makes)) in turns.iter().enumerate() {
+            let ended: HashSet<Value> = reads.iter().copied().filter(|value| ends.get(value) == Some(&turn)).collect();
+            let (ended, made) = (sum(&mut ended.into_iter()), sum(&mut makes.iter().copied()));
+            live -= ended;
+            most = most.max(live + ended.max(made));
+            live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&turn)));
+        }
+        let ahead = self.words_ahead(uses.keys().copied(), layout);
+        most > after.max(before + ahead) && plan::fills_registers(most, self.inference.num_warps as u32)
+    }
+
+    /// The tile of registers that a value is, perhaps under another name; none of what is computed where it is used.
+    fn registers_behind(&self, name: Value) -> Option<Value> {
+        let value = self.without_names(name);
+        let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;
+        (is_tile && self.inference.source(value) == Source::Concrete).then_some(value)
+    }
+
+    /// The value that this is another name of.
+    pub fn without_names(&self, mut value: Value) -> Value {
+        while let Some(id) = self.module.defining_op(value).filter(|_| self.is_other_name(value)) {
+            value = self.module.op(id).operands[0];
+        }
+        value
+    }
+
+    /// Is it the same elements in the same slots as another value?
+    fn is_other_name(&self, value: Value) -> bool {
+        let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
+        matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
+            && self.inference.source(value) == Source::Virtual
+    }
+
+    /// Does the tile of this name end with the ops that use values so often, and is it of their block?
+    fn ends_in(&self, name: Value, block: BlockId, uses: &HashMap<Value, u32>) -> bool {
+        let mut value = name;
+        let mut wanted = uses.get(&name).copied();
+        while wanted == Some(self.use_counts[value.index()]) && self.is_other_name(value) {
+            let Some(id) = self.module.defining_op(value) else { return false };
+            (value, wanted) = (self.module.op(id).operands[0], Some(1));
+        }
+        let is_here = match self.module.def(value) {
+            Def::Arg(owner, _) => owner == block,
+            Def::Result(maker, _) => self.op_blocks[maker.index()] == Some(block),
+        };
+        is_here && wanted == Some(self.use_counts[value.index()])
+    }
+
+    /// What is stretched or turned to these tiles from outside: all of it is there before the first piece.
+    fn words_ahead(&self, names: impl Iterator<Item = Value>, layout: &Layout) -> u64 {
+        let words = |value: Value| {
+            let id = self.module.defining_op(self.without_names(value))?;
+            let op = self.module.op(id);
+            let value = op.results[0];
+            let stretched = matches!(op.code, Opcode::Broadcast | Opcode::Permute);
+            if !stretched || self.inference.source(value) != Source::Virtual {
+                return None;
+            }
+            let slots = self.inference.demand(id, &layout.reshape(self.module.shape(value))).num_registers();
+            Some(slots as u64 * u64::from(self.element_type(value).storage_bits()) / 32)
+        };
+        names.filter_map(words).sum()
+    }
+
+    fn words(&self, value: Value) -> u64 {
+        let slots = self.inference.natural(value).map_or(0, |layout| layout.num_registers());
+        slots as u64 * u64::from(self.element_type(value).storage_bits()) / 32
+    }
+}

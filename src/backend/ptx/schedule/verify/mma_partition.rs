@@ -1,0 +1,24 @@
+//! Verifies the MMA partition: every MMA has its planned instruction and split.
+
+use super::Checked;
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
+use crate::ir::BlockId;
+
+impl Context<'_> {
+    /// Is each product that a step issues split as it is planned?
+    pub fn check_splits(&self, body: BlockId, schedule: &Schedule) -> Checked {
+        let planned = self.splits(body);
+        if schedule.products != planned {
+            return Err(format!("products are split as {:?} instead of {planned:?}", schedule.products));
+        }
+        let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
+            Step::Multiply(plan) => Some(&plan.ops),
+            _ => None,
+        });
+        match products.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {
+            Some(id) => Err(format!("nobody has a part of product {}", id.index())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Verifier of schedules: result type and pipeline events.
+//!
+//! * `async_order` — no read before the wait, no release before the last read
+//! * `barriers` — every required barrier is there and none is redundant
+//! * `data_partition` — every consumer group computes its own rows alone
+//! * `exp_order` — every critical section ends in its body, after its exponentials
+//! * `mma_order` — every critical section ends in its body and waits for no other group
+//! * `mma_partition` — every MMA has its planned instruction and split
+//! * `pingpong` — equal stage counts, no carried values, side effects in order
+//! * `privatized` — verifies privatized atomics
+//! * `program` — every op once, operands defined, pipelines balanced
+//! * `stage_layout` — verifies the layout of pipeline stages against the MMA descriptors
+//! * `steps` — strip-mined sequences, copies, loop-carried MMAs, unrolling
+//! * `tma_store` — boxes cover the tile once, buffers are disjoint
+//! * `try_wait` — each asks for the stage that its channel acquires next
+
+pub mod async_order;
+pub mod barriers;
+pub mod data_partition;
+pub mod exp_order;
+pub mod mma_order;
+pub mod mma_partition;
+pub mod pingpong;
+pub mod privatized;
+pub mod program;
+pub mod stage_layout;
+pub mod steps;
+pub mod tma_store;
+pub mod try_wait;
+
+use crate::ir::OpId;
+
+/// What is wrong with a schedule: a sentence.
+pub type Checked = Result<(), String>;
+
+/// A place on the way of an agent through the rings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The next stage of a ring, for a channel.
+    Stage(usize, u32),
+    Enter(OpId),
+    Else,
+    Leave,
+}

@@ -1,0 +1,127 @@
+//! Verifies ping-pong: equal stage counts, no carried values, side effects in order.
+
+use super::{Checked, Mark};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::ir::pipelines::{Deal, Takes};
+use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, For, Schedule, Step, Turn};
+use crate::ir::{BlockId, Def, OpId, Opcode, Type};
+
+fn fault(id: OpId, what: &str) -> Checked {
+    Err(format!("the iterations of op {} are dealt, and {what}", id.index()))
+}
+
+impl Context<'_> {
+    /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
+    pub fn check_teams(&self, body: BlockId, schedule: &Schedule, way: &[Mark]) -> Checked {
+        let wanted = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+        let mut found = 0;
+        for agent in &schedule.agents {
+            for plan in schedule.loops(agent.acts).into_iter().filter(|plan| plan.deal.is_some()) {
+                if plan.deal.as_ref() != wanted || agent.acts != Acts::Math {
+                    return fault(plan.op, "not as the roles have it");
+                }
+                found += 1;
+                self.is_dealt_well(body, schedule, plan, way)?;
+            }
+        }
+        if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops are dealt")) }
+    }
+
+    fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[Mark]) -> Checked {
+        let (module, op) = (self.module, self.module.op(plan.op));
+        let Some(Deal { around, takes }) = &plan.deal else { return Ok(()) };
+        let block = module.block(op.regions[0]);
+        if *around != plan.op || self.op_blocks[around.index()] != Some(body) {
+            return fault(plan.op, "it is another loop");
+        }
+        if block.args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token)) {
+            return fault(plan.op, "each carries something to the next one");
+        }
+        for &other in module.block(body).ops.iter().filter(|&&other| other != plan.op) {
+            let waits = module.op(other).code == Opcode::GdcWait;
+            if !module.op(other).regions.is_empty() || !waits && self.has_noticed(other) {
+                return fault(plan.op, &format!("each team does op {}, too", other.index()));
+            }
+        }
+        if taken(way, plan.op, takes.len()) != Some(takes.clone()) {
+            return fault(plan.op, "an iteration takes other stages than are skipped for it");
+        }
+        for &inner in takes.iter().flat_map(|takes| &takes.loops) {
+            let inner_op = module.op(inner);
+            let from_entry = |value| match module.def(value) {
+                Def::Arg(block, _) => block == body,
+                Def::Result(id, _) => self.op_blocks[id.index()] == Some(body),
+            };
+            let even = inner_op.code == Opcode::For && (0..3).all(|group| from_entry(inner_op.group(group)[0]));
+            if !even {
+                return fault(inner, "it goes round more often in one than in another");
+            }
+        }
+        Turn::ALL.into_iter().try_for_each(|turn| self.takes_turns(schedule, (plan.op, plan.body), turn))
+    }
+
+    /// Is all that teams do in turn between this turn and its end?
+    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, BodyId), turn: Turn) -> Checked {
+        let (mut turns, mut has_turn) = (0, false);
+        for step in schedule.steps(body) {
+            match step {
+                Step::Turn(this) if *this == turn => {
+                    if has_turn {
+                        return fault(around, "a turn begins within a turn");
+                    }
+                    (turns, has_turn) = (turns + 1, true);
+                }
+                Step::Pass(this) if *this == turn => {
+                    if !has_turn {
+                        return fault(around, "a turn ends that has not begun");
+                    }
+                    has_turn = false;
+                }
+                step => self.is_in_turn(schedule, step, (around, turn, has_turn))?,
+            }
+        }
+        match (turns, has_turn) {
+            (0 | 1, false) => Ok(()),
+            (_, true) => fault(around, "a turn does not end"),
+            _ => fault(around, "an iteration has two turns"),
+        }
+    }
+
+    /// Does a step, with its bodies, do nothing that its team may not?
+    fn is_in_turn(&self, schedule: &Schedule, step: &Step, (around, turn, has_turn): (OpId, Turn, bool)) -> Checked {
+        if let Some(id) = step.ops().into_iter().find(|&id| turn == Turn::Memory && !has_turn && self.has_noticed(id)) {
+            return fault(around, &format!("op {} is done out of turn", id.index()));
+        }
+        if turn == Turn::Rings && !has_turn && matches!(step, Step::Take(_) | Step::Await(_)) {
+            return fault(around, "a stage is taken or waited for out of turn");
+        }
+        let inside = step.bodies().iter().flat_map(|&body| schedule.steps(body));
+        for inner in inside {
+            if matches!(inner, Step::Turn(_) | Step::Pass(_)) {
+                return fault(around, "a turn begins or ends in a loop or branch");
+            }
+            self.is_in_turn(schedule, inner, (around, turn, has_turn))?;
+        }
+        Ok(())
+    }
+}
+
+/// What an iteration of a loop takes of each of so many rings, if that is known.
+fn taken(way: &[Mark], around: OpId, rings: usize) -> Option<Vec<Takes>> {
+    let mut takes = vec![Takes::default(); rings];
+    let mut within: Vec<OpId> = Vec::new();
+    for mark in way {
+        match mark {
+            Mark::Enter(id) => within.push(*id),
+            Mark::Else => {}
+            Mark::Leave => drop(within.pop()),
+            Mark::Stage(ring, _) => match within[..] {
+                [outer] if outer == around => takes[*ring].once += 1,
+                [outer, inner] if outer == around => takes[*ring].loops.push(inner),
+                _ => return None,
+            },
+        }
+    }
+    takes.iter_mut().for_each(|takes| takes.loops.sort_unstable());
+    Some(takes)
+}

@@ -1,0 +1,422 @@
+//! Verifies the program of each partition: every op once, operands defined, pipelines balanced.
+//!
+//! The checker walks each agent's program as its threads will, and knows nothing of how it came about. It asks:
+//! * *complete*: every op of the module is done by exactly one step of its block, in a body of that block; the agent that
+//!   loads does ops of its slice alone, and fills each channel in one place;
+//! * *made before*: what an op reads is there: made, carried in, or in a stage that has been taken and not given back;
+//! * *given back*: a stage that is taken is given back once, in the same body, when nothing uses it any more, or by the
+//!   product that carries it into the next iteration;
+//! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
+//! * *filled*: boxes fill the bytes of stages that products read, each once (`stage_layout`);
+//! * *sent*: boxes of stores cover their tiles once, and stand in places of their own (`tma_store`);
+//! * *combined*: atomics that the block combines find a copy of their array, which nobody accesses otherwise (`privatized`);
+//! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
+//! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`async_order`);
+//! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`pingpong`);
+//! * what strips, copies ahead, products that are issued together and quiet branches ask for (`steps`).
+
+use std::collections::{HashMap, HashSet};
+
+use super::steps;
+use super::{Checked, Mark};
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
+use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+
+impl Context<'_> {
+    /// Is this a schedule of the kernel with this body?
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check_schedule(&self, body: BlockId, schedule: &Schedule) -> Checked {
+        let acts: Vec<Acts> = schedule.agents.iter().map(|agent| agent.acts).collect();
+        let wanted: &[Acts] = if schedule.roles.is_some() { &[Acts::Math, Acts::Load] } else { &[Acts::All] };
+        if acts != wanted {
+            return Err(format!("the agents are {acts:?} instead of {wanted:?}"));
+        }
+        if let Some(roles) = &schedule.roles {
+            self.check_stages(body, roles)?;
+        }
+        self.check_splits(body, schedule)?;
+        self.check_bands(body, schedule)?;
+        self.check_sends(body, schedule)?;
+        self.check_combined(body, schedule)?;
+        self.check_turns(schedule)?;
+        self.check_looks(schedule)?;
+        let mut ways = Vec::new();
+        for agent in &schedule.agents {
+            let mut walk = Walk::new(self, schedule, agent);
+            walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
+            walk.end()?;
+            ways.push(walk.way);
+            self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
+        }
+        self.check_meetings(schedule)?;
+        let [math, load] = &ways[..] else { return Ok(()) };
+        self.check_teams(body, schedule, load)?;
+        for ring in 0..schedule.roles.as_ref().map_or(0, |roles| roles.rings.len()) {
+            if of_ring(math, ring) != of_ring(load, ring) {
+                return Err(format!("the agents do not go through ring {ring} in the same order"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The way through one ring: where it is not gone through, it is no matter who goes there.
+fn of_ring(way: &[Mark], ring: usize) -> Vec<Mark> {
+    let mut kept: Vec<Mark> = Vec::new();
+    let mut entered = Vec::new();
+    for mark in way {
+        match mark {
+            Mark::Stage(other, _) if *other != ring => continue,
+            Mark::Enter(_) => entered.push(kept.len()),
+            Mark::Leave => {
+                let start = entered.pop().expect("entered before it is left");
+                if !kept[start..].iter().any(|mark| matches!(mark, Mark::Stage(..))) {
+                    kept.truncate(start);
+                    continue;
+                }
+            }
+            Mark::Stage(..) | Mark::Else => {}
+        }
+        kept.push(mark.clone());
+    }
+    kept
+}
+
+/// One agent's way through its program.
+struct Walk<'a, 'm> {
+    context: &'a Context<'m>,
+    schedule: &'a Schedule,
+    acts: Acts,
+    /// Values that are there.
+    there: HashSet<Value>,
+    /// Channels whose stage is held, and the body in which it was taken.
+    held: HashMap<u32, BodyId>,
+    /// Channels that were taken or filled.
+    gone_through: HashSet<u32>,
+    /// The loads whose tiles the threads have in stages, in the loops around; own elements or not.
+    ahead: HashMap<OpId, bool>,
+    way: Vec<Mark>,
+    bytes_ahead: u32,
+}
+
+impl<'a, 'm> Walk<'a, 'm> {
+    fn new(context: &'a Context<'m>, schedule: &'a Schedule, agent: &Agent) -> Walk<'a, 'm> {
+        Walk {
+            context,
+            schedule,
+            acts: agent.acts,
+            there: HashSet::new(),
+            held: HashMap::new(),
+            gone_through: HashSet::new(),
+            ahead: HashMap::new(),
+            way: Vec::new(),
+            bytes_ahead: 0,
+        }
+    }
+
+    fn roles(&self) -> Option<&'a Roles> {
+        self.schedule.roles.as_deref()
+    }
+
+    fn channel_of(&self, load: OpId) -> Option<u32> {
+        self.roles().and_then(|roles| roles.members.get(&load)).map(|&channel| channel as u32)
+    }
+
+    /// Is it the load of a small tile that comes with others?
+    fn rides(&self, load: OpId) -> bool {
+        self.roles().is_some_and(|roles| roles.riders.contains_key(&load))
+    }
+
+    fn end(&self) -> Checked {
+        let channels = self.roles().map_or(0, |roles| roles.channels.len());
+        match self.gone_through.len() == channels {
+            true => Ok(()),
+            false => Err(format!("program {}: not all channels are gone through", self.acts)),
+        }
+    }
+
+    /// The steps of a body, which do the ops of a block.
+    fn body(&mut self, block: BlockId, body: BodyId) -> Checked {
+        let ops = &self.context.module.block(block).ops;
+        let places: HashMap<OpId, usize> = ops.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+        let mut before = self.there.clone();
+        self.there.extend(&self.context.module.block(block).args);
+        let mut done: HashSet<OpId> = HashSet::new();
+        let mut order: Vec<usize> = Vec::new();
+        for step in self.schedule.steps(body) {
+            for id in ops_of(self.schedule, step) {
+                let Some(&place) = places.get(&id) else {
+                    return Err(format!("op {} is not of this body", id.index()));
+                };
+                if !done.insert(id) {
+                    return Err(format!("op {} is done twice", id.index()));
+                }
+                order.push(place);
+            }
+            self.step(body, step)?;
+        }
+        self.is_complete(ops, &done)?;
+        self.is_in_order(ops, &order)?;
+        let held = self.held.iter().find(|&(_, &at)| at == body);
+        if let Some((channel, _)) = held {
+            return Err(format!("the stage of channel {channel} is never given back"));
+        }
+        // What a body makes is forgotten, since it need not have run.
+        std::mem::swap(&mut self.there, &mut before);
+        Ok(())
+    }
+
+    /// Are all ops done that this agent has to do?
+    fn is_complete(&self, ops: &[OpId], done: &HashSet<OpId>) -> Checked {
+        let module = self.context.module;
+        for &id in ops {
+            let code = module.op(id).code;
+            let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
+            let wanted = match (self.acts, self.roles()) {
+                (Acts::Load, Some(roles)) => ends || roles.slice.contains(&id) || roles.brings(id),
+                _ => true,
+            };
+            match (wanted, done.contains(&id)) {
+                (true, false) => return Err(format!("op {} is not done", id.index())),
+                (false, true) => return Err(format!("op {} is another agent's", id.index())),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Do ops that others could notice come in the order of the program? `order`: their places there, as they are done.
+    fn is_in_order(&self, ops: &[OpId], order: &[usize]) -> Checked {
+        // In the order of the program nothing meets what it should not.
+        if order.is_sorted() {
+            return Ok(());
+        }
+        for (at, &late) in order.iter().enumerate() {
+            for &early in order[..at].iter().filter(|&&early| early > late) {
+                if self.must_keep_order(ops[late], ops[early]) {
+                    let (late, early) = (ops[late].index(), ops[early].index());
+                    return Err(format!("op {early} is done before op {late}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn must_keep_order(&self, first: OpId, second: OpId) -> bool {
+        let module = self.context.module;
+        // What is only read is the same at any time.
+        let is_steady = |&id: &OpId| module.op(id).code == Opcode::LoadView && self.context.is_steady(id);
+        if [first, second].iter().any(is_steady) {
+            return false;
+        }
+        let [a, b] = [first, second].map(|id| module.op(id).code.spec().effect);
+        match (self.context.access_of(first), self.context.access_of(second)) {
+            (Some(first), Some(second)) => first.conflicts(&second),
+            _ => a != Effect::Pure && b != Effect::Pure,
+        }
+    }
+
+    fn step(&mut self, body: BodyId, step: &Step) -> Checked {
+        match step {
+            &Step::Take(channel) | &Step::Fill(channel) => self.go_through(body, step, channel)?,
+            Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
+            Step::Strip(strip) => {
+                steps::strip(self.context, self.schedule, strip)?;
+                for &(id, part) in &strip.parts {
+                    if part == Part::Piece {
+                        self.kind_fits(&Step::Do(id), id)?;
+                    }
+                    self.reads(id)?;
+                    self.there.extend(&self.context.module.op(id).results);
+                }
+            }
+            Step::For(step) => {
+                step.orbits.iter().try_for_each(|orbit| steps::orbit(self.context, self.schedule, step, orbit))?;
+                steps::rounds(self.context, self.acts, step)?;
+                if let Some(ahead) = &step.ahead {
+                    steps::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
+                }
+            }
+            Step::Land(Land { product, behind: Some(value), .. }) if !self.there.contains(value) => {
+                return Err(format!(
+                    "op {} is waited for behind %{}, which is not there",
+                    product.index(),
+                    value.index()
+                ));
+            }
+            &Step::If { op, quiet: true, .. } if !self.context.is_quiet(op) => {
+                return Err(format!("the branches of op {} do more than compute", op.index()));
+            }
+            _ => {}
+        }
+        if let Step::Multiply(plan) = step {
+            return self.multiply(body, step, plan);
+        }
+        if let Some(id) = step.op() {
+            self.kind_fits(step, id)?;
+            self.reads(id)?;
+            self.regions(step, id)?;
+        }
+        for id in ops_of(self.schedule, step) {
+            self.there.extend(&self.context.module.op(id).results);
+        }
+        Ok(())
+    }
+
+    /// Products that are issued together, in order; then their stages come back.
+    fn multiply(&mut self, body: BodyId, step: &Step, plan: &Multiply) -> Checked {
+        for &id in &plan.ops {
+            self.kind_fits(step, id)?;
+            self.reads(id)?;
+            self.there.extend(&self.context.module.op(id).results);
+        }
+        let ahead = &self.ahead;
+        let fetched = |load: OpId| self.channel_of(load).is_some() || ahead.get(&load) == Some(&false);
+        steps::together(self.context, self.roles(), plan, (&fetched, self.bytes_ahead))?;
+        plan.gives.iter().try_for_each(|&channel| self.give(body, channel))
+    }
+
+    /// Is the op one that a step of this kind does?
+    fn kind_fits(&self, step: &Step, id: OpId) -> Checked {
+        let op = self.context.module.op(id);
+        let fits = match step {
+            Step::Let(_) => self.makes_nothing(id),
+            Step::Own(_) => self.ahead.get(&id) == Some(&true),
+            Step::Get(_) => self.acts == Acts::Math && self.rides(id),
+            Step::Send(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
+            Step::Combine(_) => op.code == Opcode::AtomicRmw,
+            Step::Multiply(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
+            Step::For(_) => op.code == Opcode::For,
+            Step::Loop(_) => op.code == Opcode::Loop,
+            Step::If { .. } => op.code == Opcode::If,
+            Step::End(_) => op.code.spec().effect == Effect::Terminator,
+            Step::Do(_) => {
+                let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
+                let ends = op.code.spec().effect == Effect::Terminator;
+                let fetched = self.channel_of(id).is_some() || self.rides(id) || self.ahead.contains_key(&id);
+                !(other || ends || fetched)
+            }
+            Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
+            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => true,
+            Step::Look(_) | Step::BeginTurn { .. } | Step::EndTurn(_) => true,
+        };
+        if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
+    }
+
+    /// Does nobody miss instructions for this op here?
+    fn makes_nothing(&self, id: OpId) -> bool {
+        let op = self.context.module.op(id);
+        let fetched = |load: OpId| self.channel_of(load).is_some() || self.ahead.get(&load) == Some(&false);
+        match op.code {
+            Opcode::LoadView => fetched(id) || self.acts == Acts::Load && self.rides(id),
+            _ if self.context.deferred.contains(&id) => true,
+            code => {
+                let behind = op.results.first().and_then(|&result| self.context.load_behind(result));
+                is_computed_where_used(self.context, id)
+                    || code == Opcode::FToF && behind.is_some_and(fetched)
+                    || matches!(code, Opcode::MakeToken | Opcode::JoinTokens)
+            }
+        }
+    }
+
+    /// The bodies of a loop or branch.
+    fn regions(&mut self, step: &Step, id: OpId) -> Checked {
+        let bodies = step.bodies();
+        if bodies.is_empty() {
+            return Ok(());
+        }
+        let regions = &self.context.module.op(id).regions;
+        if regions.len() != bodies.len() {
+            return Err(format!("op {} has {} regions", id.index(), regions.len()));
+        }
+        let before = (self.ahead.clone(), self.bytes_ahead);
+        if let Step::For(step) = step
+            && let Some(ahead) = &step.ahead
+        {
+            self.bytes_ahead += ahead.bytes();
+            self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.own)));
+        }
+        steps::fits(self.context, self.roles(), self.bytes_ahead)?;
+        self.way.push(Mark::Enter(id));
+        for (index, (&region, &body)) in regions.iter().zip(bodies).enumerate() {
+            if index > 0 {
+                self.way.push(Mark::Else);
+            }
+            self.body(region, body)?;
+        }
+        self.way.push(Mark::Leave);
+        (self.ahead, self.bytes_ahead) = before;
+        Ok(())
+    }
+
+    fn go_through(&mut self, body: BodyId, step: &Step, channel: u32) -> Checked {
+        let right = if matches!(step, Step::Take(_)) { Acts::Math } else { Acts::Load };
+        let plan = self.roles().and_then(|roles| roles.channels.get(channel as usize));
+        let (Some(plan), true) = (plan, right == self.acts) else { return Err(format!("no channel {channel} here")) };
+        if !self.gone_through.insert(channel) || self.held.contains_key(&channel) {
+            return Err(format!("channel {channel} is gone through twice"));
+        }
+        self.way.push(Mark::Stage(plan.ring, channel));
+        if self.acts == Acts::Math {
+            self.held.insert(channel, body);
+            return Ok(());
+        }
+        plan.loads.iter().try_for_each(|load| self.reads(load.load))
+    }
+
+    fn give(&mut self, body: BodyId, channel: u32) -> Checked {
+        match self.held.remove(&channel) {
+            Some(taken) if taken == body => Ok(()),
+            Some(_) => Err(format!("the stage of channel {channel} is given back elsewhere than it was taken")),
+            None => Err(format!("the stage of channel {channel} is given back, and not held")),
+        }
+    }
+
+    /// Is all there that an op reads, also in the regions that are parts of it?
+    fn reads(&mut self, id: OpId) -> Checked {
+        let module = self.context.module;
+        let op = module.op(id);
+        let ends = op.code.spec().effect == Effect::Terminator || !op.regions.is_empty();
+        for &value in &op.operands {
+            let wanted = match (self.acts, self.roles()) {
+                _ if matches!(module.ty(value), Type::Token) => false,
+                // It carries what the slice needs alone.
+                (Acts::Load, Some(_)) => !ends,
+                _ => true,
+            };
+            if wanted && !self.there.contains(&value) {
+                return Err(format!("op {} reads %{}, which is not there", id.index(), value.index()));
+            }
+            if self.acts != Acts::Load && matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+                self.reads_stage(id, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reads_stage(&self, product: OpId, value: Value) -> Checked {
+        let load = self.context.load_behind(value);
+        match load.and_then(|load| self.channel_of(load)) {
+            Some(channel) if !self.held.contains_key(&channel) => {
+                Err(format!("op {} reads the stage of channel {channel}, which is not held", product.index()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The ops that a step does, without those in its bodies.
+fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
+    let roles = schedule.roles.as_ref();
+    match step {
+        &Step::Take(channel) => roles.and_then(|roles| roles.taken_at(channel)).into_iter().collect(),
+        &Step::Fill(channel) => roles.and_then(|roles| roles.filled_at(channel)).into_iter().collect(),
+        step => step.ops(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Pipeline assignment: which channels share a pipeline.
+
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, Repeats, RingPlan, Roles};
+use crate::ir::{BlockId, OpId};
+
+impl Context<'_> {
+    /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
+    /// round; best are channels of the same array, such as a loop and what was peeled off it.
+    pub fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
+        let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
+        let wish = |block: BlockId| self.own_stages(self.loop_of(block, structure));
+        // Loops with wishes of their own have rings of their own.
+        let agree = |a: BlockId, b: BlockId| wish(a).zip(wish(b)).is_none_or(|(a, b)| a == b);
+        let is_inner = |block: BlockId| {
+            // A loop that contains another channel's loop is an outer one.
+            self.loop_of(block, structure).is_some_and(|around| {
+                let inside = |&other: &BlockId| {
+                    self.loop_of(other, structure).is_some_and(|l| l != around && self.contains(around, l))
+                };
+                !blocks.iter().any(inside)
+            })
+        };
+        let mut shared: Vec<Vec<usize>> = Vec::new();
+        for (index, channel) in roles.channels.iter().enumerate() {
+            let fits = |alike: bool, users: &Vec<usize>| {
+                let users = users.iter().map(|&user| &roles.channels[user]);
+                users.clone().all(|user| {
+                    user.stage_bytes == channel.stage_bytes
+                        && agree(user.block, channel.block)
+                        && (!alike || user.has_loads_of(channel))
+                        && (alike || is_inner(user.block) == is_inner(channel.block))
+                        && self.are_apart(user, channel, structure)
+                })
+            };
+            let found = shared.iter().position(|users| fits(true, users));
+            match found.or_else(|| shared.iter().position(|users| fits(false, users))) {
+                Some(ring) => shared[ring].push(index),
+                None => shared.push(vec![index]),
+            }
+        }
+        for (ring, users) in shared.iter().enumerate() {
+            users.iter().for_each(|&user| roles.channels[user].ring = ring);
+            let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
+            let mut around = users.iter().map(|&user| blocks[user]);
+            let repeats = if nested || around.clone().any(is_inner) {
+                Repeats::Inner
+            } else if around.any(|block| self.loop_of(block, structure).is_some()) {
+                Repeats::Outer
+            } else {
+                Repeats::Once
+            };
+            let stage_bytes = roles.channels[users[0]].stage_bytes;
+            roles.rings.push(RingPlan { stage_bytes, stages: 1, paired: false, repeats });
+        }
+    }
+
+    /// Is one channel done with its stage before the other one takes any? (The product that used it may still
+    /// run, unless they stand in blocks of which neither contains the other.)
+    pub fn are_apart(&self, a: &Channel, b: &Channel, structure: &Structure) -> bool {
+        let outside = |outer: &Channel, inner: &Channel| match self.op_around(outer.block, inner.block, structure) {
+            Some(op) => {
+                let ops = &self.module.block(outer.block).ops;
+                let place = |id: OpId| ops.iter().position(|&other| other == id);
+                place(op) < place(outer.first()) || place(op) > place(outer.last)
+            }
+            None => true,
+        };
+        a.block != b.block && outside(a, b) && outside(b, a)
+    }
+}

@@ -1,0 +1,190 @@
+//! Producer slice: the control flow and scalars the producer needs for its loads.
+
+use std::collections::HashSet;
+
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::ir::table::Effect;
+use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
+
+/// What a load needs in the slice.
+#[derive(Default)]
+pub struct Slice {
+    /// Ops that the producer runs.
+    pub ops: HashSet<OpId>,
+    /// Carried values and results of region ops that it needs.
+    pub carried: HashSet<Value>,
+}
+
+/// Finds the ops that scalars and control flow depend on.
+pub struct Slicer<'a, 'm> {
+    context: &'a Context<'m>,
+    structure: &'a Structure,
+    slice: Slice,
+    seen: HashSet<Value>,
+    /// Values whose makers have still to be looked at.
+    pending: Vec<Value>,
+    /// Something was met that one thread cannot compute.
+    failed: bool,
+}
+
+impl<'a, 'm> Slicer<'a, 'm> {
+    /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
+    /// cannot compute that.
+    pub fn of_load(context: &'a Context<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
+        let mut slicer = Slicer {
+            context,
+            structure,
+            slice: Slice::default(),
+            seen: HashSet::new(),
+            pending: Vec::new(),
+            failed: false,
+        };
+        let op = context.module.op(load);
+        slicer.pending.extend(op.group(0).iter().chain(op.group(1)));
+        slicer.control_of(load);
+        while let Some(value) = slicer.pending.pop().filter(|_| !slicer.failed) {
+            if slicer.seen.insert(value) {
+                slicer.value(value);
+            }
+        }
+        (!slicer.failed).then_some(slicer.slice)
+    }
+
+    /// Adds what makes a scalar or a view.
+    fn value(&mut self, value: Value) {
+        let module = self.context.module;
+        match module.ty(value) {
+            Type::Tile { .. } if self.context.inference.num_elements(value) != 1 => return self.failed = true,
+            Type::Token => return,
+            _ => {}
+        }
+        match module.def(value) {
+            Def::Arg(block, position) => {
+                if let Some(&owner) = self.structure.owners.get(&block) {
+                    self.argument(owner, value, position as usize);
+                }
+            }
+            Def::Result(id, position) => self.result(id, value, position as usize),
+        }
+    }
+
+    /// A value that the op `owner` gives to its region.
+    fn argument(&mut self, owner: OpId, value: Value, position: usize) {
+        let op = self.context.module.op(owner);
+        self.control(owner);
+        self.slice.carried.insert(value);
+        match op.code {
+            Opcode::For if position == 0 => {}
+            Opcode::For => {
+                self.slice.carried.insert(op.results[position - 1]);
+                self.pending.push(op.group(3)[position - 1]);
+                self.leaving(owner, Opcode::Continue, position - 1);
+            }
+            Opcode::Loop => {
+                self.pending.push(op.group(0)[position]);
+                self.leaving(owner, Opcode::Continue, position);
+            }
+            _ => self.failed = true,
+        }
+    }
+
+    fn result(&mut self, id: OpId, value: Value, position: usize) {
+        let module = self.context.module;
+        let op = module.op(id);
+        match op.code {
+            Opcode::For => self.pending.push(module.block(op.regions[0]).args[position + 1]),
+            Opcode::Loop | Opcode::If => {
+                self.slice.carried.insert(value);
+                self.control(id);
+                self.leaving(id, if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield }, position);
+            }
+            Opcode::LoadView if self.context.is_steady(id) => self.computed(id),
+            // In these all threads of a block take part.
+            Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
+            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
+            code if code.spec().effect == Effect::Pure => self.computed(id),
+            _ => self.failed = true,
+        }
+    }
+
+    /// An op that the producer runs as it is.
+    fn computed(&mut self, id: OpId) {
+        if self.slice.ops.insert(id) {
+            self.pending.extend(&self.context.module.op(id).operands);
+        }
+    }
+
+    /// Operand `position` of every terminator that leaves the regions of `owner`.
+    fn leaving(&mut self, owner: OpId, terminator: Opcode, position: usize) {
+        let mut values = Vec::new();
+        for &region in &self.context.module.op(owner).regions {
+            self.exits(region, terminator, &mut |operands| values.push(operands[position]));
+        }
+        self.pending.extend(values);
+    }
+
+    fn exits(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&[Value])) {
+        let module = self.context.module;
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            if op.code == terminator {
+                visit(&op.operands);
+            }
+            if op.code == Opcode::If && terminator != Opcode::Yield {
+                op.regions.iter().for_each(|&region| self.exits(region, terminator, visit));
+            }
+        }
+    }
+
+    /// Adds the control flow that leads to an op.
+    fn control_of(&mut self, id: OpId) {
+        let block = self.context.op_blocks[id.index()];
+        if let Some(&owner) = block.and_then(|block| self.structure.owners.get(&block)) {
+            self.control(owner);
+        }
+    }
+
+    /// Adds a loop or branch, and the control flow that leads to it.
+    fn control(&mut self, id: OpId) {
+        if !self.slice.ops.insert(id) {
+            return;
+        }
+        let op = self.context.module.op(id);
+        match op.code {
+            Opcode::For => (0..3).for_each(|group| self.pending.extend(op.group(group))),
+            Opcode::If => self.pending.push(op.operands[0]),
+            Opcode::Loop => {}
+            _ => self.failed = true,
+        }
+        self.control_of(id);
+        self.early_exits(id);
+    }
+
+    /// The branches of a loop that leave it early.
+    fn early_exits(&mut self, id: OpId) {
+        let module = self.context.module;
+        if !matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
+            return;
+        }
+        let mut leaving = Vec::new();
+        let mut pending = module.op(id).regions.clone();
+        while let Some(block) = pending.pop() {
+            for &inner in &module.block(block).ops {
+                let op = module.op(inner);
+                if op.code != Opcode::If {
+                    continue;
+                }
+                let mut exits = false;
+                for terminator in [Opcode::Continue, Opcode::Break] {
+                    op.regions.iter().for_each(|&region| self.exits(region, terminator, &mut |_| exits = true));
+                }
+                if exits {
+                    leaving.push(inner);
+                    pending.extend(&op.regions);
+                }
+            }
+        }
+        leaving.into_iter().for_each(|inner| self.control(inner));
+    }
+}

@@ -1,0 +1,113 @@
+//! Stage counts: how many stages each pipeline gets.
+
+use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
+use crate::backend::ptx::schedule::ir::pipelines::{Repeats, RingPlan, Roles};
+use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
+use crate::backend::ptx::shared::SharedMemory;
+use crate::ir::BlockId;
+
+/// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
+const AHEAD_STAGES: u32 = 4;
+/// Stages of what a loop around loads: one that is at work, and the next one.
+const OUTER_STAGES: u32 = 2;
+/// Most stages of a ring; more do not hide more.
+const MOST_STAGES: u32 = 8;
+/// Shared memory for barriers, and lost to alignment.
+const SLACK_BYTES: u32 = 2 << 10;
+
+/// Bytes of all stages.
+fn used_bytes(rings: &[RingPlan]) -> u32 {
+    rings.iter().map(|ring| ring.stages * ring.stage_bytes).sum()
+}
+
+/// Stages of all rings of innermost loops.
+fn inner_stages(rings: &[RingPlan]) -> u32 {
+    rings.iter().filter(|ring| ring.repeats == Repeats::Inner).map(|ring| ring.stages).sum()
+}
+
+impl Context<'_> {
+    /// Divides shared memory among the rings.
+    ///
+    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
+    /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
+    /// get the rest.
+    ///
+    /// # Errors
+    /// If shared memory is too small for one stage of each ring.
+    pub fn choose_stages(
+        &self,
+        body: BlockId,
+        roles: &mut Roles,
+        structure: &Structure,
+        shared: &SharedMemory,
+    ) -> Result<(), Reason> {
+        let streamed = |load| roles.members.contains_key(&load);
+        let beside = |boxes: bool, most: u32| {
+            let crews = self.crews();
+            let rest = crews * self.other_shared_bytes(body, &streamed, boxes, most / crews) + SLACK_BYTES;
+            self.room_for_stages(shared).checked_sub(rest)
+        };
+        let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| beside(true, most));
+        let without_boxes = beside(false, LEAST_CONVERSION_BYTES);
+        self.share_rings(roles, structure);
+        for ring in &mut roles.rings {
+            ring.stages = if ring.repeats == Repeats::Inner { 2 } else { 1 };
+        }
+        let fits = |room: Option<u32>| room.is_some_and(|room| used_bytes(&roles.rings) <= room);
+        let found = rooms.into_iter().find(|&room| fits(room));
+        let lent = match found {
+            None if fits(without_boxes) => self.lending(roles, structure),
+            _ => None,
+        };
+        let room = match (found, lent) {
+            (Some(room), _) => room,
+            (None, Some(lent)) => {
+                roles.channels.push(lent);
+                without_boxes
+            }
+            (None, None) => {
+                roles.rings.iter_mut().for_each(|ring| ring.stages = 1);
+                rooms[0]
+            }
+        };
+        let (needed, free) = (used_bytes(&roles.rings), room.unwrap_or(0));
+        let room = room.filter(|&room| needed <= room).ok_or(Reason::Room { needed, free })?;
+        let rings = 0..roles.rings.len();
+        let wishes: Vec<Option<u32>> = rings.clone().map(|ring| self.wish_for_ring(roles, ring, structure)).collect();
+        let wanted: Vec<u32> =
+            rings.map(|ring| wishes[ring].unwrap_or_else(|| self.stages_of_ring(roles, ring))).collect();
+        // Until innermost loops have so many.
+        let turns = [(Repeats::Inner, AHEAD_STAGES), (Repeats::Outer, u32::MAX), (Repeats::Inner, u32::MAX)];
+        for (repeats, together) in turns {
+            let mut grown = true;
+            while std::mem::take(&mut grown) {
+                for (index, &wanted) in wanted.iter().enumerate() {
+                    let fits = used_bytes(&roles.rings) + roles.rings[index].stage_bytes <= room;
+                    let grows = fits && inner_stages(&roles.rings) < together;
+                    let ring = &mut roles.rings[index];
+                    let most = if repeats == Repeats::Outer && wishes[index].is_none() { OUTER_STAGES } else { wanted };
+                    if ring.repeats == repeats && ring.stages < most && grows {
+                        ring.stages += 1;
+                        grown = true;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.
+    fn wish_for_ring(&self, roles: &Roles, ring: usize, structure: &Structure) -> Option<u32> {
+        let channels = roles.channels.iter().filter(|channel| channel.ring == ring && channel.lent_to.is_none());
+        channels.filter_map(|channel| self.own_stages(self.loop_of(channel.block, structure))).max()
+    }
+
+    /// Stages that a ring in an innermost loop should have.
+    fn stages_of_ring(&self, roles: &Roles, ring: usize) -> u32 {
+        let channels = roles.channels.iter().filter(|channel| channel.ring == ring);
+        let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
+        self.options.stages.or_else(|| self.stages_by_latency(loads)).unwrap_or(MOST_STAGES).max(2)
+    }
+}
