@@ -313,7 +313,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     // Stages of two products that do not fit, and operands of one that do.
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
         let start = ct::zeros::<f32, 2>([128, 128]);
-        let (x, y) = ct::for_each(ct::range(0, 4), (start.clone(), start), |k, (x, y)| {
+        let (x, y) = ct::for_each(ct::range(0, 4), (start, start), |k, (x, y)| {
             let x = ct::mma(a.load((0, k), [128, 256]), b.load((k, 0), [256, 128]), x);
             let y = ct::mma(a.load((1, k), [128, 256]), b.load((k, 1), [256, 128]), y);
             (x, y)

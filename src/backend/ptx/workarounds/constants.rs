@@ -8,7 +8,7 @@
 use super::super::builder::fold;
 use super::super::emit::Function;
 use super::super::inst::*;
-use super::{Definitions, only_result, operands};
+use super::definitions::{Definitions, only_result, operands};
 
 /// Replaces each instruction whose result is a constant by a `mov`, and notes the constants.
 pub(super) fn propagate(function: &mut Function, definitions: &mut Definitions) {

@@ -3,7 +3,7 @@
 use super::super::builder::fold;
 use super::super::emit::Function;
 use super::super::inst::*;
-use super::{Definitions, bank, only_result, operands};
+use super::definitions::{Definitions, bank, only_result, operands};
 
 /// Replaces operations with a constant that leaves the other operand as it is, and unsigned comparisons with zero.
 ///
