@@ -216,6 +216,11 @@ impl SharedMemory {
         self.bulk.push(buffer);
     }
 
+    /// The thread that issues bulk stores has waited for them: the other threads know it after a barrier.
+    pub fn bulk_waited(&mut self) {
+        self.reads.append(&mut self.bulk);
+    }
+
     /// May bulk stores be reading?
     pub fn is_bulk_reading(&self) -> bool {
         !self.bulk.is_empty()

@@ -264,11 +264,11 @@ impl Way<'_, '_> {
             self.get(value, &layout);
             if let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, BOX_ALIGN) {
                 self.within.insert(at, Within::Parts { count: parts.count, beside: parts.slots });
-                let busy = self.shared.write(buffer);
                 if !self.boxes_stored.insert(root) && ordered {
                     self.within.push(Within::Drain { written: true });
+                    self.shared.bulk_waited();
                 }
-                if busy {
+                if self.shared.write(buffer) {
                     self.meet(false);
                 }
                 self.within.push(Within::Write(buffer));
