@@ -40,23 +40,46 @@ pub(super) fn remove_trivial(function: &mut Function, definitions: &Definitions)
 
 /// Merges constant factors of 64-bit products: `(x * C) * D` becomes `x * (C * D)`.
 ///
-/// Symptom: ptxas merges the factors where a sum follows, and keeps the low 32 bits of their product.
+/// Symptom: ptxas merges the factors where a sum follows, and keeps the low 32 bits of their product. A register with
+/// several definitions, such as the result of a masked load, is copied where the first product reads it.
 pub(super) fn merge_factors(function: &mut Function, definitions: &Definitions) {
+    let mut copies: Vec<(usize, Inst)> = Vec::new();
     for index in 0..function.lines.len() {
         let Line::Inst(inst) = &function.lines[index] else { continue };
         let Some((source, factor)) = product(inst, definitions) else { continue };
-        let Some(inner) = definitions.instruction(function, source) else { continue };
+        let Some((line, inner)) = definitions.definition(function, source) else { continue };
         let Some((inner_source, inner_factor)) = product(inner, definitions).or_else(|| shift(inner, definitions))
         else {
             continue;
         };
-        let Operand::Reg(reg) = inner_source else { continue };
-        if matches!(inner.op, Opcode::Mad(_)) || !definitions.is_single(reg) {
+        let Operand::Reg(variable) = inner_source else { continue };
+        if matches!(inner.op, Opcode::Mad(_)) {
             continue;
         }
+        let place = inner.place;
+        let variable = if definitions.is_single(variable) {
+            variable
+        } else {
+            let copy = Reg { class: RegClass::B64, id: function.registers[3] };
+            function.registers[3] += 1;
+            let (op, srcs) = (Opcode::Mov(Ty::B64), vec![variable.into()]);
+            copies.push((line, Inst { guard: None, op, dsts: vec![copy.into()], srcs, place }));
+            copy
+        };
         let factor = Operand::Imm(factor.wrapping_mul(inner_factor));
         let Line::Inst(inst) = &mut function.lines[index] else { unreachable!("the line is an instruction") };
-        (inst.srcs[0], inst.srcs[1]) = (inner_source.into(), factor.into());
+        (inst.srcs[0], inst.srcs[1]) = (variable.into(), factor.into());
+    }
+    if copies.is_empty() {
+        return;
+    }
+    copies.sort_by_key(|(line, _)| *line);
+    let mut copies = copies.into_iter().peekable();
+    for (index, line) in std::mem::take(&mut function.lines).into_iter().enumerate() {
+        while let Some((_, copy)) = copies.next_if(|(line, _)| *line == index) {
+            function.lines.push(Line::Inst(copy));
+        }
+        function.lines.push(line);
     }
 }
 

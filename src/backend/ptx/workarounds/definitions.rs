@@ -48,19 +48,19 @@ impl Definitions {
         Definitions { lines, constants: function.registers.map(|count| vec![None; count as usize]) }
     }
 
-    /// Returns true if the register has one definition, so that it holds one value wherever it is read.
+    /// Returns true if the register has one definition, so that it holds one value wherever it is read. Registers that
+    /// the rewrites add have one.
     pub fn is_single(&self, reg: Reg) -> bool {
-        matches!(self.lines[bank(reg)][reg.id as usize], Definition::Once(_))
+        let definition = self.lines[bank(reg)].get(reg.id as usize);
+        definition.is_none_or(|definition| matches!(definition, Definition::Once(_)))
     }
 
-    /// Returns the only instruction that defines a register.
-    pub fn instruction<'f>(&self, function: &'f Function, operand: Operand) -> Option<&'f Inst> {
+    /// Returns the only instruction that defines a register, with its line.
+    pub fn definition<'f>(&self, function: &'f Function, operand: Operand) -> Option<(usize, &'f Inst)> {
         let Operand::Reg(reg) = operand else { return None };
-        match self.lines[bank(reg)][reg.id as usize] {
-            Definition::Once(line) => match &function.lines[line] {
-                Line::Inst(inst) => Some(inst),
-                _ => None,
-            },
+        let Some(&Definition::Once(line)) = self.lines[bank(reg)].get(reg.id as usize) else { return None };
+        match &function.lines[line] {
+            Line::Inst(inst) => Some((line, inst)),
             _ => None,
         }
     }
@@ -71,7 +71,7 @@ impl Definitions {
             Operand::Imm(value) => Some(value),
             Operand::F32(value) => Some(i64::from(value.to_bits() as i32)),
             Operand::F64(value) => Some(value.to_bits() as i64),
-            Operand::Reg(reg) => self.constants[bank(reg)][reg.id as usize],
+            Operand::Reg(reg) => self.constants[bank(reg)].get(reg.id as usize).copied().flatten(),
             _ => None,
         }
     }

@@ -131,3 +131,24 @@ fn constant_factors_are_merged() {
     let factor = 0x1000_0001i64 * 0xff00;
     assert!(lines.iter().any(|line| line.starts_with("mul.lo.s64") && line.contains(&factor.to_string())));
 }
+
+#[test]
+fn factors_of_masked_loads_are_merged() {
+    let lines = rewritten(|b, [x, y]| {
+        // A masked load has two definitions: the padding, and the element under a guard.
+        let value = b.copy(7i64, RegClass::B64);
+        let inside = b.setp(Cmp::Lt, Ty::S64, y, 100i64);
+        b.guarded(inside, false, |b| b.mov_to(value, x));
+        let shifted = b.shl(Ty::B64, value, 27);
+        b.mov_to(value, y);
+        let product = b.mul(Ty::S64, shifted, 0x100_0001i64);
+        let sum = b.add(Ty::S64, product, value);
+        b.mad(Ty::S64, sum, 3i64, shifted)
+    });
+    let factor = 0x100_0001i64 << 27;
+    let place = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{lines:#?}"));
+    let product = place(&format!(", {factor};"));
+    let copy = lines[product].split(", ").nth(1).unwrap();
+    // The copy is made before the variable changes.
+    assert!(place(&format!("mov.b64 {copy}, ")) < place("shl.b64"), "{lines:#?}");
+}
